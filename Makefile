@@ -1,0 +1,42 @@
+# Two commands are all a newcomer needs:  make demo   and   make test.
+# Everything is installed into .venv once; a second run starts at once and needs no network.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+JOBS   ?= 2
+export JAVA_TOOL_OPTIONS :=
+
+.PHONY: demo test bench soak lint install clean
+
+demo: install            ## the main job, on an embedded local Spark
+	@scripts/demo
+
+test: install lint       ## linters, then the whole suite
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "not soak" $(ARGS)
+
+bench: install           ## ratios measured side by side; ONLY=name runs one
+	@$(BIN)/python -m benchmarks.run $(if $(ONLY),--only $(ONLY))
+
+soak: install            ## the long tests
+	@$(BIN)/python -m pytest -q -m soak $(ARGS)
+
+lint: install
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/mypy --no-error-summary
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt scripts/ensure-java
+	@scripts/ensure-java
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "riprap needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Install a newer one and run: make PYTHON=python3.12 …")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "riprap needs the venv module: on Debian, apt-get install python3-venv"; exit 3; }
+	@echo "Installing into $(VENV) (once) …"
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,61 @@
+"""Errors that a user can cause. Each message is one sentence or two: what was wrong, what was expected, what to do.
+
+`exit_code` is what the command line exits with. Anything that is not a `RiprapError` is a bug of ours and is
+shown with its traceback.
+
+    1  a check that was asked for found something wrong (damage, a bound not met)
+    2  bad input: arguments, a graph, an expression, a plan, data
+    3  the environment lacks something (Java, a Spark setting, disk)
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import ClassVar
+
+
+class RiprapError(Exception):
+    """Base of every error that bad input or a bad environment can cause."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class GraphError(RiprapError):
+    """A stream graph that cannot be: unknown column, duplicate name, port not connected, forbidden cycle."""
+
+
+class ExpressionError(RiprapError):
+    """An expression string that does not parse or does not type-check against its schema."""
+
+
+class PlanError(RiprapError):
+    """A plan that names unknown operators or keys, or that contradicts the graph or itself."""
+
+
+class DataError(RiprapError):
+    """Input data that is unreadable, damaged, of another schema, or out of order."""
+
+
+class UsageError(RiprapError):
+    """Arguments that do not fit together or are outside their range."""
+
+
+class CheckFailed(RiprapError):
+    """A check that the user asked for found something wrong."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class MissingPrerequisite(RiprapError):
+    """The environment lacks something: Java, a Spark setting, a free port, disk space."""
+
+    exit_code: ClassVar[int] = 3
+
+
+def known(names: Iterable[object], wanted: object = None) -> str:
+    """`a, b, c` for a message, with a guess first when `wanted` looks like a slip of one of them."""
+    listed = [str(name) for name in names]
+    if not listed:
+        return "none"
+    guess = get_close_matches(str(wanted), listed, n=1) if wanted is not None else []
+    text = ", ".join(listed[:40]) + (f" and {len(listed) - 40} more" if len(listed) > 40 else "")
+    return f"{text} (did you mean {guess[0]}?)" if guess else text

@@ -1,0 +1,17 @@
+"""Where commands print: tables and progress to people, JSON to programs."""
+
+import json
+import sys
+from typing import Any
+
+from rich.console import Console
+
+# Results go to stdout, progress and remarks to stderr, so that `riprap … --json | jq` works.
+OUT = Console(highlight=False)
+ERR = Console(stderr=True, highlight=False)
+
+
+def print_json(result: Any) -> None:
+    """One JSON object on stdout and nothing else."""
+    json.dump(result, sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
+    sys.stdout.write("\n")

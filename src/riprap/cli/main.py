@@ -1,0 +1,41 @@
+"""`riprap`: registers the commands and turns errors into one clear line and an exit code.
+
+A command's module imports what it needs inside the command, so that `riprap --help` stays quick.
+"""
+
+import sys
+
+import typer
+
+from riprap.base.errors import RiprapError
+from riprap.cli import doctor
+
+app = typer.Typer(
+    name="riprap",
+    help="Find the operators of a streaming application worth protecting, plan it, run it on Spark, prove it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+
+@app.callback()
+def _root() -> None:
+    """Makes `riprap` a group of commands however many there are."""
+
+
+app.command("doctor")(doctor.command)
+
+
+def main() -> None:
+    """Entry point: exit 0 on success, `RiprapError.exit_code` on bad input; a traceback only for our bugs."""
+    try:
+        app()
+    except RiprapError as error:
+        print(f"riprap: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

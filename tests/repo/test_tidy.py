@@ -1,0 +1,85 @@
+"""Tests of the repository itself: banned calls, machine paths, package registries, dead files."""
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SRC = ROOT / "src" / "riprap"
+
+# Reading a clock or unseeded randomness makes a run unrepeatable; only these packages may do it.
+FREE = {"base", "cli"}
+BANNED = re.compile(
+    r"^(time\.(time|time_ns|monotonic|monotonic_ns|perf_counter|perf_counter_ns|sleep)"
+    r"|datetime\.(datetime\.)?(now|utcnow|today)|date\.today"
+    r"|random\.\w+|np\.random\.(?!Generator|Philox)\w+|numpy\.random\.(?!Generator|Philox)\w+"
+    r"|uuid\.uuid[14]|os\.urandom|secrets\.\w+)$"
+)
+
+
+def tracked(*patterns: str) -> list[Path]:
+    """Files git knows or would add; outside a checkout, every file that is not generated."""
+    listing = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "--", *patterns],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return [ROOT / line for line in listing.stdout.splitlines() if (ROOT / line).is_file()]
+
+
+def dotted(node: ast.AST) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def test_no_clock_and_no_global_randomness():
+    found = []
+    for path in SRC.rglob("*.py"):
+        if path.relative_to(SRC).parts[0] in FREE:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and BANNED.match(dotted(node)):
+                found.append(f"{path.relative_to(ROOT)}:{node.lineno} {dotted(node)}")
+    assert not found, "take a Clock or a seeded generator from riprap.base instead: " + "; ".join(found)
+
+
+def test_the_ban_can_fail():
+    assert BANNED.match("time.time")
+    assert BANNED.match("np.random.seed")
+    assert not BANNED.match("np.random.Generator")
+
+
+def test_no_machine_paths_and_no_package_registries():
+    registry = re.compile(r"index-url|https?://[^ ]*/simple/?[\"' ]|\"resolved\": *\"http|registry *= *\"http")
+    home = re.compile(r"/(?:home|root|Users)/[a-z]|/work/(?:main|shared|scratch)")
+    for path in tracked():
+        if path.name == Path(__file__).name or path.suffix in {".png", ".arrow", ".parquet"}:
+            continue
+        text = path.read_text(errors="ignore")
+        assert not home.search(text), f"{path}: a path of one machine"
+        assert not registry.search(text), f"{path}: an address of a package registry"
+
+
+def test_no_dead_modules():
+    """Every module is imported by another one, by a test, or is an entry point."""
+    everything = "\n".join(
+        path.read_text() for path in tracked("*.py", "pyproject.toml", "scripts/*") if path.is_file()
+    )
+    for path in SRC.rglob("*.py"):
+        if path.name in {"__init__.py", "__main__.py"}:
+            continue
+        module = "riprap." + ".".join(path.relative_to(SRC).with_suffix("").parts)
+        package, _, leaf = module.rpartition(".")
+        used = (
+            re.search(rf"{re.escape(module)}\b", everything)
+            or re.search(rf"from {re.escape(package)} import [^\n]*\b{leaf}\b", everything)
+            or re.search(rf"from {re.escape(package)} import \([^)]*\b{leaf}\b", everything)
+        )
+        assert used, f"{module} is imported nowhere"
+
+
+def test_files_stay_small():
+    """One idea a file: a file of more than 600 lines has more than one."""
+    for path in SRC.rglob("*.py"):
+        assert len(path.read_text().splitlines()) <= 600, path
