@@ -216,7 +216,8 @@ class Aggregate(OperatorSpec):
 
     window   every   when it speaks
     count(n) count(k) at every k-th tuple of the group, over the group's n most recent tuples, this one included.
-    time(w)  count(k) at every k-th tuple of the group, over the group's tuples with _ts > this tuple's _ts − w.
+    time(w)  count(k) at every k-th tuple of the group, over the group's tuples with _ts > now − w (now: the greatest _ts
+                     so far, as a rule this tuple's).
     count(n) time(s)  at every multiple of s since 1970, for each group that had a tuple since the last one, over the
                      group's n most recent tuples.
     time(w)  time(s)  at every multiple b of s, for each group that has any, over its tuples with b − w <= _ts < b.
@@ -380,13 +381,17 @@ class Join(OperatorSpec):
 
     def single_match(self, port: int) -> bool:
         """Whether an arrival on `port` meets one tuple at most."""
-        return self.windows[1 - port] == Count(1)
+        return self.windows[1 - port] in (Count(1), Zero())
+
+    def renumbers(self, inputs: tuple[KeyShape, ...]) -> bool:
+        """Whether several outputs can share a trigger's key, so that `_n` has to count them."""
+        speaking = [port for port in (0, 1) if self.triggers(port)]
+        single = all(self.single_match(port) for port in speaking)
+        return not single or overlapping([inputs[port] for port in speaking])
 
     def output_shapes(self, inputs: tuple[KeyShape, ...]) -> tuple[KeyShape, ...]:
-        speaking = [port for port in (0, 1) if self.triggers(port)]
-        shapes = [inputs[port] for port in speaking]
-        several = not all(self.single_match(port) for port in speaking) or overlapping(shapes)
-        return (joined_shape(shapes, n=several),)
+        shapes = [inputs[port] for port in (0, 1) if self.triggers(port)]
+        return (joined_shape(shapes, n=self.renumbers(inputs)),)
 
     def needed(self, inputs: tuple[pa.Schema, ...], wanted: tuple[Columns, ...]) -> tuple[Columns, ...]:
         columns = user_columns(self.predicate) if self.predicate is not None else frozenset()

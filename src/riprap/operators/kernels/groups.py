@@ -7,41 +7,30 @@ from riprap.operators.kernels.hashing import SEED, combine, hash_bytes
 
 
 @kernel
-def groups_by_code(codes, valid, lut, ids, group_of_id, next_group, out, new_ids):
+def groups_by_code(codes, valid, lut, ids, group_of_id, state, out, new_ids):
     """Group numbers for a dictionary-encoded column.
 
-    `lut[code]` is the group of a code, -1 while unknown; the last slot stands for null. `ids[code]` is the string's id in
-    the pool and `group_of_id` the group of an id. `lut`, `group_of_id`, `out` and `new_ids` (ids of new groups, in order)
-    are written. Returns the number of groups afterwards.
+    `lut[code]` is the group of a code, -1 while unknown; its last slot stands for null. `ids[code]` is the string's id in the pool and
+    `group_of_id` the group of an id. `state` is (number of groups, group of null or -1). All but `codes`, `valid` and `ids`
+    are written; `new_ids` gets the ids of new groups, in order (-1: null).
     """
     null = len(lut) - 1
-    first = next_group
+    first = state[0]
     for i in range(len(codes)):
-        code = null if len(valid) and not valid[i] else codes[i]
+        missing = len(valid) and not valid[i]
+        code = null if missing else codes[i]
         group = lut[code]
         if group < 0:
-            group = group_of_id[ids[code]]
+            group = state[1] if missing else group_of_id[ids[code]]
             if group < 0:
-                group = next_group
-                group_of_id[ids[code]] = group
-                new_ids[group - first] = ids[code]
-                next_group += 1
-            lut[code] = group
-        out[i] = group
-    return next_group
-
-
-@kernel
-def find_by_code(codes, valid, lut, ids, group_of_id, out):
-    """As `groups_by_code`, but unknown keys and nulls get -1 and nothing is added."""
-    for i in range(len(codes)):
-        if len(valid) and not valid[i]:
-            out[i] = -1
-            continue
-        code = codes[i]
-        group = lut[code]
-        if group < 0:
-            group = group_of_id[ids[code]]
+                group = state[0]
+                state[0] += 1
+                if missing:
+                    state[1] = group
+                    new_ids[group - first] = -1
+                else:
+                    group_of_id[ids[code]] = group
+                    new_ids[group - first] = ids[code]
             lut[code] = group
         out[i] = group
 

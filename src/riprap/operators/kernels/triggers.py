@@ -38,8 +38,11 @@ def count_by_count(groups, base, cap, head, tail, size, every, tumbling, partial
 
 
 @kernel
-def time_by_count(groups, ts, base, cap, head, tail, stored_ts, size, every, positions):
-    """Windows of `size` microseconds that speak at every `every`-th tuple of their group."""
+def time_by_count(groups, ts, base, cap, head, tail, stored_ts, size, every, now, positions):
+    """Windows of `size` microseconds that speak at every `every`-th tuple of their group.
+
+    `now` (one entry, updated) is the greatest time so far.
+    """
     n = len(groups)
     rows = np.empty(n, np.int64)
     who = np.empty(n, np.int64)
@@ -53,7 +56,8 @@ def time_by_count(groups, ts, base, cap, head, tail, stored_ts, size, every, pos
         positions[i] = at
         stored_ts[at] = ts[i]
         tail[g] = a + 1
-        while stored_ts[base[g] + (head[g] & (cap[g] - 1))] <= ts[i] - size and head[g] < a:
+        now[0] = max(now[0], ts[i])
+        while head[g] < a and stored_ts[base[g] + (head[g] & (cap[g] - 1))] <= now[0] - size:
             head[g] += 1
         if (a + 1) % every == 0:
             rows[count] = i
