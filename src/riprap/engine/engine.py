@@ -80,7 +80,8 @@ class Engine:
         wanted = wanted_columns(graph, chosen)
         self.operators: dict[str, Operator] = {name: make_operator(graph, name, wanted[name]) for name in self._order}
         self.statistics = {
-            name: OperatorStatistics([0] * max(1, graph[name].inputs), [0] * graph[name].outputs) for name in self._order
+            name: OperatorStatistics([0] * max(1, graph[name].inputs), [0] * graph[name].outputs)
+            for name in self._order
         }
         self._mergers = {
             name: Merger(
@@ -93,12 +94,8 @@ class Engine:
             if graph[name].inputs > 1
         }
         self._entries = {s.id: s for s in graph.streams if s.target in chosen and s.source not in chosen}
-        self._inside = {
-            name: [s for s in graph.outputs(name) if s.target in chosen] for name in self._order
-        }
-        self._leaving = {
-            name: [s for s in graph.outputs(name) if s.target not in chosen] for name in self._order
-        }
+        self._inside = {name: [s for s in graph.outputs(name) if s.target in chosen] for name in self._order}
+        self._leaving = {name: [s for s in graph.outputs(name) if s.target not in chosen] for name in self._order}
         self._inbox: dict[str, list[tuple[int, Event]]] = {name: [] for name in self._order}
         # Progress that each operator's input has made: nothing at or below it will reach the operator.
         self._progress: dict[str, OrderKey] = dict.fromkeys(self._order, START_KEY)

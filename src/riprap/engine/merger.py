@@ -68,7 +68,11 @@ class Merger:
     """Queues of one operator's ports. `streams` name them for the jitter."""
 
     def __init__(
-        self, shapes: tuple[KeyShape, ...], schemas: tuple[pa.Schema, ...], streams: tuple[str, ...], jitter: Jitter | None
+        self,
+        shapes: tuple[KeyShape, ...],
+        schemas: tuple[pa.Schema, ...],
+        streams: tuple[str, ...],
+        jitter: Jitter | None,
     ) -> None:
         self._shapes, self._streams, self._jitter = shapes, streams, jitter
         one_source = len({shape.src for shape in shapes}) == 1 and shapes[0].src is not None and shapes[0].src >= 0

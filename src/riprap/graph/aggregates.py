@@ -58,7 +58,9 @@ def parse_call(text: str) -> AggregateCall:
         raise GraphError(f"cannot read {text!r} as an aggregate: write 'sum(price) AS total'")
     function, argument, name = match.group(1).lower(), match.group(2).strip(), match.group(3)
     if function not in FUNCTIONS:
-        raise GraphError(f"aggregate function {function} is unknown; known: {known(FUNCTIONS, function)}; or use apply()")
+        raise GraphError(
+            f"aggregate function {function} is unknown; known: {known(FUNCTIONS, function)}; or use apply()"
+        )
     if argument == "*":
         if function != "count":
             raise GraphError(f"{function}(*) means nothing; write an expression in place of the star")

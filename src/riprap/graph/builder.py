@@ -114,9 +114,7 @@ class App:
         for target, port in self._open_loops[loop]:
             spec = next(op for op in self._operators if op.name == target)
             how: Partitioning = "key" if spec.partition_keys[port] else "forward"
-            self._streams.append(
-                StreamSpec(stream.operator, stream.port, target, port, how, self._loop_schemas[loop])
-            )
+            self._streams.append(StreamSpec(stream.operator, stream.port, target, port, how, self._loop_schemas[loop]))
         self._open_loops[loop] = []
 
 
@@ -272,13 +270,17 @@ class Stream:
 
     def union(self, *others: "Stream", name: str, protect: Protect = (), parallelism: int = 1) -> "Stream":
         """All tuples of all streams, in order."""
-        spec = Union(
-            name=name, ports=1 + len(others), annotations=_annotations(protect), parallelism=parallelism
-        )
+        spec = Union(name=name, ports=1 + len(others), annotations=_annotations(protect), parallelism=parallelism)
         return self.app._add(spec, (self, *others))[0]
 
     def apply(
-        self, operator: type[Any], *others: "Stream", name: str, protect: Protect = (), parallelism: int = 1, **options: Any
+        self,
+        operator: type[Any],
+        *others: "Stream",
+        name: str,
+        protect: Protect = (),
+        parallelism: int = 1,
+        **options: Any,
     ) -> tuple["Stream", ...]:
         """An operator of the user's own (`riprap.operators.UserOperator`): `operator(**options)` on these streams."""
         spec = UserDefined(

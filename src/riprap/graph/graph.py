@@ -54,9 +54,7 @@ class Graph:
         try:
             return self._by_name[name]
         except KeyError:
-            raise GraphError(
-                f"app {self.name} has no operator {name}; it has {known(self._by_name, name)}"
-            ) from None
+            raise GraphError(f"app {self.name} has no operator {name}; it has {known(self._by_name, name)}") from None
 
     def __contains__(self, name: object) -> bool:
         return name in self._by_name
@@ -231,7 +229,9 @@ def _topological(graph: Graph, operators: Mapping[str, OperatorSpec]) -> tuple[s
             (stream.target, stream.target_port, "inputs"),
         ):
             if end not in operators:
-                raise GraphError(f"stream {stream.id} ends at {end}, which is no operator; known: {known(operators, end)}")
+                raise GraphError(
+                    f"stream {stream.id} ends at {end}, which is no operator; known: {known(operators, end)}"
+                )
             if port >= getattr(operators[end], ports):
                 raise GraphError(f"stream {stream.id}: {end} has no {ports[:-1]} port {port}")
         if stream.feedback is None:

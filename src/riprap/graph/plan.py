@@ -83,7 +83,9 @@ def parse_plan(text: str) -> Plan:
     used = {a.ha_group.name for a in operators.values() if a.ha_group is not None}
     for name in groups:
         if name not in used:
-            raise PlanError(f'HA group {name} has no members; write ha_group = "{name}" at an operator, or leave it out')
+            raise PlanError(
+                f'HA group {name} has no members; write ha_group = "{name}" at an operator, or leave it out'
+            )
     return Plan(data["app"], operators)
 
 

@@ -265,7 +265,9 @@ class Aggregate(OperatorSpec):
                 raise GraphError(f"operator {self.name}: column {call.name} is taken; choose another name with AS")
             argument = self.bind(call.argument, schema) if call.argument is not None else None
             try:
-                fields.append(call.output_field(argument.type if argument else None, bool(argument and argument.nullable)))
+                fields.append(
+                    call.output_field(argument.type if argument else None, bool(argument and argument.nullable))
+                )
             except GraphError as error:
                 raise GraphError(f"operator {self.name}: {error}") from error
         if not self.calls:
@@ -274,7 +276,9 @@ class Aggregate(OperatorSpec):
 
     def _check_windows(self) -> None:
         if isinstance(self.window, Zero) or isinstance(self.every, Zero):
-            raise GraphError(f"operator {self.name}: an aggregate over a window of nothing; use count, time or punctuated")
+            raise GraphError(
+                f"operator {self.name}: an aggregate over a window of nothing; use count, time or punctuated"
+            )
         if isinstance(self.window, Punctuated) != isinstance(self.every, Punctuated):
             raise GraphError(f"operator {self.name}: a punctuated() window speaks at punctuations; leave out every=")
         if isinstance(self.window, Time) and isinstance(self.every, Time) and self.every.size > self.window.size:
@@ -365,7 +369,9 @@ class Join(OperatorSpec):
         if any(isinstance(window, Punctuated) for window in self.windows):
             raise GraphError(f"operator {self.name}: a join's window is count, time or zero; punctuated() is not")
         if not any(self.stateful):
-            raise GraphError(f"operator {self.name}: with two zero() windows nothing ever matches; give one port a window")
+            raise GraphError(
+                f"operator {self.name}: with two zero() windows nothing ever matches; give one port a window"
+            )
         if self.per_group and not self.on:
             raise GraphError(f"operator {self.name}: windows per group need on= columns; or say per_group=False")
         combined = self.combined_schema(inputs)

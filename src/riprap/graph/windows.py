@@ -1,9 +1,9 @@
 """Windows: which tuples an operator remembers, and when it speaks.
 
-    count(n)       the n most recent tuples
-    time("5s")     tuples younger than 5 s of event time
-    punctuated()   everything since the last punctuation (aggregate and sort)
-    zero()         nothing: tuples of this port meet the other port's window and are not kept (join)
+count(n)       the n most recent tuples
+time("5s")     tuples younger than 5 s of event time
+punctuated()   everything since the last punctuation (aggregate and sort)
+zero()         nothing: tuples of this port meet the other port's window and are not kept (join)
 """
 
 from dataclasses import dataclass

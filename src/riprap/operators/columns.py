@@ -74,9 +74,11 @@ def from_words(values: np.ndarray, valid: np.ndarray, type_: pa.DataType, pool: 
         return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(values)])
     if pa.types.is_boolean(type_):
         return pa.array(values != 0, type_, mask=missing)
-    return pa.array(values.astype(type_.to_pandas_dtype() if not _moment(type_) else np.int64), mask=missing).cast(
-        pa.int32() if pa.types.is_date32(type_) else type_
-    ).cast(type_)
+    return (
+        pa.array(values.astype(type_.to_pandas_dtype() if not _moment(type_) else np.int64), mask=missing)
+        .cast(pa.int32() if pa.types.is_date32(type_) else type_)
+        .cast(type_)
+    )
 
 
 def _moment(type_: pa.DataType) -> bool:

@@ -25,7 +25,9 @@ from riprap.operators.kernels.folds import (
 from riprap.operators.kernels.rings import positions_of
 from riprap.operators.rows import RowStore
 
-_LONG = 32  # tuples per window from which it pays to go from one window to the next instead of reading each from end to end
+_LONG = (
+    32  # tuples per window from which it pays to go from one window to the next instead of reading each from end to end
+)
 
 
 class Windows:

@@ -161,5 +161,3 @@ def _comparable(values: np.ndarray) -> np.ndarray:
     words = np.ascontiguousarray(values + 0.0).view(np.int64).copy()
     words[np.isnan(values)] = _CANONICAL_NAN
     return words
-
-

@@ -203,9 +203,7 @@ class JoinOperator(WindowedOperator):
             columns |= self._order_keys(matches, keys, number=False)
         return batch_of(columns)
 
-    def _order_keys(
-        self, matches: _Matches, keys: list[Keys | None], *, number: bool = True
-    ) -> dict[str, pa.Array]:
+    def _order_keys(self, matches: _Matches, keys: list[Keys | None], *, number: bool = True) -> dict[str, pa.Array]:
         """Each output has its arrival's key, counted where one arrival gives several outputs."""
         if len(self._speaking) == 1:
             result = cast(Keys, keys[self._speaking[0]]).rows(matches.rows)

@@ -118,9 +118,7 @@ class SortOperator(WindowedOperator):
 
     def end(self) -> list[Emission]:
         if isinstance(self.spec.window, Time) and self._boundary != _NONE:
-            return self._give_out(
-                OrderKey(self._boundary, TIMER, self._boundary // self.spec.window.size), None
-            )
+            return self._give_out(OrderKey(self._boundary, TIMER, self._boundary // self.spec.window.size), None)
         return self._give_out(self._last, None)
 
     def _scalars(self) -> dict[str, int]:

@@ -27,7 +27,9 @@ class StringPool:
             column = column.dictionary_encode()
         indices = column.indices
         valid = (
-            column.is_valid().to_numpy(zero_copy_only=False).view(np.uint8) if column.null_count else np.empty(0, np.uint8)
+            column.is_valid().to_numpy(zero_copy_only=False).view(np.uint8)
+            if column.null_count
+            else np.empty(0, np.uint8)
         )
         codes = indices.fill_null(0) if indices.null_count else indices
         return codes.to_numpy(), valid, self._ids_of_dictionary(column.dictionary)
@@ -74,9 +76,7 @@ class StringPool:
             raise DataError("a dictionary with a null among its values; put the null into the indices")
         self._make_room(len(strings), int(offsets[-1] - offsets[0]))
         ids = np.empty(len(strings), np.int64)
-        self.count = int(
-            intern(offsets, data, self._slots, self.hashes, self._offsets, self._bytes, self.count, ids)
-        )
+        self.count = int(intern(offsets, data, self._slots, self.hashes, self._offsets, self._bytes, self.count, ids))
         return ids
 
     def _make_room(self, strings: int, length: int) -> None:

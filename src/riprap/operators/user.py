@@ -33,7 +33,9 @@ class Rows:
     """What a user's operator gives out: a batch with the declared columns, without an order key."""
 
     batch: pa.RecordBatch
-    triggers: Sequence[int] | np.ndarray | None = None  # input row that caused each row, never falling; None: row i by row i
+    triggers: Sequence[int] | np.ndarray | None = (
+        None  # input row that caused each row, never falling; None: row i by row i
+    )
     port: int = 0
 
 

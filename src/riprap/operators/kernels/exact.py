@@ -9,7 +9,9 @@ import numpy as np
 
 from riprap.operators.kernels import kernel
 
-LIMBS = 68  # 2046 exponents + 53 bits of mantissa + 31 bits for 2^31 additions, in digits of 32 bits, and one for the sign
+LIMBS = (
+    68  # 2046 exponents + 53 bits of mantissa + 31 bits for 2^31 additions, in digits of 32 bits, and one for the sign
+)
 _DIGIT = np.int64(0xFFFFFFFF)
 
 

@@ -24,57 +24,73 @@ def meet(
 
     Also updated: `arrived` (tuples so far on each port), `now` (one entry: the greatest `_ts` so far), the rings' heads and
     tails, and the positions of inserted rows (-1: not kept).
+
+    The two halves are the same with the ports exchanged. They are written out because a compiled call that takes arrays counts
+    references to each of them, which costs ten times the work that is done here for a row.
     """
     row0 = row1 = 0
+    arrived0, arrived1 = arrived[0], arrived[1]
+    latest = now[0]
     for k in range(len(ports)):
+        lo[k] = 0
+        hi[k] = 0
         if ports[k] == 0:
             g = groups0[row0]
-            t = ts0[row0]
-            now[0] = max(now[0], t)
-            lo[k], hi[k] = _window(g, kind1, size1, base1, cap1, head1, tail1, stamps1, per_group, arrived[1], now[0])
-            positions0[row0] = _keep(g, t, kind0, size0, base0, cap0, head0, tail0, stamps0, per_group, arrived, 0)
+            latest = max(latest, ts0[row0])
+            positions0[row0] = -1
+            if g >= 0 and kind1 != ZERO:
+                first = head1[g]
+                if kind1 == TIME or not per_group:
+                    bound = latest - size1 if kind1 == TIME else arrived1 - size1
+                    while first < tail1[g] and stamps1[base1[g] + (first & (cap1[g] - 1))] <= bound:
+                        first += 1
+                    head1[g] = first
+                lo[k] = first
+                hi[k] = tail1[g]
+            if kind0 != ZERO:
+                arrived0 += 1
+                if g >= 0:
+                    a = tail0[g]
+                    at = base0[g] + (a & (cap0[g] - 1))
+                    tail0[g] = a + 1
+                    positions0[row0] = at
+                    if kind0 == TIME:
+                        stamps0[at] = ts0[row0]
+                    elif not per_group:
+                        stamps0[at] = arrived0
+                    elif a + 1 - head0[g] > size0:
+                        head0[g] = a + 1 - size0
             row0 += 1
         else:
             g = groups1[row1]
-            t = ts1[row1]
-            now[0] = max(now[0], t)
-            lo[k], hi[k] = _window(g, kind0, size0, base0, cap0, head0, tail0, stamps0, per_group, arrived[0], now[0])
-            positions1[row1] = _keep(g, t, kind1, size1, base1, cap1, head1, tail1, stamps1, per_group, arrived, 1)
+            latest = max(latest, ts1[row1])
+            positions1[row1] = -1
+            if g >= 0 and kind0 != ZERO:
+                first = head0[g]
+                if kind0 == TIME or not per_group:
+                    bound = latest - size0 if kind0 == TIME else arrived0 - size0
+                    while first < tail0[g] and stamps0[base0[g] + (first & (cap0[g] - 1))] <= bound:
+                        first += 1
+                    head0[g] = first
+                lo[k] = first
+                hi[k] = tail0[g]
+            if kind1 != ZERO:
+                arrived1 += 1
+                if g >= 0:
+                    a = tail1[g]
+                    at = base1[g] + (a & (cap1[g] - 1))
+                    tail1[g] = a + 1
+                    positions1[row1] = at
+                    if kind1 == TIME:
+                        stamps1[at] = ts1[row1]
+                    elif not per_group:
+                        stamps1[at] = arrived1
+                    elif a + 1 - head1[g] > size1:
+                        head1[g] = a + 1 - size1
             row1 += 1
-
-
-@kernel
-def _window(g, kind, size, base, cap, head, tail, stamps, per_group, arrived, now):
-    """What is in the window of group g right now, as insertion indices; forgets what is too old."""
-    if g < 0 or kind == ZERO:
-        return np.int64(0), np.int64(0)
-    first = head[g]
-    if kind == TIME or not per_group:
-        bound = now - size if kind == TIME else arrived - size
-        while first < tail[g] and stamps[base[g] + (first & (cap[g] - 1))] <= bound:
-            first += 1
-        head[g] = first
-    return first, tail[g]
-
-
-@kernel
-def _keep(g, t, kind, size, base, cap, head, tail, stamps, per_group, arrived, port):
-    """Insert a row into its own port's window; its position, or -1."""
-    if kind == ZERO:
-        return np.int64(-1)
-    arrived[port] += 1
-    if g < 0:
-        return np.int64(-1)
-    a = tail[g]
-    at = base[g] + (a & (cap[g] - 1))
-    tail[g] = a + 1
-    if kind == TIME:
-        stamps[at] = t
-    elif not per_group:
-        stamps[at] = arrived[port]
-    elif a + 1 - head[g] > size:
-        head[g] = a + 1 - size
-    return at
+    arrived[0] = arrived0
+    arrived[1] = arrived1
+    now[0] = latest
 
 
 @kernel
