@@ -3,8 +3,10 @@
     Source → TradeQuote ┬→ TradeFilter → Aggregator → VWAP ┐
                         └→ QuoteFilter ────────────────────┴→ BargainIndex → Sink
 
-TradeQuote makes the tuple smaller. The upper branch keeps, per stock, the volume-weighted average price of its five most recent trades
-(one output per trade, from the first one on). BargainIndex meets every quote with the latest average of its stock and gives out the quotes
+TradeQuote makes the tuple smaller. The upper branch keeps, per stock, the volume-weighted average price of its five
+most recent trades
+(one output per trade, from the first one on). BargainIndex meets every quote with the latest average of its stock and
+gives out the quotes
 that ask for less, with the money to gain.
 """
 

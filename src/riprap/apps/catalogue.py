@@ -14,7 +14,8 @@ BUNDLED: Mapping[str, str] = {"bargain-discovery": "riprap.apps.bargain_discover
 
 
 def load_app(name: str) -> Graph:
-    """The graph called `name`: a bundled app, or `module:attribute` where the attribute is a Graph, an App, or a function
+    """The graph called `name`: a bundled app, or `module:attribute` where the attribute is a Graph, an App, or a
+    function
     without arguments that returns one. Modules are also looked for in the current directory."""
     where = BUNDLED.get(name, name)
     module_name, colon, attribute = where.partition(":")

@@ -1,11 +1,15 @@
 """The engine: runs a fragment of a graph in one process, batch by batch, in exact order.
 
-An event (a batch, a punctuation, progress, the end) is given to a source or to a stream that enters the fragment. The engine takes it
-through the operators in topological order, so that when an operator's turn comes everything that the event causes upstream has reached it, and
+An event (a batch, a punctuation, progress, the end) is given to a source or to a stream that enters the fragment. The
+engine takes it
+through the operators in topological order, so that when an operator's turn comes everything that the event causes
+upstream has reached it, and
 returns what leaves the fragment: at sinks, and on streams to operators outside it.
 
-The output is the same for every way of cutting the input into batches, because operators are insensitive to it (their contract) and
-operators with several ports get them merged by order key (`merger.py`). Between two calls the engine is at a consistent cut.
+The output is the same for every way of cutting the input into batches, because operators are insensitive to it (their
+contract) and
+operators with several ports get them merged by order key (`merger.py`). Between two calls the engine is at a
+consistent cut.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -101,7 +105,7 @@ class Engine:
         self._progress: dict[str, OrderKey] = dict.fromkeys(self._order, START_KEY)
         self._ended: set[str] = set()
 
-    # Events -------------------------------------------------------------------------------------------------------------------
+    # Events -----------------------------------------------------------------------------------------------------------
 
     def push(self, name: str, event: Event) -> list[Output]:
         """Give a batch or punctuation to a source, or to a stream (by id) that enters the fragment."""
@@ -125,7 +129,9 @@ class Engine:
         return self.advance(name, END_KEY)
 
     def run(self, inputs: Mapping[str, Iterable[pa.RecordBatch]]) -> Iterable[Output]:
-        """Take bounded inputs, one per source, to their end; several are read side by side in the order of their keys."""
+        """Take bounded inputs, one per source, to their end; several are read side by side in the order of their
+        keys.
+        """
         for name in inputs:
             self._entry(name)
         missing = [s.name for s in self.graph.sources if s.name in self.operators and s.name not in inputs]
@@ -155,7 +161,7 @@ class Engine:
         else:
             self._progress[target] = max(self._progress[target], key)
 
-    # One pass over the operators ------------------------------------------------------------------------------------------------
+    # One pass over the operators --------------------------------------------------------------------------------------
 
     def _sweep(self) -> list[Output]:
         outputs: list[Output] = []
@@ -224,7 +230,7 @@ class Engine:
                     self._inbox[stream.target].append((stream.target_port, emission.event))
             outputs += [Output(s.id, emission.event) for s in self._leaving[name] if s.source_port == emission.port]
 
-    # State ----------------------------------------------------------------------------------------------------------------------
+    # State ------------------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> EngineState:
         """Everything needed to go on from here in another engine."""

@@ -1,6 +1,7 @@
 """Arrival jitter: the non-determinism of a distributed run, made repeatable.
 
-Where an operator merges its ports, a tuple arrives later than its order key says by a delay that is a pure function of (seed, stream,
+Where an operator merges its ports, a tuple arrives later than its order key says by a delay that is a pure function of
+(seed, stream,
 key), between nothing and the bound. Within a stream order is kept: nothing arrives before what was sent before it.
 """
 
@@ -12,8 +13,7 @@ from riprap.base.errors import UsageError
 from riprap.base.quantities import Duration
 from riprap.base.randomness import derived_seed
 from riprap.operators.columns import Keys
-from riprap.operators.kernels import kernel
-from riprap.operators.kernels.hashing import combine
+from riprap.operators.kernels.delays import delays
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,3 @@ class Jitter:
         out = np.empty(len(due), np.int64)
         delays(np.uint64(derived_seed(self.seed, "jitter", stream)), due, keys.src, keys.seq, keys.n, bound, out)
         return out
-
-
-@kernel
-def delays(seed, due, src, seq, n, bound, out):
-    """out = due + a uniform whole number in [0, bound] that follows from the seed and the key."""
-    for i in range(len(due)):
-        h = combine(seed, np.uint64(seq[i]))
-        h = combine(h, np.uint64(src[i] if len(src) > 1 else src[0]))
-        h = combine(h, np.uint64(n[i] if len(n) > 1 else n[0]))
-        out[i] = due[i] + np.int64((h >> np.uint64(1)) % np.uint64(bound + 1))

@@ -1,9 +1,11 @@
 """The order-key merge in front of an operator with several input ports.
 
-Each port is a queue of rows and punctuations. A row may pass once nothing that belongs before it can still come on another port: that
+Each port is a queue of rows and punctuations. A row may pass once nothing that belongs before it can still come on
+another port: that
 is what progress tells. So the order in which rows pass depends on their keys (and on the jitter) alone, not on batches.
 
-Rows are merged by rows of numbers, their *order*: the order key; only `_seq` where that says the same; with a jitter, the arrival first.
+Rows are merged by rows of numbers, their *order*: the order key; only `_seq` where that says the same; with a jitter,
+the arrival first.
 A punctuation has the order of the row before it and passes right after it.
 """
 
@@ -103,7 +105,7 @@ class Merger:
         self._latest = list(state.latest)  # with a jitter: greatest arrival so far on each port
         self._last_order = list(state.last_order)  # of the latest row on each port
 
-    # In -----------------------------------------------------------------------------------------------------------------------
+    # In ---------------------------------------------------------------------------------------------------------------
 
     def put(self, port: int, event: pa.RecordBatch | Punctuation) -> None:
         """Add to a port's queue."""
@@ -133,7 +135,7 @@ class Merger:
             parts = [in_order, *parts]
         return parts[0].reshape(-1, 1) if len(parts) == 1 else np.stack(parts, axis=1)
 
-    # Out ----------------------------------------------------------------------------------------------------------------------
+    # Out --------------------------------------------------------------------------------------------------------------
 
     def release(self) -> Iterator[Rows | Mark]:
         """Everything that may pass now, in order."""

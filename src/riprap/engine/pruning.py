@@ -21,9 +21,8 @@ def wanted_columns(graph: Graph, members: frozenset[str]) -> Wanted:
             port = stream.source_port
             everything = frozenset(graph.schema(name, port).names)
             kept = spec.annotations.backup or port in (spec.annotations.persist or ())
-            if kept or stream.target not in members or stream.feedback is not None:
-                ports[port] = everything
-            elif isinstance(graph[stream.target], Sink):
+            outside = stream.target not in members or stream.feedback is not None
+            if kept or outside or isinstance(graph[stream.target], Sink):
                 ports[port] = everything
             else:
                 target = graph[stream.target]

@@ -1,6 +1,7 @@
 """The functions of an aggregate: `sum(price * size) AS total`, and functions of the user's own.
 
-Nulls: `count(*)` counts tuples, `count(x)` those whose x is not null; sum, avg, min and max leave nulls out and are null
+Nulls: `count(*)` counts tuples, `count(x)` those whose x is not null; sum, avg, min and max leave nulls out and are
+null
 where nothing is left; first and last take the oldest and newest tuple's value, null or not.
 Numbers: integers are summed exactly in 64 bits (overflow is an error); floats are summed exactly and rounded once, so
 that the result depends on what is in the window and on nothing else. NaN makes a sum NaN; NaN is above every number for

@@ -5,7 +5,8 @@ A key has four parts, compared in this order:
     _ts   timestamp('us', 'UTC')  event time; never falls within a source
     _src  int32                   rank of the source; TIMER for what a time boundary triggers
     _seq  int64                   strictly ascending within its source; the boundary's number for TIMER
-    _n    int64                   emission index among outputs that share (_ts, _src, _seq); the hash of the group (63 bits)
+    _n    int64                   emission index among outputs that share (_ts, _src, _seq); the hash of the group (63
+    bits)
                                   where groups speak together
 
 A part that is constant in a stream is not a column of it. `KeyShape` says, for one stream, which parts are

@@ -195,7 +195,7 @@ class Functor(OperatorSpec):
 
 def projected_schema(spec: OperatorSpec, projections: Sequence[tuple[str, Expression]], schema: pa.Schema) -> pa.Schema:
     """The schema that named expressions over `schema` give."""
-    fields = []
+    fields: list[pa.Field] = []
     for name, expression in projections:
         if is_key(name):
             raise GraphError(f"operator {spec.name}: column {name} belongs to the order key; choose another name")
@@ -216,7 +216,8 @@ class Aggregate(OperatorSpec):
 
     window   every   when it speaks
     count(n) count(k) at every k-th tuple of the group, over the group's n most recent tuples, this one included.
-    time(w)  count(k) at every k-th tuple of the group, over the group's tuples with _ts > now − w (now: the greatest _ts
+    time(w)  count(k) at every k-th tuple of the group, over the group's tuples with _ts > now − w (now: the greatest
+    _ts
                      so far, as a rule this tuple's).
     count(n) time(s)  at every multiple of s since 1970, for each group that had a tuple since the last one, over the
                      group's n most recent tuples.
@@ -308,7 +309,8 @@ class Join(OperatorSpec):
     """Two ports, each with a window; a tuple meets the other port's window when it arrives.
 
     On arrival on one port a tuple is matched against the tuples in the window of the other port that have equal `on`
-    columns (null equals nothing), oldest first; then it is inserted into its own port's window (a zero() window keeps nothing). Each match
+    columns (null equals nothing), oldest first; then it is inserted into its own port's window (a zero() window keeps
+    nothing). Each match
     for which `predicate` is true gives one output. `per_group` keeps one window per value of the `on` columns; without
     it the window is over the whole port. A time(w) window holds the tuples with _ts > now − w, where now is the
     greatest _ts delivered to either port so far, the arriving tuple included.
@@ -353,7 +355,7 @@ class Join(OperatorSpec):
         clash = [name for name in right.names if name in left.names and name not in shared]
         if clash:
             raise GraphError(
-                f"operator {self.name}: both inputs have column {', '.join(clash)}; rename it on one side before the join"
+                f"operator {self.name}: both inputs have column {', '.join(clash)}; rename it on one side first"
             )
         return pa.schema([*left, *(field for field in right if field.name not in shared)])
 
@@ -418,8 +420,10 @@ class Join(OperatorSpec):
 class Sort(OperatorSpec):
     """Collects a window of tuples, gives them out in the order of `by`, then gives out a punctuation.
 
-    A count(n) window is given out when it has n tuples, a time(w) window at every multiple of w since 1970 (when nothing
-    before it can follow), a punctuated() one at a punctuation only. A punctuation, and the end of the stream, give out what
+    A count(n) window is given out when it has n tuples, a time(w) window at every multiple of w since 1970 (when
+    nothing
+    before it can follow), a punctuated() one at a punctuation only. A punctuation, and the end of the stream, give out
+    what
     there is with any window. Ties keep arrival order; nulls come last; NaN comes after all numbers.
 
     Order key: the trigger's (the tuple that filled the window, the boundary, the punctuation), numbered with `_n`.
@@ -467,7 +471,8 @@ class Sort(OperatorSpec):
 class Barrier(OperatorSpec):
     """Pairs streams that belong together: the i-th tuple of each port with the i-th of every other.
 
-    When every port has a tuple waiting, the oldest of each leave together as one output with all their columns. Order key:
+    When every port has a tuple waiting, the oldest of each leave together as one output with all their columns. Order
+    key:
     that of the tuple that completed the set. Punctuation stops here: it says nothing about the pairs.
     A lost tuple shifts every later pair, so a barrier does not tolerate loss.
     """

@@ -5,6 +5,7 @@ same to the graph, and batches of one stream may differ in it.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -34,7 +35,7 @@ _NAMES: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", "UTC"),
 }
 
-SchemaLike = pa.Schema | Mapping[str, str | pa.DataType] | str
+SchemaLike: TypeAlias = pa.Schema | Mapping[str, str | pa.DataType] | str
 
 
 def logical_type(type_: pa.DataType) -> pa.DataType:

@@ -65,7 +65,7 @@ class AggregateOperator(WindowedOperator):
         self._boundary = _NONE  # the next one to speak, where time says when
         self._now = np.full(1, _NONE)  # greatest _ts of a tuple, where windows of time speak by count
 
-    # Rows -----------------------------------------------------------------------------------------------------------------
+    # Rows -------------------------------------------------------------------------------------------------------------
 
     def process(self, channel: Channel, batch: pa.RecordBatch) -> list[Emission]:
         count = batch.num_rows
@@ -73,10 +73,7 @@ class AggregateOperator(WindowedOperator):
         if count == 0:
             return []
         store, spec = self.stores[0], self.spec
-        if spec.by:
-            groups = self.groups.groups([batch.column(name) for name in spec.by])
-        else:
-            groups = np.zeros(count, np.int64)
+        groups = self.groups.groups([batch.column(name) for name in spec.by]) if spec.by else np.zeros(count, np.int64)
         before = self._tails(0)
         store.reserve(groups)
         keys = keys_of(batch, self.setting.shapes[0])
@@ -128,7 +125,7 @@ class AggregateOperator(WindowedOperator):
         out = out[np.lexsort((self.groups.hashes[out[:, 1]] & _HASH_BITS, out[:, 4]))]
         return _Spoken(*(np.ascontiguousarray(out[:, j]) for j in range(4))), out[:, 4]
 
-    # What is given out ------------------------------------------------------------------------------------------------------
+    # What is given out ------------------------------------------------------------------------------------------------
 
     def _at_rows(self, spoken: _Spoken, batch: pa.RecordBatch) -> Emission:
         """Groups that speak at a tuple: the tuple has the group's key and the order key."""
@@ -168,7 +165,7 @@ class AggregateOperator(WindowedOperator):
             return []
         return list(zip(spoken.who.tolist(), spoken.lo.tolist(), spoken.hi.tolist(), strict=True))
 
-    # Control ----------------------------------------------------------------------------------------------------------------
+    # Control ----------------------------------------------------------------------------------------------------------
 
     def punctuate(self, channel: Channel, punctuation: Punctuation) -> list[Emission]:
         passed = Emission(0, punctuation)
@@ -205,7 +202,7 @@ class AggregateOperator(WindowedOperator):
         self._note(0, before, self._closed(spoken))
         return [self._at_boundaries(spoken, boundaries, triggered_by_rows=False)] if len(spoken.who) else []
 
-    # State ------------------------------------------------------------------------------------------------------------------
+    # State ------------------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
         if not isinstance(self.spec.window, Time):

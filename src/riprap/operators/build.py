@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from riprap.graph.graph import Graph
+from riprap.graph.keys import KeyShape
 from riprap.graph.specs import (
     Aggregate,
     Barrier,
@@ -56,6 +57,10 @@ CLASSES: Mapping[type[OperatorSpec], type[Operator]] = {
 def setting_of(graph: Graph, name: str, wanted: tuple[frozenset[str], ...] | None = None) -> Setting:
     """Where an operator stands in a graph. `wanted` omitted: every column of every output."""
     spec = graph[name]
+    schemas: tuple[pa.Schema, ...]
+    shapes: tuple[KeyShape, ...]
+    output_schemas: tuple[pa.Schema, ...]
+    output_shapes: tuple[KeyShape, ...]
     if isinstance(spec, Source):
         schemas, shapes = (spec.schema,), (graph.shape(name),)
     else:

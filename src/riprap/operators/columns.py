@@ -1,6 +1,7 @@
 """Between Arrow columns and the arrays that kernels work on.
 
-Kernels know two kinds of values: int64 (integers, booleans, dates, timestamps, ids of strings) and float64. `valid` is a byte per
+Kernels know two kinds of values: int64 (integers, booleans, dates, timestamps, ids of strings) and float64. `valid` is
+a byte per
 row, 1 where the value is not null, or empty where nothing is null.
 """
 
@@ -11,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from riprap.graph.keys import N, SEQ, SRC, TS, TS_TYPE, KeyShape, OrderKey
+from riprap.graph.keys import SEQ, SRC, TS, TS_TYPE, KeyShape, N, OrderKey
 from riprap.operators.kernels.merging import number_runs
 from riprap.operators.strings import StringPool
 
@@ -92,7 +93,7 @@ def take(batch: pa.RecordBatch, rows: np.ndarray) -> pa.RecordBatch:
     return pc.take(batch, pa.array(rows), boundscheck=False)
 
 
-# Order keys -------------------------------------------------------------------------------------------------------------
+# Order keys -----------------------------------------------------------------------------------------------------------
 
 
 class Keys(NamedTuple):
@@ -120,10 +121,7 @@ _ZERO = np.zeros(1, np.int64)
 def keys_of(batch: pa.RecordBatch, shape: KeyShape) -> Keys:
     ts = view(batch.column(TS), np.int64)
     seq = view(batch.column(SEQ), np.int64)
-    if shape.src is None:
-        src = view(batch.column(SRC), np.int32).astype(np.int64)
-    else:
-        src = np.array([shape.src], np.int64)
+    src = view(batch.column(SRC), np.int32).astype(np.int64) if shape.src is None else np.array([shape.src], np.int64)
     return Keys(ts, src, seq, view(batch.column(N), np.int64) if shape.n else _ZERO)
 
 

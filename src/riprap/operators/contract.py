@@ -1,28 +1,35 @@
 """The operator contract: what protocols, replicas, checkpoints and campaigns rely on.
 
-An operator is a deterministic state machine over batches. Between two calls it is at a consistent cut: it has no threads, reads no
-clock, draws no random numbers and holds nothing back but the state that it shows. Its output for a sequence of tuples is
+An operator is a deterministic state machine over batches. Between two calls it is at a consistent cut: it has no
+threads, reads no
+clock, draws no random numbers and holds nothing back but the state that it shows. Its output for a sequence of tuples
+is
 the same however the sequence is cut into batches.
 
 Calls, all synchronous:
   process(channel, batch)           rows of one input channel, in order
-  process_merged(batches, ports)    rows of several ports, interleaved as `ports` says: the same as `process` for each run of rows
+  process_merged(batches, ports)    rows of several ports, interleaved as `ports` says: the same as `process` for each
+  run of rows
                                     of one port, in one call
   punctuate(channel, punctuation)   a punctuation between two rows of a channel
   progress(key)                     nothing at or below this key will come on any channel
   end()                             nothing will come on any channel
 Markers of protocols are handled around the operator; it never sees them.
 
-State: `snapshot()` is all of it, `delta(since)` what has changed since the version `since`, `restore(parts)` puts a snapshot and the
-deltas after it back, in order. `digest()` is a 64-bit hash per key over the logical content: two operators with the same digest for a key
-give the same output for the same further input of that key. `split_state` and `merge_states` divide state by ranges of key
+State: `snapshot()` is all of it, `delta(since)` what has changed since the version `since`, `restore(parts)` puts a
+snapshot and the
+deltas after it back, in order. `digest()` is a 64-bit hash per key over the logical content: two operators with the
+same digest for a key
+give the same output for the same further input of that key. `split_state` and `merge_states` divide state by ranges of
+key
 hashes, for shards.
 """
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -46,7 +53,7 @@ class Punctuation:
     key: OrderKey
 
 
-Event = pa.RecordBatch | Punctuation
+Event: TypeAlias = pa.RecordBatch | Punctuation
 
 
 class Emission(NamedTuple):
@@ -54,7 +61,8 @@ class Emission(NamedTuple):
 
     port: int
     event: Event
-    # For each row, the (merged) row of the call's input that caused it, never falling; None: row i by row i, or by a control.
+    # For each row, the (merged) row of the call's input that caused it, never falling; None: row i by row i, or by a
+    # control.
     triggers: np.ndarray | None = None
 
 
@@ -62,7 +70,8 @@ class Emission(NamedTuple):
 class State:
     """State of one operator at a cut, as Arrow tables and whole numbers.
 
-    A table called `X.keys` has one row per key: the key's columns, `_hash` (uint64), `_head` and `_tail` (range of insertion indices in the
+    A table called `X.keys` has one row per key: the key's columns, `_hash` (uint64), `_head` and `_tail` (range of
+    insertion indices in the
     window) and `_rows` (how many of them follow here). `X.rows` has those rows, key after key, oldest first.
     """
 
@@ -90,7 +99,7 @@ class WindowEvent(NamedTuple):
     kind: str  # "opened" or "closed"
     port: int
     key_hash: int
-    index: int  # insertion index of the first tuple (opened), or after the last one (closed)
+    at: int  # insertion index of the first tuple (opened), or after the last one (closed)
 
 
 @dataclass(frozen=True)
@@ -117,7 +126,9 @@ class Operator(ABC):
         """Take rows of one channel."""
 
     def process_merged(self, batches: Sequence[pa.RecordBatch], ports: np.ndarray) -> list[Emission]:
-        """Take rows of several ports: `ports[k]` is the port of the k-th row; rows of a port come in its batch's order."""
+        """Take rows of several ports: `ports[k]` is the port of the k-th row; rows of a port come in its batch's
+        order.
+        """
         emissions: list[Emission] = []
         taken = [0] * len(batches)
         for start, stop in _runs(ports):
@@ -145,7 +156,9 @@ class Operator(ABC):
         return State(self.version)
 
     def delta(self, since: int) -> State:
-        """What changed since `since`, a version that `snapshot` or `delta` returned; a snapshot if that is too long ago."""
+        """What changed since `since`, a version that `snapshot` or `delta` returned; a snapshot if that is too long
+        ago.
+        """
         return self.snapshot()
 
     def restore(self, parts: Sequence[State]) -> None:
@@ -161,7 +174,8 @@ class Operator(ABC):
         return 0
 
     def observe_windows(self) -> None:
-        """From now on keep the events that `window_events` returns."""
+        """From now on keep the events that `window_events` returns; without windows there are none."""
+        return
 
     def window_events(self) -> list[WindowEvent]:
         """What happened to windows since the last call, oldest first."""
@@ -178,19 +192,19 @@ def _runs(ports: np.ndarray) -> list[tuple[int, int]]:
         return []
     cuts = np.flatnonzero(ports[1:] != ports[:-1]) + 1
     edges = [0, *cuts.tolist(), len(ports)]
-    return list(zip(edges[:-1], edges[1:], strict=True))
+    return list(itertools.pairwise(edges))
 
 
 def check_chain(parts: Sequence[State]) -> None:
     """A snapshot first, then each delta on top of the version before it."""
     if not parts or parts[0].since is not None:
         raise DataError("a state is restored from a snapshot and the deltas after it; the first part is not a snapshot")
-    for before, after in zip(parts, parts[1:], strict=False):
+    for before, after in itertools.pairwise(parts):
         if after.since != before.version:
             raise DataError(f"a delta since version {after.since} does not follow a state of version {before.version}")
 
 
-# State by ranges of key hashes -----------------------------------------------------------------------------------------
+# State by ranges of key hashes ----------------------------------------------------------------------------------------
 
 
 def split_state(state: State, bounds: Sequence[int]) -> list[State]:

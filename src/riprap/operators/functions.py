@@ -89,7 +89,8 @@ class WindowFunction:
         )  # fmt: skip
         if overflow:
             raise DataError(
-                f"operator {self._spec.name}: {self.name} leaves 64 bits; cast its argument to double, or use a smaller window"
+                f"operator {self._spec.name}: {self.name} leaves 64 bits; "
+                "cast its argument to double, or take a smaller window"
             )
         return values, some
 

@@ -23,12 +23,14 @@ class GroupTable:
         self.count = 0 if types else 1
         self.hashes = np.full(64, SEED, np.uint64)  # stable hash of each group's key
         self._by_code = len(self.types) == 1 and is_text(self.types[0])
-        # For one text column: id of each group's string (-1: null), group of each id, group of each code of a dictionary.
+        # For one text column: id of each group's string (-1: null), group of each id, group of each code of a
+        # dictionary.
         self._ids = np.empty(64, np.int64)
         self._group_of_id = np.full(64, -1, np.int64)
         self._null_group = -1
         self._luts: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-        # Otherwise: the words of each group's key (a word per column, then one with a bit per null), and the hash table.
+        # Otherwise: the words of each group's key (a word per column, then one with a bit per null), and the hash
+        # table.
         self._keys = np.empty((64, len(self.types) + 1), np.int64)
         self._slots = np.full(128, -1, np.int64)
 

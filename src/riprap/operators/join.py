@@ -46,7 +46,8 @@ class JoinOperator(WindowedOperator):
                 for name, expression in self.spec.projections
                 if name in setting.wanted[0]
             ]
-        # Which port an output column of the pair comes from; an `on` column of both comes from the port that arrives alone.
+        # Which port an output column of the pair comes from; an `on` column of both comes from the port that arrives
+        # alone.
         self._speaking = [port for port in (0, 1) if self.spec.triggers(port)]
         shared = {left for left, right in self.spec.on if left == right}
         both = len(self._speaking) == 2
@@ -82,7 +83,7 @@ class JoinOperator(WindowedOperator):
         self._now = np.full(1, _EARLIEST)  # greatest _ts so far on either
         self._numbering = Numbering()
 
-    # Rows -----------------------------------------------------------------------------------------------------------------
+    # Rows -------------------------------------------------------------------------------------------------------------
 
     def process(self, channel: Channel, batch: pa.RecordBatch) -> list[Emission]:
         batches = [batch.slice(0, 0), batch.slice(0, 0)]
@@ -139,7 +140,7 @@ class JoinOperator(WindowedOperator):
         bases = (*rings[0][:2], *rings[1][:2])
         return _Matches(*list_matches(ports, *groups, lo, hi, *bases, total)), positions
 
-    # What is given out ------------------------------------------------------------------------------------------------------
+    # What is given out ------------------------------------------------------------------------------------------------
 
     def _emit(
         self,
@@ -218,7 +219,7 @@ class JoinOperator(WindowedOperator):
             result = self._numbering.number(result)
         return key_columns(result, self.setting.output_shapes[0])
 
-    # State ------------------------------------------------------------------------------------------------------------------
+    # State ------------------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
         for port, store in self.stores.items():

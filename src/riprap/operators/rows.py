@@ -1,6 +1,7 @@
 """Rows that an operator remembers: a window per group, column by column, in rings (see kernels/rings.py).
 
-One `RowStore` serves one input port. Everything durable about windows is here once: content, snapshot, delta, restore, digest, and
+One `RowStore` serves one input port. Everything durable about windows is here once: content, snapshot, delta, restore,
+digest, and
 forgetting groups that have nothing left.
 """
 
@@ -60,7 +61,7 @@ class RowStore:
         self._scratch = np.zeros(64, np.int64)
         self._marks: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}  # version → head, tail, spoke
 
-    # Inserting and reading ----------------------------------------------------------------------------------------------
+    # Inserting and reading --------------------------------------------------------------------------------------------
 
     def reserve(self, groups: np.ndarray) -> None:
         """Make room for one more row per entry of `groups` without overwriting anything now in a window."""

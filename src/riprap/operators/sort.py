@@ -93,8 +93,7 @@ class SortOperator(WindowedOperator):
             sort_keys=[(name, "descending" if descending else "ascending") for name, descending in self.spec.by],
         )
         count = hi - lo
-        parts = [np.full(count, part, np.int64) for part in key[:3]]
-        keys = self._numbering.number(Keys(*parts, np.zeros(count, np.int64)))
+        keys = self._numbering.number(Keys(*(np.full(count, part, np.int64) for part in key)))
         wanted = {name: column.take(order) for name, column in columns.items() if name in self.setting.wanted[0]}
         batch = batch_of(wanted | key_columns(keys, self.setting.output_shapes[0]))
         triggers = np.full(count, trigger, np.int64) if trigger is not None else None

@@ -1,4 +1,6 @@
-"""Strings as numbers: a pool that gives every distinct string an id, so that windows and kernels hold 64-bit words only."""
+"""Strings as numbers: a pool that gives every distinct string an id, so that windows and kernels hold 64-bit words
+only.
+"""
 
 import numpy as np
 import pyarrow as pa

@@ -112,8 +112,8 @@ class UserDefinedOperator(Operator):
         if rows.triggers is None:
             if rows.batch.num_rows != count:
                 raise DataError(
-                    f"operator {self.spec.name}: {rows.batch.num_rows} rows for {count} inputs; say with triggers= which "
-                    "input caused each"
+                    f"operator {self.spec.name}: {rows.batch.num_rows} rows for {count} inputs; "
+                    "say with triggers= which input caused each"
                 )
             return np.arange(count)
         triggers = np.asarray(rows.triggers, np.int64)

@@ -88,7 +88,7 @@ class WindowedOperator(Operator):
         if any(store.wasteful() for store in self.stores.values()):
             self.restore([self.snapshot()])
 
-    # Window events ------------------------------------------------------------------------------------------------------
+    # Window events ----------------------------------------------------------------------------------------------------
 
     def observe_windows(self) -> None:
         self._events = []
@@ -123,10 +123,10 @@ class WindowedOperator(Operator):
             if lo >= old[1, group]:
                 self._tell("opened", port, group, lo)
             self._tell("closed", port, group, hi)
-        for group in np.flatnonzero(store.tail > old[1]):
+        for group in np.flatnonzero(store.tail > old[1]).tolist():
             was_empty = old[0, group] == old[1, group] or store.head[group] >= old[1, group]
             if was_empty and store.tail[group] > store.head[group] and (closed or old[0, group] == old[1, group]):
-                self._tell("opened", port, int(group), int(max(store.head[group], old[1, group])))
+                self._tell("opened", port, group, int(max(store.head[group], old[1, group])))
 
     def _tell(self, kind: str, port: int, group: int, index: int) -> None:
         assert self._events is not None

@@ -1,6 +1,7 @@
 """Sums of floats that are exact and rounded once, so that a sum depends on what was added and on nothing else.
 
-A double is an integer times 2^-1074, so any sum of doubles is an integer of at most 2^11 + 64 bits: an accumulator of LIMBS 32-bit
+A double is an integer times 2^-1074, so any sum of doubles is an integer of at most 2^11 + 64 bits: an accumulator of
+LIMBS 32-bit
 digits, kept in int64 so that carries can wait. Adding and taking away are exact, in any order; `rounded` gives the
 nearest double, ties to even: what Python's `math.fsum` gives.
 """
@@ -78,7 +79,8 @@ def rounded(limbs):
                 k -= 1
             if sticky or (mantissa & 1):
                 mantissa += 1
-    # mantissa · 2^(last − 1074), exactly: assemble the bits; a carry out of the mantissa runs into the exponent as it should.
+    # mantissa · 2^(last − 1074), exactly: assemble the bits; a carry out of the mantissa runs into the exponent as it
+    # should.
     if mantissa >> 53:
         mantissa >>= 1
         last += 1

@@ -1,10 +1,13 @@
 """The aggregate functions over windows in rings.
 
-Emission e speaks over the insertion indices [lo[e], hi[e]) of group who[e]. `column` and `valid` (1 = not null; empty = no nulls)
+Emission e speaks over the insertion indices [lo[e], hi[e]) of group who[e]. `column` and `valid` (1 = not null; empty
+= no nulls)
 are indexed by position (see rings.py). Every function returns the values and whether each is not null.
 
-There are two ways to the same result. `direct` reads a window from end to end at each emission: the best for short ones. `sliding`
-takes emissions group by group (`order`) and only adds what came and takes away what went: the best for long ones that overlap.
+There are two ways to the same result. `direct` reads a window from end to end at each emission: the best for short
+ones. `sliding`
+takes emissions group by group (`order`) and only adds what came and takes away what went: the best for long ones that
+overlap.
 """
 
 import math
@@ -17,7 +20,9 @@ from riprap.operators.kernels.exact import LIMBS, accumulate, rounded
 
 @kernel
 def sum_floats(column, valid, base, cap, who, lo, hi):
-    """Exactly rounded sums. Cascaded additions whose error is bounded; an exact accumulator where the bound is too wide."""
+    """Exactly rounded sums. Cascaded additions whose error is bounded; an exact accumulator where the bound is too
+    wide.
+    """
     n = len(who)
     out = np.empty(n, np.float64)
     some = np.empty(n, np.uint8)

@@ -10,8 +10,10 @@ from riprap.operators.kernels.hashing import SEED, combine, hash_bytes
 def groups_by_code(codes, valid, lut, ids, group_of_id, state, out, new_ids):
     """Group numbers for a dictionary-encoded column.
 
-    `lut[code]` is the group of a code, -1 while unknown; its last slot stands for null. `ids[code]` is the string's id in the pool and
-    `group_of_id` the group of an id. `state` is (number of groups, group of null or -1). All but `codes`, `valid` and `ids`
+    `lut[code]` is the group of a code, -1 while unknown; its last slot stands for null. `ids[code]` is the string's id
+    in the pool and
+    `group_of_id` the group of an id. `state` is (number of groups, group of null or -1). All but `codes`, `valid` and
+    `ids`
     are written; `new_ids` gets the ids of new groups, in order (-1: null).
     """
     null = len(lut) - 1
@@ -37,7 +39,8 @@ def groups_by_code(codes, valid, lut, ids, group_of_id, state, out, new_ids):
 
 @kernel
 def groups_by_words(rows, slots, keys, next_group, out):
-    """Group numbers for rows of words (`rows[i]`), adding unknown ones to the open-addressed table `slots` (group or -1).
+    """Group numbers for rows of words (`rows[i]`), adding unknown ones to the open-addressed table `slots` (group or
+    -1).
 
     `keys[group]` are a group's words. The caller sees to it that `slots` is at most half full and `keys` long enough
     even if every row is new. Returns the number of groups afterwards.
@@ -89,7 +92,8 @@ def intern(offsets, data, slots, hashes, pool_offsets, pool, count, ids):
     """Ids for strings (`data[offsets[i]:offsets[i+1]]`), appending unknown ones to the pool.
 
     Pool entry k is `pool[pool_offsets[k]:pool_offsets[k+1]]`, its hash `hashes[k]`. The caller sees to it that there is
-    room even if every string is new. `ids`, `slots`, `hashes`, `pool_offsets` and `pool` are written. Returns the new count.
+    room even if every string is new. `ids`, `slots`, `hashes`, `pool_offsets` and `pool` are written. Returns the new
+    count.
     """
     mask = len(slots) - 1
     for i in range(len(offsets) - 1):

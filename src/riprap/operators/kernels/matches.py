@@ -1,9 +1,11 @@
 """The heart of a join: each arriving row meets the other port's window, then enters its own.
 
-Rows of both ports come in merged order: `ports[k]` says which port the k-th row is of, and rows of a port are in their own order.
+Rows of both ports come in merged order: `ports[k]` says which port the k-th row is of, and rows of a port are in their
+own order.
 A row whose group is negative (a null key) meets nothing and is not kept.
 
-A window forgets by `stamps`, a column of its rings: `_ts` for TIME; the number of the tuple on its port for a COUNT window
+A window forgets by `stamps`, a column of its rings: `_ts` for TIME; the number of the tuple on its port for a COUNT
+window
 over the whole port. A COUNT window per group needs none.
 """
 
@@ -22,10 +24,12 @@ def meet(
 ):  # fmt: skip
     """Writes, for each merged row, the insertion indices [lo, hi) of its group that it meets on the other port.
 
-    Also updated: `arrived` (tuples so far on each port), `now` (one entry: the greatest `_ts` so far), the rings' heads and
+    Also updated: `arrived` (tuples so far on each port), `now` (one entry: the greatest `_ts` so far), the rings'
+    heads and
     tails, and the positions of inserted rows (-1: not kept).
 
-    The two halves are the same with the ports exchanged. They are written out because a compiled call that takes arrays counts
+    The two halves are the same with the ports exchanged. They are written out because a compiled call that takes
+    arrays counts
     references to each of them, which costs ten times the work that is done here for a row.
     """
     row0 = row1 = 0
@@ -95,7 +99,9 @@ def meet(
 
 @kernel
 def list_matches(ports, groups0, groups1, lo, hi, base0, cap0, base1, cap1, total):
-    """One entry per match: the arriving row in its port, its port, and the position of what it met on the other port."""
+    """One entry per match: the arriving row in its port, its port, and the position of what it met on the other
+    port.
+    """
     rows = np.empty(total, np.int64)
     sides = np.empty(total, np.int8)
     met = np.empty(total, np.int64)

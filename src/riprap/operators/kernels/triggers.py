@@ -1,6 +1,7 @@
 """When an aggregate speaks: inserts a batch into its rings and says which windows speak at which row.
 
-Every function appends row i of the batch to the ring of its group and writes its position to `positions`. An emission is (row,
+Every function appends row i of the batch to the ring of its group and writes its position to `positions`. An emission
+is (row,
 group, lo, hi): at that row the group speaks over its insertion indices [lo, hi).
 """
 
@@ -74,10 +75,14 @@ def by_boundary(
 ):
     """Windows that speak at multiples of `every` microseconds.
 
-    With `by_time` a group speaks over its tuples of the last `window` microseconds before the boundary, if there are any;
-    else over its `window` most recent tuples, if it had one since it `spoke` (an insertion index per group). `known` is the
-    number of groups; `boundary` the next one to speak, or the least int64 before the first tuple. After the rows, boundaries up to
-    `until` speak (the greatest int64: as long as anything would). Returns the emissions, the boundary of each, and the next one.
+    With `by_time` a group speaks over its tuples of the last `window` microseconds before the boundary, if there are
+    any;
+    else over its `window` most recent tuples, if it had one since it `spoke` (an insertion index per group). `known`
+    is the
+    number of groups; `boundary` the next one to speak, or the least int64 before the first tuple. After the rows,
+    boundaries up to
+    `until` speak (the greatest int64: as long as anything would). Returns the emissions, the boundary of each, and the
+    next one.
     """
     none = np.iinfo(np.int64).min
     forever = np.iinfo(np.int64).max
