@@ -71,7 +71,7 @@ def test_names():
     [
         ("price + ", "something is missing at line 1, column 7: price »\\+«"),
         ("(price", "expecting \\)"),
-        ("price > = 1 )", "at line 1, column 13"),
+        ("price > = 1 )", "at line 1, column 9: price > »=« 1"),
         ("price,\n size", "not expected at line 1, column 6"),
         ("'abc", "quote is not closed"),
         ("", "is empty"),

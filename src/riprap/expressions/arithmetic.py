@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from riprap.expressions import kernels
 from riprap.expressions.kinds import NUMBERS, Kind
-from riprap.expressions.typed import Mismatch, Typed, alike, apply, arity, as_kind, expect
+from riprap.expressions.typed import Mismatch, Typed, apply, arity, as_kind, expect
 from riprap.expressions.vectors import Failure, Vector, both
 
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
@@ -91,11 +91,12 @@ def add_subtract_multiply(symbol: str, arguments: Sequence[Typed]) -> Typed:
     also = "" if symbol == "*" else ", or a timestamp and an interval"
     left, right = _numbers(symbol, arguments, also)
     if Kind.FLOAT in (left.kind, right.kind):
-        return apply(Kind.FLOAT, _FLOATS[symbol], [as_kind(left, Kind.FLOAT), as_kind(right, Kind.FLOAT)])
+        return apply(Kind.FLOAT, _FLOATS[symbol], [left, right])
     return apply(Kind.INTEGER, _INTEGERS[symbol], [left, right])
 
 
 def _numbers(symbol: str, arguments: Sequence[Typed], also: str = "") -> list[Typed]:
+    """Two numbers. An integer beside a float stays one: NumPy widens it as it computes, which saves a pass."""
     for argument in arguments:
         if argument.kind not in (*NUMBERS, Kind.NULL):
             raise Mismatch(f"{symbol} takes two numbers{also}, not {arguments[0]} and {arguments[1]}")
@@ -131,7 +132,8 @@ def divide(arguments: Sequence[Typed]) -> Typed:
 
 def remainder(arguments: Sequence[Typed]) -> Typed:
     """With the sign of the dividend; NULL for a divisor of zero."""
-    kind, (left, right) = alike(_numbers("%", arguments), "% takes two numbers")
+    left, right = _numbers("%", arguments)
+    kind = Kind.FLOAT if Kind.FLOAT in (left.kind, right.kind) else Kind.INTEGER
     return apply(kind, _remainder, [left, right], nullable=not _never_zero(right))
 
 
@@ -180,14 +182,11 @@ def round_(arguments: Sequence[Typed]) -> Typed:
         return apply(Kind.INTEGER, _plain(np.positive), [argument])
     scale = 10.0**decimals
 
-    def rounded(values: Any) -> Any:
-        scaled = values * scale
-        whole = np.trunc(scaled)
-        result = (whole + np.copysign(np.abs(scaled - whole) >= 0.5, scaled)) / scale
-        # Beyond 2**52 there are no decimals to round, and scaling may have overflowed.
-        return np.where(np.abs(scaled) < 2.0**52, result, values)[()]
+    def kernel(vector: Vector) -> Vector:
+        values = kernels.rounded(np.atleast_1d(vector.values), scale)
+        return Vector(values if np.ndim(vector.values) else values[0], vector.valid)
 
-    return apply(Kind.FLOAT, _plain(rounded), [argument])
+    return apply(Kind.FLOAT, kernel, [argument])
 
 
 def _real(function: Callable[..., Any], count: int) -> Callable[[str, Sequence[Typed]], Typed]:
@@ -204,20 +203,32 @@ def _real(function: Callable[..., Any], count: int) -> Callable[[str, Sequence[T
 square_root, exponential, power = _real(np.sqrt, 1), _real(np.exp, 1), _real(np.power, 2)
 
 
-def _logarithm(*arguments: Vector) -> Vector:
-    """Of the last argument, to the base of the one before it; null unless both are positive."""
-    valid = None
-    for vector in arguments:
-        defined = ~(vector.values <= 0)  # NaN is defined: its logarithm is NaN
-        valid = both(valid, both(vector.valid, None if np.all(defined) else defined))
-    logs = [np.log(vector.values) for vector in arguments]
-    return Vector(logs[0] if len(logs) == 1 else logs[1] / logs[0], valid)
+def _positive(vector: Vector) -> Any:
+    """Where a logarithm is defined; it is of NaN, and is NaN."""
+    defined = ~(vector.values <= 0)
+    return both(vector.valid, None if np.all(defined) else defined)
+
+
+# Bases whose powers have exact logarithms only when NumPy knows the base.
+_BASES: dict[float, Callable[[Any], Any]] = {2.0: np.log2, 10.0: np.log10}
 
 
 def logarithm(name: str, arguments: Sequence[Typed]) -> Typed:
+    """Natural, or to the base that comes first; NULL unless both are positive."""
     arity(arguments, 1, 1 if name == "LN" else 2, name)
     floats = [as_kind(expect(argument, NUMBERS, name), Kind.FLOAT) for argument in arguments]
-    return apply(Kind.FLOAT, _logarithm, floats, nullable=True)
+    base = floats[0].constant if len(floats) == 2 else None
+    function = _BASES.get(float(base.values)) if base is not None and base.valid is None else None
+    if function is not None or len(floats) == 1:
+        log = function or np.log
+        return apply(
+            Kind.FLOAT, lambda vector: Vector(log(vector.values), _positive(vector)), [floats[-1]], nullable=True
+        )
+
+    def kernel(base: Vector, vector: Vector) -> Vector:
+        return Vector(np.log(vector.values) / np.log(base.values), both(_positive(base), _positive(vector)))
+
+    return apply(Kind.FLOAT, kernel, floats, nullable=True)
 
 
 def is_nan(arguments: Sequence[Typed]) -> Typed:

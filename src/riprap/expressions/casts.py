@@ -95,26 +95,29 @@ def _truncate(target: pa.DataType) -> Conversion:
     return convert
 
 
+_ZONED = r":\d\d(\.\d+)?(Z|[+-]\d\d(:?\d\d)?)$"
+
+
 def _read(target: pa.DataType) -> Conversion:
-    """Strings as values; spaces around them do not matter. Times without a zone are UTC."""
+    """Strings as values; spaces around them do not matter."""
 
     def convert(vector: Vector) -> Vector:
         strings = pc.utf8_trim(vector.values, " ")
         try:
-            return from_arrow(strings.cast(target))
+            return from_arrow(_moments(strings) if target == TIMESTAMP else strings.cast(target))
         except pa.ArrowInvalid as error:
-            if target != TIMESTAMP:
-                raise Failure(_reason(error)) from None
-        try:
-            return Vector(from_arrow(strings.cast(pa.timestamp("us")).cast(TIMESTAMP)).values, vector.valid)
-        except pa.ArrowInvalid as error:
-            raise Failure(_reason(error)) from None
+            raise Failure(str(error)) from None
 
     return convert
 
 
-def _reason(error: Exception) -> str:
-    return str(error).split(":", 1)[-1].strip() if ": " in str(error) else str(error)
+def _moments(strings: Any) -> Any:
+    """Times that state no zone are UTC."""
+    zoned = pc.match_substring_regex(strings, _ZONED)
+    nothing = pa.scalar(None, pa.string())
+    stated = pc.if_else(zoned, strings, nothing).cast(TIMESTAMP)
+    assumed = pc.if_else(zoned, nothing, strings).cast(pa.timestamp("us")).cast(pa.int64()).cast(TIMESTAMP)
+    return pc.coalesce(stated, assumed)
 
 
 def _write(source: pa.DataType) -> Conversion:

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from riprap.expressions.kinds import HELD_BY_ARROW, NUMBERS, Kind
+from riprap.expressions import kernels
+from riprap.expressions.kinds import HELD_BY_ARROW, NUMBERS, Kind, numpy_dtype
 from riprap.expressions.logic import comparison
 from riprap.expressions.typed import Mismatch, Typed, alike, apply, arity, expect
 from riprap.expressions.vectors import Failure, Vector, from_arrow, full, null, to_arrow
@@ -25,12 +26,16 @@ def _choose(kind: Kind, condition: Any, yes: Vector, no: Vector) -> Vector:
         return yes if condition else no
     if kind in HELD_BY_ARROW:
         return from_arrow(pc.if_else(pa.array(condition), yes.values, no.values))
-    values = np.where(condition, yes.values, no.values)[()]
+    rows = condition.size
+    width = np.uint8 if kind is Kind.BOOLEAN else np.int64  # the bits are what is chosen, floats' too
+    values = kernels.choose(condition, *[full(side.values, rows).view(width) for side in (yes, no)])
+    values = values.view(numpy_dtype(kind))
     if yes.valid is None and no.valid is None:
         return Vector(values)
-    known = [np.True_ if side.valid is None else side.valid for side in (yes, no)]
-    valid = np.where(condition, *known)[()]
-    return Vector(values, None if np.all(valid) else valid)
+    valid = (condition if yes.valid is None else condition & yes.valid) | (
+        ~condition if no.valid is None else ~condition & no.valid
+    )
+    return Vector(values, None if valid.all() else valid)
 
 
 def _on(node: Typed, batch: pa.RecordBatch, chosen: Any) -> Vector:

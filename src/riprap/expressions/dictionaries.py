@@ -37,11 +37,13 @@ class Lifted:
         table = self._table(column.dictionary)
         if table is None:
             return self._inner.run(batch)
-        codes = _codes(column)
+        codes, any_null = _codes(column)
         if isinstance(table.values, pa.Array):
             return from_arrow(table.values.take(pa.array(codes)))
         values = table.values.take(codes, mode="clip")
-        return Vector(values, None if table.valid is None else table.valid.take(codes, mode="clip"))
+        if table.valid is None or (not any_null and table.valid[:-1].all()):
+            return Vector(values)
+        return Vector(values, table.valid.take(codes, mode="clip"))
 
     def select(self, batch: pa.RecordBatch) -> np.ndarray | None:
         """Rows where a boolean expression is true, without a value per row; None when there is no table for it."""
@@ -49,7 +51,7 @@ class Lifted:
         if not isinstance(column, pa.DictionaryArray):
             return None
         table = self._table(column.dictionary)
-        return None if table is None else kernels.true_codes(table.values.view(np.uint8), _codes(column))
+        return None if table is None else kernels.true_codes(table.values.view(np.uint8), _codes(column)[0])
 
     def _table(self, dictionary: pa.Array) -> Vector | None:
         """The expression's value for each entry of `dictionary`, and last for NULL. None when an entry has no value:
@@ -75,10 +77,11 @@ class Lifted:
         return Vector(full(vector.values, len(entries)), valid)
 
 
-def _codes(column: pa.DictionaryArray) -> np.ndarray:
-    """Each row's place in the dictionary; one past its end for NULL."""
+def _codes(column: pa.DictionaryArray) -> tuple[np.ndarray, bool]:
+    """Each row's place in the dictionary, one past its end for NULL; and whether there is any NULL."""
     indices = column.indices
-    if indices.null_count == 0:
-        return indices.to_numpy()
-    vector = from_arrow(indices)
-    return np.where(vector.valid, vector.values, len(column.dictionary))
+    if indices.null_count:
+        vector = from_arrow(indices)
+        return np.where(vector.valid, vector.values, len(column.dictionary)), True
+    codes = indices.to_numpy()
+    return (codes if codes.dtype in (np.int32, np.int64) else codes.astype(np.int64)), False

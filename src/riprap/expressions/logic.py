@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from riprap.expressions.kinds import HELD_BY_ARROW, Kind
-from riprap.expressions.typed import Kernel, Mismatch, Typed, alike, apply, expect
+from riprap.expressions.typed import Kernel, Mismatch, Typed, agreed, alike, apply, as_kind, expect
 from riprap.expressions.vectors import Vector, boolean, both, from_arrow
 
 _NUMPY = {"=": np.equal, "<>": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
@@ -36,7 +36,9 @@ def comparison(symbol: str, kind: Kind) -> Kernel:
 
 
 def compare(symbol: str, arguments: Sequence[Typed]) -> Typed:
-    kind, operands = alike(arguments, f"{symbol} compares two values of one type{_hint(arguments)}")
+    kind = agreed(arguments, f"{symbol} compares two values of one type{_hint(arguments)}")
+    # An integer beside a float stays one: NumPy widens it as it compares, which saves a pass.
+    operands = [as_kind(argument, kind) if argument.kind is Kind.NULL else argument for argument in arguments]
     return apply(Kind.BOOLEAN, comparison(symbol, kind), operands)
 
 

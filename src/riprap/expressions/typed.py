@@ -65,11 +65,17 @@ def as_kind(node: Typed, kind: Kind) -> Typed:
     return apply(kind, _float, [node])
 
 
-def alike(arguments: Sequence[Typed], why: str) -> tuple[Kind, list[Typed]]:
-    """All arguments as their common kind."""
+def agreed(arguments: Sequence[Typed], why: str) -> Kind:
+    """The common kind of all arguments."""
     kind = common(argument.kind for argument in arguments)
     if kind is None:
         raise Mismatch(f"{why}, not {' and '.join(map(str, arguments))}")
+    return kind
+
+
+def alike(arguments: Sequence[Typed], why: str) -> tuple[Kind, list[Typed]]:
+    """All arguments as their common kind."""
+    kind = agreed(arguments, why)
     return kind, [as_kind(argument, kind) for argument in arguments]
 
 
