@@ -81,7 +81,7 @@ def generate(tuples: int, seed: int, *, symbols: int = SYMBOLS, zipf: float | No
     mids = kernels.mid_prices(codes, times, steps, listing.opening, listing.volatility)
     trade_prices = np.maximum(np.rint(mids * 100.0), 1.0) / 100.0
     averages = kernels.met_averages(codes, is_trade, trade_prices, sizes, symbols)
-    scale = _spread_scale(codes, mids, averages, listing.unit_spread, np.count_nonzero(~is_trade))
+    scale = _spread_scale(codes, mids, averages, listing.unit_spread, int(np.count_nonzero(~is_trade)))
     asks, bids = kernels.asks_and_bids(scale, codes, mids, averages, listing.unit_spread)
     return pa.table(
         [
@@ -168,9 +168,9 @@ def _with_peak(log_rate: np.ndarray, peak_to_mean: float) -> np.ndarray:
 
 def _symbols_of_tuples(tuples: int, seed: int, activity: np.ndarray) -> np.ndarray:
     """The symbol code of each tuple, independently by activity."""
-    random = generator(seed, "market", "symbol")
-    codes = np.repeat(np.arange(len(activity), dtype=np.int32), random.multinomial(tuples, activity))
-    random.shuffle(codes)
+    draws = generator(seed, "market", "symbol")
+    codes = np.repeat(np.arange(len(activity), dtype=np.int32), draws.multinomial(tuples, activity))
+    draws.shuffle(codes)
     return codes
 
 

@@ -106,7 +106,7 @@ def bargains(scale: float, codes: np.ndarray, mids: np.ndarray, averages: np.nda
     found = 0
     for i in range(len(codes)):
         average = averages[i]
-        if average > mids[i] and average > ask_cents(mids[i], scale * unit_spread[codes[i]], average) / 100.0:
+        if average > ask_cents(mids[i], scale * unit_spread[codes[i]], average) / 100.0:
             found += 1
     return found
 
@@ -115,9 +115,7 @@ def bargains(scale: float, codes: np.ndarray, mids: np.ndarray, averages: np.nda
 def asks_and_bids(
     scale: float, codes: np.ndarray, mids: np.ndarray, averages: np.ndarray, unit_spread: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Both sides of every tuple as if it were a quote: the ask, and a bid as far below the mid, at least a cent
-    away.
-    """
+    """Both sides of every tuple as if it were a quote: the ask, and a bid as far below the mid."""
     asks = np.empty(len(codes), np.float64)
     bids = np.empty(len(codes), np.float64)
     for i in range(len(codes)):
