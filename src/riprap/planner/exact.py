@@ -34,7 +34,7 @@ class _Found:
 
 def solve(asked: Problem, *, time_limit: float = 10.0, clock: Clock = SYSTEM_CLOCK) -> Solution:
     """Exact if `time_limit` (seconds) allows. The plan meets the bounds in any case."""
-    deadline = clock.monotonic() + time_limit
+    deadline = clock.monotonic() + 0.9 * time_limit  # the rest is for what cannot be interrupted
     reduced = reduce(asked)
     backups = reduced.forced.copy()
     lower = int(asked.topology.costs[backups].sum())
@@ -57,8 +57,8 @@ def _solve_core(core: Core, clock: Clock, deadline: float) -> _Found:
         plan = first_plan(core, clock, deadline)  # greedy is optimal where no task feeds several, at equal costs
         return _Found(plan, int(core.cost[plan].sum()))
     if core.size > LARGEST_EXACT:
-        plan = first_plan(core, clock, deadline)
-        return _Found(plan, packed_bound(core))
+        lower = packed_bound(core)
+        return _Found(first_plan(core, clock, deadline), lower)
     return _Covering(core, clock, deadline).solve()
 
 
@@ -120,7 +120,7 @@ class _Covering:
         left = self.deadline - self.clock.monotonic()
         if left <= 0:
             return False
-        self.highs.setOptionValue("time_limit", float(self.highs.getRunTime() + left))
+        self.highs.setOptionValue("time_limit", float(left))
         self.highs.run()
         return True
 
@@ -164,7 +164,9 @@ class _Covering:
         self.lower = max(self.lower, ceil(claim - MARGIN * max(1.0, abs(claim))) * self.unit)
 
     def _round(self, weight: list[float]) -> None:
-        plan = rounded(self.core, weight, self.clock, self.deadline)
+        self._accept(rounded(self.core, weight, self.clock, self.deadline))
+
+    def _accept(self, plan: np.ndarray) -> None:
         if int(self.core.cost[plan].sum()) < self.cost:
             self.best = plan
 
@@ -184,17 +186,16 @@ class _Covering:
                 return
             self._raise_lower(self.highs.getInfo().mip_dual_bound)
             values = self.highs.getSolution().col_value
-            if not values or self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            if not values:
                 return
             chosen = [float(value > 0.5) for value in values]
             missing = self.ways.uncovered(chosen)
-            if not missing:
-                plan = np.array(chosen) > 0.5
-                if int(self.core.cost[plan].sum()) < self.cost:
-                    self.best = plan
+            if missing:
+                self._round(chosen)
+            else:
+                self._accept(np.array(chosen) > 0.5)
+            if not self._add(missing) or self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
                 return
-            self._round(chosen)
-            self._add(missing)
 
 
 def dominances(core: Core) -> list[tuple[int, int]]:
