@@ -12,7 +12,7 @@ operators with several ports get them merged by order key (`merger.py`). Between
 consistent cut.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -25,10 +25,14 @@ from riprap.engine.merger import Mark, Merger, MergerState, Rows
 from riprap.engine.pruning import wanted_columns
 from riprap.graph.graph import Graph, StreamSpec
 from riprap.graph.keys import END_KEY, START_KEY, OrderKey
-from riprap.graph.specs import Sink, Source
+from riprap.graph.specs import OperatorSpec, Sink, Source
 from riprap.operators.build import make_operator
 from riprap.operators.columns import keys_of
 from riprap.operators.contract import Channel, Digest, Emission, Event, Operator, Punctuation, State
+
+
+# Called with the name of an operator, an input port, and each batch before the operator gets it.
+Watch = Callable[[str, int, pa.RecordBatch], None]
 
 
 class Output(NamedTuple):
@@ -44,6 +48,7 @@ class OperatorStatistics:
 
     tuples_in: list[int]  # per input port
     tuples_out: list[int]  # per output port
+    triggered: list[int]  # outputs that tuples of each input port caused; counted only while somebody watches
     seconds: float = 0.0
 
     @property
@@ -71,22 +76,21 @@ class Engine:
         members: Iterable[str] | None = None,
         *,
         jitter: Jitter | None = None,
+        watch: Watch | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         if graph.cyclic:
             raise GraphError(f"app {graph.name} has feedback streams, and a bounded run cannot go round them")
         self.graph = graph
         self._clock = clock
+        self._watch = watch
         chosen = frozenset(members if members is not None else (op.name for op in graph.operators))
         for name in chosen:
             graph[name]
         self._order = [name for name in graph.order if name in chosen]
         wanted = wanted_columns(graph, chosen)
         self.operators: dict[str, Operator] = {name: make_operator(graph, name, wanted[name]) for name in self._order}
-        self.statistics = {
-            name: OperatorStatistics([0] * max(1, graph[name].inputs), [0] * graph[name].outputs)
-            for name in self._order
-        }
+        self.statistics = {name: _no_statistics(graph[name]) for name in self._order}
         self._mergers = {
             name: Merger(
                 graph.input_shapes(name),
@@ -194,7 +198,12 @@ class Engine:
                 emissions += operator.punctuate(Channel(port), event)
             else:
                 statistics.tuples_in[port] += event.num_rows
-                emissions += operator.process(Channel(port), event)
+                if self._watch is not None:
+                    self._watch(name, port, event)
+                caused = operator.process(Channel(port), event)
+                if self._watch is not None:
+                    statistics.triggered[port] += sum(_rows(emission) for emission in caused)
+                emissions += caused
         return emissions
 
     def _deliver_merged(self, name: str, merger: Merger) -> list[Emission]:
@@ -206,7 +215,15 @@ class Engine:
             elif isinstance(item, Rows):
                 for port, batch in enumerate(item.batches):
                     statistics.tuples_in[port] += batch.num_rows
-                emissions += operator.process_merged(item.batches, item.ports)
+                    if self._watch is not None and batch.num_rows:
+                        self._watch(name, port, batch)
+                caused = operator.process_merged(item.batches, item.ports)
+                if self._watch is not None:
+                    for emission in caused:
+                        ports = item.ports if emission.triggers is None else item.ports[emission.triggers]
+                        for port in range(len(item.batches)):
+                            statistics.triggered[port] += int((ports == port).sum())
+                emissions += caused
         return emissions
 
     def _control(self, name: str, progress: OrderKey) -> list[Emission]:
@@ -255,6 +272,15 @@ class Engine:
     def state_sizes(self) -> dict[str, int]:
         """Tuples in the state of every stateful operator."""
         return {name: op.size() for name, op in self.operators.items() if any(self.graph[name].stateful)}
+
+
+def _rows(emission: Emission) -> int:
+    return emission.event.num_rows if isinstance(emission.event, pa.RecordBatch) else 0
+
+
+def _no_statistics(spec: OperatorSpec) -> OperatorStatistics:
+    inputs = max(1, spec.inputs)  # a source counts what it is given
+    return OperatorStatistics([0] * inputs, [0] * spec.outputs, [0] * inputs)
 
 
 def _carried(
