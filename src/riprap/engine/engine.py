@@ -30,8 +30,7 @@ from riprap.operators.build import make_operator
 from riprap.operators.columns import keys_of
 from riprap.operators.contract import Channel, Digest, Emission, Event, Operator, Punctuation, State
 
-
-# Called with the name of an operator, an input port, and each batch before the operator gets it.
+# Called with the name of an operator, an input port, and each batch when it reaches the operator.
 Watch = Callable[[str, int, pa.RecordBatch], None]
 
 
@@ -171,6 +170,10 @@ class Engine:
         outputs: list[Output] = []
         for name in self._order:
             inbox, merger = self._inbox[name], self._mergers.get(name)
+            if self._watch is not None:
+                for port, event in inbox:
+                    if isinstance(event, pa.RecordBatch):
+                        self._watch(name, port, event)
             start = self._clock.monotonic()
             if merger is None:
                 emissions = self._deliver(name, inbox)
@@ -198,8 +201,6 @@ class Engine:
                 emissions += operator.punctuate(Channel(port), event)
             else:
                 statistics.tuples_in[port] += event.num_rows
-                if self._watch is not None:
-                    self._watch(name, port, event)
                 caused = operator.process(Channel(port), event)
                 if self._watch is not None:
                     statistics.triggered[port] += sum(_rows(emission) for emission in caused)
@@ -215,8 +216,6 @@ class Engine:
             elif isinstance(item, Rows):
                 for port, batch in enumerate(item.batches):
                     statistics.tuples_in[port] += batch.num_rows
-                    if self._watch is not None and batch.num_rows:
-                        self._watch(name, port, batch)
                 caused = operator.process_merged(item.batches, item.ports)
                 if self._watch is not None:
                     for emission in caused:

@@ -123,7 +123,8 @@ def _times(batch: pa.RecordBatch, source: Source) -> pa.Array:
     name = TS if TS in batch.schema.names else source.time
     if name is None or name not in batch.schema.names:
         raise DataError(
-            f"the input of source {source.name} has no _ts column; add one, or name its time column with time= in the app"
+            f"the input of source {source.name} has no _ts column; "
+            "add one, or name its time column with time= in the app"
         )
     column = batch.column(name)
     if column.null_count:
@@ -138,6 +139,4 @@ def _ascending(values: np.ndarray, before: int | None, row: int, source: Source,
     first_bad = before is not None and (values[0] <= before if strict else values[0] < before)
     if first_bad or steps.any():
         at = row if first_bad else row + 1 + int(np.argmax(steps))
-        raise DataError(
-            f"the input of source {source.name}: {what} at row {at}; sort the input by its time before giving it to the app"
-        )
+        raise DataError(f"the input of source {source.name}: {what} at row {at}; sort the input by its time first")
