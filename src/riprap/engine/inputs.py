@@ -51,9 +51,7 @@ def read_file(
             else:
                 yield from _read_arrow(file, columns, rows)
         except (pa.ArrowInvalid, pa.ArrowIOError) as error:
-            raise DataError(
-                f"cannot read {file}: {str(error).splitlines()[0]}; it has to be Parquet or Arrow IPC"
-            ) from error
+            raise _unreadable(file, error) from error
 
 
 def file_schema(path: Path | str) -> pa.Schema:
@@ -64,9 +62,25 @@ def file_schema(path: Path | str) -> pa.Schema:
         with pa.memory_map(str(file)) as source:
             return pa.ipc.open_file(source).schema
     except (pa.ArrowInvalid, pa.ArrowIOError) as error:
-        raise DataError(
-            f"cannot read {file}: {str(error).splitlines()[0]}; it has to be Parquet or Arrow IPC"
-        ) from error
+        raise _unreadable(file, error) from error
+
+
+def count_rows(path: Path | str) -> int:
+    """Rows in a file or directory, from what its files say of themselves."""
+    total = 0
+    for file in _files(Path(path)):
+        try:
+            if file.suffix == ".parquet":
+                total += pq.read_metadata(file).num_rows
+            else:
+                total += sum(batch.num_rows for batch in _read_arrow(file, [], BATCH_ROWS))
+        except (pa.ArrowInvalid, pa.ArrowIOError) as error:
+            raise _unreadable(file, error) from error
+    return total
+
+
+def _unreadable(file: Path, error: Exception) -> DataError:
+    return DataError(f"cannot read {file}: {str(error).splitlines()[0]}; it has to be Parquet or Arrow IPC")
 
 
 def _files(path: Path) -> list[Path]:
