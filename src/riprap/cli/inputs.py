@@ -17,9 +17,7 @@ InputPaths = Annotated[
         "--input", help="A Parquet or Arrow file: PATH, or SOURCE=PATH for each source.", show_default="generated"
     ),
 ]
-PlanFile = Annotated[
-    Path | None, typer.Option("--plan", help="A plan (TOML) that overrides the annotations in the code.")
-]
+PlanFile = Annotated[Path | None, typer.Option("--plan", help="A plan (TOML) that overrides the code's annotations.")]
 Tuples = Annotated[int, typer.Option("--tuples", help="Without --input: how many tuples to generate.", min=1)]
 Seed = Annotated[int, typer.Option("--seed", help="Without --input: seed of the generated data.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

@@ -41,32 +41,25 @@ def command(
 
 
 def _print(result: Any) -> None:
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     from riprap.base.quantities import format_count, format_size
     from riprap.cli.console import OUT
 
-    table = Table(title=f"{result.app}: {result.tuples:,} tuples over {result.seconds:,.0f} s of event time")
-    for heading, left in (
-        ("operator", True),
-        ("in", False),
-        ("out", False),
-        ("selectivity", False),
-        ("mean/s", False),
-        ("peak/s", False),
-        ("ns/tuple", False),
-        ("state", False),
-        ("bytes", False),
-    ):
-        table.add_column(heading, justify="left" if left else "right")
+    title = f"{result.app}: {result.tuples:,} tuples over {result.seconds:,.0f} s of event time"
+    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("operator", no_wrap=True)
+    for heading in ("in", "out", "out/in", "mean/s", "peak/s", "ns/tuple", "state", "bytes"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for row in result.operators.values():
         table.add_row(
             row.name,
-            " + ".join(map(format_count, row.tuples_in)),
-            " + ".join(map(format_count, row.tuples_out)),
-            " + ".join(f"{value:.3f}" for value in row.selectivity),
-            " + ".join(map(format_count, row.mean_rate)),
-            " + ".join(map(format_count, row.peak_rate)),
+            "\n".join(map(format_count, row.tuples_in)),
+            "\n".join(map(format_count, row.tuples_out)),
+            "\n".join(f"{value:.3f}" for value in row.selectivity),
+            "\n".join(map(format_count, row.mean_rate)),
+            "\n".join(map(format_count, row.peak_rate)),
             f"{row.seconds_per_tuple * 1e9:.1f}",
             format_count(row.state_tuples) if row.state_tuples else "",
             format_size(row.state_bytes) if row.state_tuples else "",

@@ -5,6 +5,7 @@ numbered in the order in
 which they come. `_ts` may never fall and `_seq` always rises.
 """
 
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def keyed(
 
 
 def read_file(
-    path: Path | str, columns: Iterable[str] | None = None, rows: int = BATCH_ROWS
+    path: str | os.PathLike[str], columns: Iterable[str] | None = None, rows: int = BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:
     """Batches of a Parquet or Arrow file (or a directory of Parquet files, in the order of their names)."""
     for file in _files(Path(path)):
@@ -54,7 +55,7 @@ def read_file(
             raise _unreadable(file, error) from error
 
 
-def file_schema(path: Path | str) -> pa.Schema:
+def file_schema(path: str | os.PathLike[str]) -> pa.Schema:
     file = _files(Path(path))[0]
     try:
         if file.suffix == ".parquet":
@@ -65,7 +66,7 @@ def file_schema(path: Path | str) -> pa.Schema:
         raise _unreadable(file, error) from error
 
 
-def count_rows(path: Path | str) -> int:
+def count_rows(path: str | os.PathLike[str]) -> int:
     """Rows in a file or directory, from what its files say of themselves."""
     total = 0
     for file in _files(Path(path)):

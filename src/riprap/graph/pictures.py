@@ -1,6 +1,6 @@
 """A graph as nodes and edges to draw."""
 
-from riprap.graph.drawing import Edge, Node
+from riprap.graph.drawing import Edge, Node, Shape
 from riprap.graph.graph import Graph
 from riprap.graph.specs import Sink, Source
 
@@ -9,7 +9,7 @@ def picture(graph: Graph) -> tuple[list[Node], list[Edge]]:
     """Every operator with what it does; persistent streams are dashed."""
     nodes = []
     for spec in graph:
-        shape = "source" if isinstance(spec, Source) else "sink" if isinstance(spec, Sink) else "box"
+        shape: Shape = "source" if isinstance(spec, Source) else "sink" if isinstance(spec, Sink) else "box"
         kept = [f"{field.name} {field.type}" for port in range(spec.outputs) for field in graph.schema(spec.name, port)]
         protection = spec.annotations.describe()
         nodes.append(

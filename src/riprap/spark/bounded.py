@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +35,7 @@ from riprap.operators.groups import GroupTable
 from riprap.operators.strings import StringPool
 from riprap.spark.session import session
 
-Input = DataFrame | str | os.PathLike[str]
+Input: TypeAlias = DataFrame | str | os.PathLike[str]
 _SOURCE = "_source"  # which source a row of the united input belongs to
 
 
