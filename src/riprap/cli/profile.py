@@ -44,13 +44,13 @@ def _print(result: Any) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from riprap.base.quantities import format_count, format_size
+    from riprap.base.quantities import format_count
     from riprap.cli.console import OUT
 
     title = f"{result.app}: {result.tuples:,} tuples over {result.seconds:,.0f} s of event time"
-    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("operator", no_wrap=True)
-    for heading in ("in", "out", "out/in", "mean/s", "peak/s", "ns/tuple", "state", "bytes"):
+    for heading in ("in", "out", "out/in", "mean/s", "peak/s", "ns/tuple", "state"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in result.operators.values():
         table.add_row(
@@ -62,6 +62,5 @@ def _print(result: Any) -> None:
             "\n".join(map(format_count, row.peak_rate)),
             f"{row.seconds_per_tuple * 1e9:.1f}",
             format_count(row.state_tuples) if row.state_tuples else "",
-            format_size(row.state_bytes) if row.state_tuples else "",
         )
     OUT.print(table)
