@@ -14,6 +14,7 @@ from riprap.expressions.casts import cast
 from riprap.expressions.dictionaries import Lifted
 from riprap.expressions.functions import RULES
 from riprap.expressions.kinds import HELD_BY_ARROW, Kind, kind_of, logical
+from riprap.expressions.parser import TOO_DEEP
 from riprap.expressions.typed import Mismatch, Typed, literal
 from riprap.expressions.vectors import Failure, Vector, constant, from_arrow, full, null, to_arrow
 
@@ -51,9 +52,9 @@ class Bound:
             raise ExpressionError(
                 f"a condition must be a boolean, and expression {self.expression.text!r} is {logical(self.type)}"
             )
+        if self._select is not None and (rows := self._select(batch)) is not None:
+            return rows
         with np.errstate(all="ignore"):
-            if self._select is not None and (rows := self._select(batch)) is not None:
-                return rows
             values = full(self._run(batch).values, batch.num_rows)
         return kernels.true_rows(values.view(np.uint8))
 
@@ -75,6 +76,8 @@ def bind(expression: Expression, schema: pa.Schema) -> Bound:
         root = binder.bind(expression.root)
     except Mismatch as mismatch:
         raise ExpressionError(f"{mismatch}, in expression {expression.text!r}") from None
+    except RecursionError:
+        raise ExpressionError(TOO_DEEP.format(expression.text[:80])) from None
     column = _load(fields[0]) if expression.column is not None else None
     return Bound(expression, pa.schema(fields), root, binder.selects.get(root), column)
 

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from riprap.expressions.arithmetic import multiply
 from riprap.expressions.kinds import TIMESTAMP, Kind, kind_of
 from riprap.expressions.moments import MICROSECONDS_A_DAY
 from riprap.expressions.typed import Mismatch, Typed, as_kind
@@ -44,7 +45,8 @@ def _conversion(operand: Typed, target: pa.DataType) -> Conversion | None:
         case (Kind.TIMESTAMP, Kind.DATE):
             return lambda vector: Vector(vector.values // MICROSECONDS_A_DAY, vector.valid)
         case (Kind.DATE, Kind.TIMESTAMP):
-            return lambda vector: Vector(vector.values * MICROSECONDS_A_DAY, vector.valid)
+            day = Vector(np.int64(MICROSECONDS_A_DAY))
+            return lambda vector: multiply(vector, day)
         case (Kind.STRING, _) if kind is not Kind.STRING:
             return _read(target)
         case (_, Kind.STRING) if source in _WRITTEN:

@@ -5,7 +5,6 @@ is kept for the dictionaries seen last, so that batches which share a dictionary
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +15,6 @@ from riprap.expressions.typed import Typed
 from riprap.expressions.vectors import Failure, Vector, from_arrow, full, to_arrow
 
 _KEPT = 4  # tables per expression; each holds on to its dictionary
-
-Table = Any  # np.ndarray, or pa.Array where Arrow holds the values
 
 
 class Lifted:
@@ -60,9 +57,8 @@ class Lifted:
         found = self._tables.get(key)
         if found is None:
             found = dictionary, self._computed(dictionary)
-            while len(self._tables) >= _KEPT:
-                self._tables.pop(next(iter(self._tables)), None)
-            self._tables[key] = found
+            # Replaced, never changed, so that threads may share it.
+            self._tables = dict([*self._tables.items(), (key, found)][-_KEPT:])
         return found[1]
 
     def _computed(self, dictionary: pa.Array) -> Vector | None:
