@@ -138,6 +138,20 @@ def test_text_that_mixes_times_with_and_without_a_zone_is_read_either_way():
     assert found == [1_000_000, 2_000_000, 500_000, 0, None]
 
 
+def test_buffers_that_start_at_an_odd_byte():
+    def odd(array):
+        data = pa.py_buffer(b"?" + array.buffers()[1].to_pybytes()).slice(1)
+        return pa.Array.from_buffers(array.type, len(array), [None, data])
+
+    codes = odd(pa.array([0, 1, 0], pa.int32()))
+    columns = {"i": odd(pa.array([1, 2, 3])), "f": odd(pa.array([1.25, 2.35, -1.5]))}
+    assert evaluated("i * 2 + 1", **columns) == [3, 5, 7]
+    assert evaluated("ROUND(f)", **columns) == [1.0, 2.0, -2.0]
+    assert evaluated("IF(i > 1, f, 0.0)", **columns) == [0.0, 2.35, -1.5]
+    batch = pa.RecordBatch.from_arrays([pa.DictionaryArray.from_arrays(codes, pa.array(["A", "B"]))], ["type"])
+    assert bind(parse("type = 'A'"), batch.schema).selection(batch).tolist() == [0, 2]
+
+
 def test_null_column():
     assert evaluated("x + 1", x=pa.nulls(2)) == [None, None]
     assert evaluated("COALESCE(x, 'a')", x=pa.nulls(2)) == ["a", "a"]

@@ -12,7 +12,7 @@ import pyarrow as pa
 from riprap.expressions import kernels
 from riprap.expressions.kinds import Kind
 from riprap.expressions.typed import Typed
-from riprap.expressions.vectors import Failure, Vector, from_arrow, full, to_arrow
+from riprap.expressions.vectors import Failure, Vector, aligned, from_arrow, full, to_arrow
 
 _KEPT = 4  # tables per expression; each holds on to its dictionary
 
@@ -64,7 +64,8 @@ class Lifted:
     def _computed(self, dictionary: pa.Array) -> Vector | None:
         entries = pa.concat_arrays([dictionary, pa.nulls(1, dictionary.type)])
         try:
-            vector = self._inner.run(pa.RecordBatch.from_arrays([entries], [self._column]))
+            with np.errstate(all="ignore"):
+                vector = self._inner.run(pa.RecordBatch.from_arrays([entries], [self._column]))
         except Failure:
             return None
         if self._inner.kind in (Kind.STRING, Kind.BINARY):
@@ -79,5 +80,5 @@ def _codes(column: pa.DictionaryArray) -> tuple[np.ndarray, bool]:
     if indices.null_count:
         vector = from_arrow(indices)
         return np.where(vector.valid, vector.values, len(column.dictionary)), True
-    codes = indices.to_numpy()
+    codes = aligned(indices.to_numpy())
     return (codes if codes.dtype in (np.int32, np.int64) else codes.astype(np.int64)), False
