@@ -75,8 +75,13 @@ def from_arrow(column: pa.Array | pa.Scalar) -> Vector:
     if data is None:
         return Vector(np.empty(0, numpy_dtype(kind)), valid)
     stored = stored_dtype(column.type)
-    values = np.frombuffer(data, stored, rows, offset * stored.itemsize)
+    values = aligned(np.frombuffer(data, stored, rows, offset * stored.itemsize))
     return Vector(values.astype(numpy_dtype(kind), copy=False), valid)
+
+
+def aligned(values: np.ndarray) -> np.ndarray:
+    """What comes over a wire may start at any byte; compiled kernels want whole words."""
+    return values if values.flags.aligned else values.copy()
 
 
 def stored_dtype(type_: pa.DataType) -> np.dtype:
