@@ -11,6 +11,7 @@ Invariants
 - An Arrow-held vector's own validity agrees with `valid`.
 """
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,6 +85,7 @@ def aligned(values: np.ndarray) -> np.ndarray:
     return values if values.flags.aligned else values.copy()
 
 
+@lru_cache(maxsize=256)
 def stored_dtype(type_: pa.DataType) -> np.dtype:
     """How Arrow stores a fixed-width type other than boolean."""
     kind = kind_of(type_)

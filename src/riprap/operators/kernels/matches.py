@@ -98,6 +98,35 @@ def meet(
 
 
 @kernel
+def meet_latest(ports, kept, groups_kept, groups_asking, base, cap, head, tail, positions, rows, met):
+    """The common special case of `meet`: port `kept` keeps the latest tuple per group, the other port keeps nothing.
+
+    Writes the positions of inserted rows, and for each asking row that meets something its row and the position of
+    what it meets.
+    Returns how many do.
+    """
+    count = i = j = 0
+    for k in range(len(ports)):
+        if ports[k] == kept:
+            g = groups_kept[i]
+            positions[i] = -1
+            if g >= 0:
+                a = tail[g]
+                positions[i] = base[g] + (a & (cap[g] - 1))
+                head[g] = a
+                tail[g] = a + 1
+            i += 1
+        else:
+            g = groups_asking[j]
+            if g >= 0 and tail[g] > head[g]:
+                rows[count] = j
+                met[count] = base[g] + (head[g] & (cap[g] - 1))
+                count += 1
+            j += 1
+    return count
+
+
+@kernel
 def list_matches(ports, groups0, groups1, lo, hi, base0, cap0, base1, cap1, total):
     """One entry per match: the arriving row in its port, its port, and the position of what it met on the other
     port.
