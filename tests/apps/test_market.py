@@ -1,5 +1,6 @@
 """Market data: the schema, the published statistics for several seeds and sizes, and the command that writes it."""
 
+import inspect
 import json
 
 import numpy as np
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 from riprap.apps import market, market_files
 from riprap.apps.market_statistics import statistics
 from riprap.base.errors import DataError, UsageError
+from riprap.cli import data
 from riprap.cli.main import app
 
 
@@ -154,6 +156,11 @@ def test_files_come_back_as_they_were(tmp_path, table, format):
 
 def run(*arguments: object):
     return CliRunner().invoke(app, ["data", "market", *map(str, arguments)])
+
+
+def test_command_and_library_have_the_same_defaults():
+    defaults = {name: option.default for name, option in inspect.signature(data.market).parameters.items()}
+    assert (defaults["seed"], defaults["symbols"]) == (market.DEFAULT_SEED, market.SYMBOLS)
 
 
 def test_command_writes_and_prints(tmp_path):
