@@ -7,12 +7,21 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.expressions import Bound, Expression
-from riprap.graph.keys import KEY_COLUMNS
+from riprap.graph.keys import KEY_COLUMNS, OrderKey
 from riprap.graph.specs import Join, user_columns
 from riprap.graph.types import is_key
 from riprap.graph.windows import Count, Time
-from riprap.operators.columns import Keys, Numbering, batch_of, key_columns, keys_of, take, to_words
-from riprap.operators.contract import Channel, Emission, Setting
+from riprap.operators.columns import (
+    Keys,
+    Numbering,
+    batch_of,
+    key_columns,
+    keys_of,
+    renumbered_progress,
+    take,
+    to_words,
+)
+from riprap.operators.contract import Channel, Emission, Punctuation, Setting
 from riprap.operators.groups import GroupTable
 from riprap.operators.kernels.matches import COUNT, TIME, ZERO, list_matches, meet, meet_latest
 from riprap.operators.rows import RowStore
@@ -111,7 +120,7 @@ class JoinOperator(WindowedOperator):
                     store.write(name, positions[port], to_words(batches[port].column(name), self.pool))
             self._note(port, before[port])
         emissions = self._emit(matches, positions, batches, keys, ports)
-        self._tidy()
+        self._tidy(len(ports))
         return emissions
 
     def _groups(self, batch: pa.RecordBatch, port: int) -> np.ndarray:
@@ -239,6 +248,13 @@ class JoinOperator(WindowedOperator):
         if number and self._renumbers:
             result = self._numbering.number(result)
         return key_columns(result, self.setting.output_shapes[0])
+
+    def punctuate(self, channel: Channel, punctuation: Punctuation) -> list[Emission]:
+        key = self._numbering.key(punctuation.key) if self._renumbers else punctuation.key
+        return [Emission(0, Punctuation(key))]
+
+    def output_progress(self, key: OrderKey) -> OrderKey:
+        return renumbered_progress(key, self.setting.shapes) if self._renumbers else key
 
     # State ------------------------------------------------------------------------------------------------------------
 

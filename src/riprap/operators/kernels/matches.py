@@ -58,10 +58,14 @@ def meet(
                     at = base0[g] + (a & (cap0[g] - 1))
                     tail0[g] = a + 1
                     positions0[row0] = at
-                    if kind0 == TIME:
-                        stamps0[at] = ts0[row0]
-                    elif not per_group:
-                        stamps0[at] = arrived0
+                    if kind0 == TIME or not per_group:
+                        # Forget here too: the group may never be met, and its ring must not grow for ever.
+                        stamps0[at] = ts0[row0] if kind0 == TIME else arrived0
+                        bound = latest - size0 if kind0 == TIME else arrived0 - size0
+                        first = head0[g]
+                        while first < a and stamps0[base0[g] + (first & (cap0[g] - 1))] <= bound:
+                            first += 1
+                        head0[g] = first
                     elif a + 1 - head0[g] > size0:
                         head0[g] = a + 1 - size0
             row0 += 1
@@ -85,10 +89,14 @@ def meet(
                     at = base1[g] + (a & (cap1[g] - 1))
                     tail1[g] = a + 1
                     positions1[row1] = at
-                    if kind1 == TIME:
-                        stamps1[at] = ts1[row1]
-                    elif not per_group:
-                        stamps1[at] = arrived1
+                    if kind1 == TIME or not per_group:
+                        # Forget here too: the group may never be met, and its ring must not grow for ever.
+                        stamps1[at] = ts1[row1] if kind1 == TIME else arrived1
+                        bound = latest - size1 if kind1 == TIME else arrived1 - size1
+                        first = head1[g]
+                        while first < a and stamps1[base1[g] + (first & (cap1[g] - 1))] <= bound:
+                            first += 1
+                        head1[g] = first
                     elif a + 1 - head1[g] > size1:
                         head1[g] = a + 1 - size1
             row1 += 1
