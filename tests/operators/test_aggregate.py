@@ -86,7 +86,11 @@ def unnumbered(out, together):
 def in_any_order(out):
     def rank(entry):
         port, item = entry
-        return (item.key[:3], isinstance(item, Mark), repr(sorted(item.values.items())) if isinstance(item, Row) else "")
+        return (
+            item.key[:3],
+            isinstance(item, Mark),
+            repr(sorted(item.values.items())) if isinstance(item, Row) else "",
+        )
 
     return sorted(out, key=rank)
 
@@ -113,7 +117,9 @@ def test_means_what_the_reference_says(case, random):
     for name in together:  # the value shown for a key is one of its equal values
         for _, item in [*found, *expected]:
             if isinstance(item, Row) and item.values[name] == 0.0:
-                item.values[name] = abs(item.values[name]) if isinstance(item.values[name], float) else item.values[name]
+                item.values[name] = (
+                    abs(item.values[name]) if isinstance(item.values[name], float) else item.values[name]
+                )
     same(in_any_order(unnumbered(found, together)), in_any_order(unnumbered_marks(expected, together)))
 
 

@@ -46,7 +46,9 @@ def test_equals_brute_force(case):
 def test_with_costs_and_constraints(case, data):
     topology, bound = case
     number = st.integers(0, topology.size - 1)
-    topology = replace(topology, cost=np.array(data.draw(st.lists(st.integers(0, 9), min_size=9, max_size=9)))[: topology.size])
+    topology = replace(
+        topology, cost=np.array(data.draw(st.lists(st.integers(0, 9), min_size=9, max_size=9)))[: topology.size]
+    )
     must = data.draw(st.sets(number, max_size=2))
     must_not = data.draw(st.sets(number, max_size=2)) - must
     names = {"must": [f"t{i}" for i in must], "must_not": [f"t{i}" for i in must_not]}
