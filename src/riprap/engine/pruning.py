@@ -7,7 +7,7 @@ Wanted = dict[str, tuple[frozenset[str], ...]]  # by operator, one set of column
 
 
 def wanted_columns(graph: Graph, members: frozenset[str] | None = None) -> Wanted:
-    """For the operators of a fragment (omitted: all). Streams that leave it, or that are kept, have all their columns."""
+    """For the operators of a fragment (omitted: all). Streams that leave it or are kept have all their columns."""
     if members is None:
         members = frozenset(graph.order)
     wanted: Wanted = {}
