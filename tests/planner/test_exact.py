@@ -1,4 +1,4 @@
-"""The exact solver finds what trying everything finds, whatever the shape, the bounds, the costs and the constraints."""
+"""The exact solver finds what trying everything finds, whatever the shape, bounds, costs and constraints."""
 
 from dataclasses import replace
 
@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.planner.reference import cheapest, recovery
+from tests.planner.strategies import bounded
 
 from riprap.base.errors import PlanError
 from riprap.planner.exact import solve
 from riprap.planner.exhaustive import exhaustive
 from riprap.planner.problem import problem
 from riprap.planner.topologies import SECOND, layered, line, signal_guru, tree, twitter_sentiment
-from tests.planner.reference import cheapest, recovery
-from tests.planner.strategies import bounded
 
 
 def reference(topology, bounds, **options):
@@ -46,7 +46,9 @@ def test_equals_brute_force(case):
 def test_with_costs_and_constraints(case, data):
     topology, bound = case
     number = st.integers(0, topology.size - 1)
-    topology = replace(topology, cost=np.array(data.draw(st.lists(st.integers(0, 9), min_size=9, max_size=9)))[: topology.size])
+    topology = replace(
+        topology, cost=np.array(data.draw(st.lists(st.integers(0, 9), min_size=9, max_size=9)))[: topology.size]
+    )
     must = data.draw(st.sets(number, max_size=2))
     must_not = data.draw(st.sets(number, max_size=2)) - must
     names = {"must": [f"t{i}" for i in must], "must_not": [f"t{i}" for i in must_not]}

@@ -8,7 +8,7 @@ import sys
 import typer
 
 from riprap.base.errors import RiprapError
-from riprap.cli import doctor
+from riprap.cli import doctor, plan, reproduce
 
 app = typer.Typer(
     name="riprap",
@@ -26,6 +26,8 @@ def _root() -> None:
 
 
 app.command("doctor")(doctor.command)
+app.command("plan")(plan.command)
+app.add_typer(reproduce.app, name="reproduce")
 
 
 def main() -> None:
