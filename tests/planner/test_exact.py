@@ -1,4 +1,4 @@
-"""The exact solver finds what trying everything finds, whatever the shape, the bounds, the costs and the constraints."""
+"""The exact solver finds what trying everything finds, whatever the shape, bounds, costs and constraints."""
 
 from dataclasses import replace
 
@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.planner.reference import cheapest, recovery
+from tests.planner.strategies import bounded
 
 from riprap.base.errors import PlanError
 from riprap.planner.exact import solve
 from riprap.planner.exhaustive import exhaustive
 from riprap.planner.problem import problem
 from riprap.planner.topologies import SECOND, layered, line, signal_guru, tree, twitter_sentiment
-from tests.planner.reference import cheapest, recovery
-from tests.planner.strategies import bounded
 
 
 def reference(topology, bounds, **options):

@@ -8,7 +8,7 @@ import sys
 import typer
 
 from riprap.base.errors import RiprapError
-from riprap.cli import data, doctor, graph, profile, run_bounded
+from riprap.cli import data, doctor, graph, plan, profile, reproduce, run_bounded
 
 app = typer.Typer(
     name="riprap",
@@ -30,6 +30,8 @@ app.command("graph")(graph.command)
 app.command("profile")(profile.command)
 app.command("doctor")(doctor.command)
 app.add_typer(data.app, name="data")
+app.command("plan")(plan.command)
+app.add_typer(reproduce.app, name="reproduce")
 
 
 def main() -> None:
