@@ -1,6 +1,6 @@
 """The catalogue: the records of all finished segments, so that opening a stream reads one file and not all of them.
 
-A file of 112-byte records (`summary.py`), ascending by segment, each with its own check; written whole whenever a
+A file of 120-byte records (`summary.py`), ascending by segment, each with its own check; written whole whenever a
 segment is finished. It holds nothing that the segments do not: a record that is missing or damaged is taken from the
 end of its segment, or, if that is damaged too, made again from the segment's headers. Which segments exist is decided
 by the listing.
@@ -101,6 +101,6 @@ def _summarized(files: Files, number: int, must_be_finished: bool) -> Summary | 
                 last = found.header.written_at
         except Damaged:
             pass
-        return builder.summary(start, last)
+        return builder.finished(start, last)[0]
     finally:
         file.close()

@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from riprap.base.clock import Clock
 from riprap.streams import catalogue
-from riprap.streams.catalogue import Catalogue
 from riprap.streams.description import Description
 from riprap.streams.errors import Damaged, Fenced
 from riprap.streams.files import Files, LocalFiles, SpooledFiles, sync_directory
@@ -58,15 +57,18 @@ class Log:
         found = catalogue.load(files)
         self.finished: tuple[Summary, ...] = found.finished
         self.carry = Carry(description.id, 0)
-        if found.open is not None:
-            self._reopen(found)
+        if isinstance(files, SpooledFiles):  # a crash may have come between finishing and uploading
+            for item in self.finished:
+                if segment_name(item.segment) in files.spool.names():
+                    files.upload(segment_name(item.segment))
+        if found.open is not None and (directory / segment_name(found.open)).exists():
+            self._reopen(found.open)
         else:
             self._begin_after_finished()
 
-    def _reopen(self, found: Catalogue) -> None:
+    def _reopen(self, number: int) -> None:
         """Go on with the newest segment where its last whole append ends."""
-        assert found.open is not None
-        path = self._directory / segment_name(found.open)
+        path = self._directory / segment_name(number)
         file = LocalFiles(self._directory).open(path.name)
         try:
             try:
@@ -103,10 +105,9 @@ class Log:
 
     def _replace(self, path: Path) -> None:
         """Finish, as a copy, a segment that a fenced writer may still hold open: it then writes to no file of ours."""
-        now = self._clock.now()
-        data = path.read_bytes()[: self._builder.end] + self._builder.ending(self._start, now)
-        LocalFiles(self._directory).put(path.name, data)
-        self._finished(now)
+        summary, ending = self._builder.finished(self._start, self._clock.now())
+        LocalFiles(self._directory).put(path.name, path.read_bytes()[: self._builder.end] + ending)
+        self._go_on(summary)
 
     def _begin_after_finished(self) -> None:
         """There is no open segment: begin the next one, going on from what the last finished one says."""
@@ -172,18 +173,21 @@ class Log:
         if not self._lock.held():
             raise Fenced(f"a newer epoch of this producer has taken over {self._directory}: stop this one")
 
-    def finish(self) -> None:
-        """Make the open segment an Arrow file for good."""
+    def roll(self, schema: pa.Schema | None = None) -> None:
+        """Finish the open segment, which is an Arrow file for good, and begin the next, perhaps of a newer schema."""
         self.check_lock()
-        now = self._clock.now()
-        _write_all(self._file, [self._builder.ending(self._start, now)], self._builder.end)
+        if schema is not None:
+            self._description = replace(self._description, schemas=(*self._description.schemas, schema))
+        summary, ending = self._builder.finished(self._start, self._clock.now())
+        _write_all(self._file, [ending], self._builder.end)
         os.fdatasync(self._file)
         os.close(self._file)
         self._file = -1
-        self._finished(now)
+        self._go_on(summary)
 
-    def _finished(self, now: int) -> None:
-        self.finished = (*self.finished, self._builder.summary(self._start, now))
+    def _go_on(self, summary: Summary) -> None:
+        """Begin the segment behind one that was just finished, and record that one."""
+        self.finished = (*self.finished, summary)
         number = self.carry.segment
         self.carry = replace(self.carry, segment=number + 1)
         self._begin()
@@ -195,12 +199,6 @@ class Log:
     def _forget_trimmed(self) -> None:
         there = set(self._files.names())
         self.finished = tuple(item for item in self.finished if segment_name(item.segment) in there)
-
-    def roll(self, schema: pa.Schema | None = None) -> None:
-        """Finish the open segment and begin the next, perhaps of a newer schema."""
-        if schema is not None:
-            self._description = replace(self._description, schemas=(*self._description.schemas, schema))
-        self.finish()
 
     def close(self) -> None:
         if self._file >= 0:

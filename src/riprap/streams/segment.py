@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import xxhash
+from xxhash import xxh3_64_intdigest as _xxh3
 
 from riprap.streams.errors import Damaged
 from riprap.streams.files import Readable
@@ -143,22 +143,16 @@ class Builder:
             int(entries["max_seq"].max()),
         )
 
-    def summary(self, start: "Start", finished_at: int) -> Summary:
-        entries = self.entries()
-        return Summary(
-            start.carry.segment, start.carry.position, self.rows, self.batches, self.end, self.range(),
-            start.written_at, finished_at, len(entries), xxhash.xxh3_64_intdigest(entries.tobytes()),
-        )  # fmt: skip
-
-    def ending(self, start: "Start", finished_at: int) -> bytes:
-        """Everything behind the last batch of a finished segment."""
+    def finished(self, start: "Start", finished_at: int) -> tuple[Summary, bytes]:
+        """The record of the segment when it is finished, and everything that then lies behind its last batch."""
+        entries = self.entries().tobytes()
         blocks = np.array(self._blocks, np.int64).reshape(-1, 3)
-        return (
-            END_OF_STREAM
-            + self.entries().tobytes()
-            + self.summary(start, finished_at).packed()
-            + footer(start.schema, blocks[:, 0], blocks[:, 1], blocks[:, 2])
-        )
+        foot = footer(start.schema, blocks[:, 0], blocks[:, 1], blocks[:, 2])
+        summary = Summary(
+            start.carry.segment, start.carry.position, self.rows, self.batches, self.end, self.range(),
+            start.written_at, finished_at, len(self._runs), _xxh3(entries), _xxh3(foot),
+        )  # fmt: skip
+        return summary, END_OF_STREAM + entries + summary.packed() + foot
 
 
 def opening(schema: pa.Schema, carry: Carry, written_at: int) -> bytes:
@@ -241,7 +235,7 @@ def walk(
             # Batches of a stream are of similar sizes: read a few whole ones, so that little is read twice.
             ahead = max(1, CHUNK_BYTES // header.length) * header.length * 17 // 16
             chunk, start, at = file.read_at(offset, min(ahead, end - offset)), offset, 0
-        data = chunk.slice(at, header.length if bodies else HEADER_SIZE)
+        data = chunk.slice(at, min(header.length if bodies else HEADER_SIZE, len(chunk) - at))
         wrong = check_body(header, memoryview(data)) if bodies else None
         if wrong:
             raise Damaged(file.name, offset, wrong)
@@ -290,7 +284,7 @@ def read_summary(file: Readable) -> Summary | None:
 def read_entries(file: Readable, summary: Summary) -> np.ndarray:
     """The sparse index of a finished segment; from its headers where what is stored does not carry its check."""
     data = memoryview(file.read_at(summary.end + len(END_OF_STREAM), summary.entries * ENTRY.itemsize))
-    if xxhash.xxh3_64_intdigest(data) == summary.entries_check:
+    if _xxh3(data) == summary.entries_check:
         return np.frombuffer(data, ENTRY)
     return scan_headers(file, read_start(file), summary.end).entries()
 

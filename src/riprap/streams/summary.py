@@ -1,6 +1,6 @@
 """The record of a finished segment: it closes the segment's index, and a row of them is the catalogue.
 
-112 bytes, fourteen little-endian 64-bit integers: the fields of `Summary` in their order, then the check over them.
+120 bytes, fifteen little-endian 64-bit integers: the fields of `Summary` in their order, then the check over them.
 """
 
 import struct
@@ -10,10 +10,10 @@ import xxhash
 
 from riprap.streams.keys import Range
 
-_RECORD = struct.Struct("<12qQ")
+_RECORD = struct.Struct("<12qQQ")
 _CHECK = struct.Struct("<Q")
 RECORD_SIZE = _RECORD.size + _CHECK.size
-assert RECORD_SIZE == 112
+assert RECORD_SIZE == 120
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Summary:
     finished_at: int
     entries: int  # in the segment's index
     entries_check: int  # xxh3-64 of those entries
+    footer_check: int  # xxh3-64 of Arrow's footer, its length and the closing magic
 
     @property
     def next_position(self) -> int:
@@ -36,7 +37,7 @@ class Summary:
     def packed(self) -> bytes:
         data = _RECORD.pack(
             self.segment, self.position, self.rows, self.batches, self.end, *self.range,
-            self.created_at, self.finished_at, self.entries, self.entries_check,
+            self.created_at, self.finished_at, self.entries, self.entries_check, self.footer_check,
         )  # fmt: skip
         return data + _CHECK.pack(xxhash.xxh3_64_intdigest(data))
 
@@ -48,7 +49,4 @@ def unpacked(data: bytes) -> Summary | None:
     ):
         return None
     values = _RECORD.unpack(data[: _RECORD.size])
-    segment, position, rows, batches, end = values[:5]
-    created_at, finished_at, entries, entries_check = values[9:]
-    range_ = Range(*values[5:9])
-    return Summary(segment, position, rows, batches, end, range_, created_at, finished_at, entries, entries_check)
+    return Summary(*values[:5], Range(*values[5:9]), *values[9:])  # type: ignore[call-arg]  # their number is fixed
