@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture
 def memory_path(tmp_path):
-    """A directory in memory, where there is one: for tests that open a stream thousands of times and would only sync."""
+    """A directory in memory, where there is one: for tests that would do little but sync."""
     if not Path("/dev/shm").is_dir():
         yield tmp_path
         return

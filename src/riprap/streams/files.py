@@ -58,6 +58,9 @@ class Files(Protocol):
     def put(self, name: str, data: Any) -> None:
         """Write the whole file, replacing one of that name; `data` is anything with a buffer."""
 
+    def sink(self, name: str) -> pa.NativeFile:
+        """Write a whole file bit by bit; a crash may leave a part of it, so its name is told only when it is closed."""
+
     def delete(self, name: str) -> None:
         """Deleting what is not there is no error."""
 
@@ -93,6 +96,11 @@ class LocalFiles:
             os.fsync(file.fileno())
         os.rename(temporary, path)
         sync_directory(path.parent)
+
+    def sink(self, name: str) -> pa.NativeFile:
+        path = self.directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return pa.OSFile(str(path), "wb")
 
     def delete(self, name: str) -> None:
         (self.directory / name).unlink(missing_ok=True)
@@ -161,10 +169,13 @@ class RemoteFiles:
             return bytes(file.read())
 
     def put(self, name: str, data: Any) -> None:
+        with self.sink(name) as file:
+            file.write(data)
+
+    def sink(self, name: str) -> pa.NativeFile:
         folder, _, _ = f"{self._root}/{name}".rpartition("/")
         self._system.create_dir(folder, recursive=True)
-        with self._system.open_output_stream(f"{self._root}/{name}") as file:
-            file.write(data)
+        return self._system.open_output_stream(f"{self._root}/{name}")
 
     def delete(self, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -196,6 +207,9 @@ class SpooledFiles:
 
     def put(self, name: str, data: Any) -> None:
         self.remote.put(name, data)
+
+    def sink(self, name: str) -> pa.NativeFile:
+        return self.remote.sink(name)
 
     def delete(self, name: str) -> None:
         self.remote.delete(name)
