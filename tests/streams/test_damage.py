@@ -1,4 +1,4 @@
-"""A segment cut at every byte, and another with every byte flipped: nothing wrong is returned, nothing whole is lost."""
+"""A segment cut at every byte, another with every byte flipped: nothing wrong is returned, nothing whole is lost."""
 
 import shutil
 from pathlib import Path
@@ -88,13 +88,11 @@ def _parts(path):
     return stream.files, path, stream.description, stream.clock
 
 
-def test_cut_at_every_byte_recovers_and_goes_on(stored):
+def test_a_writer_recovers_from_any_cut_and_goes_on(stored):
     path, ends = stored
     data = (path / "00000000.arrow").read_bytes()
-    step = 1 if len(data) < 500 else 11
-    for size in sorted(
-        {*range(0, len(data), step), *ends, *(end - 1 for end in ends), *(end + 1 for end in ends[:-1])}
-    ):
+    borders = {end + by for end in ends for by in (-1, 0, 1) if end + by <= len(data)}
+    for size in sorted({*range(0, len(data), 11), *borders}):
         work = path.parent / "work"
         shutil.copytree(path, work)
         (work / "00000000.arrow").write_bytes(data[:size])
@@ -180,13 +178,8 @@ def test_flip_every_byte_of_the_description(stored):
     data = (path / "stream.json").read_bytes()
     for at in range(len(data)):
         (path / "stream.json").write_bytes(data[:at] + bytes([data[at] ^ 0x01]) + data[at + 1 :])
-        try:
-            stream = Stream.open(path)
-        except Damaged as error:
-            assert "stream.json" in str(error)
-        else:  # white space between the fields
-            assert stream.schema == SCHEMA
-            assert chr(data[at]).isspace()
+        with pytest.raises(Damaged, match=r"stream\.json"):
+            Stream.open(path)
 
 
 @given(st.data())

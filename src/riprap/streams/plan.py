@@ -47,7 +47,7 @@ def beginning(stream: Stream, bounds: Bounds) -> int:
 
 
 def after_bytes(stream: Stream, position: int, size: int) -> int:
-    """The furthest position that about `size` bytes of batches from `position` on reach, and at least one run of the index."""
+    """The furthest position that about `size` bytes from `position` on reach; at least one run of the index."""
     end = stream.stable()
     found = stream.catalogue(end)
     for item in found.finished[found.first(Bounds(position)) :]:

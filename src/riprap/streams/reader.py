@@ -116,7 +116,7 @@ class Reader:
         first, last = header.position, header.end
         if last <= self._position or self._over:
             return
-        if (bounds.to_position is not None and first >= bounds.to_position) or (
+        if (bounds.to_position is not None and max(first, self._position) >= bounds.to_position) or (
             self._stream.description.keys_never_fall and bounds.passed(header.range)
         ):
             self._over = True
@@ -139,7 +139,10 @@ class Reader:
         catalogue = self._stream.catalogue(end)
         if catalogue.finished:
             self._check_kept(catalogue.finished[0].position)
-        for item in catalogue.finished[catalogue.first(replace(self._bounds, from_position=self._position)) :]:
+        at = catalogue.first(replace(self._bounds, from_position=self._position))
+        if at > 0:
+            self._position = max(self._position, catalogue.finished[at - 1].next_position)
+        for item in catalogue.finished[at:]:
             if item.next_position > self._position and not self._bounds.excludes(item.range):
                 yield from self._finished(item)
             if self._over:
