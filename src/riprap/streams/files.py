@@ -121,6 +121,7 @@ class LocalReadable:
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
+        self._file = -1
         self._file = os.open(path, os.O_RDONLY)
 
     def size(self) -> int:

@@ -48,6 +48,7 @@ class Log:
     def __init__(self, files: Files, directory: Path, description: Description, lock: WriterLock, clock: Clock) -> None:
         """Open for writing: recover the newest segment, or begin the first."""
         self.cut: Cut | None = None
+        self.upload_failure: OSError | None = None
         self._files = files
         self._directory = directory
         self._description = description
@@ -57,10 +58,7 @@ class Log:
         found = catalogue.load(files)
         self.finished: tuple[Summary, ...] = found.finished
         self.carry = Carry(description.id, 0)
-        if isinstance(files, SpooledFiles):  # a crash may have come between finishing and uploading
-            for item in self.finished:
-                if segment_name(item.segment) in files.spool.names():
-                    files.upload(segment_name(item.segment))
+        self._upload()  # a crash, or the network, may have come between finishing and uploading
         if found.open is not None and (directory / segment_name(found.open)).exists():
             self._reopen(found.open)
         else:
@@ -191,14 +189,26 @@ class Log:
         number = self.carry.segment
         self.carry = replace(self.carry, segment=number + 1)
         self._begin()
-        if isinstance(self._files, SpooledFiles):
-            self._files.upload(segment_name(number))
-        self._forget_trimmed()
-        catalogue.store(self._files, self.finished)
+        if self._upload():
+            there = set(self._files.names())  # without what was trimmed
+            self.finished = tuple(item for item in self.finished if segment_name(item.segment) in there)
+            catalogue.store(self._files, self.finished)
 
-    def _forget_trimmed(self) -> None:
-        there = set(self._files.names())
-        self.finished = tuple(item for item in self.finished if segment_name(item.segment) in there)
+    def _upload(self) -> bool:
+        """Upload what is finished and still in the spool. While the remote location fails, it stays there: no append
+        depends on it, and the next roll tries again."""
+        if not isinstance(self._files, SpooledFiles):
+            return True
+        try:
+            waiting = set(self._files.spool.names())
+            for item in self.finished:
+                if segment_name(item.segment) in waiting:
+                    self._files.upload(segment_name(item.segment))
+        except OSError as error:
+            self.upload_failure = error
+            return False
+        self.upload_failure = None
+        return True
 
     def close(self) -> None:
         if self._file >= 0:

@@ -110,6 +110,11 @@ class Writer:
         return self._log.cut
 
     @property
+    def upload_failure(self) -> OSError | None:
+        """Why the last upload to a remote location failed; finished segments then wait in the spool."""
+        return self._log.upload_failure
+
+    @property
     def last_sequence(self) -> int:
         """Of this producer's last append, stored or queued, -1 if there was none: whoever comes back goes on here."""
         return self._sequence
