@@ -1,5 +1,6 @@
 """`riprap stream`: look at persistent streams, check them, follow them, take them elsewhere, trim them."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,11 +42,11 @@ def ls(
         return
     table = Table(box=None)
     for column in ("stream", "segments", "rows", "size", "from", "to", "rows/s", "B/s"):
-        table.add_column(column, justify="left" if column in ("stream", "from", "to") else "right")
+        table.add_column(column, justify="left" if column in ("stream", "from", "to") else "right", overflow="fold")
     for item in found:
         rate = item.rows_per_second, item.bytes_per_second
         table.add_row(
-            item.location, format_count(item.segments), format_count(item.rows), format_size(item.bytes),
+            os.path.relpath(item.location, directory), format_count(item.segments), format_count(item.rows), format_size(item.bytes),
             _when(item.min_ts), _when(item.max_ts),
             "" if rate[0] is None else format_count(rate[0]), "" if rate[1] is None else format_size(int(rate[1])),
         )  # fmt: skip
@@ -99,7 +100,8 @@ def show(stream: Path_, json: Json = False) -> None:
         values: dict[str, Any] = row
         listing.add_row(
             values["segment"], format_count(values["position"]), format_count(values["rows"]),
-            format_count(values["batches"]), format_size(values["bytes"]), _when(values["min_ts"]), _when(values["max_ts"]),
+            format_count(values["batches"]), format_size(values["bytes"]),
+            _when(values["min_ts"]), _when(values["max_ts"]),
         )  # fmt: skip
     if segments:
         OUT.print(listing)
