@@ -116,9 +116,9 @@ class Counted(LocalFiles):
         super().__init__(directory)
         self.touched = []
 
-    def open(self, name):
+    def open(self, name, *, finished=False):
         self.touched.append(name)
-        return super().open(name)
+        return super().open(name, finished=finished)
 
     def get(self, name):
         self.touched.append(name)

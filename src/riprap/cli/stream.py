@@ -46,7 +46,8 @@ def ls(
     for item in found:
         rate = item.rows_per_second, item.bytes_per_second
         table.add_row(
-            os.path.relpath(item.location, directory), format_count(item.segments), format_count(item.rows), format_size(item.bytes),
+            os.path.relpath(item.location, directory),
+            format_count(item.segments), format_count(item.rows), format_size(item.bytes),
             _when(item.min_ts), _when(item.max_ts),
             "" if rate[0] is None else format_count(rate[0]), "" if rate[1] is None else format_size(int(rate[1])),
         )  # fmt: skip

@@ -7,9 +7,8 @@ nulls.
 
 import base64
 import os
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import pyarrow as pa
 import xxhash
@@ -124,8 +123,8 @@ def shown(schema: pa.Schema) -> str:
 
 def fitted(batch: pa.RecordBatch, schema: pa.Schema, columns: list[str] | None = None) -> pa.RecordBatch:
     """A batch of an older schema as one of `schema`, and of it only `columns`."""
-    if len(batch.schema) < len(schema):
-        missing: Mapping[int, Any] = {i: schema.field(i) for i in range(len(batch.schema), len(schema))}
-        arrays = [*batch.columns, *(pa.nulls(batch.num_rows, field.type) for field in missing.values())]
+    if batch.num_columns < len(schema):
+        missing = [schema.field(at) for at in range(batch.num_columns, len(schema))]
+        arrays = [*batch.columns, *(pa.nulls(batch.num_rows, field.type) for field in missing)]
         batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
     return batch if columns is None else batch.select(columns)

@@ -16,6 +16,7 @@ Documents are small JSON files with a checksum over the rest of their content.
 import contextlib
 import fcntl
 import json
+import mmap
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -34,6 +35,7 @@ class Readable(Protocol):
     """An open file. Reads past its end are short, as the system's are."""
 
     name: str
+    chunk: int  # bytes that are worth reading at once
 
     def size(self) -> int: ...
 
@@ -49,8 +51,8 @@ class Files(Protocol):
 
     def names(self, folder: str = "") -> list[str]: ...
 
-    def open(self, name: str) -> Readable:
-        """Raises `FileNotFoundError`."""
+    def open(self, name: str, *, finished: bool = False) -> Readable:
+        """Raises `FileNotFoundError`. A file that is `finished` never changes again and may be mapped into memory."""
 
     def get(self, name: str) -> bytes:
         """Raises `FileNotFoundError`."""
@@ -80,8 +82,8 @@ class LocalFiles:
         except FileNotFoundError:
             return []
 
-    def open(self, name: str) -> "LocalReadable":
-        return LocalReadable(self.directory / name)
+    def open(self, name: str, *, finished: bool = False) -> "LocalReadable":
+        return MappedReadable(self.directory / name) if finished else LocalReadable(self.directory / name)
 
     def get(self, name: str) -> bytes:
         return (self.directory / name).read_bytes()
@@ -116,8 +118,9 @@ class LocalFiles:
 
 
 class LocalReadable:
-    """Reads with `pread` rather than a mapping: a failing disk is an error here, not a signal that ends the process,
-    and a file that a recovering writer shortens is a short read."""
+    """Reads with `pread`: a failing disk is an error, and a file that a recovering writer shortens is a short read."""
+
+    chunk = 1 << 20  # stays in the processor's cache while it is checked
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
@@ -151,6 +154,22 @@ class LocalReadable:
             self.close()
 
 
+class MappedReadable(LocalReadable):
+    """Reads by mapping, without a copy; what was read keeps the mapping. A failing disk is a signal here, which ends
+    the process: `verify` reads without a mapping and reports it."""
+
+    chunk = 1 << 62
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        size = self.size()
+        self._buffer = pa.py_buffer(mmap.mmap(self._file, size, prot=mmap.PROT_READ) if size else b"")
+
+    def read_at(self, offset: int, size: int) -> pa.Buffer:
+        offset = min(offset, self._buffer.size)
+        return self._buffer.slice(offset, min(size, self._buffer.size - offset))
+
+
 class RemoteFiles:
     def __init__(self, system: pyarrow.fs.FileSystem, root: str) -> None:
         self.location = f"{system.type_name}:{root}"
@@ -162,7 +181,7 @@ class RemoteFiles:
         infos = self._system.get_file_info(pyarrow.fs.FileSelector(base, allow_not_found=True))
         return sorted(info.base_name for info in infos)
 
-    def open(self, name: str) -> "RemoteReadable":
+    def open(self, name: str, *, finished: bool = False) -> "RemoteReadable":
         return RemoteReadable(f"{self.location}/{name}", self._system.open_input_file(f"{self._root}/{name}"))
 
     def get(self, name: str) -> bytes:
@@ -197,11 +216,11 @@ class SpooledFiles:
     def names(self, folder: str = "") -> list[str]:
         return sorted({*self.remote.names(folder), *self.spool.names(folder)})
 
-    def open(self, name: str) -> Readable:
+    def open(self, name: str, *, finished: bool = False) -> Readable:
         try:
-            return self.spool.open(name)
+            return self.spool.open(name, finished=finished)
         except FileNotFoundError:
-            return self.remote.open(name)
+            return self.remote.open(name, finished=finished)
 
     def get(self, name: str) -> bytes:
         return self.remote.get(name)
@@ -226,6 +245,8 @@ class SpooledFiles:
 
 
 class RemoteReadable:
+    chunk = 8 << 20  # a request costs a round trip
+
     def __init__(self, name: str, file: pa.NativeFile) -> None:
         self.name = name
         self._file = file

@@ -133,11 +133,11 @@ def read_header(data: memoryview, at: int = 0) -> Header | str:
     return header
 
 
-def check_body(header: Header, message: memoryview) -> str | None:
-    """What is wrong with a message whose header holds, or None."""
-    if len(message) < header.length:
-        return f"{len(message)} of the message's {header.length} bytes are there"
-    if xxhash.xxh3_64_intdigest(message[HEADER_SIZE : header.length]) != header.body_check:
+def check_body(header: Header, data: memoryview, at: int = 0) -> str | None:
+    """What is wrong with the message at `at`, whose header holds, or None."""
+    if len(data) - at < header.length:
+        return f"{len(data) - at} of the message's {header.length} bytes are there"
+    if xxhash.xxh3_64_intdigest(data[at + HEADER_SIZE : at + header.length]) != header.body_check:
         return "the checksum of the message does not match"
     return None
 

@@ -7,6 +7,7 @@ at that moment, and looks again. Both sources number rows the same way, so the c
 
 import threading
 from collections.abc import Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.base.errors import DataError
+from riprap.streams.ahead import read_ahead
 from riprap.streams.description import fitted
 from riprap.streams.files import Readable
 from riprap.streams.frame import Header
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 _POLL_FASTEST, _POLL_SLOWEST = 0.001, 0.02  # seconds between looks at the mark of another process
 _WAKE = 0.1  # seconds; how soon a waiting reader notices `stop`
+_AHEAD_FROM = 4 << 20  # bytes; for less, a thread that reads ahead is not worth starting
 
 
 class StoredBatch(NamedTuple):
@@ -71,6 +74,10 @@ class Reader:
         self._position = bounds.from_position
         self._resume: tuple[int, int] | None = None  # segment and offset of `_position`, where known
         self._over = False
+        self._keyed = (
+            replace(bounds, from_position=0, to_position=None) != Bounds()
+        )  # bounds on keys, not only positions
+        self._never_falls = stream.description.keys_never_fall
         self._batches = self._run()
 
     def __iter__(self) -> "Reader":
@@ -91,9 +98,14 @@ class Reader:
             recent = live.since(self._position) if live and self._follow else None
             before = self._position
             if recent:
+                self._resume = None
                 for header, batch in recent:
-                    yield from self._deliver(header, batch, "live")
-                    self._resume = None
+                    item = self._delivered(header, batch)
+                    if item is not None:
+                        self.counts.live += 1
+                        yield item
+                    if self._over:
+                        break
             elif self._position < end.position:
                 yield from self._stored(end)
             elif not self._follow:
@@ -110,29 +122,32 @@ class Reader:
             if self._follow:
                 end = self._stream.stable()
 
-    def _deliver(self, header: Header, batch: pa.RecordBatch, source: str) -> Iterator[StoredBatch]:
+    def _delivered(self, header: Header, batch: pa.RecordBatch) -> StoredBatch | None:
         """The rows of a batch that are at or behind the cursor and within the bounds; moves the cursor behind it."""
         bounds = self._bounds
         first, last = header.position, header.end
-        if last <= self._position or self._over:
-            return
-        if (bounds.to_position is not None and max(first, self._position) >= bounds.to_position) or (
-            self._stream.description.keys_never_fall and bounds.passed(header.range)
-        ):
-            self._over = True
-            return
-        low = max(self._position - first, 0)
-        high = last - first if bounds.to_position is None else min(last, bounds.to_position) - first
+        if last <= self._position:
+            return None
+        low, high = max(self._position - first, 0), header.rows
+        if bounds.to_position is not None:
+            if first + low >= bounds.to_position:
+                self._over = True
+                return None
+            high = min(last, bounds.to_position) - first
         if low > 0 or high < header.rows:
             batch = batch.slice(low, high - low)
-        if not bounds.includes(header.range):
-            batch = bounds.rows(batch)
+        if self._keyed:
+            if self._never_falls and bounds.passed(header.range):
+                self._over = True
+                return None
+            if not bounds.includes(header.range):
+                batch = bounds.rows(batch)
+            # The producer may have promised that nothing earlier follows.
+            self._over = bounds.to_ts is not None and header.progress_ts >= bounds.to_ts
         self._position = last
-        setattr(self.counts, source, getattr(self.counts, source) + 1)
-        if batch.num_rows:
-            yield StoredBatch(fitted(batch, self._stream.description.schema, self._columns), header, first + high)
-        if bounds.to_ts is not None and header.progress_ts >= bounds.to_ts:
-            self._over = True  # the producer has promised that nothing earlier follows
+        if not batch.num_rows:
+            return None
+        return StoredBatch(fitted(batch, self._stream.description.schema, self._columns), header, first + high)
 
     def _stored(self, end: Mark) -> Iterator[StoredBatch]:
         """Everything from the cursor to `end` that the index does not exclude."""
@@ -162,7 +177,7 @@ class Reader:
             )
 
     def _finished(self, item: Summary) -> Iterator[StoredBatch]:
-        file = self._open_segment(item.segment)
+        file = self._open_segment(item.segment, finished=True)
         try:
             start = read_start(file)
             if self._resume is not None and self._resume[0] == item.segment:
@@ -190,7 +205,7 @@ class Reader:
             yield begun[0], item.end, begun[1]
 
     def _open(self, end: Mark) -> Iterator[StoredBatch]:
-        file = self._open_segment(end.segment)
+        file = self._open_segment(end.segment, finished=False)
         try:
             start = read_start(file)
             self._check_kept(start.carry.position)
@@ -211,22 +226,20 @@ class Reader:
         return end.offset, end.position
 
     def _walk(self, file: Readable, start: Start, offset: int, end: int, position: int) -> Iterator[StoredBatch]:
-        for found in walk(file, start.carry.stream, offset, end, position):
-            if found.header.end <= self._position:
-                continue
-            if self._bounds.excludes(found.header.range):
-                self._position = found.header.end
-                if self._stream.description.keys_never_fall and self._bounds.passed(found.header.range):
-                    self._over = True
-            else:
-                yield from self._deliver(found.header, read_batch(found, start.schema), "stored")
-            if self._over or self._stop.is_set():
-                return
-            self._resume = (start.carry.segment, found.end)
+        batches = walk(file, start.carry.stream, offset, end, position)
+        with closing(read_ahead(batches) if end - offset >= _AHEAD_FROM else batches) as found_ones:
+            for found in found_ones:
+                self._resume = (start.carry.segment, found.end)
+                item = self._delivered(found.header, read_batch(found, start.schema))
+                if item is not None:
+                    self.counts.stored += 1
+                    yield item
+                if self._over or self._stop.is_set():
+                    return
 
-    def _open_segment(self, number: int) -> Readable:
+    def _open_segment(self, number: int, finished: bool) -> Readable:
         try:
-            return self._stream.files.open(segment_name(number))
+            return self._stream.files.open(segment_name(number), finished=finished)
         except FileNotFoundError:
             raise DataError(
                 f"segment {number} of {self._stream.files.location} was trimmed while it was read: "

@@ -16,7 +16,7 @@ counts as torn.
 import base64
 import json
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -42,7 +42,6 @@ from riprap.streams.keys import NOTHING, Range
 from riprap.streams.summary import RECORD_SIZE, Summary, unpacked
 
 RUN_BYTES = 64 << 10  # an index entry stands for the batches of about this many bytes
-CHUNK_BYTES = 1 << 20  # how much is read ahead; small enough to stay in the processor's cache while it is checked
 
 ENTRY = np.dtype([(name, "<i8") for name in ("position", "offset", "min_ts", "max_ts", "min_seq", "max_seq")])
 _CARRY = b"riprap.carry"
@@ -219,29 +218,34 @@ def _sound_header(file: Readable, data: memoryview, at: int, offset: int) -> Hea
 
 def walk(
     file: Readable, stream: bytes, offset: int, end: int, position: int | None, bodies: bool = True
-) -> Iterator[Found]:
+) -> Generator[Found, None, None]:
     """The batches from `offset` to `end`, each checked before it is yielded; raises `Damaged` at the first that is not
     whole, or is not the one that belongs there. `position` is that of the first row, None where it is not known."""
+    ahead = file.chunk if bodies else HEADER_SIZE
     chunk, start = pa.py_buffer(b""), offset
-    ahead = CHUNK_BYTES if bodies else HEADER_SIZE
+    view = memoryview(chunk)
     while offset < end:
         at = offset - start
-        if len(chunk) - at < HEADER_SIZE:
+        if len(view) - at < HEADER_SIZE:
             chunk, start, at = file.read_at(offset, min(ahead, end - offset)), offset, 0
-        header = _sound_header(file, memoryview(chunk), at, offset)
+            view = memoryview(chunk)
+        header = read_header(view, at)
+        if isinstance(header, str):
+            raise Damaged(file.name, offset, header)
         if header.kind != BATCH or header.stream != stream or (position is not None and header.position != position):
             raise Damaged(file.name, offset, "a message that belongs elsewhere")
-        if bodies and len(chunk) - at < header.length:
-            # Batches of a stream are of similar sizes: read a few whole ones, so that little is read twice.
-            ahead = max(1, CHUNK_BYTES // header.length) * header.length * 17 // 16
-            chunk, start, at = file.read_at(offset, min(ahead, end - offset)), offset, 0
-        data = chunk.slice(at, min(header.length if bodies else HEADER_SIZE, len(chunk) - at))
-        wrong = check_body(header, memoryview(data)) if bodies else None
-        if wrong:
-            raise Damaged(file.name, offset, wrong)
-        yield Found(offset, header, data)
+        if bodies:
+            if len(view) - at < header.length and start + len(view) < end:
+                # Batches of a stream are of similar sizes: read a few whole ones, so that little is read twice.
+                ahead = max(1, file.chunk // header.length) * header.length * 17 // 16
+                chunk, start, at = file.read_at(offset, min(ahead, end - offset)), offset, 0
+                view = memoryview(chunk)
+            wrong = check_body(header, view, at)
+            if wrong:
+                raise Damaged(file.name, offset, wrong)
+        yield Found(offset, header, chunk.slice(at, header.length if bodies else HEADER_SIZE))
         offset += header.length
-        position = header.end
+        position = header.position + header.rows
 
 
 class Recovered(NamedTuple):
