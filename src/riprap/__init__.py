@@ -32,7 +32,27 @@ _HOMES = {
     "session": "riprap.spark.session",
 }
 
-__all__ = sorted(_HOMES)  # noqa: PLE0605
+__all__ = [
+    "App",
+    "Engine",
+    "Graph",
+    "Rows",
+    "Stream",
+    "UserOperator",
+    "apply",
+    "backup",
+    "check_operator",
+    "checkpoint",
+    "count",
+    "ha_group",
+    "persist",
+    "punctuated",
+    "read_plan",
+    "run_bounded",
+    "session",
+    "time",
+    "zero",
+]
 
 if TYPE_CHECKING:
     from riprap.engine.engine import Engine
