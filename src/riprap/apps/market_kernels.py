@@ -46,6 +46,21 @@ def arrival_times(counts: np.ndarray, gaps: np.ndarray, open_us: int) -> np.ndar
 
 
 @njit(cache=True, nogil=True)
+def spread_over(counts: np.ndarray, chosen: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+    """True for `chosen[s]` of the `counts[s]` tuples of second `s` (all, if fewer), every choice equally likely."""
+    marks = np.zeros(len(uniforms), np.bool_)
+    i = 0
+    for second in range(len(counts)):
+        wanted = chosen[second]
+        for left in range(counts[second], 0, -1):
+            if uniforms[i] * left < wanted:
+                marks[i] = True
+                wanted -= 1
+            i += 1
+    return marks
+
+
+@njit(cache=True, nogil=True)
 def mid_prices(
     codes: np.ndarray, times_us: np.ndarray, steps: np.ndarray, opening: np.ndarray, volatility: np.ndarray
 ) -> np.ndarray:
@@ -106,7 +121,7 @@ def bargains(scale: float, codes: np.ndarray, mids: np.ndarray, averages: np.nda
     found = 0
     for i in range(len(codes)):
         average = averages[i]
-        if average > mids[i] and average > ask_cents(mids[i], scale * unit_spread[codes[i]], average) / 100.0:
+        if average > ask_cents(mids[i], scale * unit_spread[codes[i]], average) / 100.0:
             found += 1
     return found
 
@@ -115,9 +130,7 @@ def bargains(scale: float, codes: np.ndarray, mids: np.ndarray, averages: np.nda
 def asks_and_bids(
     scale: float, codes: np.ndarray, mids: np.ndarray, averages: np.ndarray, unit_spread: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Both sides of every tuple as if it were a quote: the ask, and a bid as far below the mid, at least a cent
-    away.
-    """
+    """Both sides of every tuple as if it were a quote: the ask, and a bid as far below the mid."""
     asks = np.empty(len(codes), np.float64)
     bids = np.empty(len(codes), np.float64)
     for i in range(len(codes)):

@@ -12,7 +12,7 @@ operators with several ports get them merged by order key (`merger.py`). Between
 consistent cut.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -21,14 +21,17 @@ import pyarrow as pa
 from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import GraphError, UsageError, known
 from riprap.engine.jitter import Jitter
-from riprap.engine.merger import Mark, Merger, MergerState, Rows
+from riprap.engine.merger import Mark, Merger, MergerState, Rows, just_before
 from riprap.engine.pruning import wanted_columns
 from riprap.graph.graph import Graph, StreamSpec
 from riprap.graph.keys import END_KEY, START_KEY, OrderKey
-from riprap.graph.specs import Sink, Source
+from riprap.graph.specs import OperatorSpec, Sink, Source
 from riprap.operators.build import make_operator
 from riprap.operators.columns import keys_of
 from riprap.operators.contract import Channel, Digest, Emission, Event, Operator, Punctuation, State
+
+# Called with the name of an operator, an input port, and each batch when it reaches the operator.
+Watch = Callable[[str, int, pa.RecordBatch], None]
 
 
 class Output(NamedTuple):
@@ -44,6 +47,7 @@ class OperatorStatistics:
 
     tuples_in: list[int]  # per input port
     tuples_out: list[int]  # per output port
+    triggered: list[int]  # outputs that tuples of each input port caused; counted only while somebody watches
     seconds: float = 0.0
 
     @property
@@ -71,22 +75,21 @@ class Engine:
         members: Iterable[str] | None = None,
         *,
         jitter: Jitter | None = None,
+        watch: Watch | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         if graph.cyclic:
             raise GraphError(f"app {graph.name} has feedback streams, and a bounded run cannot go round them")
         self.graph = graph
         self._clock = clock
+        self._watch = watch
         chosen = frozenset(members if members is not None else (op.name for op in graph.operators))
         for name in chosen:
             graph[name]
         self._order = [name for name in graph.order if name in chosen]
         wanted = wanted_columns(graph, chosen)
         self.operators: dict[str, Operator] = {name: make_operator(graph, name, wanted[name]) for name in self._order}
-        self.statistics = {
-            name: OperatorStatistics([0] * max(1, graph[name].inputs), [0] * graph[name].outputs)
-            for name in self._order
-        }
+        self.statistics = {name: _no_statistics(graph[name]) for name in self._order}
         self._mergers = {
             name: Merger(
                 graph.input_shapes(name),
@@ -108,14 +111,17 @@ class Engine:
     # Events -----------------------------------------------------------------------------------------------------------
 
     def push(self, name: str, event: Event) -> list[Output]:
-        """Give a batch or punctuation to a source, or to a stream (by id) that enters the fragment."""
+        """Give a batch or punctuation to a source, or to a stream (by id) that enters the fragment.
+
+        On an entering stream a punctuation may still follow the last row: that none does is told with `advance`.
+        """
         target, port = self._entry(name)
         if isinstance(event, pa.RecordBatch) and event.num_rows == 0:
             return []
         self._inbox[target].append((port, event))
         if isinstance(event, pa.RecordBatch):
-            shape = self.graph.shape(name) if target == name else self.graph.stream_shape(self._entries[name])
-            self._advance(target, port, keys_of(event.slice(event.num_rows - 1), shape).at(0))
+            last = self._last_key(name, event)
+            self._advance(target, port, just_before(last) if name in self._entries else last)
         return self._sweep()
 
     def advance(self, name: str, key: OrderKey) -> list[Output]:
@@ -138,14 +144,24 @@ class Engine:
         if missing:
             raise UsageError(f"no input for source {missing[0]}; inputs were given for {known(inputs)}")
         reading = {name: iter(batches) for name, batches in inputs.items()}
+        reached = dict.fromkeys(reading, START_KEY)
         while reading:
-            name = min(reading, key=lambda source: self._progress[self._entry(source)[0]])
+            name = min(reading, key=reached.__getitem__)
             batch = next(reading[name], None)
             if batch is None:
                 del reading[name]
                 yield from self.end(name)
-            else:
+            elif batch.num_rows:
+                reached[name] = self._last_key(name, batch)
                 yield from self.push(name, batch)
+
+    def progress(self, stream: str) -> OrderKey:
+        """How far a stream (by id) that leaves the fragment has come: nothing at or below this key will leave on it."""
+        for name, streams in self._leaving.items():
+            if stream in (leaving.id for leaving in streams):
+                return self._output_progress(name)
+        ways = [leaving.id for streams in self._leaving.values() for leaving in streams]
+        raise UsageError(f"stream {stream} does not leave this fragment; those that do are {known(ways, stream)}")
 
     def _entry(self, name: str) -> tuple[str, int]:
         if name in self._entries:
@@ -154,6 +170,12 @@ class Engine:
             return name, 0
         ways = [*(s.name for s in self.graph.sources if s.name in self.operators), *self._entries]
         raise UsageError(f"nothing can be given to {name} here; inputs of this fragment are {known(ways, name)}")
+
+    def _last_key(self, name: str, batch: pa.RecordBatch) -> OrderKey:
+        """Of the last row of a batch that is given to a source or an entering stream."""
+        entering = self._entries.get(name)
+        shape = self.graph.stream_shape(entering) if entering is not None else self.graph.shape(name)
+        return keys_of(batch.slice(batch.num_rows - 1), shape).at(0)
 
     def _advance(self, target: str, port: int, key: OrderKey) -> None:
         if target in self._mergers:
@@ -167,6 +189,10 @@ class Engine:
         outputs: list[Output] = []
         for name in self._order:
             inbox, merger = self._inbox[name], self._mergers.get(name)
+            if self._watch is not None:
+                for port, event in inbox:
+                    if isinstance(event, pa.RecordBatch):
+                        self._watch(name, port, event)
             start = self._clock.monotonic()
             if merger is None:
                 emissions = self._deliver(name, inbox)
@@ -182,9 +208,14 @@ class Engine:
             emissions += self._control(name, progress)
             self.statistics[name].seconds += self._clock.monotonic() - start
             self._route(name, emissions, outputs)
+            progress = self._output_progress(name)
             for stream in self._inside[name]:
                 self._advance(stream.target, stream.target_port, progress)
         return outputs
+
+    def _output_progress(self, name: str) -> OrderKey:
+        progress = self._progress[name]
+        return progress if progress in (START_KEY, END_KEY) else self.operators[name].output_progress(progress)
 
     def _deliver(self, name: str, inbox: list[tuple[int, Event]]) -> list[Emission]:
         operator, statistics = self.operators[name], self.statistics[name]
@@ -194,7 +225,10 @@ class Engine:
                 emissions += operator.punctuate(Channel(port), event)
             else:
                 statistics.tuples_in[port] += event.num_rows
-                emissions += operator.process(Channel(port), event)
+                caused = operator.process(Channel(port), event)
+                if self._watch is not None:
+                    statistics.triggered[port] += sum(_rows(emission) for emission in caused)
+                emissions += caused
         return emissions
 
     def _deliver_merged(self, name: str, merger: Merger) -> list[Emission]:
@@ -206,7 +240,13 @@ class Engine:
             elif isinstance(item, Rows):
                 for port, batch in enumerate(item.batches):
                     statistics.tuples_in[port] += batch.num_rows
-                emissions += operator.process_merged(item.batches, item.ports)
+                caused = operator.process_merged(item.batches, item.ports)
+                if self._watch is not None:
+                    for emission in caused:
+                        ports = item.ports if emission.triggers is None else item.ports[emission.triggers]
+                        for port in range(len(item.batches)):
+                            statistics.triggered[port] += int((ports == port).sum())
+                emissions += caused
         return emissions
 
     def _control(self, name: str, progress: OrderKey) -> list[Emission]:
@@ -255,6 +295,15 @@ class Engine:
     def state_sizes(self) -> dict[str, int]:
         """Tuples in the state of every stateful operator."""
         return {name: op.size() for name, op in self.operators.items() if any(self.graph[name].stateful)}
+
+
+def _rows(emission: Emission) -> int:
+    return emission.event.num_rows if isinstance(emission.event, pa.RecordBatch) else 0
+
+
+def _no_statistics(spec: OperatorSpec) -> OperatorStatistics:
+    inputs = max(1, spec.inputs)  # a source counts what it is given
+    return OperatorStatistics([0] * inputs, [0] * spec.outputs, [0] * inputs)
 
 
 def _carried(

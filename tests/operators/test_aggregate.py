@@ -1,0 +1,108 @@
+"""Aggregates mean what the per-tuple reference says, for every kind of window and however the stream is cut."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from riprap.base.errors import DataError
+from riprap.graph.builder import App
+from riprap.graph.windows import Count, Punctuated, Time
+from riprap.operators.checker import check_operator
+from tests.operators import reference
+from tests.operators.reference import Mark, Overflow, Row
+from tests.operators.streams import KEY_TYPES, as_events, feeds, run, same
+
+SPELLED = {"count": Count, "time": Time, "punctuated": lambda: Punctuated()}
+
+
+def window(spelled):
+    return SPELLED[spelled[0]](*spelled[1:])
+
+
+counts = st.tuples(st.just("count"), st.sampled_from([1, 2, 3, 5, 64]))
+times = st.tuples(st.just("time"), st.sampled_from([1, 2, 5, 10, 100]))
+
+
+@st.composite
+def windows(draw):
+    kind = draw(st.integers(0, 4))
+    if kind == 0:
+        return ("punctuated",), ("punctuated",)
+    size, every = draw(counts if kind in (1, 3) else times), draw(counts if kind in (1, 2) else times)
+    if draw(st.integers(0, 3)) == 0:
+        return size, size
+    if kind == 4 and every[1] > size[1]:
+        size, every = every, size
+    return size, every
+
+
+@st.composite
+def cases(draw):
+    size, every = draw(windows())
+    keys = draw(st.lists(st.sampled_from(KEY_TYPES), max_size=2))
+    schema = pa.schema([(f"k{j}", type_) for j, type_ in enumerate(keys)] + [("x", pa.float64()), ("i", pa.int64())])
+    functions = ["sum", "count", "avg", "min", "max", "first", "last"]
+    calls = [("n", "count(*)", None)]
+    for j, (function, name) in enumerate(
+        draw(st.lists(st.tuples(st.sampled_from(functions), st.sampled_from(["x", "i"])), max_size=4))
+    ):
+        calls.append((f"c{j}", function, name))
+    if keys and draw(st.booleans()):
+        calls.append(("l", draw(st.sampled_from(["first", "last"])), "k0"))
+    partial = draw(st.booleans()) or size[0] != "count" or every[0] != "count"
+    by = [f"k{j}" for j in range(len(keys))]
+    app = App("test")
+    text = [f"count(*) AS {n}" if f == "count(*)" else f"{f}({c}) AS {n}" for n, f, c in calls]
+    stream = app.source("S", schema).aggregate(
+        *text, window=window(size), every=window(every), by=by, partial=partial, name="A"
+    )
+    stream.sink("Sink")
+    graph = app.build()
+    feed = draw(feeds(graph, "A"))
+    return graph, feed, {"calls": calls, "window": size, "every": every, "by": by, "partial": partial}
+
+
+def together(out, by):
+    """Groups that speak together come in the order of a hash: check that it orders and names them, then forget it."""
+    number_of = {}
+    result, trigger, last = [], None, -1
+    for port, item in out:
+        if isinstance(item, Row) and item.key[3] is not None:
+            if item.key[:3] != trigger:
+                trigger, last = item.key[:3], -1
+            assert item.key[3] > last
+            last = item.key[3]
+            assert number_of.setdefault(reference.group_key(item, by), last) == last
+        key = (*item.key[:3], None)
+        # Of keys that are equal but look different, -0.0 and 0.0, any may be shown.
+        shown = {name: reference.canonical(item.values[name]) for name in by} if isinstance(item, Row) else {}
+        result.append((port, Row(key, item.values | shown) if isinstance(item, Row) else Mark(key)))
+    return sorted(result, key=lambda entry: (entry[1].key[:3], isinstance(entry[1], Mark), repr(entry[1])))
+
+
+@settings(max_examples=250)
+@given(cases(), st.randoms(use_true_random=False))
+def test_means_what_the_reference_says(case, random):
+    graph, feed, options = case
+    try:
+        expected = reference.aggregate(feed.items, **options)
+    except Overflow:
+        with pytest.raises(DataError, match="A: c"):
+            run(graph, "A", feed, random)
+        return
+    found = run(graph, "A", feed, random)
+    if options["every"][0] != "count":
+        found, expected = together(found, options["by"]), together(expected, options["by"])
+    same(found, expected)
+
+
+@settings(max_examples=60)
+@given(cases(), st.integers(0, 2**32))
+def test_keeps_the_contract(case, seed):
+    graph, feed, options = case
+    try:
+        reference.aggregate(feed.items, **options)
+    except Overflow:
+        return
+    check_operator(graph, "A", as_events(feed), seed=seed, rounds=4)
