@@ -1,6 +1,7 @@
 """Topologies and profiles from files, and from apps."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -98,6 +99,25 @@ def test_an_app_with_a_profile(tmp_path):
         topology_of(graph, profile, otherwise=SECOND, by_bytes=True)
     with pytest.raises(PlanError, match="did you mean VWAP"):
         topology_of(graph, {"VWAPP": TaskProfile()}, otherwise=SECOND)
+
+
+def test_a_measured_profile(tmp_path):
+    lines = ['app = "bargain-discovery"', "seconds = 10.0"]
+    for name in ("Source", "TradeQuote", "TradeFilter", "QuoteFilter", "Aggregator", "VWAP", "BargainIndex", "Sink"):
+        lines += [f"[operators.{name}]", "mean_rate = [1000.0]", "seconds_per_tuple = 1e-4", "tuples_out = [500]"]
+    profile = read_profile(write(tmp_path / "p.toml", "\n".join(lines)))
+    graph = load_app("bargain-discovery")
+    graph = graph.with_operator(replace(graph["Aggregator"], annotations=Annotations(checkpoint_every=4 * SECOND)))
+    found = topology_of(graph, profile, otherwise=SECOND, by_bytes=True)
+    # 1,000 tuples/s at 0.1 ms each: a second of input takes 0.1 s; half of 4 s takes 0.2 s.
+    assert found.latency[found.index("Aggregator")] == SECOND // 5
+    assert found.latency[found.index("VWAP")] == SECOND
+    # 50 tuples/s of ticker (16) + vwap (8) and the order key.
+    assert found.costs[found.index("VWAP")] >= 50 * 24
+    with pytest.raises(DataError, match="not a profile that"):
+        read_profile(write(tmp_path / "q.toml", "x = 1"))
+    with pytest.raises(DataError, match="as TOML"):
+        read_profile(write(tmp_path / "q.toml", "x"))
 
 
 def test_plans_for_an_app_apply_to_it():
