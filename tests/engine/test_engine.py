@@ -6,7 +6,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.engine.graphs import SCHEMA, apps, collected, cut, inputs, ran
 
 from riprap.base.errors import GraphError, UsageError
 from riprap.engine.engine import Engine
@@ -16,6 +15,7 @@ from riprap.graph.keys import END_KEY, OrderKey
 from riprap.graph.windows import count, punctuated, time
 from riprap.operators.build import make_operator
 from riprap.operators.contract import Punctuation
+from tests.engine.graphs import SCHEMA, apps, collected, cut, inputs, ran
 
 sizes = st.lists(st.sampled_from([1, 2, 3, 7, 50]), min_size=1, max_size=3)
 
