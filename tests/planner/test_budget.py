@@ -113,13 +113,14 @@ def test_steps_say_what_they_buy():
     assert (
         words[0] == "Sum: checkpoint every 1s: an expected loss of 0 a day"
     )  # a source's input is kept: no loss is left
+    first = OperatorImpact(2.0, rows, cpu=1.0, memory=100.0, state=10.0, output=5.0)
     asked = budget_problem(
-        Assessment("app", {"In": operator, "Sum": operator}, Settings(SECOND, 0, 100.0, 1e6, ())), [("In", "Sum")], []
+        Assessment("app", {"In": first, "Sum": operator}, Settings(SECOND, 0, 100.0, 1e6, ())), [("In", "Sum")], []
     )
     words = [step.buys for step in tradeoff(asked, Budget(memory=200.0)).steps]
     assert words == [
-        "every operator restarts from nothing: an expected loss of 18 a day",
-        "In: HA group: the expected loss falls from 18 to 9 a day",
+        "every operator restarts from nothing: an expected loss of 27 a day",
+        "In: HA group: the expected loss falls from 27 to 9 a day",
         "Sum: HA group: the expected loss falls from 9 to 0 a day",
     ]
 

@@ -31,9 +31,20 @@ def check(topology, found, bounds, failures=1):
     assert found.cost == topology.costs[found.backups].sum()
 
 
-@settings(max_examples=400)
+@settings(max_examples=1500)
 @given(bounded())
 def test_equals_brute_force(case):
+    check_against_brute_force(case)
+
+
+@pytest.mark.soak
+@settings(max_examples=30_000)
+@given(bounded(most=11))
+def test_equals_brute_force_at_length(case):
+    check_against_brute_force(case)
+
+
+def check_against_brute_force(case):
     topology, bound = case
     found = solve(problem(topology, bound * SECOND))
     assert found.optimal
@@ -142,7 +153,7 @@ def test_a_time_limit_leaves_a_plan_and_a_gap():
     asked = problem(topology, 30 * SECOND)
     found = solve(asked, time_limit=0.0)
     assert asked.is_met(found.backups)
-    assert 0 <= found.lower <= solve(asked, time_limit=5.0).cost <= found.cost
+    assert 0 <= found.lower <= solve(asked, time_limit=2.0).cost <= found.cost
     assert 0 < found.gap <= 1
 
 

@@ -51,6 +51,8 @@ class BackupPlan:
         amount = f"{len(self.names)} of {self.asked.topology.size} tasks keep a backup"
         if not self.counts:
             amount += f", at a cost of {solution.cost:,}"
+        if solution.optimal and self.cut_edges:
+            return f"{amount}; proven: no plan that cuts the same streams and meets the bound is cheaper."
         if solution.optimal:
             return f"{amount}; proven: no plan that meets the bound is cheaper."
         return f"{amount}; no plan costs less than {solution.lower:,}, so at most {solution.gap:.1%} could be saved."

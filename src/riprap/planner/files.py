@@ -10,11 +10,14 @@ JSON:
 
 GraphML: nodes with the same attributes `T` or `checkpoint`, and `cost`; edges with an attribute `feedback`.
 
-A profile (for an app) is JSON: {"operators": {"count": {"T": "0.4s", "checkpoint": "1s", "cost": 120000}}}.
+A profile (for an app) is the TOML that `riprap profile --out` writes, or JSON written by hand:
+{"operators": {"count": {"T": "0.4s", "checkpoint": "1s", "cost": 120000}}}.
 """
 
 import json
+import tomllib
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,12 +39,15 @@ class TaskProfile:
     latency: Duration | None = None  # T, measured
     checkpoint: Duration | None = None  # interval
     cost: int | None = None  # bytes/s
+    pace: float = 1.0  # seconds of work per second of input: how long a second of input takes to reprocess
+    output: float | None = None  # tuples/s
 
     def reprocessing(self, estimate: Estimate) -> Duration | None:
         """T: as measured, else from the interval between checkpoints; None where neither is known."""
         if self.latency is not None or self.checkpoint is None:
             return self.latency
-        return Duration(self.checkpoint if estimate == "worst" else self.checkpoint // 2)
+        interval = self.checkpoint if estimate == "worst" else self.checkpoint // 2
+        return Duration(ceil(interval * self.pace))
 
 
 def read_topology(path: Path, estimate: Estimate = "average") -> Topology:
@@ -54,10 +60,32 @@ def read_topology(path: Path, estimate: Estimate = "average") -> Topology:
 
 
 def read_profile(path: Path) -> dict[str, TaskProfile]:
+    if path.suffix == ".toml":
+        return _measured(path)
     operators = as_object(read_json(path), str(path)).get("operators")
     if not isinstance(operators, dict):
         raise DataError(f'{path} is no profile: expected {{"operators": {{NAME: {{"T": …, "cost": …}}}}}}')
     return {name: _task(entry, f"{path}: operator {name}") for name, entry in operators.items()}
+
+
+def _measured(path: Path) -> dict[str, TaskProfile]:
+    """What `riprap profile` measured. T still needs an interval; from it follows how much input there is to reprocess."""
+    try:
+        data = tomllib.loads(path.read_text())
+        length = float(data["seconds"])
+        return {
+            name: TaskProfile(
+                pace=sum(entry["mean_rate"]) * float(entry["seconds_per_tuple"]),
+                output=sum(entry["tuples_out"]) / length,
+            )
+            for name, entry in data["operators"].items()
+        }
+    except FileNotFoundError:
+        raise DataError(f"there is no file {path}") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise DataError(f"cannot read {path} as TOML: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
+        raise DataError(f"{path} is not a profile that `riprap profile --out` wrote ({error!r})") from None
 
 
 def _task(value: Any, where: str) -> TaskProfile:

@@ -5,13 +5,16 @@ backup or none does: the operator stands for them, and a backup of it counts onc
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
+
+import pyarrow as pa
 
 from riprap.base.errors import PlanError, known
 from riprap.base.quantities import Duration
 from riprap.graph.annotations import Annotations, HaGroup
 from riprap.graph.graph import Graph
 from riprap.graph.plan import Plan
-from riprap.graph.specs import Sink
+from riprap.graph.specs import OperatorSpec, Sink
 from riprap.planner.budget import Protection
 from riprap.planner.files import Estimate, TaskProfile
 from riprap.planner.topology import Topology, topology
@@ -39,8 +42,9 @@ def topology_of(
     unknown = []
     for operator in graph:
         given = profile.get(operator.name, TaskProfile())
-        annotated = TaskProfile(checkpoint=operator.annotations.checkpoint_every)
-        found = given.reprocessing(estimate) or annotated.reprocessing(estimate) or otherwise
+        interval = given.checkpoint or operator.annotations.checkpoint_every
+        found = replace(given, checkpoint=interval).reprocessing(estimate)
+        found = otherwise if found is None else found
         if found is None:
             unknown.append(operator.name)
         else:
@@ -55,11 +59,26 @@ def topology_of(
     cost = {operator.name: operator.parallelism for operator in graph}
     if by_bytes:
         for operator in graph:
-            bytes_kept = profile.get(operator.name, TaskProfile()).cost
+            bytes_kept = _bytes_kept(graph, operator, profile.get(operator.name, TaskProfile()))
             if bytes_kept is None and not isinstance(operator, Sink):
                 raise PlanError(f"the profile has no cost of {operator.name}: planning by bytes needs one per operator")
             cost[operator.name] = bytes_kept or 0
     return topology(graph.name, latency, edges, feedback=feedback, cost=cost)
+
+
+def _bytes_kept(graph: Graph, operator: OperatorSpec, profile: TaskProfile) -> int | None:
+    """Bytes/s of all its outputs: as stated, else measured tuples/s times the width of a row."""
+    if profile.cost is not None or profile.output is None:
+        return profile.cost
+    widths = [sum(_width(column.type) for column in graph.physical(operator.name, p)) for p in range(operator.outputs)]
+    return round(profile.output * max(widths, default=0))
+
+
+def _width(type_: pa.DataType) -> float:
+    try:
+        return type_.bit_width / 8
+    except ValueError:
+        return 16.0  # a string: four bytes of offset and a dozen of text
 
 
 def plan_with_backups(graph: Graph, backups: set[str]) -> Plan:
