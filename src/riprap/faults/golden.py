@@ -21,7 +21,8 @@ from riprap.graph.specs import Join
 from riprap.graph.windows import Time
 from riprap.operators.columns import keys_of
 
-FIRST_CHECK = 4_096  # tuples after a start; each check is twice as far from it as the one before
+FIRST_CHECK = 4_096  # tuples after a start
+STRIDE = 4  # each check is this many times as far from the start as the one before
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def checks_after(start: int, tuples: int) -> list[int]:
     cuts, distance = [], FIRST_CHECK
     while start + distance < tuples:
         cuts.append(start + distance)
-        distance *= 2
+        distance *= STRIDE
     return cuts
 
 

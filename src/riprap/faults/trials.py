@@ -25,6 +25,8 @@ from riprap.graph.graph import Graph
 from riprap.graph.keys import OrderKey
 from riprap.operators.columns import Keys
 
+CHEAPER_THAN_CHECKS = 20_000  # tuples: with no more left, going on to the end takes less time than looking for an end
+
 
 @dataclass(frozen=True)
 class Bench:
@@ -81,7 +83,11 @@ def replay(bench: Bench, targets: Sequence[str], fault: Fault) -> dict[str, Diff
     seen: dict[str, list[OutputRows]] = {reader.sink: [] for reader in bench.readers}
     among: dict[str, list[np.ndarray]] = {reader.sink: [] for reader in bench.readers}
     at = start
-    for cut in [*checks, recording.tuples]:
+    cuts = [*checks, recording.tuples]
+    while len(remaining):
+        cut = cuts.pop(0)
+        if bench.divided and recording.rows_left(remaining, at) < CHEAPER_THAN_CHECKS:
+            cut = recording.tuples
         outputs = list(recording.feed(engine, at, cut, remaining if bench.divided else None))
         for reader in bench.readers:
             rows = reader.read(outputs)
@@ -95,20 +101,21 @@ def replay(bench: Bench, targets: Sequence[str], fault: Fault) -> dict[str, Diff
             chosen[done] = False
             remaining = np.flatnonzero(chosen)
         at = cut
-        if not len(remaining):
-            break
-    return {
-        sink: difference(bench.golden.rows[sink], np.sort(np.concatenate([np.empty(0, np.int64), *among[sink]])), joined(parts))
-        for sink, parts in seen.items()
-    }
+    result = {}
+    for sink, parts in seen.items():
+        compared = np.sort(np.concatenate([np.empty(0, np.int64), *among[sink]]))
+        result[sink] = difference(bench.golden.rows[sink], compared, joined(parts))
+    return result
 
 
 def _touched(bench: Bench, fault: Fault, start: int, over: int) -> np.ndarray:
     """Parts that the fault can touch: those with tuples in the outage; all where state is lost."""
     if not bench.divided or fault.loses_state:
         return np.arange(bench.recording.parts)
-    found = [source.part[slice(*np.searchsorted(source.position, (start, over)))] for source in bench.recording.sources]
-    return np.unique(np.concatenate(found)).astype(np.int64)
+    touched = np.zeros(bench.recording.parts, bool)
+    for source in bench.recording.sources:
+        touched[source.part[slice(*np.searchsorted(source.position, (start, over)))]] = True
+    return np.flatnonzero(touched)
 
 
 def _over(bench: Bench, engine: Engine, golden: Mark, remaining: np.ndarray) -> np.ndarray:
