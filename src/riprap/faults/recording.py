@@ -187,11 +187,14 @@ def load(graph: Graph, path: Path) -> Recording:
     sources = []
     for source in graph.sources:
         batch = pa.ipc.open_file(pa.memory_map(str(path / f"{source.name}.arrow"))).get_batch(0)
-        arrays = [
-            np.load(path / f"{source.name}.{what}.npy", mmap_mode="r") for what in ("position", "part", "order", "first")
-        ]
+        arrays = [mapped(path / f"{source.name}.{what}.npy") for what in ("position", "part", "order", "first")]
         sources.append(RecordedSource(source.name, source.rank, batch, *arrays))
-    return Recording(tuple(sources), np.load(path / "hashes.npy"), np.load(path / "time.npy", mmap_mode="r"))
+    return Recording(tuple(sources), np.load(path / "hashes.npy"), mapped(path / "time.npy"))
+
+
+def mapped(path: Path) -> np.ndarray:
+    """A saved array, mapped into memory. As a plain array: numpy's own class for it is slow to index."""
+    return np.load(path, mmap_mode="r").view(np.ndarray)
 
 
 def _merged_positions(graph: Graph, tables: Mapping[str, pa.RecordBatch]) -> dict[str, np.ndarray]:

@@ -9,32 +9,41 @@ join itself; all other outputs stay as they are.
 Other apps are run again from the streams that reach their first merging operators.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from riprap.engine.engine import Engine, Output
-from riprap.engine.inputs import BATCH_ROWS
 from riprap.engine.jitter import Jitter
-from riprap.faults.outputs import OutputRows, SinkReader, joined
+from riprap.faults.outputs import NO_ROWS, OutputRows, SinkReader
 from riprap.faults.recording import Recording
-from riprap.graph.graph import Graph
+from riprap.graph.graph import Graph, StreamSpec
 from riprap.graph.specs import Join
 from riprap.graph.windows import Count
 from riprap.operators.columns import keys_of
 from riprap.operators.kernels import kernel
 
 
-class GoldenOutputs(Protocol):
-    """Golden outputs of any seed. `settled` are those that all seeds share; `unsettled` gives the rest."""
+@dataclass(frozen=True)
+class GoldenOutputs:
+    """Golden outputs of any seed, by sink: `settled` are those that all seeds share; `unsettled` gives the rest.
 
-    settled: dict[str, OutputRows]
+    `inputs` are the tuples to run again, by stream into `members`; `positions` those of the triggers that count, ascending
+    (None: all do).
+    """
 
-    def unsettled(self, jitter: Jitter) -> dict[str, OutputRows]:
-        """By sink, the outputs under this jitter that `settled` has not."""
+    members: frozenset[str]
+    inputs: Mapping[str, list[pa.RecordBatch]]
+    settled: Mapping[str, OutputRows]
+    positions: np.ndarray | None
+
+    def unsettled(self, graph: Graph, readers: Sequence[SinkReader], jitter: Jitter | None) -> dict[str, OutputRows]:
+        if not self.inputs:
+            return {reader.sink: NO_ROWS for reader in readers}
+        outputs = list(Engine(graph, self.members, jitter=jitter).run(self.inputs))
+        return {reader.sink: _at(reader.read(outputs), self.positions, inside=True) for reader in readers}
 
 
 @dataclass(frozen=True)
@@ -52,11 +61,22 @@ def golden_outputs(
 ) -> GoldenOutputs:
     """Prepare golden runs under jitters of at most `bound` tuples (or microseconds)."""
     merging = [spec.name for spec in graph.operators if spec.inputs > 1]
-    if not merging:
-        return _Fixed(graph, recording, readers)
+    members = frozenset().union(*(graph.reachable(name) for name in merging))
+    before = [spec.name for spec in graph.operators if spec.name not in members]
+    entering = [s for s in graph.streams if s.target in members and s.source not in members]
+    inputs: dict[str, list[pa.RecordBatch]] = {stream.id: [] for stream in entering}
+    settled: list[Output] = []
+    for output in recording.feed(Engine(graph, before), 0, recording.tuples):
+        if output.name not in inputs:
+            settled.append(output)
+        elif isinstance(output.event, pa.RecordBatch):
+            inputs[output.name].append(output.event)
     if divided and len(merging) == 1 and len(recording.sources) == 1 and _settles(graph, merging[0]):
-        return _Unsettled(graph, recording, readers, merging[0], bound)
-    return _Rerun(graph, recording, readers, merging)
+        outputs = [*settled, *Engine(graph, members).run(inputs)]
+        inputs, positions = _unsettled(graph, recording, merging[0], inputs, bound)
+        rows = {reader.sink: _at(reader.read(outputs), positions, inside=False) for reader in readers}
+        return GoldenOutputs(members, inputs, rows, positions)
+    return GoldenOutputs(members, inputs, {reader.sink: reader.read(settled) for reader in readers}, None)
 
 
 def _settles(graph: Graph, name: str) -> bool:
@@ -67,108 +87,42 @@ def _settles(graph: Graph, name: str) -> bool:
     return not any(any(graph[other].stateful) for other in behind)
 
 
-class _Fixed:
-    """Without merging operators there is one golden run."""
-
-    def __init__(self, graph: Graph, recording: Recording, readers: Sequence[SinkReader]) -> None:
-        outputs = list(recording.feed(Engine(graph), 0, recording.tuples))
-        self.settled = {reader.sink: reader.read(outputs) for reader in readers}
-
-    def unsettled(self, jitter: Jitter) -> dict[str, OutputRows]:
-        return {sink: rows.rows(np.empty(0, np.int64)) for sink, rows in self.settled.items()}
-
-
-class _Rerun:
-    """Every seed anew, from the streams into merging operators on."""
-
-    def __init__(
-        self, graph: Graph, recording: Recording, readers: Sequence[SinkReader], merging: Sequence[str]
-    ) -> None:
-        self.graph, self.readers = graph, readers
-        self.behind = frozenset().union(*(graph.reachable(name) for name in merging))
-        before = [spec.name for spec in graph.operators if spec.name not in self.behind]
-        self.inputs: dict[str, list[pa.RecordBatch]] = {
-            s.id: [] for s in graph.streams if s.target in self.behind and s.source not in self.behind
-        }
-        engine = Engine(graph, before)
-        fixed = []
-        for output in recording.feed(engine, 0, recording.tuples):
-            if output.name in self.inputs and isinstance(output.event, pa.RecordBatch):
-                self.inputs[output.name].append(output.event)
-            else:
-                fixed.append(output)
-        self.settled = {reader.sink: reader.read(fixed) for reader in readers}
-
-    def unsettled(self, jitter: Jitter) -> dict[str, OutputRows]:
-        engine = Engine(self.graph, self.behind, jitter=jitter)
-        outputs = list(engine.run(self.inputs))
-        return {reader.sink: reader.read(outputs) for reader in self.readers}
+def _unsettled(
+    graph: Graph, recording: Recording, join: str, inputs: Mapping[str, list[pa.RecordBatch]], bound: int
+) -> tuple[dict[str, list[pa.RecordBatch]], np.ndarray]:
+    """The triggers that a seed can change, what they may meet, and the positions of the triggers."""
+    spec = graph[join]
+    assert isinstance(spec, Join)
+    speaking = 0 if spec.triggers(0) else 1
+    ports = [_port(graph, recording, stream, inputs[stream.id]) for stream in graph.inputs(join)]
+    own, other = ports[speaking], ports[1 - speaking]
+    window = spec.windows[1 - speaking]
+    unsettled, met = np.zeros(len(own.position), bool), np.zeros(len(other.position), bool)
+    find_unsettled(
+        own.position, own.part, np.argsort(own.part, kind="stable"),
+        other.position, other.part, np.argsort(other.part, kind="stable"),
+        bound, window.size if isinstance(window, Count) else 0, unsettled, met,
+    )  # fmt: skip
+    again = {
+        own.stream: [own.batch.take(pa.array(np.flatnonzero(unsettled)))],
+        other.stream: [other.batch.take(pa.array(np.flatnonzero(met)))],
+    }
+    return again, own.position[unsettled]
 
 
-class _Unsettled:
-    """Only triggers whose outcome can depend on the seed."""
-
-    def __init__(
-        self, graph: Graph, recording: Recording, readers: Sequence[SinkReader], join: str, bound: int
-    ) -> None:
-        behind = graph.reachable(join)
-        self.graph, self.readers, self.members = graph, readers, behind
-        ports, fixed = _ports(graph, recording, join, behind)
-        spec = graph[join]
-        assert isinstance(spec, Join)
-        sizes = [window.size if isinstance(window, Count) else 0 for window in spec.windows]
-        speaking = 0 if spec.triggers(0) else 1
-        own, other = ports[speaking], ports[1 - speaking]
-        unsettled, met = np.zeros(len(own.position), bool), np.zeros(len(other.position), bool)
-        find_unsettled(
-            own.position, own.part, np.argsort(own.part, kind="stable"),
-            other.position, other.part, np.argsort(other.part, kind="stable"),
-            bound, sizes[1 - speaking], unsettled, met,
-        )  # fmt: skip
-        self.positions = own.position[unsettled]  # ascending: a stream is in order
-        self.batches = {
-            own.stream: own.batch.take(pa.array(np.flatnonzero(unsettled))),
-            other.stream: other.batch.take(pa.array(np.flatnonzero(met))),
-        }
-        base = Engine(graph, behind)
-        whole = {port.stream: _sliced(port.batch) for port in ports}
-        outputs = [*fixed, *base.run(whole)]
-        self.settled = {reader.sink: self._chosen(reader.read(outputs), settled=True) for reader in readers}
-
-    def unsettled(self, jitter: Jitter) -> dict[str, OutputRows]:
-        engine = Engine(self.graph, self.members, jitter=jitter)
-        outputs = list(engine.run({stream: [batch] for stream, batch in self.batches.items()}))
-        return {reader.sink: self._chosen(reader.read(outputs), settled=False) for reader in self.readers}
-
-    def _chosen(self, rows: OutputRows, *, settled: bool) -> OutputRows:
-        return rows.rows(np.flatnonzero(np.isin(rows.position, self.positions) != settled)) if rows.count else rows
+def _port(graph: Graph, recording: Recording, stream: StreamSpec, batches: list[pa.RecordBatch]) -> _Port:
+    nothing = pa.RecordBatch.from_pylist([], schema=graph.physical(stream.source, stream.source_port))
+    table = pa.Table.from_batches(batches or [nothing]).unify_dictionaries().combine_chunks()
+    batch = table.to_batches()[0] if table.num_rows else nothing
+    positions = recording.positions_of(keys_of(batch, graph.stream_shape(stream)))
+    return _Port(stream.id, batch, positions, recording.parts_of(positions))
 
 
-def _ports(
-    graph: Graph, recording: Recording, join: str, behind: frozenset[str]
-) -> tuple[list[_Port], list[Output]]:
-    before = [spec.name for spec in graph.operators if spec.name not in behind]
-    streams = graph.inputs(join)
-    found: dict[str, list[pa.RecordBatch]] = {stream.id: [] for stream in streams}
-    fixed = []
-    for output in recording.feed(Engine(graph, before), 0, recording.tuples):
-        if output.name in found:
-            if isinstance(output.event, pa.RecordBatch):
-                found[output.name].append(output.event)
-        else:
-            fixed.append(output)
-    ports = []
-    for stream in streams:
-        batches = found[stream.id] or [pa.RecordBatch.from_pylist([], schema=graph.physical(stream.source, stream.source_port))]
-        table = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
-        batch = table.to_batches()[0] if table.num_rows else batches[0]
-        positions = recording.positions_of(keys_of(batch, graph.stream_shape(stream)))
-        ports.append(_Port(stream.id, batch, positions, recording.parts_of(positions)))
-    return ports, fixed
-
-
-def _sliced(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-    return [batch.slice(row, BATCH_ROWS) for row in range(0, batch.num_rows, BATCH_ROWS)]
+def _at(rows: OutputRows, positions: np.ndarray | None, *, inside: bool) -> OutputRows:
+    """The rows at these positions, or at all others."""
+    if positions is None or not rows.count:
+        return rows
+    return rows.rows(np.flatnonzero(np.isin(rows.position, positions) == inside))
 
 
 @kernel
