@@ -58,10 +58,14 @@ def meet(
                     at = base0[g] + (a & (cap0[g] - 1))
                     tail0[g] = a + 1
                     positions0[row0] = at
-                    if kind0 == TIME:
-                        stamps0[at] = ts0[row0]
-                    elif not per_group:
-                        stamps0[at] = arrived0
+                    if kind0 == TIME or not per_group:
+                        # Forget here too: the group may never be met, and its ring must not grow for ever.
+                        stamps0[at] = ts0[row0] if kind0 == TIME else arrived0
+                        bound = latest - size0 if kind0 == TIME else arrived0 - size0
+                        first = head0[g]
+                        while first < a and stamps0[base0[g] + (first & (cap0[g] - 1))] <= bound:
+                            first += 1
+                        head0[g] = first
                     elif a + 1 - head0[g] > size0:
                         head0[g] = a + 1 - size0
             row0 += 1
@@ -85,16 +89,54 @@ def meet(
                     at = base1[g] + (a & (cap1[g] - 1))
                     tail1[g] = a + 1
                     positions1[row1] = at
-                    if kind1 == TIME:
-                        stamps1[at] = ts1[row1]
-                    elif not per_group:
-                        stamps1[at] = arrived1
+                    if kind1 == TIME or not per_group:
+                        # Forget here too: the group may never be met, and its ring must not grow for ever.
+                        stamps1[at] = ts1[row1] if kind1 == TIME else arrived1
+                        bound = latest - size1 if kind1 == TIME else arrived1 - size1
+                        first = head1[g]
+                        while first < a and stamps1[base1[g] + (first & (cap1[g] - 1))] <= bound:
+                            first += 1
+                        head1[g] = first
                     elif a + 1 - head1[g] > size1:
                         head1[g] = a + 1 - size1
             row1 += 1
     arrived[0] = arrived0
     arrived[1] = arrived1
     now[0] = latest
+
+
+@kernel
+def meet_latest(ports, kept, groups_kept, groups_asking, base, cap, head, tail, positions, met):
+    """The common special case of `meet`: port `kept` keeps the latest tuple per group, the other port keeps nothing.
+
+    Writes the position of what each asking row meets (-1: nothing) and of each inserted row (-1: not kept). The loop
+    has
+    no branch that depends on the data, which processors guess wrong for interleaved ports. `met` has one place to
+    spare.
+    """
+    groups = len(tail)
+    latest = np.empty(groups + 1, np.int64)  # by group, and a last place for rows without one (group -1)
+    for g in range(groups):
+        latest[g] = base[g] + (head[g] & (cap[g] - 1)) if tail[g] > head[g] else -1
+    latest[groups] = -1
+    for i in range(len(groups_kept)):
+        g = groups_kept[i]
+        if g < 0:
+            positions[i] = -1
+        else:
+            positions[i] = base[g] + (tail[g] & (cap[g] - 1))
+            head[g] = tail[g]
+            tail[g] += 1
+    i = j = 0
+    last_kept, last_asking = len(groups_kept) - 1, len(groups_asking) - 1
+    for k in range(len(ports)):
+        is_kept = ports[k] == kept
+        g = groups_kept[min(i, last_kept)] if is_kept else groups_asking[min(j, last_asking)]
+        position = latest[g]
+        met[j] = position
+        latest[g] = positions[min(i, last_kept)] if is_kept else position
+        i += is_kept
+        j += not is_kept
 
 
 @kernel
