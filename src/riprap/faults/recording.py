@@ -13,6 +13,7 @@ with `_ts` and `_seq`) and
 Written once, never changed. A *cut* is a position p: everything below p has been given to the sources, nothing from p on.
 """
 
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,8 +157,13 @@ def record(
     columns: Mapping[str, tuple[str, ...]] | None,
     path: Path,
 ) -> None:
-    """Write a recording. `columns` are those that divide each source by key; None: the app is not divided."""
-    path.mkdir(parents=True, exist_ok=True)
+    """Write a recording. `columns` are those that divide each source by key; None: the app is not divided.
+
+    It is complete once the directory has its name: until then it is called `NAME.part`.
+    """
+    final, path = path, path.with_suffix(".part")
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir(parents=True)
     wanted = wanted_columns(graph, frozenset(op.name for op in graph.operators))
     tables: dict[str, pa.RecordBatch] = {}
     for source in graph.sources:
@@ -180,6 +186,7 @@ def record(
             np.save(path / f"{name}.{what}.npy", array)
     np.save(path / "hashes.npy", hashes)
     np.save(path / "time.npy", time)
+    path.rename(final)
 
 
 def load(graph: Graph, path: Path) -> Recording:

@@ -1,6 +1,5 @@
 """Where a campaign keeps what its tasks share. All of it is written once, by the task that makes it, and mapped by others.
 
-    recorded/               the recorded stream (`recording.py`)
     golden-K/               golden run K, for repetitions: SINK.COLUMN.npy (an array each), run.pickle (states and marks)
     outputs.pickle          what golden runs of all seeds need (`seeds.py`)
     profile-T.npy           positions of the tuples that reach target T; profile.json: its rates

@@ -63,11 +63,12 @@ class Job:
 
     graph: Graph
     settings: Settings
-    path: Path
+    path: Path  # what its tasks share
+    recorded: Path  # the recorded stream
 
     @cached_property
     def recording(self) -> Recording:
-        return load(self.graph, self.path / "recorded")
+        return load(self.graph, self.recorded)
 
     @cached_property
     def divided(self) -> bool:
