@@ -99,10 +99,13 @@ def recovery_time(error: np.ndarray, threshold: float, share: float) -> int:
     return int(np.searchsorted(erroneous, share * erroneous[-1] - 1e-9)) + 1
 
 
-def quality_impact(error: np.ndarray, threshold: float, until: int) -> float:
-    """I of one offset: squared errors beyond the threshold in the first `until` sections."""
-    counted = error[:until]
-    return float((counted[np.abs(counted) > threshold] ** 2).sum())
+def quality_impact(error: np.ndarray, threshold: float, until: int, *, signed: bool = False) -> float:
+    """I of one offset: squared errors beyond the threshold in the first `until` sections.
+
+    `signed` lets underestimates count below 0, so that the sum says which way the output is wrong on the whole.
+    """
+    counted = error[:until][np.abs(error[:until]) > threshold]
+    return float((np.sign(counted) * counted**2 if signed else counted**2).sum())
 
 
 def interval(samples: np.ndarray) -> Interval | None:

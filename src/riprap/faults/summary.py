@@ -98,14 +98,14 @@ class _Cube:
         recovery, impact = zip(*(self._recovery(error) for error, _ in paired), strict=True)
         quality = metrics.quality_scores(self.faulty.mean(axis=2), self.golden.mean(axis=2))
         samples = metrics.quality_scores(self.faulty, self.golden)
-        worst = int(np.argmax(impact))
+        worst = int(np.argmax(np.abs(impact)))
         each = [self._recovery(self._local(worst, longest, paired=True, rep=k)[0])[1] for k in range(self.settings.reps)]
         outages = [self._outage(j, quality, samples) for j in range(longest + 1)]
         own = metrics.outage_impact(self.lost, quality), metrics.data_dependency(samples[:, longest])
         return TargetSummary(
             self.target,
             self.sink,
-            Metrics(*own, max(recovery), max(impact)),
+            Metrics(*own, max(recovery), impact[worst]),
             self._unpaired(longest),
             outages,
             [error for error, _ in paired],
@@ -127,7 +127,7 @@ class _Cube:
             metrics.outage_impact(self.lost, quality),
             metrics.data_dependency(samples),
             max(r for r, _ in found),
-            max(i for _, i in found),
+            max((i for _, i in found), key=abs),
         )
 
     def _outage(self, j: int, quality: np.ndarray, samples: np.ndarray) -> OutageSummary:
@@ -140,7 +140,7 @@ class _Cube:
             quality[:, j],
             samples[:, j],
             max(r for r, _ in found),
-            max(i for _, i in found),
+            max((i for _, i in found), key=abs),
         )
 
     def _faulty_sections(self, i: int, j: int) -> np.ndarray:
@@ -176,8 +176,7 @@ class _Cube:
 
     def _recovery(self, error: np.ndarray) -> tuple[int, float]:
         until = metrics.recovery_time(error, self.settings.threshold, self.settings.percentile)
-        impact = metrics.quality_impact(error, self.settings.threshold, until)
-        return until, impact
+        return until, metrics.quality_impact(error, self.settings.threshold, until, signed=self.settings.signed)
 
     def _covered(self, j: int) -> float:
         """Sections that an outage covers: its tuples at the target as tuples of the sources."""

@@ -29,7 +29,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import UsageError
-from riprap.engine.inputs import read_file
+from riprap.engine.inputs import file_schema, read_file
 from riprap.faults import work
 from riprap.faults.campaign import Settings, check_settings, units
 from riprap.faults.divided import dividing_columns
@@ -74,6 +74,8 @@ def run_campaign(
     begun = clock.monotonic()
     spark = session(spark)
     path = path.absolute()
+    for file in inputs.values():
+        file_schema(file)  # a file that is not there, or is none, is told before anything is made
     _claim(path, graph, settings, inputs)
     recorded = recorded or path / "recorded"
     if not recorded.exists():
@@ -247,7 +249,7 @@ def _run_golden(job: work.Job, tasks: tuple[Sequence[Sequence[int]], Path], numb
 
 
 @lru_cache(maxsize=1)
-def _affected_rows(path: Path) -> list[dict[str, Any]]:
+def _affected_rows(path: Path, written: int) -> list[dict[str, Any]]:
     with pa.memory_map(str(path)) as file:
         table = pa.ipc.open_file(file).read_all()
     identities = [row.values.to_numpy().view(np.uint64) for row in table["affected"]]
@@ -258,7 +260,7 @@ def _affected_rows(path: Path) -> list[dict[str, Any]]:
 def _read_affected(job: work.Job, path: Path) -> dict[str, list[np.ndarray]]:
     """The affected parts by sink, in the order of the units."""
     settings = job.settings
-    found = {(row["sink"], row["target"], row["offset"]): row["affected"] for row in _affected_rows(path)}
+    found = {(row["sink"], row["target"], row["offset"]): row["affected"] for row in _affected_rows(path, path.stat().st_mtime_ns)}
     return {
         sink: [found[sink, settings.targets[t].name, settings.offsets[o]] for t, o in units(settings)]
         for sink in settings.scores
