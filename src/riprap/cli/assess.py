@@ -149,15 +149,17 @@ def _print(found: "Assessment") -> None:
     result = found.result
     table = Table(box=None)
     several = len(result.settings.scores) > 1
-    for name in ("operator", *(["sink"] if several else []), "C", "D", "R", "I", "unpaired", "verdict"):
+    for name in ("operator", *(["sink"] if several else []), "C", "D", "R", "I", "unpaired", ""):
         table.add_column(name, justify="right" if name in ("C", "D", "R", "I") else "left")
     for s in sorted(found.summaries, key=lambda s: -s.paired.I):
         m, u = s.paired, s.unpaired
         table.add_row(
             s.target, *([s.sink] if several else []), f"{m.C:.2f}", f"({m.D[0]:.2f}, {m.D[1]})", str(m.R), f"{m.I:.2f}",
-            f"{u.C:.2f} ({u.D[0]:.2f}, {u.D[1]}) {u.R} {u.I:.2f}", found.verdicts[s.target].sentence,
+            f"{u.C:.2f} ({u.D[0]:.2f}, {u.D[1]}) {u.R} {u.I:.2f}", found.verdicts[s.target].advice,
         )  # fmt: skip
     OUT.print(table)
+    for name, verdict in found.verdicts.items():
+        OUT.print(f"[bold]{name}[/]: {verdict.sentence}", soft_wrap=True)
     for name, after in found.protected.items():
         OUT.print(f"under the plan: {name}  R {after.paired.R}  I {after.paired.I:.2f}")
     for warning in found.content.warnings:
