@@ -187,6 +187,7 @@ class _Covering:
             self.highs.setSolution(begun)
             if not self._run():
                 return
+            finished = self.highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
             self._raise_lower(self.highs.getInfo().mip_dual_bound)
             values = self.highs.getSolution().col_value
             if not values:
@@ -197,7 +198,7 @@ class _Covering:
                 self._round(chosen)
             else:
                 self._accept(np.array(chosen) > 0.5)
-            if not self._add(missing) or self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            if not self._add(missing) or not finished:
                 return
 
 
