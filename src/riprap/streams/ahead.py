@@ -23,7 +23,8 @@ def read_ahead(batches: Iterator[Found]) -> Generator[Found, None, None]:
     def put(window: list[Found], error: BaseException | None) -> None:
         while not closed.is_set():
             try:
-                return windows.put((window, error), timeout=_WAKE)
+                windows.put((window, error), timeout=_WAKE)
+                break
             except Full:
                 continue
 

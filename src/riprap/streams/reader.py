@@ -230,7 +230,12 @@ class Reader:
         with closing(read_ahead(batches) if end - offset >= _AHEAD_FROM else batches) as found_ones:
             for found in found_ones:
                 self._resume = (start.carry.segment, found.end)
-                item = self._delivered(found.header, read_batch(found, start.schema))
+                item = None
+                if self._keyed and self._bounds.excludes(found.header.range):
+                    self._position = max(self._position, found.header.end)
+                    self._over = self._never_falls and self._bounds.passed(found.header.range)
+                else:
+                    item = self._delivered(found.header, read_batch(found, start.schema))
                 if item is not None:
                     self.counts.stored += 1
                     yield item
