@@ -27,7 +27,7 @@ def run() -> Iterable[Result]:
 
 
 def _every_bound(uniform: Topology, other: Topology, bar_ms: float) -> Iterator[Result]:
-    slowest, proven, asked_for, ours, theirs = 0.0, 0, 0, [], []
+    slowest, proven, asked_for, ours, theirs = 0.0, 0, 0, 0, 0
     for topology in (uniform, other):
         for bound in bounds(topology):
             asked = problem(topology, bound * SECOND)
@@ -35,9 +35,8 @@ def _every_bound(uniform: Topology, other: Topology, bar_ms: float) -> Iterator[
             found = solve(asked)
             proven += found.optimal
             asked_for += 1
-            if found.cost:
-                ours.append(found.cost)
-                theirs.append(dag(asked).cost)
+            ours += found.cost
+            theirs += dag(asked).cost
     name = uniform.name
     how = f"slowest bound of {asked_for} (T = 1, and T in 1..10), median of {ROUNDS}"
     yield at_most(f"plan {name}, exact", slowest * 1000, bar_ms, how, "ms")
@@ -48,8 +47,8 @@ def _every_bound(uniform: Topology, other: Topology, bar_ms: float) -> Iterator[
         f"plan {name}, exact against the published heuristic's time", PUBLISHED_HEURISTIC[name] / slowest, "×",
         "published time of the heuristic over our slowest exact time (another machine)",
     )  # fmt: skip
-    excess = statistics.mean(b / a - 1 for a, b in zip(ours, theirs, strict=True))
-    yield reported(f"plan {name}, heuristic above optimum", excess * 100, "%", "our reading of it, mean over bounds")
+    how = "backups of our reading of it over those of the optimum, all bounds together"
+    yield reported(f"plan {name}, heuristic above optimum", (theirs / ours - 1) * 100, "%", how)
 
 
 def _million_edges() -> Iterator[Result]:

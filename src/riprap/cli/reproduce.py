@@ -24,6 +24,7 @@ def ftc(
     from riprap.cli.console import ERR, OUT, print_json
     from riprap.planner.reproduction import cases, reproduce, summary
 
+    list(reproduce(cases()[0]))  # loads the solver; imports are not measured
     rows, summaries = [], []
     for case in cases():
         ERR.print(f"[dim]{case.name}: {case.topology.size} tasks, {len(case.topology.edges)} edges …[/]")
@@ -33,7 +34,7 @@ def ftc(
     if json:
         print_json({"rows": rows, "summaries": summaries})
         return
-    table = Table(title="Backups above the proven optimum (averages over R) and times")
+    table = Table(title="Backups above the proven optimum (all R together) and times")
     for name in (
         "case",
         "R",

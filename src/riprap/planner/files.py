@@ -69,7 +69,7 @@ def read_profile(path: Path) -> dict[str, TaskProfile]:
 
 
 def _measured(path: Path) -> dict[str, TaskProfile]:
-    """What `riprap profile` measured. T still needs an interval; from it follows how much input there is to reprocess."""
+    """What `riprap profile` measured. T still needs an interval: from it follows how much input to reprocess."""
     try:
         data = tomllib.loads(path.read_text())
         length = float(data["seconds"])

@@ -7,7 +7,7 @@ found by Frank–Wolfe steps along longest ways). In series and in parallel this
 
 import numpy as np
 
-from riprap.planner.model import effect, sweep
+from riprap.planner.model import sweep
 from riprap.planner.problem import Problem, Solution
 from riprap.planner.published import Rounds
 from riprap.planner.reductions import longest_excess
@@ -29,7 +29,7 @@ def share(asked: Problem) -> Solution:
 
 def _on_long_ways(asked: Problem, backups: np.ndarray) -> set[int]:
     """Tasks without a backup that are on a way too long for its end, and not its end."""
-    latency = effect(asked.topology, backups).latency
+    latency = asked.latency(backups)
     excess = _excess(asked, backups)
     edges = asked.topology.forward
     source, target = edges[:, 0], edges[:, 1]

@@ -81,11 +81,10 @@ def reproduce(case: Case, clock: Clock = SYSTEM_CLOCK) -> Iterator[dict[str, Any
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of one case: averages over the bounds, and the slowest exact plan."""
-    needed = [found for found in rows if found["backups"]]
+    """Of one case: backups of all bounds together above the optimum, and the slowest plans."""
 
     def excess(name: str) -> float:
-        return sum(found[name] / found["backups"] - 1 for found in needed) / max(1, len(needed))
+        return sum(found[name] for found in rows) / max(1, sum(found["backups"] for found in rows)) - 1
 
     return {
         "case": rows[0]["case"],
