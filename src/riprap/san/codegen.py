@@ -1,13 +1,21 @@
 """The compiler: a resolved network to the text of one specialised function for Numba.
 
 Shape of the function: three sets of things to look at again — timed activities, instantaneous activities, observers
-(rewards and invariants) — are bit sets held in registers. Completing an activity changes the marking and adds to the
-sets exactly what its changes can affect, which is known from the texts of the gates. Nothing else is looked at.
-The next completion comes from a tournament tree over the timed activities. Parameters are an array, so that one
-compilation serves every value of them.
+(rewards and invariants) — are bit sets. Completing an activity changes the marking and adds to the sets exactly what its
+changes can affect, which is known from the texts of the gates. Nothing else is looked at. The next completion comes from
+a tournament tree over the timed activities. Parameters are an array, so that one compilation serves every value of them.
+
+Compilation time is kept down by what the text looks like: five helpers that are inlined by LLVM rather than one body
+(Numba's analyses grow faster than the body does), state in arrays rather than in variables, named constants.
+
+    m  marking          p  parameters      tree  moments of completion, as a tournament
+    s  bit sets, and the counter of the generator in s[0]
+    f  [now, start, horizon]
+    drawn, rate, since  parameters drawn with; current rates of rewards, and since when
 """
 
 import ast
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -26,21 +34,50 @@ _SAMPLER = {
 }
 _WORD = 64
 
+_ARRAYS = ("p", "rewards", "m", "trace_times", "trace_activities", "ring", "s", "f", "tree", "drawn", "rate", "since")
+_ARGUMENTS = "b, m, p, s, f, tree, drawn, rewards, rate, since, key"
+_INLINED = '@njit(error_model="numpy", forceinline=True)'
+_DECORATOR = '@njit(nogil=True, cache=True, error_model="numpy")'
+
 HEADER = '''\
 """Generated from a network; see riprap.san.codegen."""
 from math import floor, sqrt
 import numpy as np
-from numba import njit, uint64
-from riprap.san.bits import lowest
+from numba import njit
+from riprap.san.machine import borrowed, integrate, lowest, repair
 from riprap.san.generator import uniform
 from riprap.san.samplers import between, exponential, gamma, lognormal, normal, one_of, weibull
-ONE = uint64(1)
+ONE = np.uint64(1)
+ZERO = np.uint64(0)
 '''
 
 
 def generate(network: Resolved) -> str:
     """The text of a module with `simulate` and `simulate_many`."""
-    return HEADER + "\n".join(_Generator(network).module()) + "\n"
+    lines = _Generator(network).module()
+    used = sorted(set(re.findall(r"\bM_([0-9a-f]+)\b", "\n".join(lines))))
+    constants = [f"M_{digits} = np.uint64(0x{digits})" for digits in used]
+    constants += [f"TIMED = np.array({[*network.timed, 0]})", f"INSTANT = np.array({[*network.instant, 0]})"]
+    return HEADER + "\n".join([*constants, *lines]) + "\n"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Lengths of the arrays that the generated functions work in: the caller owns them."""
+
+    sets: int
+    tree: int
+    timed: int
+
+
+def sizes(network: Resolved) -> Sizes:
+    generator = _Generator(network)
+    return Sizes(generator.observers.end, 2 * generator.leaves, len(network.timed))
+
+
+def mask(bits: int) -> str:
+    """The name of a constant bit set; named because Numba takes long over calls of uint64()."""
+    return f"M_{bits:x}"
 
 
 def parameter_array(network: Resolved) -> list[float]:
@@ -51,58 +88,47 @@ def parameter_array(network: Resolved) -> list[float]:
     return values
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Set:
-    """A bit set spread over 64-bit variables `name0`, `name1`, …"""
+    """A bit set: the words from `s[first]` on."""
 
-    name: str
+    first: int
     size: int
 
     @property
-    def words(self) -> range:
-        return range(max(1, -(-self.size // _WORD)))
+    def slots(self) -> list[str]:
+        return [f"s[{self.first + word}]" for word in range(max(1, -(-self.size // _WORD)))]
+
+    @property
+    def end(self) -> int:
+        return self.first + len(self.slots)
 
     def fill(self) -> list[str]:
         return [
-            f"{self.name}{word} = uint64({hex((1 << min(_WORD, max(0, self.size - word * _WORD))) - 1)})"
-            for word in self.words
+            f"{slot} = {mask((1 << min(_WORD, max(0, self.size - word * _WORD))) - 1)}"
+            for word, slot in enumerate(self.slots)
         ]
-
-    def empty(self) -> list[str]:
-        return [f"{self.name}{word} = uint64(0)" for word in self.words]
 
     def add(self, members: Iterable[int]) -> list[str]:
         masks: dict[int, int] = {}
         for member in members:
             masks[member // _WORD] = masks.get(member // _WORD, 0) | 1 << member % _WORD
-        return [f"{self.name}{word} |= uint64({hex(mask)})" for word, mask in sorted(masks.items())]
+        return [f"{self.slots[word]} |= {mask(bits)}" for word, bits in sorted(masks.items())]
 
     def remove(self, member: int) -> str:
-        return f"{self.name}{member // _WORD} &= uint64({hex(~(1 << member % _WORD) & (1 << _WORD) - 1)})"
+        return f"{self.slots[member // _WORD]} &= {mask(~(1 << member % _WORD) & (1 << _WORD) - 1)}"
 
     def any(self) -> str:
-        return " | ".join(f"{self.name}{word}" for word in self.words) + " != uint64(0)"
+        return " | ".join(self.slots) + " != ZERO"
 
-    def lowest(self, target: str) -> list[str]:
-        """Code that puts the smallest member into `target`."""
+    def lowest(self, take: bool) -> list[str]:
+        """Code that puts the smallest member into `b`, and takes it out."""
         lines = []
-        for word in self.words:
-            keyword = "if" if word == 0 else "elif"
-            if word == self.words[-1]:
-                keyword, condition = ("else", "") if word else ("if", " True")
-            else:
-                condition = f" {self.name}{word} != uint64(0)"
-            lines += [f"{keyword}{condition}:", f"    {target} = lowest({self.name}{word}) + {word * _WORD}"]
-        return lines
-
-    def pop(self, target: str) -> list[str]:
-        """Code that takes the smallest member out."""
-        lines = []
-        for line in self.lowest(target):
-            lines.append(line)
-            if "lowest(" in line:
-                word = line.split("lowest(")[1].split(")")[0]
-                lines.append(f"    {word} &= {word} - ONE")
+        for word, slot in enumerate(self.slots):
+            last = slot == self.slots[-1]
+            lines += [("else:" if word else "if True:") if last else f"{'elif' if word else 'if'} {slot} != ZERO:"]
+            lines += [f"    b = lowest({slot}) + {word * _WORD}"]
+            lines += [f"    {slot} &= {slot} - ONE"] if take else []
         return lines
 
 
@@ -115,10 +141,10 @@ class _Generator:
         while self.leaves < max(2, len(network.timed)):
             self.leaves *= 2
         self.rates = [index for index, reward in enumerate(network.rewards) if reward.measure is not Measure.IMPULSE]
-        self.timed = _Set("d", len(network.timed))
-        self.instant = _Set("i", len(network.instant))
-        self.enabled = _Set("e", len(network.instant))
-        self.observers = _Set("o", len(self.rates) + len(network.invariants))
+        self.timed = _Set(1, len(network.timed))
+        self.instant = _Set(self.timed.end, len(network.instant))
+        self.enabled = _Set(self.instant.end, len(network.instant))
+        self.observers = _Set(self.enabled.end, len(self.rates) + len(network.invariants))
         offset = len(network.parameters)
         self.values: dict[int, tuple[int, int]] = {}
         for number, activity in enumerate(network.activities):
@@ -126,76 +152,103 @@ class _Generator:
             offset += len(activity.values)
 
     def module(self) -> list[str]:
-        """Both functions."""
+        """The helpers, the function, and the function for many replications."""
+        network = self.network
+        timed = [[*self.timed.add([leaf]), *self.fire(number)] for leaf, number in enumerate(network.timed)]
         lines = [
-            '@njit(nogil=True, cache=True, error_model="numpy")',
-            "def simulate(initial, p, key, start, horizon, rewards, m, trace_times, trace_activities, ring):",
-        ]
-        lines += _indent(self.body())
-        lines += [
-            "",
-            '@njit(nogil=True, cache=True, error_model="numpy")',
-            "def simulate_many(initial, p, keys, start, horizon, rewards, m, trace_times, trace_activities, ring):",
+            *_helper("check_instant", [self.check_instant(place) for place in range(len(network.instant))]),
+            *_helper("check_timed", [self.check_timed(leaf, number) for leaf, number in enumerate(network.timed)]),
+            *_helper("fire_instant", [self.fire(number) for number in network.instant]),
+            *_helper("fire_timed", timed),
+            *_helper("observe", self.observe()),
+            _DECORATOR,
+            f"def simulate(initial, key, start, horizon, {', '.join(_ARRAYS)}):",
+            *_indent(self.body()),
+            _DECORATOR,
+            f"def simulate_many(initial, keys, start, horizon, {', '.join(_ARRAYS)}):",
             "    total = 0",
             "    for r in range(keys.shape[0]):",
-            "        status, detail, t, events = simulate(initial, p, keys[r], start, horizon, rewards[r], m,"
-            " trace_times, trace_activities, ring)",
+            "        trouble, detail, t, events = simulate(initial, keys[r], start, horizon, "
+            f"{', '.join('rewards[r]' if name == 'rewards' else name for name in _ARRAYS)})",
             "        total += events",
-            "        if status != 0:",
-            "            return status, detail, t, total",
+            "        if trouble != 0:",
+            "            return trouble, detail, t, total",
             "    return 0, 0, horizon, total",
         ]
         return lines
 
     def body(self) -> list[str]:
         network = self.network
+        record = ["if events < trace_times.shape[0]:", "    trace_times[events] = f[0]", "    trace_activities[events] = number"]
+        loop = [
+            "streak = 0",
+            "while True:",
+            f"    while {self.instant.any()}:",
+            *_indent(_indent(self.instant.lowest(take=True))),
+            f"        check_instant({_ARGUMENTS})",
+            f"    if not ({self.enabled.any()}):",
+            "        break",
+            *_indent(self.enabled.lowest(take=False)),
+            "    number = INSTANT[b]",
+            f"    ring[events % {RING}] = number",
+            "    streak += 1",
+            f"    if streak > {LOOP_LIMIT}:",
+            f"        return {Trouble.LOOP}, number, f[0], events",
+            *_indent(record),
+            "    events += 1",
+            f"    trouble = fire_instant({_ARGUMENTS})",
+            "    if trouble != 0:",
+            "        return trouble, number, f[0], events",
+            f"while {self.timed.any()}:",
+            *_indent(self.timed.lowest(take=True)),
+            f"    trouble = check_timed({_ARGUMENTS})",
+            "    if trouble != 0:",
+            "        return trouble, TIMED[b], f[0], events",
+            f"while {self.observers.any()}:",
+            *_indent(self.observers.lowest(take=True)),
+            f"    trouble = observe({_ARGUMENTS})",
+            "    if trouble != 0:",
+            f"        return trouble, b - {len(self.rates)}, f[0], events",
+            "if not tree[1] <= horizon:",
+            "    break",
+            "f[0] = tree[1]",
+            "b = 1",
+            f"while b < {self.leaves}:",
+            "    b = 2 * b if tree[2 * b] == f[0] else 2 * b + 1",
+            "tree[b] = np.inf",
+            f"b -= {self.leaves}",
+            "number = TIMED[b]",
+            *record,
+            "events += 1",
+            f"trouble = fire_timed({_ARGUMENTS})",
+            "if trouble != 0:",
+            "    return trouble, number, f[0], events",
+        ]
         lines = [
+            *(f"{name} = borrowed({name})" for name in _ARRAYS),
             "m[:] = initial",
+            "s[:] = ZERO",
+            "tree[:] = np.inf",
             "rewards[:] = 0.0",
-            f"tree = np.full({2 * self.leaves}, np.inf)",
-            f"rate = np.zeros({len(network.rewards)})",
-            f"since = np.zeros({len(network.rewards)})",
-            f"drawn = np.zeros(({len(network.timed)}, 2))",
-            "c = uint64(0)",
-            "t = 0.0",
+            "rate[:] = 0.0",
+            "since[:] = 0.0",
+            "f[0] = 0.0",
+            "f[1] = start",
+            "f[2] = horizon",
             "events = 0",
-            "b = 0",
             *self.timed.fill(),
             *self.instant.fill(),
             *self.observers.fill(),
-            *self.enabled.empty(),
             "while True:",
+            *_indent(loop),
+            "f[0] = horizon",
         ]
-        loop = ["streak = 0", "while True:"]
-        settle = [f"while {self.instant.any()}:", *_indent(self.instant.pop("b"))]
-        settle += _indent(_dispatch([self.check_instant(place) for place in range(len(network.instant))]))
-        settle += [f"if not ({self.enabled.any()}):", "    break", *self.enabled.lowest("b")]
-        settle += ["streak += 1"]
-        settle += _dispatch([self.fire(number, network.instant) for number in network.instant])
-        loop += _indent(settle)
-        loop += [f"while {self.timed.any()}:", *_indent(self.timed.pop("b"))]
-        loop += _indent(_dispatch([self.check_timed(leaf, number) for leaf, number in enumerate(network.timed)]))
-        loop += [f"while {self.observers.any()}:", *_indent(self.observers.pop("b"))]
-        loop += _indent(_dispatch(self.observe()))
-        loop += [
-            "if not tree[1] <= horizon:",
-            "    break",
-            "t = tree[1]",
-            "b = 1",
-            f"while b < {self.leaves}:",
-            "    b = 2 * b if tree[2 * b] == t else 2 * b + 1",
-            "tree[b] = np.inf",
-            f"b -= {self.leaves}",
-        ]
-        loop += _dispatch([[*self.timed.add([leaf]), *self.fire(number)] for leaf, number in enumerate(network.timed)])
-        lines += _indent(loop)
-        lines += ["t = horizon"]
         for index, reward in enumerate(network.rewards):
             if reward.measure is not Measure.IMPULSE:
-                lines += self.integrate(index)
+                lines += [f"integrate({index}, f, rewards, rate, since)"]
             if reward.measure is Measure.TIME_AVERAGED:
                 lines += [f"rewards[{index}] /= horizon - start"]
-        return [*lines, "return 0, 0, t, events"]
+        return [*lines, "return 0, 0, horizon, events"]
 
     def check_instant(self, place: int) -> list[str]:
         condition = self.condition(self.network.activities[self.network.instant[place]])
@@ -207,75 +260,67 @@ class _Generator:
         node = self.leaves + leaf
         draw = self.draw(leaf, number, activity)
         if activity.timing:
-            values = [f"x{index} = float({self.emit(code)})" for index, code in enumerate(activity.delay)]
+            values = [f"x{index} = 1.0 * ({self.emit(code)})" for index, code in enumerate(activity.delay)]
             changed = " or ".join(f"x{index} != drawn[{leaf}, {index}]" for index in range(len(activity.delay)))
             negative = " or ".join(f"x{index} < 0.0" for index in range(len(activity.delay)))
             inner = [*values, f"if tree[{node}] == np.inf or {changed}:"]
-            inner += _indent([f"if {negative}:", f"    return {Trouble.DELAY}, {number}, t, events"])
+            inner += _indent([f"if {negative}:", f"    return {Trouble.DELAY}"])
             inner += _indent([f"drawn[{leaf}, {index}] = x{index}" for index in range(len(activity.delay))])
             inner += _indent(draw)
         else:
             inner = [f"if tree[{node}] == np.inf:", *_indent(draw)]
-        lines = [f"if {self.condition(activity)}:", *_indent(inner), "else:", f"    tree[{node}] = np.inf"]
-        return [*lines, *(f"tree[{at}] = min(tree[{2 * at}], tree[{2 * at + 1}])" for at in _path(node))]
+        forget = ["else:", f"    tree[{node}] = np.inf"]
+        condition = self.condition(activity)
+        lines = [f"if {condition}:", *_indent(inner), *(forget if condition != "True" else [])]
+        return [*lines, f"repair(tree, {node})"]
 
     def draw(self, leaf: int, number: int, activity: ResolvedActivity) -> list[str]:
         node = self.leaves + leaf
-        if activity.kind is Kind.EMPIRICAL:
-            low, high = self.values[number]
-            return [f"x, c = one_of(p[{low}:{high}], key, c)", f"tree[{node}] = t + x"]
         names = [f"x{index}" for index in range(len(activity.delay))]
         if not activity.timing:
-            names = [f"float({self.emit(code)})" for code in activity.delay]
+            names = [f"({self.emit(code)})" for code in activity.delay]
         if activity.kind is Kind.DETERMINISTIC:
-            return [f"tree[{node}] = t + {names[0]}"]
-        assert activity.kind is not None
-        return [f"x, c = {_SAMPLER[activity.kind]}({', '.join(names)}, key, c)", f"tree[{node}] = t + x"]
+            return [f"tree[{node}] = f[0] + {names[0]}"]
+        if activity.kind is Kind.EMPIRICAL:
+            low, high = self.values[number]
+            call = f"one_of(p[{low}:{high}], key, s[0])"
+        else:
+            assert activity.kind is not None
+            call = f"{_SAMPLER[activity.kind]}({', '.join(names)}, key, s[0])"
+        return [f"x, c = {call}", "s[0] = c", f"tree[{node}] = f[0] + x"]
 
-    def fire(self, number: int, instant: Sequence[int] = ()) -> list[str]:
+    def fire(self, number: int) -> list[str]:
         """Complete an activity: impulses, the case, inputs, outputs; note what is affected."""
         activity = self.network.activities[number]
         lines = []
-        if instant:
-            lines += [
-                f"ring[events % {RING}] = {number}",
-                f"if streak > {LOOP_LIMIT}:",
-                f"    return {Trouble.LOOP}, {number}, t, events",
-            ]
-        lines += [
-            "if events < trace_times.shape[0]:",
-            "    trace_times[events] = t",
-            f"    trace_activities[events] = {number}",
-            "events += 1",
-        ]
         for index, reward in enumerate(self.network.rewards):
             if number in reward.activities:
-                lines += ["if t >= start:", f"    rewards[{index}] += float({self.emit(reward.code)})"]
-        lines += self.choose(number, activity)
+                lines += ["if f[0] >= f[1]:", f"    rewards[{index}] += {self.emit(reward.code)}"]
+        lines += self.choose(activity)
         touched = {name for name, _ in activity.inputs}.union(*(code.writes for code in activity.programs))
         lines += [f"m[{self.place[name]}] -= {tokens}" for name, tokens in activity.inputs]
         for code in activity.programs:
-            lines += self.statements(code, number)
+            lines += self.block(code.tree.body)
         branches = []
         for case in activity.cases:
             branch = [f"m[{self.place[name]}] += {tokens}" for name, tokens in case.outputs]
             for code in case.programs:
-                branch += self.statements(code, number)
+                branch += self.block(code.tree.body)
             changed = {name for name, _ in case.outputs}.union(*(code.writes for code in case.programs))
             branches.append([*branch, *self.affected(touched | changed)])
         return lines + (branches[0] if len(branches) == 1 else _dispatch(branches, "k"))
 
-    def choose(self, number: int, activity: ResolvedActivity) -> list[str]:
+    def choose(self, activity: ResolvedActivity) -> list[str]:
         if len(activity.cases) == 1:
             return []
         count = len(activity.cases)
-        lines = [f"q{index} = float({self.emit(case.probability)})" for index, case in enumerate(activity.cases)]
+        lines = [f"q{index} = {self.emit(case.probability)}" for index, case in enumerate(activity.cases)]
         total = " + ".join(f"q{index}" for index in range(count))
         if any(case.probability.reads & activity.places for case in activity.cases):
             least = " or ".join(f"q{index} < -{TOLERANCE}" for index in range(count))
             lines += [f"if abs({total} - 1.0) > {TOLERANCE} or {least}:"]
-            lines += [f"    return {Trouble.PROBABILITIES}, {number}, t, events"]
-        lines += ["u = uniform(key, c)", "c += ONE"]
+            lines += [f"    return {Trouble.PROBABILITIES}"]
+        lines += ["u = uniform(key, s[0])", "s[0] += ONE"]
         for index in range(count - 1):
             below = " + ".join(f"q{each}" for each in range(index + 1))
             lines += [f"{'if' if index == 0 else 'elif'} u < {below}:", f"    k = {index}"]
@@ -300,19 +345,11 @@ class _Generator:
     def observe(self) -> list[list[str]]:
         branches = []
         for index in self.rates:
-            value = [f"x = float({self.emit(self.network.rewards[index].code)})", f"if x != rate[{index}]:"]
-            branches.append([*value, *_indent([*self.integrate(index), f"rate[{index}] = x"])])
-        for index, (_, code) in enumerate(self.network.invariants):
-            branches.append([f"if not {self.test(code)}:", f"    return {Trouble.INVARIANT}, {index}, t, events"])
+            value = [f"x = 1.0 * ({self.emit(self.network.rewards[index].code)})", f"if x != rate[{index}]:"]
+            branches.append([*value, f"    integrate({index}, f, rewards, rate, since)", f"    rate[{index}] = x"])
+        for _, code in self.network.invariants:
+            branches.append([f"if not {self.test(code)}:", f"    return {Trouble.INVARIANT}"])
         return branches
-
-    def integrate(self, index: int) -> list[str]:
-        return [
-            f"x0 = max(since[{index}], start)",
-            "if t > x0:",
-            f"    rewards[{index}] += rate[{index}] * (t - x0)",
-            f"since[{index}] = t",
-        ]
 
     def condition(self, activity: ResolvedActivity) -> str:
         parts = [f"m[{self.place[name]}] >= {tokens}" for name, tokens in activity.inputs]
@@ -355,30 +392,28 @@ class _Generator:
         text = f"m[{self.place[name]}]" if name in self.place else f"p[{self.parameter[name]}]"
         return ast.parse(text, mode="eval").body
 
-    def statements(self, code: Code, number: int) -> list[str]:
-        return self.block(code.tree.body, number)
-
-    def block(self, statements: list[ast.stmt], number: int) -> list[str]:
+    def block(self, statements: list[ast.stmt]) -> list[str]:
         lines: list[str] = []
         for node in statements:
             match node:
                 case ast.Assign(targets=[target], value=value):
-                    lines += self.assign(dotted(target), ast.unparse(_as_number(self.names(value))), number)
+                    lines += self.assign(dotted(target), value)
                 case ast.AugAssign(target=target, op=op, value=value):
-                    sum_ = ast.unparse(self.names(ast.BinOp(target, op, value)))
-                    lines += self.assign(dotted(target), sum_, number)
+                    lines += self.assign(dotted(target), ast.BinOp(target, op, value))
                 case ast.If(test=test, body=body, orelse=orelse):
-                    lines += [f"if {_truth(self.names(test))}:", *_indent(self.block(body, number))]
+                    lines += [f"if {_truth(self.names(test))}:", *_indent(self.block(body))]
                     if orelse:
-                        lines += ["else:", *_indent(self.block(orelse, number))]
+                        lines += ["else:", *_indent(self.block(orelse))]
                 case ast.Pass():
                     lines += ["pass"]
         return lines
 
-    def assign(self, name: str, value: str, number: int) -> list[str]:
-        lines = [f"m[{self.place[name]}] = int({value})"]
-        if "-" in value:
-            lines += [f"if m[{self.place[name]}] < 0:", f"    return {Trouble.NEGATIVE}, {number}, t, events"]
+    def assign(self, name: str, value: ast.expr) -> list[str]:
+        text = ast.unparse(_as_number(self.names(value)))
+        exact = not re.search(r"[./p]|sqrt", text.replace("//", ""))  # a whole number as it is
+        lines = [f"m[{self.place[name]}] = {text if exact else f'int({text})'}"]
+        if "-" in text:
+            lines += [f"if m[{self.place[name]}] < 0:", f"    return {Trouble.NEGATIVE}"]
         return lines
 
 
@@ -399,17 +434,13 @@ def _truth(node: ast.expr) -> str:
     return ast.unparse(_as_truth(node))
 
 
-def _path(node: int) -> list[int]:
-    """Ancestors of a node of the tournament, nearest first."""
-    path = []
-    while node > 1:
-        node //= 2
-        path.append(node)
-    return path
-
-
 def _indent(lines: Iterable[str]) -> list[str]:
     return ["    " + line for line in lines]
+
+
+def _helper(name: str, branches: Sequence[list[str]]) -> list[str]:
+    """A function of `b` with one branch for each value; 0 for "no trouble"."""
+    return [_INLINED, f"def {name}({_ARGUMENTS}):", *_indent(_dispatch(branches)), "    return 0"]
 
 
 def _dispatch(branches: Sequence[list[str]], on: str = "b") -> list[str]:

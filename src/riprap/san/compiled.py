@@ -17,7 +17,7 @@ from types import ModuleType
 import numpy as np
 
 from riprap.base.errors import known
-from riprap.san.codegen import generate, parameter_array
+from riprap.san.codegen import generate, parameter_array, sizes
 from riprap.san.formalism import Network
 from riprap.san.resolved import NetworkError, Resolved, resolve
 from riprap.san.run import RING, Span, Trajectory, error_of
@@ -67,9 +67,13 @@ class Compiled:
         marking = np.empty_like(initial)
         ring = np.full(RING, -1, np.int64)
         parameters = np.array(parameter_array(self.network), np.float64)
+        size = sizes(self.network)
+        count = len(self.network.rewards)
         trouble, detail, moment, events = function(  # type: ignore[operator]
-            initial, parameters, key, float(span.start), float(span.horizon), rewards, marking, times, activities, ring
-        )
+            initial, key, float(span.start), float(span.horizon), parameters, rewards, marking, times, activities, ring,
+            np.empty(size.sets, np.uint64), np.empty(3), np.empty(size.tree), np.empty((size.timed, 2)),
+            np.empty(count), np.empty(count),
+        )  # fmt: skip
         if trouble:
             raise error_of(self.network, trouble, detail, ring, moment)
         return marking, events

@@ -35,7 +35,7 @@ def keys(seed: int, first: int, count: int) -> np.ndarray:
     return np.array([key(seed, first + index) for index in range(count)], np.uint64)
 
 
-@njit(inline="always")
+@njit(cache=True)
 def bits(key: np.uint64, counter: np.uint64) -> np.uint64:
     """64 random bits: draw `counter` of the stream `key`."""
     y = counter * key
@@ -51,7 +51,7 @@ def bits(key: np.uint64, counter: np.uint64) -> np.uint64:
     return t ^ ((x * x + y) >> _HALF)
 
 
-@njit(inline="always")
+@njit(cache=True)
 def uniform(key: np.uint64, counter: np.uint64) -> float:
     """A number in (0, 1): never 0, so that its logarithm exists, and never 1."""
     return (float(bits(key, counter) >> uint64(12)) + 0.5) * _TO_UNIT

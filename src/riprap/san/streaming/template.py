@@ -7,7 +7,7 @@ Every instance waits, processes, sends (figure 5.1 of the published framework), 
     X.processing{i}      1 while it processes a clean tuple; X.processing_tainted{i} a tainted one
     X.sending{j}         tuples it wants to send; X.sending_tainted{j}
     X.buffer{j}          output buffer; X.buffer_tainted{j}
-    X.alive              0 between a crash and the recovery
+    X.alive              0 between a crash and the recovery; X.dying a crash about to take effect
     X.unstable{i}        clean tuples still to process until the state behind port i is right
     X.pending{i}         outages upstream of port i that are going on
     X.refill{i}          tuples still to process until an emptied state is full
@@ -306,21 +306,22 @@ class _Builder:
     # Faults.
 
     def crashes(self, index: int, instance: Instance) -> None:
+        """Whatever makes an instance die puts a token into X.dying; dying itself takes no time."""
         name, operator = self.name(index), instance.operator
         self.place(f"{name}.alive", 1)
+        dying = self.place(f"{name}.dying")
         alive = InputGate(f"{name}.alive == 1")
-        crash = (Case(gates=(OutputGate(self.crash_program(index)),)),)
         rate = self.parameter(f"{name}.crash_rate", self.faults.crash_rate_of(operator.name))
-        self.activities.append(Activity(f"{name}.crash", exponential(rate), gates=(alive,), cases=crash))
+        dies = (Case(outputs={dying: 1}),)
+        self.activities.append(Activity(f"{name}.crash", exponential(rate), gates=(alive,), cases=dies))
         if self.faults.forced:
-            # Forced crashes hit every replica alike at their moment, and happen once.
             moment = self.parameter(f"{name}.forced_at", self.faults.forced.get(operator.name, NEVER))
-            self.place(f"{name}.unforced", 1)
-            gates = (InputGate(f"{name}.alive >= 0"),)
-            forced = (Case(gates=(OutputGate(f"if {name}.alive == 1:\n{_indented(self.crash_program(index))}"),)),)
-            self.activities.append(
-                Activity(f"{name}.forced", deterministic(moment), {f"{name}.unforced": 1}, gates, cases=forced)
-            )
+            unforced = self.place(f"{name}.unforced", 1)
+            self.activities.append(Activity(f"{name}.forced", deterministic(moment), {unforced: 1}, cases=dies))
+        death = (Case(gates=(OutputGate(self.crash_program(index)),)),)
+        self.activities.append(Activity(f"{name}.die", None, {dying: 1}, (alive,), death, priority=-1))
+        dead = InputGate(f"{name}.alive == 0")
+        self.activities.append(Activity(f"{name}.die_again", None, {dying: 1}, (dead,), priority=-1))
         seconds = self.parameter("recovery", self.deployment.recovery)
         self.activities.append(
             Activity(
@@ -402,12 +403,9 @@ class _Builder:
 
     def hosts(self) -> None:
         for number, host in enumerate(self.faults.hosts):
-            lines = []
-            for operator in host.operators:
-                index = self.deployment.of_operator[operator][0]
-                lines.append(f"if {self.name(index)}.alive == 1:\n{_indented(self.crash_program(index))}")
             rate = self.parameter(f"host{number}.crash_rate", host.crash_rate)
-            case = Case(gates=(OutputGate("\n".join(lines)),))
+            dying = [f"{self.name(self.deployment.of_operator[operator][0])}.dying" for operator in host.operators]
+            case = Case(outputs=dict.fromkeys(dying, 1))
             self.activities.append(Activity(f"host{number}.crash", exponential(rate), cases=(case,)))
 
     # Techniques.
