@@ -8,7 +8,7 @@ import sys
 import typer
 
 from riprap.base.errors import RiprapError
-from riprap.cli import doctor
+from riprap.cli import data, doctor
 
 app = typer.Typer(
     name="riprap",
@@ -26,6 +26,7 @@ def _root() -> None:
 
 
 app.command("doctor")(doctor.command)
+app.add_typer(data.app, name="data")
 
 
 def main() -> None:

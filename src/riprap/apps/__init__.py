@@ -1,0 +1,1 @@
+"""Example applications, one file each, and the data they run on."""

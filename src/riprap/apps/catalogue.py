@@ -1,0 +1,46 @@
+"""Finding an app: by the name of a bundled one, or as `module:attribute`."""
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping
+
+from riprap.base.errors import UsageError, known
+from riprap.graph.builder import App
+from riprap.graph.graph import Graph
+
+# Bundled apps: a name and the module with a function `build() -> Graph`.
+BUNDLED: Mapping[str, str] = {"bargain-discovery": "riprap.apps.bargain_discovery:build"}
+
+
+def load_app(name: str) -> Graph:
+    """The graph called `name`: a bundled app, or `module:attribute` where the attribute is a Graph, an App, or a
+    function
+    without arguments that returns one. Modules are also looked for in the current directory."""
+    where = BUNDLED.get(name, name)
+    module_name, colon, attribute = where.partition(":")
+    if not colon or not module_name or not attribute:
+        raise UsageError(
+            f"app {name} is unknown; bundled apps are {known(BUNDLED, name)}; your own is written module:attribute"
+        )
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"cannot import {error.name} for app {name}; give a module that Python finds from here, as module:attribute"
+        ) from error
+    if not hasattr(module, attribute):
+        public = [item for item in dir(module) if not item.startswith("_")]
+        raise UsageError(f"module {module_name} has no {attribute}; it has {known(public, attribute)}")
+    found: object = getattr(module, attribute)
+    if callable(found) and not isinstance(found, Graph | App):
+        found = found()
+    if isinstance(found, App):
+        found = found.build()
+    if not isinstance(found, Graph):
+        raise UsageError(
+            f"{name} is a {type(found).__name__}; it has to be an App, a Graph, or a function that returns one"
+        )
+    return found

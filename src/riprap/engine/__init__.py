@@ -1,0 +1,1 @@
+"""Runs a fragment of a graph in one process, batch by batch, in exact order."""

@@ -1,0 +1,294 @@
+"""The engine: runs a fragment of a graph in one process, batch by batch, in exact order.
+
+An event (a batch, a punctuation, progress, the end) is given to a source or to a stream that enters the fragment. The
+engine takes it
+through the operators in topological order, so that when an operator's turn comes everything that the event causes
+upstream has reached it, and
+returns what leaves the fragment: at sinks, and on streams to operators outside it.
+
+The output is the same for every way of cutting the input into batches, because operators are insensitive to it (their
+contract) and
+operators with several ports get them merged by order key (`merger.py`). Between two calls the engine is at a
+consistent cut.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from riprap.base.clock import SYSTEM_CLOCK, Clock
+from riprap.base.errors import GraphError, UsageError, known
+from riprap.engine.jitter import Jitter
+from riprap.engine.merger import Mark, Merger, MergerState, Rows
+from riprap.engine.pruning import wanted_columns
+from riprap.graph.graph import Graph, StreamSpec
+from riprap.graph.keys import END_KEY, START_KEY, OrderKey
+from riprap.graph.specs import OperatorSpec, Sink, Source
+from riprap.operators.build import make_operator
+from riprap.operators.columns import keys_of
+from riprap.operators.contract import Channel, Digest, Emission, Event, Operator, Punctuation, State
+
+# Called with the name of an operator, an input port, and each batch when it reaches the operator.
+Watch = Callable[[str, int, pa.RecordBatch], None]
+
+
+class Output(NamedTuple):
+    """Something that left the fragment: `name` is a sink, or the id of a stream to an operator outside."""
+
+    name: str
+    event: Event
+
+
+@dataclass
+class OperatorStatistics:
+    """What one operator did. Seconds are of the wall clock, in this operator alone."""
+
+    tuples_in: list[int]  # per input port
+    tuples_out: list[int]  # per output port
+    triggered: list[int]  # outputs that tuples of each input port caused; counted only while somebody watches
+    seconds: float = 0.0
+
+    @property
+    def selectivity(self) -> list[float]:
+        """Output tuples per input tuple, for each output port."""
+        total = sum(self.tuples_in)
+        return [count / total if total else 0.0 for count in self.tuples_out]
+
+
+@dataclass(frozen=True)
+class EngineState:
+    """The state of a fragment at a cut."""
+
+    operators: Mapping[str, State]
+    mergers: Mapping[str, MergerState]
+    progress: Mapping[str, OrderKey] = field(default_factory=dict)
+
+
+class Engine:
+    """A running fragment. `members` omitted: the whole graph."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        members: Iterable[str] | None = None,
+        *,
+        jitter: Jitter | None = None,
+        watch: Watch | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        if graph.cyclic:
+            raise GraphError(f"app {graph.name} has feedback streams, and a bounded run cannot go round them")
+        self.graph = graph
+        self._clock = clock
+        self._watch = watch
+        chosen = frozenset(members if members is not None else (op.name for op in graph.operators))
+        for name in chosen:
+            graph[name]
+        self._order = [name for name in graph.order if name in chosen]
+        wanted = wanted_columns(graph, chosen)
+        self.operators: dict[str, Operator] = {name: make_operator(graph, name, wanted[name]) for name in self._order}
+        self.statistics = {name: _no_statistics(graph[name]) for name in self._order}
+        self._mergers = {
+            name: Merger(
+                graph.input_shapes(name),
+                tuple(_carried(graph, stream, wanted, chosen) for stream in graph.inputs(name)),
+                tuple(stream.id for stream in graph.inputs(name)),
+                jitter,
+            )
+            for name in self._order
+            if graph[name].inputs > 1
+        }
+        self._entries = {s.id: s for s in graph.streams if s.target in chosen and s.source not in chosen}
+        self._inside = {name: [s for s in graph.outputs(name) if s.target in chosen] for name in self._order}
+        self._leaving = {name: [s for s in graph.outputs(name) if s.target not in chosen] for name in self._order}
+        self._inbox: dict[str, list[tuple[int, Event]]] = {name: [] for name in self._order}
+        # Progress that each operator's input has made: nothing at or below it will reach the operator.
+        self._progress: dict[str, OrderKey] = dict.fromkeys(self._order, START_KEY)
+        self._ended: set[str] = set()
+
+    # Events -----------------------------------------------------------------------------------------------------------
+
+    def push(self, name: str, event: Event) -> list[Output]:
+        """Give a batch or punctuation to a source, or to a stream (by id) that enters the fragment."""
+        target, port = self._entry(name)
+        if isinstance(event, pa.RecordBatch) and event.num_rows == 0:
+            return []
+        self._inbox[target].append((port, event))
+        if isinstance(event, pa.RecordBatch):
+            shape = self.graph.shape(name) if target == name else self.graph.stream_shape(self._entries[name])
+            self._advance(target, port, keys_of(event.slice(event.num_rows - 1), shape).at(0))
+        return self._sweep()
+
+    def advance(self, name: str, key: OrderKey) -> list[Output]:
+        """Tell that nothing at or below `key` will come from a source or entering stream."""
+        target, port = self._entry(name)
+        self._advance(target, port, key)
+        return self._sweep()
+
+    def end(self, name: str) -> list[Output]:
+        """Tell that nothing more will come from a source or entering stream."""
+        return self.advance(name, END_KEY)
+
+    def run(self, inputs: Mapping[str, Iterable[pa.RecordBatch]]) -> Iterable[Output]:
+        """Take bounded inputs, one per source, to their end; several are read side by side in the order of their
+        keys.
+        """
+        for name in inputs:
+            self._entry(name)
+        missing = [s.name for s in self.graph.sources if s.name in self.operators and s.name not in inputs]
+        if missing:
+            raise UsageError(f"no input for source {missing[0]}; inputs were given for {known(inputs)}")
+        reading = {name: iter(batches) for name, batches in inputs.items()}
+        while reading:
+            name = min(reading, key=lambda source: self._progress[self._entry(source)[0]])
+            batch = next(reading[name], None)
+            if batch is None:
+                del reading[name]
+                yield from self.end(name)
+            else:
+                yield from self.push(name, batch)
+
+    def _entry(self, name: str) -> tuple[str, int]:
+        if name in self._entries:
+            return self._entries[name].target, self._entries[name].target_port
+        if name in self.operators and isinstance(self.graph[name], Source):
+            return name, 0
+        ways = [*(s.name for s in self.graph.sources if s.name in self.operators), *self._entries]
+        raise UsageError(f"nothing can be given to {name} here; inputs of this fragment are {known(ways, name)}")
+
+    def _advance(self, target: str, port: int, key: OrderKey) -> None:
+        if target in self._mergers:
+            self._mergers[target].advance(port, key)
+        else:
+            self._progress[target] = max(self._progress[target], key)
+
+    # One pass over the operators --------------------------------------------------------------------------------------
+
+    def _sweep(self) -> list[Output]:
+        outputs: list[Output] = []
+        for name in self._order:
+            inbox, merger = self._inbox[name], self._mergers.get(name)
+            if self._watch is not None:
+                for port, event in inbox:
+                    if isinstance(event, pa.RecordBatch):
+                        self._watch(name, port, event)
+            start = self._clock.monotonic()
+            if merger is None:
+                emissions = self._deliver(name, inbox)
+                progress = self._progress[name]
+            else:
+                for port, event in inbox:
+                    merger.put(port, event)
+                emissions = self._deliver_merged(name, merger)
+                progress = merger.progress
+                self._progress[name] = progress
+            if inbox:
+                self._inbox[name] = []
+            emissions += self._control(name, progress)
+            self.statistics[name].seconds += self._clock.monotonic() - start
+            self._route(name, emissions, outputs)
+            for stream in self._inside[name]:
+                self._advance(stream.target, stream.target_port, progress)
+        return outputs
+
+    def _deliver(self, name: str, inbox: list[tuple[int, Event]]) -> list[Emission]:
+        operator, statistics = self.operators[name], self.statistics[name]
+        emissions: list[Emission] = []
+        for port, event in inbox:
+            if isinstance(event, Punctuation):
+                emissions += operator.punctuate(Channel(port), event)
+            else:
+                statistics.tuples_in[port] += event.num_rows
+                caused = operator.process(Channel(port), event)
+                if self._watch is not None:
+                    statistics.triggered[port] += sum(_rows(emission) for emission in caused)
+                emissions += caused
+        return emissions
+
+    def _deliver_merged(self, name: str, merger: Merger) -> list[Emission]:
+        operator, statistics = self.operators[name], self.statistics[name]
+        emissions: list[Emission] = []
+        for item in merger.release():
+            if isinstance(item, Mark):
+                emissions += operator.punctuate(Channel(item.port), item.punctuation)
+            elif isinstance(item, Rows):
+                for port, batch in enumerate(item.batches):
+                    statistics.tuples_in[port] += batch.num_rows
+                caused = operator.process_merged(item.batches, item.ports)
+                if self._watch is not None:
+                    for emission in caused:
+                        ports = item.ports if emission.triggers is None else item.ports[emission.triggers]
+                        for port in range(len(item.batches)):
+                            statistics.triggered[port] += int((ports == port).sum())
+                emissions += caused
+        return emissions
+
+    def _control(self, name: str, progress: OrderKey) -> list[Emission]:
+        if progress == END_KEY:
+            if name in self._ended:
+                return []
+            self._ended.add(name)
+            return self.operators[name].end()
+        return self.operators[name].progress(progress) if progress > START_KEY else []
+
+    def _route(self, name: str, emissions: list[Emission], outputs: list[Output]) -> None:
+        if isinstance(self.graph[name], Sink):
+            outputs += [Output(name, emission.event) for emission in emissions]
+            return
+        statistics = self.statistics[name]
+        for emission in emissions:
+            if isinstance(emission.event, pa.RecordBatch):
+                statistics.tuples_out[emission.port] += emission.event.num_rows
+            for stream in self._inside[name]:
+                if stream.source_port == emission.port:
+                    self._inbox[stream.target].append((stream.target_port, emission.event))
+            outputs += [Output(s.id, emission.event) for s in self._leaving[name] if s.source_port == emission.port]
+
+    # State ------------------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> EngineState:
+        """Everything needed to go on from here in another engine."""
+        return EngineState(
+            {name: operator.snapshot() for name, operator in self.operators.items()},
+            {name: merger.snapshot() for name, merger in self._mergers.items()},
+            dict(self._progress),
+        )
+
+    def restore(self, state: EngineState) -> None:
+        for name, operator in self.operators.items():
+            operator.restore([state.operators[name]])
+        for name, merger in self._mergers.items():
+            merger.restore(state.mergers[name])
+        self._progress = dict(state.progress)
+        self._ended = {name for name, key in self._progress.items() if key == END_KEY}
+
+    def digests(self) -> dict[str, Digest]:
+        """The digest of every stateful operator."""
+        return {name: op.digest() for name, op in self.operators.items() if any(self.graph[name].stateful)}
+
+    def state_sizes(self) -> dict[str, int]:
+        """Tuples in the state of every stateful operator."""
+        return {name: op.size() for name, op in self.operators.items() if any(self.graph[name].stateful)}
+
+
+def _rows(emission: Emission) -> int:
+    return emission.event.num_rows if isinstance(emission.event, pa.RecordBatch) else 0
+
+
+def _no_statistics(spec: OperatorSpec) -> OperatorStatistics:
+    inputs = max(1, spec.inputs)  # a source counts what it is given
+    return OperatorStatistics([0] * inputs, [0] * spec.outputs, [0] * inputs)
+
+
+def _carried(
+    graph: Graph, stream: StreamSpec, wanted: Mapping[str, Sequence[frozenset[str]]], chosen: frozenset[str]
+) -> pa.Schema:
+    """What a batch of a stream into an operator of the fragment looks like."""
+    schema = graph.physical(stream.source, stream.source_port)
+    if stream.source not in chosen:
+        return schema
+    kept = wanted[stream.source][stream.source_port]
+    columns = graph.schema(stream.source, stream.source_port).names
+    return pa.schema([f for f in schema if f.name in kept or f.name not in columns])

@@ -1,0 +1,39 @@
+"""Arrival jitter: the non-determinism of a distributed run, made repeatable.
+
+Where an operator merges its ports, a tuple arrives later than its order key says by a delay that is a pure function of
+(seed, stream,
+key), between nothing and the bound. Within a stream order is kept: nothing arrives before what was sent before it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from riprap.base.errors import UsageError
+from riprap.base.quantities import Duration
+from riprap.base.randomness import derived_seed
+from riprap.operators.columns import Keys
+from riprap.operators.kernels.delays import delays
+
+
+@dataclass(frozen=True)
+class Jitter:
+    """Delays are uniform between 0 and the bound. Exactly one bound is given."""
+
+    seed: int
+    tuples: int | None = None  # bound in tuples of the source; all ports must come from one source
+    time: Duration | None = None  # bound in microseconds of event time
+
+    def __post_init__(self) -> None:
+        if (self.tuples is None) == (self.time is None):
+            raise UsageError("a jitter is bounded either in tuples or in event time: give one of tuples= and time=")
+        if (self.tuples or self.time or 0) < 0:
+            raise UsageError("the bound of a jitter cannot be negative")
+
+    def arrivals(self, stream: str, keys: Keys) -> np.ndarray:
+        """When each tuple arrives, before order within the stream is restored, in tuples or microseconds."""
+        bound = self.tuples if self.tuples is not None else self.time
+        due = keys.seq if self.tuples is not None else keys.ts
+        out = np.empty(len(due), np.int64)
+        delays(np.uint64(derived_seed(self.seed, "jitter", stream)), due, keys.src, keys.seq, keys.n, bound, out)
+        return out

@@ -1,0 +1,229 @@
+"""The order-key merge in front of an operator with several input ports.
+
+Each port is a queue of rows and punctuations. A row may pass once nothing that belongs before it can still come on
+another port: that
+is what progress tells. So the order in which rows pass depends on their keys (and on the jitter) alone, not on batches.
+
+Rows are merged by rows of numbers, their *order*: the order key; only `_seq` where that says the same; with a jitter,
+the arrival first.
+A punctuation has the order of the row before it and passes right after it.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.base.errors import UsageError
+from riprap.engine.jitter import Jitter
+from riprap.graph.keys import START_KEY, KeyShape, OrderKey
+from riprap.operators.columns import Keys, keys_of
+from riprap.operators.contract import Punctuation
+from riprap.operators.kernels.merging import merge_many, merge_two, running_maximum
+
+Order = tuple[int, ...]
+_FIRST = np.iinfo(np.int64).min
+
+
+class Rows(NamedTuple):
+    """Rows of all ports, as `Operator.process_merged` takes them."""
+
+    batches: list[pa.RecordBatch]
+    ports: np.ndarray
+
+
+class Mark(NamedTuple):
+    """A punctuation of one port."""
+
+    port: int
+    punctuation: Punctuation
+
+
+class _Segment(NamedTuple):
+    """Rows that wait on one port; `order` has one row of numbers each, ascending."""
+
+    batch: pa.RecordBatch
+    order: np.ndarray
+
+
+class _Cut(NamedTuple):
+    """A punctuation that waits on one port."""
+
+    punctuation: Punctuation
+    order: Order
+
+
+@dataclass(frozen=True)
+class MergerState:
+    """What waits in a merger, for a snapshot of the engine."""
+
+    queues: tuple[tuple[_Segment | _Cut, ...], ...]
+    progress: tuple[OrderKey, ...]
+    latest: tuple[int, ...]
+    last_order: tuple[Order, ...]
+
+
+class Merger:
+    """Queues of one operator's ports. `streams` name them for the jitter."""
+
+    def __init__(
+        self,
+        shapes: tuple[KeyShape, ...],
+        schemas: tuple[pa.Schema, ...],
+        streams: tuple[str, ...],
+        jitter: Jitter | None,
+    ) -> None:
+        self._shapes, self._streams, self._jitter = shapes, streams, jitter
+        one_source = len({shape.src for shape in shapes}) == 1 and shapes[0].src is not None and shapes[0].src >= 0
+        self._by_seq = one_source and not any(shape.n for shape in shapes)
+        if jitter is not None and jitter.tuples is not None and not one_source:
+            raise UsageError(
+                f"a jitter in tuples needs streams of one source, and {', '.join(streams)} are not; use time= instead"
+            )
+        self._width = (1 if self._by_seq else 4) + (jitter is not None)
+        self._nothing = [pa.RecordBatch.from_pylist([], schema=schema) for schema in schemas]
+        self.restore(
+            MergerState(
+                queues=((),) * len(shapes),
+                progress=(START_KEY,) * len(shapes),
+                latest=(_FIRST,) * len(shapes),
+                last_order=((_FIRST,) * self._width,) * len(shapes),
+            )
+        )
+
+    def snapshot(self) -> MergerState:
+        return MergerState(
+            tuple(map(tuple, self._queues)), tuple(self._progress), tuple(self._latest), tuple(self._last_order)
+        )
+
+    def restore(self, state: MergerState) -> None:
+        self._queues = [list(queue) for queue in state.queues]
+        self._progress = list(state.progress)
+        self._latest = list(state.latest)  # with a jitter: greatest arrival so far on each port
+        self._last_order = list(state.last_order)  # of the latest row on each port
+
+    # In ---------------------------------------------------------------------------------------------------------------
+
+    def put(self, port: int, event: pa.RecordBatch | Punctuation) -> None:
+        """Add to a port's queue."""
+        if isinstance(event, Punctuation):
+            self._queues[port].append(_Cut(event, self._last_order[port]))
+        elif event.num_rows:
+            keys = keys_of(event, self._shapes[port])
+            order = self._order(port, keys)
+            self._queues[port].append(_Segment(event, order))
+            self._last_order[port] = tuple(order[-1].tolist())
+            self.advance(port, keys.at(event.num_rows - 1))
+
+    def advance(self, port: int, key: OrderKey) -> None:
+        """Nothing at or below `key` will be put on this port any more."""
+        self._progress[port] = max(self._progress[port], key)
+
+    def _order(self, port: int, keys: Keys) -> np.ndarray:
+        count = len(keys.ts)
+        if self._by_seq:
+            parts = [keys.seq]
+        else:
+            parts = [keys.ts, np.broadcast_to(keys.src, count), keys.seq, np.broadcast_to(keys.n, count)]
+        if self._jitter is not None:
+            arrivals = self._jitter.arrivals(self._streams[port], keys)
+            in_order = np.empty(count, np.int64)
+            self._latest[port] = int(running_maximum(arrivals, self._latest[port], in_order))
+            parts = [in_order, *parts]
+        return parts[0].reshape(-1, 1) if len(parts) == 1 else np.stack(parts, axis=1)
+
+    # Out --------------------------------------------------------------------------------------------------------------
+
+    def release(self) -> Iterator[Rows | Mark]:
+        """Everything that may pass now, in order."""
+        limit = self._limit()
+        while True:
+            cuts = [
+                (item.order, port)
+                for port, queue in enumerate(self._queues)
+                for item in queue
+                if isinstance(item, _Cut) and item.order < limit
+            ]
+            # Rows up to the first punctuation that may pass, lower ports first among equals; then the punctuation.
+            first = min(cuts) if cuts else None
+            rows = self._take(first, limit)
+            if rows is not None:
+                yield rows
+            if first is None:
+                return
+            cut = self._queues[first[1]].pop(0)
+            assert isinstance(cut, _Cut)
+            yield Mark(first[1], cut.punctuation)
+
+    def _limit(self) -> Order:
+        """Rows whose order is below this may pass: nothing that will be put on any port is before them."""
+        key = min(self._progress)
+        if self._jitter is not None:
+            # What is still to come has a greater `_seq` (or a `_ts` as great), and arrives no earlier than that.
+            return (key.seq + 1,) if self._jitter.tuples is not None else (key.ts,)
+        return (key.seq + 1,) if self._by_seq else (*key[:3], key.n + 1)
+
+    def _take(self, cut: tuple[Order, int] | None, limit: Order) -> Rows | None:
+        batches, orders = [], []
+        for port, queue in enumerate(self._queues):
+            taken: list[_Segment] = []
+            while queue and isinstance(queue[0], _Segment):
+                segment = queue[0]
+                count = _below(segment.order, limit)
+                if cut is not None:
+                    count = _below(segment.order, cut[0], inclusive=port <= cut[1])
+                if count == 0:
+                    break
+                if count == segment.batch.num_rows:
+                    taken.append(segment)
+                    queue.pop(0)
+                    continue
+                taken.append(_Segment(segment.batch.slice(0, count), segment.order[:count]))
+                queue[0] = _Segment(segment.batch.slice(count), segment.order[count:])
+                break
+            batches.append(_joined([s.batch for s in taken]) if taken else self._nothing[port])
+            orders.append([s.order for s in taken])
+        if not any(orders):
+            return None
+        return Rows(batches, self._merged(orders))
+
+    def _merged(self, orders: list[list[np.ndarray]]) -> np.ndarray:
+        empty = np.empty((0, self._width), np.int64)
+        joined = [np.concatenate(parts) if len(parts) > 1 else parts[0] if parts else empty for parts in orders]
+        if self._width == 1 and len(joined) == 2:
+            return merge_two(np.ascontiguousarray(joined[0][:, 0]), np.ascontiguousarray(joined[1][:, 0]))
+        starts = np.cumsum([0, *(len(order) for order in joined)])
+        return merge_many(np.concatenate(joined), starts)
+
+    @property
+    def progress(self) -> OrderKey:
+        """Nothing at or below this key will pass any more."""
+        key = min(self._progress)
+        if self._jitter is not None:
+            for port, queue in enumerate(self._queues):
+                for item in queue:
+                    if isinstance(item, _Segment):
+                        keys = keys_of(item.batch, self._shapes[port])
+                        least = np.lexsort(tuple(np.broadcast_to(part, len(keys.ts)) for part in reversed(keys)))[0]
+                        key = min(key, _before(keys.at(int(least))))
+        return key
+
+
+def _below(order: np.ndarray, limit: Order, *, inclusive: bool = False) -> int:
+    """How many of the ascending rows are below `limit` (or equal to it)."""
+    if len(limit) == 1:
+        return int(np.searchsorted(order[:, 0], limit[0], side="right" if inclusive else "left"))
+    find = bisect_right if inclusive else bisect_left
+    return find(order, limit, key=lambda row: tuple(row.tolist()))
+
+
+def _before(key: OrderKey) -> OrderKey:
+    """A key below `key` and above every other key below it."""
+    return key._replace(n=key.n - 1) if key.n > 0 else OrderKey(key.ts, key.src, key.seq - 1, 2**63 - 1)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

@@ -1,0 +1,32 @@
+"""Which columns of each stream anything downstream reads. The engine carries no others between operators."""
+
+from riprap.graph.graph import Graph
+from riprap.graph.specs import Sink
+
+Wanted = dict[str, tuple[frozenset[str], ...]]  # by operator, one set of columns per output port (a sink: its input)
+
+
+def wanted_columns(graph: Graph, members: frozenset[str]) -> Wanted:
+    """For the operators of a fragment. Streams that leave the fragment, or that are kept, have all their columns."""
+    wanted: Wanted = {}
+    for name in reversed(graph.order):
+        if name not in members:
+            continue
+        spec = graph[name]
+        if isinstance(spec, Sink):
+            wanted[name] = (frozenset(graph.input_schemas(name)[0].names),)
+            continue
+        ports: list[frozenset[str]] = [frozenset()] * spec.outputs
+        for stream in graph.outputs(name):
+            port = stream.source_port
+            everything = frozenset(graph.schema(name, port).names)
+            kept = spec.annotations.backup or port in (spec.annotations.persist or ())
+            outside = stream.target not in members or stream.feedback is not None
+            if kept or outside or isinstance(graph[stream.target], Sink):
+                ports[port] = everything
+            else:
+                target = graph[stream.target]
+                needs = target.needed(graph.input_schemas(stream.target), wanted[stream.target])
+                ports[port] |= needs[stream.target_port]
+        wanted[name] = tuple(ports)
+    return wanted

@@ -1,0 +1,17 @@
+"""SQL expression strings: parse, type-check against a schema, evaluate on Arrow record batches.
+
+    gain = bind(parse("size * (vwap - price)"), schema)
+    gain.evaluate(batch)                                   # a pyarrow.Array
+    bind(parse("type = 'TRADE'"), schema).selection(batch) # the rows for which it is true
+
+What the language has and what it means is in docs/expressions.md. In short: Spark's SQL without implicit casts of
+strings; integers are computed in 64 bits and an overflow is an error; `/` gives float64; dividing by zero gives NULL;
+floats compare as IEEE says; AND, OR and NOT are three-valued.
+"""
+
+from riprap.base.errors import ExpressionError
+from riprap.expressions.ast import Expression
+from riprap.expressions.binding import Bound, bind
+from riprap.expressions.parser import parse, parse_named
+
+__all__ = ["Bound", "Expression", "ExpressionError", "bind", "parse", "parse_named"]

@@ -1,0 +1,126 @@
+"""The syntax tree of an expression: four frozen kinds of node, so that expressions can be compared, hashed, pickled.
+
+Everything that takes arguments is a `Call`: operators (`+`, `AND`), predicates (`IS NULL`, `IN`, `LIKE`) and functions
+alike. Sugar is gone by the time a tree exists: `BETWEEN`, `CASE x WHEN`, `||`, `IS TRUE` are written with other calls.
+`str(node)` is SQL again, for messages.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import pyarrow as pa
+
+INFIX = ("*", "/", "%", "+", "-", "=", "<>", "<", "<=", ">", ">=", "AND", "OR", "LIKE")
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+
+    def __str__(self) -> str:
+        return self.name if self.name.isidentifier() else f"`{self.name}`"
+
+
+@dataclass(frozen=True)
+class Literal:
+    """`value` is None for NULL; microseconds since 1970 for a timestamp, of length for an interval; days for a date."""
+
+    value: bool | int | float | str | bytes | None
+    type: pa.DataType
+
+    def __eq__(self, other: object) -> bool:
+        # 1, 1.0 and TRUE are equal in Python and not in SQL: the type tells them apart.
+        return isinstance(other, Literal) and self.type == other.type and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash((self.value, self.type))
+
+    def __str__(self) -> str:
+        if self.value is None or isinstance(self.value, bool):
+            return "NULL" if self.value is None else str(self.value).upper()
+        if isinstance(self.value, bytes):
+            return f"X'{self.value.hex()}'"
+        if isinstance(self.value, str):
+            return "'" + self.value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        if pa.types.is_timestamp(self.type):
+            return f"TIMESTAMP '{pa.scalar(self.value, pa.timestamp('us'))}'"
+        if pa.types.is_date(self.type):
+            return f"DATE '{pa.scalar(self.value, pa.int32()).cast(self.type)}'"
+        if pa.types.is_duration(self.type):
+            return f"INTERVAL {self.value} MICROSECONDS"
+        return repr(self.value)
+
+
+@dataclass(frozen=True)
+class Call:
+    """`CASE` takes condition, value, condition, value, …, default; `IN` takes the value and then the list."""
+
+    function: str
+    arguments: tuple["Node", ...]
+
+    def __str__(self) -> str:
+        texts = [str(argument) for argument in self.arguments]
+        nested = [f"({text})" if _compound(node) else text for text, node in zip(texts, self.arguments, strict=True)]
+        match self.function:
+            case name if name in INFIX:
+                return f"{nested[0]} {name} {nested[1]}"
+            case "NEGATE":
+                return f"-{nested[0]}"
+            case "NOT":
+                return f"NOT {nested[0]}"
+            case "IS NULL":
+                return f"{nested[0]} IS NULL"
+            case "IN":
+                return f"{nested[0]} IN ({', '.join(texts[1:])})"
+            case "CASE":
+                whens = " ".join(f"WHEN {texts[i]} THEN {texts[i + 1]}" for i in range(0, len(texts) - 1, 2))
+                return f"CASE {whens} ELSE {texts[-1]} END"
+        return f"{self.function}({', '.join(texts)})"
+
+
+@dataclass(frozen=True)
+class Cast:
+    operand: "Node"
+    type: pa.DataType
+
+    def __str__(self) -> str:
+        return f"CAST({self.operand} AS {self.type})"
+
+
+Node = Column | Literal | Call | Cast
+
+
+def columns_of(node: Node) -> frozenset[str]:
+    match node:
+        case Column(name):
+            return frozenset((name,))
+        case Call(_, arguments):
+            return frozenset().union(*map(columns_of, arguments))
+        case Cast(operand, _):
+            return columns_of(operand)
+    return frozenset()
+
+
+def _compound(node: Node) -> bool:
+    return isinstance(node, Call) and (node.function in INFIX or node.function in ("NEGATE", "NOT", "IS NULL", "IN"))
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A parsed expression. Two are equal when they mean the same, however they were spaced or bracketed."""
+
+    text: str = field(compare=False)  # as the user wrote it, for messages
+    root: Node
+
+    @cached_property
+    def columns(self) -> frozenset[str]:
+        """Names of the columns it reads."""
+        return columns_of(self.root)
+
+    @property
+    def column(self) -> str | None:
+        """The column's name, when the expression is a column and nothing else."""
+        return self.root.name if isinstance(self.root, Column) else None
+
+    def __str__(self) -> str:
+        return self.text

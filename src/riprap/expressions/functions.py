@@ -1,0 +1,56 @@
+"""Every function and operator of the language, with the rule that type-checks it."""
+
+from collections.abc import Callable, Sequence
+
+from riprap.expressions import arithmetic, conditionals, logic, moments, text
+from riprap.expressions.typed import Typed
+
+Rule = Callable[[Sequence[Typed]], Typed]
+
+
+def _named(rule: Callable[[str, Sequence[Typed]], Typed], *names: str) -> dict[str, Rule]:
+    """A rule that serves several functions is told which one it is."""
+
+    def bound(name: str) -> Rule:
+        return lambda arguments: rule(name, arguments)
+
+    return {name: bound(name) for name in names}
+
+
+RULES: dict[str, Rule] = {
+    **_named(arithmetic.add_subtract_multiply, "+", "-", "*"),
+    "/": arithmetic.divide,
+    "%": arithmetic.remainder,
+    "NEGATE": arithmetic.negate,
+    "ABS": arithmetic.absolute,
+    "ROUND": arithmetic.round_,
+    **_named(arithmetic.floor, "FLOOR"),
+    **_named(arithmetic.ceil, "CEIL"),
+    **_named(arithmetic.square_root, "SQRT"),
+    **_named(arithmetic.exponential, "EXP"),
+    **_named(arithmetic.power, "POWER"),
+    **_named(arithmetic.logarithm, "LN", "LOG"),
+    "ISNAN": arithmetic.is_nan,
+    **_named(logic.compare, "=", "<>", "<", "<=", ">", ">="),
+    **_named(logic.and_or, "AND", "OR"),
+    "NOT": logic.negation,
+    "IS NULL": logic.is_null,
+    "IN": logic.is_in,
+    "CASE": conditionals.case,
+    "COALESCE": conditionals.coalesce,
+    "NULLIF": conditionals.null_if,
+    **_named(conditionals.extreme, "LEAST", "GREATEST"),
+    **_named(text.length, "LENGTH"),
+    **_named(text.lower, "LOWER"),
+    **_named(text.upper, "UPPER"),
+    **_named(text.trim, "TRIM"),
+    **_named(text.trim_left, "LTRIM"),
+    **_named(text.trim_right, "RTRIM"),
+    "SUBSTRING": text.substring,
+    "CONCAT": text.concatenate,
+    "STARTSWITH": text.starts_with,
+    "LIKE": text.like,
+    **_named(moments.calendar_part, "YEAR", "MONTH", "DAY"),
+    **_named(moments.clock_part, "HOUR", "MINUTE", "SECOND"),
+    "UNIX_MICROS": moments.unix_micros,
+}

@@ -1,0 +1,81 @@
+"""Strings. Lengths and positions count code points. Arrow does the work; nulls pass through."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from riprap.expressions.kinds import Kind
+from riprap.expressions.typed import Mismatch, Typed, apply, arity, expect
+from riprap.expressions.vectors import Vector, from_arrow
+
+
+def _mapped(function: Callable[[Any], Any], result: Kind) -> Callable[[str, Sequence[Typed]], Typed]:
+    """A function of one string."""
+
+    def rule(name: str, arguments: Sequence[Typed]) -> Typed:
+        arity(arguments, 1, 1, name)
+        argument = expect(arguments[0], (Kind.STRING,), name)
+        return apply(result, lambda vector: from_arrow(function(vector.values)), [argument])
+
+    return rule
+
+
+length = _mapped(pc.utf8_length, Kind.INTEGER)
+lower, upper = _mapped(pc.utf8_lower, Kind.STRING), _mapped(pc.utf8_upper, Kind.STRING)
+# Spaces only, as in Spark; not tabs or newlines.
+trim = _mapped(lambda strings: pc.utf8_trim(strings, " "), Kind.STRING)
+trim_left = _mapped(lambda strings: pc.utf8_ltrim(strings, " "), Kind.STRING)
+trim_right = _mapped(lambda strings: pc.utf8_rtrim(strings, " "), Kind.STRING)
+
+
+def concatenate(arguments: Sequence[Typed]) -> Typed:
+    """NULL when any argument is."""
+    strings = [expect(argument, (Kind.STRING,), "CONCAT or ||") for argument in arguments]
+    empty = pa.scalar("")
+    return apply(
+        Kind.STRING,
+        lambda *vectors: from_arrow(pc.binary_join_element_wise(*[vector.values for vector in vectors], empty)),
+        strings,
+    )
+
+
+def _constant(argument: Typed, kind: Kind, who: str) -> Any:
+    if argument.kind is not kind or argument.constant is None or argument.constant.valid is not None:
+        raise Mismatch(f"{who} must be a constant {kind.value}, not {argument}")
+    value = argument.constant.values
+    return value.as_py() if isinstance(value, pa.Scalar) else int(value)
+
+
+def substring(arguments: Sequence[Typed]) -> Typed:
+    """From a position that counts from 1, or back from the end when negative; 0 is read as 1."""
+    arity(arguments, 2, 3, "SUBSTRING")
+    string = expect(arguments[0], (Kind.STRING,), "SUBSTRING")
+    position = _constant(arguments[1], Kind.INTEGER, "the position of SUBSTRING")
+    count = _constant(arguments[2], Kind.INTEGER, "the length of SUBSTRING") if len(arguments) == 3 else None
+    start = position - 1 if position > 0 else position
+    stop = None if count is None else start + max(count, 0)
+    if stop is not None and start < 0 <= stop:
+        stop = None  # counted back from the end, and reaching it
+    if count is not None and count <= 0:
+        start, stop = 0, 0
+
+    def kernel(vector: Vector) -> Vector:
+        return from_arrow(pc.utf8_slice_codeunits(vector.values, start=start, stop=stop))
+
+    return apply(Kind.STRING, kernel, [string])
+
+
+def starts_with(arguments: Sequence[Typed]) -> Typed:
+    arity(arguments, 2, 2, "STARTSWITH")
+    string = expect(arguments[0], (Kind.STRING,), "STARTSWITH")
+    prefix = _constant(arguments[1], Kind.STRING, "the prefix of STARTSWITH")
+    return apply(Kind.BOOLEAN, lambda vector: from_arrow(pc.starts_with(vector.values, prefix)), [string])
+
+
+def like(arguments: Sequence[Typed]) -> Typed:
+    """`%` is any text, `_` one code point, and a backslash takes the next character as it is."""
+    string = expect(arguments[0], (Kind.STRING,), "LIKE")
+    pattern = _constant(arguments[1], Kind.STRING, "the pattern of LIKE")
+    return apply(Kind.BOOLEAN, lambda vector: from_arrow(pc.match_like(vector.values, pattern)), [string])

@@ -1,0 +1,1 @@
+"""The frozen stream graph: operator specifications, ports, streams, annotations, plans; validation; drawing."""

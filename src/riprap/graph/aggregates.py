@@ -1,0 +1,80 @@
+"""The functions of an aggregate: `sum(price * size) AS total`, and functions of the user's own.
+
+Nulls: `count(*)` counts tuples, `count(x)` those whose x is not null; sum, avg, min and max leave nulls out and are
+null
+where nothing is left; first and last take the oldest and newest tuple's value, null or not.
+Numbers: integers are summed exactly in 64 bits (overflow is an error); floats are summed exactly and rounded once, so
+that the result depends on what is in the window and on nothing else. NaN makes a sum NaN; NaN is above every number for
+min and max.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from riprap.base.errors import GraphError, known
+from riprap.expressions import Expression, parse
+
+FUNCTIONS = ("sum", "count", "avg", "min", "max", "first", "last")
+_CALL = re.compile(r"^\s*(\w+)\s*\((.*)\)\s+as\s+(\w+)\s*$", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class AggregateCall:
+    """One output column: a function over an expression's values in the window."""
+
+    name: str
+    function: str  # one of FUNCTIONS, or "apply" for a user's
+    argument: Expression | None  # None for count(*)
+    user_function: Callable[[Any], Any] | None = None  # takes the window's values as a numpy array
+    user_type: pa.DataType | None = None  # what user_function returns: float64 or int64
+
+    def output_field(self, argument: pa.DataType | None, nullable: bool) -> pa.Field:
+        """The column this call gives for an argument of that type."""
+        if self.function == "count":
+            return pa.field(self.name, pa.int64(), nullable=False)
+        if argument is None:
+            raise GraphError(f"{self.function}(*) means nothing; write an expression in place of the star")
+        numeric = pa.types.is_integer(argument) or pa.types.is_floating(argument)
+        if self.function in ("sum", "avg", "apply") and not numeric:
+            raise GraphError(f"{self.function} of {argument}: {self.name} needs a numeric argument")
+        if self.function in ("min", "max") and (pa.types.is_string(argument) or pa.types.is_binary(argument)):
+            raise GraphError(f"{self.function} of {argument}: use first or last, or sort, for text")
+        if self.function == "apply":
+            return pa.field(self.name, self.user_type, nullable=False)
+        if self.function == "avg":
+            return pa.field(self.name, pa.float64(), nullable)
+        if self.function == "sum":
+            return pa.field(self.name, pa.int64() if pa.types.is_integer(argument) else pa.float64(), nullable)
+        return pa.field(self.name, argument, nullable)
+
+
+def parse_call(text: str) -> AggregateCall:
+    """`"sum(price * size) AS total"` → the call."""
+    match = _CALL.match(text)
+    if match is None:
+        raise GraphError(f"cannot read {text!r} as an aggregate: write 'sum(price) AS total'")
+    function, argument, name = match.group(1).lower(), match.group(2).strip(), match.group(3)
+    if function not in FUNCTIONS:
+        raise GraphError(
+            f"aggregate function {function} is unknown; known: {known(FUNCTIONS, function)}; or use apply()"
+        )
+    if argument == "*":
+        if function != "count":
+            raise GraphError(f"{function}(*) means nothing; write an expression in place of the star")
+        return AggregateCall(name, function, None)
+    return AggregateCall(name, function, parse(argument))
+
+
+def apply(function: Callable[[Any], Any], argument: str, *, name: str, type: str = "float64") -> AggregateCall:
+    """A function of the user's own over a window: `function(values)` with the window's values, oldest first.
+
+    `values` is a numpy array of float64 (NaN for null) or int64 (no nulls allowed); the result is a `type` (float64 or
+    int64). A function that Numba can compile is compiled.
+    """
+    if type not in ("float64", "int64"):
+        raise GraphError(f"apply(…, type={type!r}): the result of a user's function is float64 or int64")
+    return AggregateCall(name, "apply", parse(argument), function, pa.float64() if type == "float64" else pa.int64())

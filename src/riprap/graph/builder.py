@@ -1,0 +1,360 @@
+"""Building a graph: `App` and `Stream`, which a PySpark user finds familiar. Building runs nothing.
+
+    app = App("bargain-discovery")
+    ticks = app.source("Source", "ticker string, type string, price double, size long")
+    trades = ticks.filter("type = 'TRADE'", name="TradeFilter")
+    sums = trades.aggregate("sum(size) AS volume", window=count(5), every=count(1), by="ticker", name="Aggregator")
+    sums.sink("Sink")
+    graph = app.build()
+
+Every method that adds an operator checks it against the columns that reach it and raises at that line.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from riprap.base.errors import ExpressionError, GraphError, known
+from riprap.expressions import Expression, parse, parse_named
+from riprap.graph.aggregates import AggregateCall, parse_call
+from riprap.graph.annotations import Annotations, combined
+from riprap.graph.graph import Graph, Partitioning, StreamSpec
+from riprap.graph.specs import (
+    Aggregate,
+    Barrier,
+    Functor,
+    Join,
+    OperatorSpec,
+    Punctor,
+    Sink,
+    Sort,
+    Source,
+    Split,
+    Union,
+    UserDefined,
+)
+from riprap.graph.types import SchemaLike, is_key, schema_of
+from riprap.graph.windows import Window
+
+Protect = Annotations | Sequence[Annotations]
+
+
+class App:
+    """A stream graph being built."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._operators: list[OperatorSpec] = []
+        self._streams: list[StreamSpec] = []
+        self._schemas: dict[str, tuple[pa.Schema, ...]] = {}
+        self._open_loops: dict[str, list[tuple[str, int]]] = {}  # feedback name → ports that wait for it
+        self._loop_schemas: dict[str, pa.Schema] = {}
+
+    def source(
+        self, name: str, schema: SchemaLike, *, time: str | None = None, protect: Protect = (), parallelism: int = 1
+    ) -> "Stream":
+        """Where tuples enter. `time` names the column with the event time where the input has no `_ts`."""
+        rank = sum(isinstance(op, Source) for op in self._operators)
+        spec = Source(
+            name=name,
+            schema=schema_of(schema),
+            rank=rank,
+            time=time,
+            annotations=_annotations(protect),
+            parallelism=parallelism,
+        )
+        return self._add(spec, ())[0]
+
+    def feedback(self, name: str, schema: SchemaLike) -> "Stream":
+        """A stream that closes a cycle: used here as an input, filled later with `stream.feed(name)`."""
+        if name in self._loop_schemas:
+            raise GraphError(f"two feedback streams are called {name}; names have to be unique in app {self.name}")
+        self._loop_schemas[name] = schema_of(schema)
+        self._open_loops[name] = []
+        return Stream(self, loop=name)
+
+    def build(self) -> Graph:
+        """The frozen graph, checked as a whole."""
+        for name, ports in self._open_loops.items():
+            if ports:
+                raise GraphError(f"feedback stream {name} is read but never filled; call stream.feed({name!r})")
+        return Graph(self.name, tuple(self._operators), tuple(self._streams))
+
+    def _schema_of(self, stream: "Stream") -> pa.Schema:
+        if stream.loop is not None:
+            return self._loop_schemas[stream.loop]
+        return self._schemas[stream.operator][stream.port]
+
+    def _add(self, spec: OperatorSpec, inputs: Sequence["Stream"]) -> tuple["Stream", ...]:
+        if any(op.name == spec.name for op in self._operators):
+            raise GraphError(f"two operators are called {spec.name}; names have to be unique in app {self.name}")
+        if not spec.name or any(letter in spec.name for letter in "→/\\\n"):
+            raise GraphError(f"operator name {spec.name!r} is empty or has one of → / \\ in it; choose another")
+        for stream in inputs:
+            if stream.app is not self:
+                raise GraphError(f"operator {spec.name}: its input is of app {stream.app.name}, not of {self.name}")
+        schemas = spec.output_schemas(tuple(self._schema_of(stream) for stream in inputs))
+        self._operators.append(spec)
+        self._schemas[spec.name] = schemas
+        for port, (stream, key) in enumerate(zip(inputs, spec.partition_keys, strict=True)):
+            if stream.loop is not None:
+                self._open_loops[stream.loop].append((spec.name, port))
+                continue
+            how: Partitioning = "broadcast" if stream.broadcasting else "key" if key else "forward"
+            self._streams.append(StreamSpec(stream.operator, stream.port, spec.name, port, how))
+        return tuple(Stream(self, spec.name, port) for port in range(len(schemas)))
+
+    def _close(self, loop: str, stream: "Stream") -> None:
+        if loop not in self._open_loops:
+            raise GraphError(f"app {self.name} has no feedback stream {loop}; it has {known(self._open_loops, loop)}")
+        if not self._open_loops[loop]:
+            raise GraphError(f"feedback stream {loop} is filled twice, or nothing reads it")
+        for target, port in self._open_loops[loop]:
+            spec = next(op for op in self._operators if op.name == target)
+            how: Partitioning = "key" if spec.partition_keys[port] else "forward"
+            self._streams.append(StreamSpec(stream.operator, stream.port, target, port, how, self._loop_schemas[loop]))
+        self._open_loops[loop] = []
+
+
+@dataclass(frozen=True)
+class Stream:
+    """An output port of an operator, to be read by the next ones. Methods add an operator and return its output."""
+
+    app: App
+    operator: str = ""
+    port: int = 0
+    broadcasting: bool = False
+    loop: str | None = None  # set for a feedback stream that is not filled yet
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The user's columns."""
+        return self.app._schema_of(self)
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.schema.names)
+
+    def filter(self, condition: str, *, name: str, protect: Protect = (), parallelism: int = 1) -> "Stream":
+        """Tuples for which `condition` is true."""
+        return self._functor(name, protect, parallelism, predicate=_parse(name, condition))
+
+    where = filter
+
+    def select(
+        self, *columns: str, name: str, where: str | None = None, protect: Protect = (), parallelism: int = 1
+    ) -> "Stream":
+        """These columns: names, or expressions with `AS name`; only where `where` is true, if given."""
+        return self._functor(
+            name,
+            protect,
+            parallelism,
+            predicate=_parse(name, where) if where is not None else None,
+            projections=tuple(_parse_named(name, column) for column in columns),
+        )
+
+    def map(self, *columns: str, name: str, protect: Protect = (), parallelism: int = 1) -> "Stream":
+        """All columns, and these beside or instead of them: `map("total / volume AS vwap", name="VWAP")`."""
+        changed = dict(_parse_named(name, column) for column in columns)
+        kept = [(column, changed.pop(column, parse(_quoted(column)))) for column in self.columns]
+        return self._functor(name, protect, parallelism, projections=(*kept, *changed.items()))
+
+    def rename(self, names: dict[str, str], *, name: str, protect: Protect = (), parallelism: int = 1) -> "Stream":
+        """The same columns under other names."""
+        for old in names:
+            if old not in self.columns:
+                raise GraphError(f"operator {name}: column {old} is unknown; available: {known(self.columns, old)}")
+        kept = tuple((names.get(column, column), parse(_quoted(column))) for column in self.columns)
+        return self._functor(name, protect, parallelism, projections=kept)
+
+    def drop(self, *columns: str, name: str, protect: Protect = (), parallelism: int = 1) -> "Stream":
+        """All columns but these."""
+        for column in columns:
+            if column not in self.columns:
+                raise GraphError(
+                    f"operator {name}: column {column} is unknown; available: {known(self.columns, column)}"
+                )
+        kept = tuple((column, parse(_quoted(column))) for column in self.columns if column not in columns)
+        return self._functor(name, protect, parallelism, projections=kept)
+
+    def aggregate(
+        self,
+        *calls: str | AggregateCall,
+        window: Window,
+        every: Window | None = None,
+        by: str | Sequence[str] = (),
+        partial: bool = True,
+        name: str,
+        protect: Protect = (),
+        parallelism: int = 1,
+    ) -> "Stream":
+        """Functions over a window: see `riprap.graph.specs.Aggregate`. `every` omitted: tumbling."""
+        parsed = tuple(_parse_call(name, call) if isinstance(call, str) else call for call in calls)
+        spec = Aggregate(
+            name=name,
+            calls=parsed,
+            window=window,
+            every=window if every is None else every,
+            by=(by,) if isinstance(by, str) else tuple(by),
+            partial=partial,
+            annotations=_annotations(protect),
+            parallelism=parallelism,
+        )
+        return self.app._add(spec, (self,))[0]
+
+    def join(
+        self,
+        right: "Stream",
+        *,
+        on: str | Sequence[str | tuple[str, str]] = (),
+        left_window: Window,
+        right_window: Window,
+        per_group: bool | None = None,
+        where: str | None = None,
+        select: Sequence[str] | None = None,
+        name: str,
+        protect: Protect = (),
+        parallelism: int = 1,
+    ) -> "Stream":
+        """Match two streams over windows: see `riprap.graph.specs.Join`. This stream is the left port.
+
+        `per_group` defaults to one window per value of the `on` columns where there are any.
+        """
+        pairs = [on] if isinstance(on, str) else on
+        spec = Join(
+            name=name,
+            on=tuple((pair, pair) if isinstance(pair, str) else (pair[0], pair[1]) for pair in pairs),
+            left_window=left_window,
+            right_window=right_window,
+            per_group=bool(pairs) if per_group is None else per_group,
+            predicate=_parse(name, where) if where is not None else None,
+            projections=None if select is None else tuple(_parse_named(name, column) for column in select),
+            annotations=_annotations(protect),
+            parallelism=parallelism,
+        )
+        return self.app._add(spec, (self, right))[0]
+
+    def sort(self, *by: str, window: Window, name: str, protect: Protect = ()) -> "Stream":
+        """Give out a window at a time, in the order of `by` (`"price"`, `"price desc"`), then a punctuation."""
+        columns = tuple(_sort_column(name, text) for text in by)
+        spec = Sort(name=name, by=columns, window=window, annotations=_annotations(protect))
+        return self.app._add(spec, (self,))[0]
+
+    def barrier(self, *others: "Stream", name: str, protect: Protect = ()) -> "Stream":
+        """One tuple from each stream, paired in order."""
+        spec = Barrier(name=name, ports=1 + len(others), annotations=_annotations(protect))
+        return self.app._add(spec, (self, *others))[0]
+
+    def punctuate(self, after: str, *, name: str, protect: Protect = (), parallelism: int = 1) -> "Stream":
+        """A punctuation after each tuple for which `after` is true."""
+        spec = Punctor(
+            name=name, predicate=_parse(name, after), annotations=_annotations(protect), parallelism=parallelism
+        )
+        return self.app._add(spec, (self,))[0]
+
+    def split(
+        self, *conditions: str, otherwise: bool = False, name: str, protect: Protect = (), parallelism: int = 1
+    ) -> tuple["Stream", ...]:
+        """One stream per condition: a tuple goes to the first that is true; `otherwise` adds a stream for the rest."""
+        routes = tuple(_parse(name, condition) for condition in conditions)
+        spec = Split(
+            name=name,
+            routes=routes,
+            otherwise=otherwise,
+            annotations=_annotations(protect),
+            parallelism=parallelism,
+        )
+        return self.app._add(spec, (self,))
+
+    def union(self, *others: "Stream", name: str, protect: Protect = (), parallelism: int = 1) -> "Stream":
+        """All tuples of all streams, in order."""
+        spec = Union(name=name, ports=1 + len(others), annotations=_annotations(protect), parallelism=parallelism)
+        return self.app._add(spec, (self, *others))[0]
+
+    def apply(
+        self,
+        operator: type[Any],
+        *others: "Stream",
+        name: str,
+        protect: Protect = (),
+        parallelism: int = 1,
+        **options: Any,
+    ) -> tuple["Stream", ...]:
+        """An operator of the user's own (`riprap.operators.UserOperator`): `operator(**options)` on these streams."""
+        spec = UserDefined(
+            name=name,
+            factory=operator,
+            options=tuple(sorted(options.items())),
+            ports=1 + len(others),
+            annotations=_annotations(protect),
+            parallelism=parallelism,
+        )
+        return self.app._add(spec, (self, *others))
+
+    def broadcast(self) -> "Stream":
+        """The same stream, of which every shard of the next operator gets every tuple."""
+        return replace(self, broadcasting=True)
+
+    def feed(self, loop: str) -> None:
+        """Close a cycle: this stream becomes the feedback stream of that name."""
+        self.app._close(loop, self)
+
+    def sink(self, name: str, *, protect: Protect = ()) -> None:
+        """Where tuples leave."""
+        self.app._add(Sink(name=name, annotations=_annotations(protect)), (self,))
+
+    def _functor(
+        self,
+        name: str,
+        protect: Protect,
+        parallelism: int,
+        predicate: Expression | None = None,
+        projections: tuple[tuple[str, Expression], ...] | None = None,
+    ) -> "Stream":
+        spec = Functor(
+            name=name,
+            predicate=predicate,
+            projections=projections,
+            annotations=_annotations(protect),
+            parallelism=parallelism,
+        )
+        return self.app._add(spec, (self,))[0]
+
+
+def _annotations(protect: Protect) -> Annotations:
+    return protect if isinstance(protect, Annotations) else combined(tuple(protect))
+
+
+def _parse(name: str, text: str) -> Expression:
+    try:
+        return parse(text)
+    except ExpressionError as error:
+        raise GraphError(f"operator {name}: {error}") from error
+
+
+def _parse_named(name: str, text: str) -> tuple[str, Expression]:
+    try:
+        return parse_named(text)
+    except ExpressionError as error:
+        raise GraphError(f"operator {name}: {error}") from error
+
+
+def _parse_call(name: str, text: str) -> AggregateCall:
+    try:
+        return parse_call(text)
+    except (ExpressionError, GraphError) as error:
+        raise GraphError(f"operator {name}: {error}") from error
+
+
+def _sort_column(name: str, text: str) -> tuple[str, bool]:
+    words = text.split()
+    direction = words[1].lower() if len(words) == 2 else "asc"
+    if not words or len(words) > 2 or direction not in ("asc", "desc") or is_key(words[0]):
+        raise GraphError(f"operator {name}: cannot sort by {text!r}; write a column, as in 'price' or 'price desc'")
+    return words[0], direction == "desc"
+
+
+def _quoted(column: str) -> str:
+    return f"`{column}`"

@@ -1,0 +1,95 @@
+"""The order key: the identity and the order of a tuple.
+
+A key has four parts, compared in this order:
+
+    _ts   timestamp('us', 'UTC')  event time; never falls within a source
+    _src  int32                   rank of the source; TIMER for what a time boundary triggers
+    _seq  int64                   strictly ascending within its source; the boundary's number for TIMER
+    _n    int64                   emission index among outputs that share (_ts, _src, _seq); the hash of the group (63
+    bits)
+                                  where groups speak together
+
+A part that is constant in a stream is not a column of it. `KeyShape` says, for one stream, which parts are
+columns and what the constants are. It follows from the graph alone (see `operator specifications`).
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pyarrow as pa
+
+TS, SRC, SEQ, N = "_ts", "_src", "_seq", "_n"
+KEY_COLUMNS = (TS, SRC, SEQ, N)
+
+# Rank of the virtual source of time boundaries. It sorts before every real source, because a boundary at time t
+# closes windows that end before t: it comes before any tuple whose _ts is t.
+TIMER = -1
+
+TS_TYPE = pa.timestamp("us", "UTC")
+
+
+class OrderKey(NamedTuple):
+    """One key, as plain integers (`ts` in microseconds since 1970)."""
+
+    ts: int
+    src: int
+    seq: int
+    n: int = 0
+
+
+# Beyond every real key: the progress of a stream that has ended, and the position before one that has not begun.
+END_KEY = OrderKey(2**63 - 1, 2**31 - 1, 2**63 - 1, 2**63 - 1)
+START_KEY = OrderKey(-(2**63), -(2**31), -(2**63), 0)
+
+
+@dataclass(frozen=True)
+class KeyShape:
+    """Which parts of the order key are columns of a stream."""
+
+    src: int | None  # the constant rank, or None where _src is a column
+    n: bool  # True where _n is a column; else it is 0
+    origins: frozenset[int]  # ranks that keys of this stream may have: equal keys on two streams need a common one
+
+    @property
+    def fields(self) -> list[pa.Field]:
+        fields = [pa.field(TS, TS_TYPE, nullable=False)]
+        if self.src is None:
+            fields.append(pa.field(SRC, pa.int32(), nullable=False))
+        fields.append(pa.field(SEQ, pa.int64(), nullable=False))
+        if self.n:
+            fields.append(pa.field(N, pa.int64(), nullable=False))
+        return fields
+
+
+def source_shape(rank: int) -> KeyShape:
+    return KeyShape(src=rank, n=False, origins=frozenset((rank,)))
+
+
+def joined_shape(shapes: list[KeyShape], *, n: bool) -> KeyShape:
+    """The shape of a stream whose tuples take their keys from tuples of any of `shapes`."""
+    ranks = {shape.src for shape in shapes}
+    return KeyShape(
+        src=ranks.pop() if len(ranks) == 1 else None,
+        n=n or any(shape.n for shape in shapes),
+        origins=frozenset().union(*(shape.origins for shape in shapes)),
+    )
+
+
+def overlapping(shapes: list[KeyShape]) -> bool:
+    """Whether tuples of two of these streams can have the same (_ts, _src, _seq)."""
+    seen: set[int] = set()
+    for shape in shapes:
+        if seen & shape.origins:
+            return True
+        seen |= shape.origins
+    return False
+
+
+def physical_schema(schema: pa.Schema, shape: KeyShape) -> pa.Schema:
+    """What a batch of the stream looks like: the user's columns, then the key."""
+    return pa.schema([*schema, *shape.fields])
+
+
+def visible_schema(schema: pa.Schema) -> pa.Schema:
+    """What an expression may refer to: the user's columns, and the event time and number of the tuple."""
+    return pa.schema([*schema, pa.field(TS, TS_TYPE, nullable=False), pa.field(SEQ, pa.int64(), nullable=False)])

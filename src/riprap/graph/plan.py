@@ -1,0 +1,154 @@
+"""The plan: which operator gets which protection, as a TOML file that `run` takes and `plan` writes.
+
+    app = "bargain-discovery"
+
+    [operators.Aggregator]
+    checkpoint = "1s"        # interval between checkpoints of its state
+    backup = true            # all of its output streams are persistent
+    persist = [0]            # output ports whose streams are persistent
+    ha_group = "trades"      # replicated together with the others of that group
+
+    [ha_groups.trades]
+    replicas = 2
+
+A plan given at run time overrides the code: an operator that the plan names has the protection that the plan states
+and no other;
+an operator that it does not name keeps its annotations.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from riprap.base.errors import GraphError, PlanError, UsageError, known
+from riprap.base.quantities import format_duration
+from riprap.graph.annotations import Annotations, HaGroup, checkpoint
+from riprap.graph.graph import Graph
+
+_TOP_KEYS = ("app", "operators", "ha_groups")
+_OPERATOR_KEYS = ("checkpoint", "backup", "persist", "ha_group")
+_GROUP_KEYS = ("replicas",)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Protection by operator name, for the app of that name."""
+
+    app: str
+    operators: Mapping[str, Annotations]
+
+    def apply(self, graph: Graph) -> Graph:
+        """The graph with this protection instead of its own where the plan says so."""
+        if self.app != graph.name:
+            raise PlanError(f"the plan is for app {self.app}, and this is app {graph.name}")
+        for name, annotations in self.operators.items():
+            if name not in graph:
+                names = [op.name for op in graph.operators]
+                raise PlanError(f"the plan names operator {name}; app {graph.name} has {known(names, name)}")
+            spec = graph[name]
+            for port in annotations.persist or ():
+                if port >= spec.outputs:
+                    raise PlanError(f"the plan persists output {port} of {name}, which has {spec.outputs} outputs")
+            graph = graph.with_operator(replace(spec, annotations=annotations))
+        return graph
+
+
+def plan_of(graph: Graph) -> Plan:
+    """The annotations in the code, as a plan."""
+    return Plan(graph.name, {op.name: op.annotations for op in graph.operators if op.annotations != Annotations()})
+
+
+def read_plan(path: Path | str) -> Plan:
+    try:
+        text = Path(path).read_text()
+    except OSError as error:
+        raise PlanError(f"cannot read plan {path}: {error.strerror}") from error
+    try:
+        return parse_plan(text)
+    except PlanError as error:
+        raise PlanError(f"{path}: {error}") from error
+
+
+def parse_plan(text: str) -> Plan:
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise PlanError(f"this is not TOML: {error}") from error
+    _only(data, _TOP_KEYS, "the plan")
+    if not isinstance(data.get("app"), str):
+        raise PlanError('the plan does not say which app it is for; write app = "name" at its top')
+    groups = {name: _group(name, table) for name, table in _tables(data, "ha_groups")}
+    operators = {name: _operator(name, table, groups) for name, table in _tables(data, "operators")}
+    used = {a.ha_group.name for a in operators.values() if a.ha_group is not None}
+    for name in groups:
+        if name not in used:
+            raise PlanError(
+                f'HA group {name} has no members; write ha_group = "{name}" at an operator, or leave it out'
+            )
+    return Plan(data["app"], operators)
+
+
+def write_plan(plan: Plan) -> str:
+    """TOML that `parse_plan` reads back to an equal plan."""
+    lines = [f"app = {_quoted(plan.app)}"]
+    for name, annotations in plan.operators.items():
+        lines += ["", f"[operators.{_quoted(name)}]"]
+        if annotations.checkpoint_every is not None:
+            lines.append(f'checkpoint = "{format_duration(annotations.checkpoint_every)}"')
+        if annotations.backup:
+            lines.append("backup = true")
+        if annotations.persist is not None:
+            lines.append(f"persist = {sorted(annotations.persist)}")
+        if annotations.ha_group is not None:
+            lines.append(f"ha_group = {_quoted(annotations.ha_group.name)}")
+    groups = {a.ha_group.name: a.ha_group for a in plan.operators.values() if a.ha_group is not None}
+    for group in groups.values():
+        lines += ["", f"[ha_groups.{_quoted(group.name)}]", f"replicas = {group.replicas}"]
+    return "\n".join(lines) + "\n"
+
+
+def _operator(name: str, table: Mapping[str, Any], groups: Mapping[str, HaGroup]) -> Annotations:
+    _only(table, _OPERATOR_KEYS, f"operator {name}")
+    interval = table.get("checkpoint")
+    try:
+        every = checkpoint(interval).checkpoint_every if interval is not None else None
+    except (UsageError, GraphError, TypeError) as error:
+        raise PlanError(f'operator {name}: checkpoint = {interval!r}; write an interval, as in "1s"') from error
+    backup = table.get("backup", False)
+    if not isinstance(backup, bool):
+        raise PlanError(f"operator {name}: backup = {backup!r}; write true or false")
+    ports = table.get("persist")
+    whole = isinstance(ports, list) and all(type(port) is int and port >= 0 for port in ports)
+    if ports is not None and not whole:
+        raise PlanError(f"operator {name}: persist = {ports!r}; write a list of output ports, as in [0]")
+    group = table.get("ha_group")
+    if group is not None and group not in groups:
+        raise PlanError(f"operator {name}: HA group {group} is not described; described groups: {known(groups, group)}")
+    return Annotations(every, frozenset(ports) if ports is not None else None, backup, groups[group] if group else None)
+
+
+def _group(name: str, table: Mapping[str, Any]) -> HaGroup:
+    _only(table, _GROUP_KEYS, f"HA group {name}")
+    replicas = table.get("replicas", 2)
+    if type(replicas) is not int or replicas < 2:
+        raise PlanError(f"HA group {name}: replicas = {replicas!r}; write a whole number, 2 or more")
+    return HaGroup(name, replicas)
+
+
+def _tables(data: Mapping[str, Any], key: str) -> list[tuple[str, Mapping[str, Any]]]:
+    tables = data.get(key, {})
+    if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
+        raise PlanError(f"{key} has to be made of tables: write [{key}.NAME]")
+    return list(tables.items())
+
+
+def _only(table: Mapping[str, Any], keys: tuple[str, ...], where: str) -> None:
+    for key in table:
+        if key not in keys:
+            raise PlanError(f"{where} has unknown key {key}; known keys: {known(keys, key)}")
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,64 @@
+"""Windows: which tuples an operator remembers, and when it speaks.
+
+count(n)       the n most recent tuples
+time("5s")     tuples younger than 5 s of event time
+punctuated()   everything since the last punctuation (aggregate and sort)
+zero()         nothing: tuples of this port meet the other port's window and are not kept (join)
+"""
+
+from dataclasses import dataclass
+
+from riprap.base.errors import GraphError
+from riprap.base.quantities import Duration, format_duration, parse_duration
+
+
+@dataclass(frozen=True)
+class Count:
+    size: int  # tuples, >= 1
+
+    def __str__(self) -> str:
+        return f"count({self.size})"
+
+
+@dataclass(frozen=True)
+class Time:
+    size: Duration  # microseconds of event time, >= 1
+
+    def __str__(self) -> str:
+        return f"time({format_duration(self.size)})"
+
+
+@dataclass(frozen=True)
+class Punctuated:
+    def __str__(self) -> str:
+        return "punctuated()"
+
+
+@dataclass(frozen=True)
+class Zero:
+    def __str__(self) -> str:
+        return "zero()"
+
+
+Window = Count | Time | Punctuated | Zero
+
+
+def count(size: int) -> Count:
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise GraphError(f"count({size!r}): a count window holds a whole number of tuples, 1 or more")
+    return Count(size)
+
+
+def time(size: str) -> Time:
+    duration = parse_duration(size)
+    if duration < 1:
+        raise GraphError(f"time({size!r}): a time window is longer than nothing; use zero() to keep nothing")
+    return Time(duration)
+
+
+def punctuated() -> Punctuated:
+    return Punctuated()
+
+
+def zero() -> Zero:
+    return Zero()

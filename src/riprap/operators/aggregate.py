@@ -1,0 +1,220 @@
+"""The aggregate operator. Semantics: `riprap.graph.specs.Aggregate`; functions: `riprap.graph.aggregates`."""
+
+from collections.abc import Mapping
+from typing import NamedTuple, cast
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.expressions import Expression
+from riprap.graph.keys import KEY_COLUMNS, TIMER, OrderKey
+from riprap.graph.specs import Aggregate
+from riprap.graph.windows import Count, Punctuated, Time
+from riprap.operators.columns import Keys, batch_of, key_columns, keys_of, take, to_words
+from riprap.operators.contract import Channel, Emission, Punctuation, Setting
+from riprap.operators.functions import WindowFunction, Windows
+from riprap.operators.groups import GroupTable
+from riprap.operators.kernels.rings import insert_all
+from riprap.operators.kernels.triggers import by_boundary, count_by_count, time_by_count
+from riprap.operators.rows import RowStore
+from riprap.operators.windowed import WindowedOperator
+
+_NONE, _FOREVER = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+_HASH_BITS = np.uint64(2**63 - 1)  # of a group's hash that become its `_n`
+
+
+class _Spoken(NamedTuple):
+    """Windows that speak, in order: at row `rows` of the batch, group `who` over insertion indices [lo, hi)."""
+
+    rows: np.ndarray
+    who: np.ndarray
+    lo: np.ndarray
+    hi: np.ndarray
+
+
+class AggregateOperator(WindowedOperator):
+    def __init__(self, setting: Setting) -> None:
+        self.spec = cast(Aggregate, setting.spec)
+        schema = setting.schemas[0]
+        arguments: dict[Expression, str] = {}  # each distinct argument is stored once, under this name
+        for call in self.spec.calls:
+            if call.argument is not None:
+                arguments.setdefault(call.argument, f"_value{len(arguments)}")
+        self._arguments = [(name, self.spec.bind(argument, schema)) for argument, name in arguments.items()]
+        self._functions = [
+            WindowFunction(call, arguments[call.argument] if call.argument is not None else None, self.spec)
+            for call in self.spec.calls
+        ]
+        self._output = [name for name in setting.output_schemas[0].names if name in setting.wanted[0]]
+        super().__init__(setting)
+
+    def _fresh(self) -> None:
+        schema, spec = self.setting.schemas[0], self.spec
+        self.groups = GroupTable([schema.field(name).type for name in spec.by], self.pool)
+        fields = [(name, bound.type) for name, bound in self._arguments]
+        self.stores = {
+            0: RowStore(
+                self.groups,
+                fields,
+                self.pool,
+                stamped=isinstance(spec.window, Time),
+                period=spec.every.size if isinstance(spec.every, Count) and not spec.tumbling else 1,
+                speaks_by_time=isinstance(spec.every, Time) and not isinstance(spec.window, Time),
+            )
+        }
+        self._boundary = _NONE  # the next one to speak, where time says when
+        self._now = np.full(1, _NONE)  # greatest _ts of a tuple, where windows of time speak by count
+
+    # Rows -------------------------------------------------------------------------------------------------------------
+
+    def process(self, channel: Channel, batch: pa.RecordBatch) -> list[Emission]:
+        count = batch.num_rows
+        self.version += count
+        if count == 0:
+            return []
+        store, spec = self.stores[0], self.spec
+        groups = self.groups.groups([batch.column(name) for name in spec.by]) if spec.by else np.zeros(count, np.int64)
+        before = self._tails(0)
+        store.reserve(groups)
+        keys = keys_of(batch, self.setting.shapes[0])
+        positions = np.empty(count, np.int64)
+        boundaries = None
+        if isinstance(spec.every, Time):
+            spoken, boundaries = self._by_boundary(groups, keys.ts, _NONE, positions)
+        elif isinstance(spec.every, Count):
+            spoken = self._by_count(groups, keys.ts, positions)
+        else:
+            spoken = None
+            positions = insert_all(groups, store.base, store.cap, store.tail)
+        for name, bound in self._arguments:
+            store.write(name, positions, to_words(bound.evaluate(batch), self.pool))
+        self._note(0, before, self._closed(spoken))
+        if spoken is None or not len(spoken.who):
+            emissions = []
+        elif boundaries is not None:
+            emissions = [self._at_boundaries(spoken, boundaries, triggered_by_rows=True)]
+        else:
+            emissions = [self._at_rows(spoken, batch)]
+        self._tidy()
+        return emissions
+
+    def _by_count(self, groups: np.ndarray, ts: np.ndarray, positions: np.ndarray) -> _Spoken:
+        store, spec = self.stores[0], self.spec
+        every = cast(Count, spec.every).size
+        rings = (store.base, store.cap, store.head, store.tail)
+        if isinstance(spec.window, Time):
+            return _Spoken(
+                *time_by_count(groups, ts, *rings, store.stamps, spec.window.size, every, self._now, positions)
+            )
+        size = cast(Count, spec.window).size
+        return _Spoken(*count_by_count(groups, *rings, size, every, spec.tumbling, spec.partial, positions))
+
+    def _by_boundary(
+        self, groups: np.ndarray, ts: np.ndarray, until: int, positions: np.ndarray
+    ) -> tuple[_Spoken, np.ndarray]:
+        """Insert rows and let boundaries speak; ordered by boundary, and by the groups' hash at each."""
+        store, spec = self.stores[0], self.spec
+        by_time = isinstance(spec.window, Time)
+        window, every = cast(Time | Count, spec.window).size, cast(Time, spec.every).size
+        known = min(self.groups.count, len(store.base))
+        out, boundary = by_boundary(
+            groups, ts, until, store.base, store.cap, store.head, store.tail, store.spoke, store.stamps, known,
+            window, every, by_time, self._boundary, positions,
+        )  # fmt: skip
+        self._boundary = int(boundary)
+        out = out[np.lexsort((self.groups.hashes[out[:, 1]] & _HASH_BITS, out[:, 4]))]
+        return _Spoken(*(np.ascontiguousarray(out[:, j]) for j in range(4))), out[:, 4]
+
+    # What is given out ------------------------------------------------------------------------------------------------
+
+    def _at_rows(self, spoken: _Spoken, batch: pa.RecordBatch) -> Emission:
+        """Groups that speak at a tuple: the tuple has the group's key and the order key."""
+        passed = [name for name in self.spec.by if name in self.setting.wanted[0]]
+        keys = [name for name in KEY_COLUMNS if name in batch.schema.names]
+        trigger = take(batch.select([*passed, *keys]), spoken.rows)
+        columns = self._columns(spoken, {name: trigger.column(name) for name in passed})
+        columns |= {name: trigger.column(name) for name in keys}
+        return Emission(0, batch_of(columns), spoken.rows)
+
+    def _at_boundaries(self, spoken: _Spoken, boundaries: np.ndarray, *, triggered_by_rows: bool) -> Emission:
+        boundaries = np.ascontiguousarray(boundaries)
+        number = boundaries // cast(Time, self.spec.every).size
+        keys = Keys(boundaries, np.array([TIMER], np.int64), number, self._group_numbers(spoken.who))
+        return self._by_group(spoken, keys, spoken.rows if triggered_by_rows else None)
+
+    def _by_group(self, spoken: _Spoken, keys: Keys, triggers: np.ndarray | None) -> Emission:
+        """Groups that speak without a tuple of their own: their key comes from the table of groups."""
+        own = self.groups.columns(spoken.who) if self.spec.by else []
+        by = dict(zip(self.spec.by, own, strict=True))
+        columns = self._columns(spoken, {name: by[name] for name in self.spec.by if name in self.setting.wanted[0]})
+        return Emission(0, batch_of(columns | key_columns(keys, self.setting.output_shapes[0])), triggers)
+
+    def _group_numbers(self, groups: np.ndarray) -> np.ndarray:
+        return (self.groups.hashes[groups] & _HASH_BITS).view(np.int64)
+
+    def _columns(self, spoken: _Spoken, by: dict[str, pa.Array]) -> dict[str, pa.Array]:
+        windows = Windows(self.stores[0], spoken.who, spoken.lo, spoken.hi)
+        for function in self._functions:
+            if function.name in self.setting.wanted[0]:
+                by[function.name] = function.over(windows)
+        return {name: by[name] for name in self._output}
+
+    def _closed(self, spoken: _Spoken | None) -> list[tuple[int, int, int]]:
+        """Windows that were given out for good, for those who watch."""
+        if self._events is None or spoken is None or not self.spec.tumbling:
+            return []
+        return list(zip(spoken.who.tolist(), spoken.lo.tolist(), spoken.hi.tolist(), strict=True))
+
+    # Control ----------------------------------------------------------------------------------------------------------
+
+    def punctuate(self, channel: Channel, punctuation: Punctuation) -> list[Emission]:
+        passed = Emission(0, punctuation)
+        if not isinstance(self.spec.window, Punctuated):
+            return [passed]
+        store = self.stores[0]
+        who = store.live()
+        if not len(who):
+            return [passed]
+        who = who[np.argsort(self.groups.hashes[who] & _HASH_BITS, kind="stable")]
+        spoken = _Spoken(np.empty(0, np.int64), who, store.head[who], store.tail[who])
+        key = punctuation.key
+        ts, src, seq = (np.full(len(who), part, np.int64) for part in key[:3])
+        emission = self._by_group(spoken, Keys(ts, src, seq, self._group_numbers(who)), None)
+        before = self._tails(0)
+        store.head[who] = store.tail[who]
+        self._note(0, before, self._closed(spoken))
+        return [emission, passed]
+
+    def progress(self, key: OrderKey) -> list[Emission]:
+        if not isinstance(self.spec.every, Time) or self._boundary == _NONE or key.ts < self._boundary:
+            return []
+        return self._speak_until(key.ts)
+
+    def end(self) -> list[Emission]:
+        if not isinstance(self.spec.every, Time) or self._boundary == _NONE:
+            return []
+        return self._speak_until(_FOREVER)
+
+    def _speak_until(self, until: int) -> list[Emission]:
+        nothing = np.empty(0, np.int64)
+        before = self._tails(0)
+        spoken, boundaries = self._by_boundary(nothing, nothing, until, nothing)
+        self._note(0, before, self._closed(spoken))
+        return [self._at_boundaries(spoken, boundaries, triggered_by_rows=False)] if len(spoken.who) else []
+
+    # State ------------------------------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        if not isinstance(self.spec.window, Time):
+            return
+        by_time = isinstance(self.spec.every, Time)
+        # A boundary forgets what is older than its window; a tuple, what is as old or older.
+        newest = self._boundary - 1 if by_time else int(self._now[0])
+        if (self._boundary if by_time else newest) != _NONE:
+            self.stores[0].forget(newest - self.spec.window.size)
+
+    def _scalars(self) -> dict[str, int]:
+        return {"boundary": self._boundary, "now": int(self._now[0])}
+
+    def _restore_scalars(self, scalars: Mapping[str, int]) -> None:
+        self._boundary, self._now[0] = scalars["boundary"], scalars["now"]

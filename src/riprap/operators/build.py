@@ -1,0 +1,83 @@
+"""From a specification to a running operator: the one list of which class runs which kind."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from riprap.graph.graph import Graph
+from riprap.graph.keys import KeyShape
+from riprap.graph.specs import (
+    Aggregate,
+    Barrier,
+    Functor,
+    Join,
+    OperatorSpec,
+    Punctor,
+    Sink,
+    Sort,
+    Source,
+    Split,
+    Union,
+    UserDefined,
+)
+from riprap.operators.aggregate import AggregateOperator
+from riprap.operators.barrier import BarrierOperator
+from riprap.operators.contract import Channel, Emission, Operator, Setting
+from riprap.operators.functor import FunctorOperator, PunctorOperator, SplitOperator, narrowed
+from riprap.operators.join import JoinOperator
+from riprap.operators.sort import SortOperator
+from riprap.operators.union import UnionOperator
+from riprap.operators.user import UserDefinedOperator
+
+
+class PassOperator(Operator):
+    """Sources and sinks: what comes in goes out."""
+
+    def process(self, channel: Channel, batch: pa.RecordBatch) -> list[Emission]:
+        self.version += batch.num_rows
+        return [Emission(0, narrowed(batch, self.setting.wanted[0]))]
+
+
+CLASSES: Mapping[type[OperatorSpec], type[Operator]] = {
+    Source: PassOperator,
+    Sink: PassOperator,
+    Functor: FunctorOperator,
+    Aggregate: AggregateOperator,
+    Join: JoinOperator,
+    Sort: SortOperator,
+    Barrier: BarrierOperator,
+    Punctor: PunctorOperator,
+    Split: SplitOperator,
+    Union: UnionOperator,
+    UserDefined: UserDefinedOperator,
+}
+
+
+def setting_of(graph: Graph, name: str, wanted: tuple[frozenset[str], ...] | None = None) -> Setting:
+    """Where an operator stands in a graph. `wanted` omitted: every column of every output."""
+    spec = graph[name]
+    schemas: tuple[pa.Schema, ...]
+    shapes: tuple[KeyShape, ...]
+    output_schemas: tuple[pa.Schema, ...]
+    output_shapes: tuple[KeyShape, ...]
+    if isinstance(spec, Source):
+        schemas, shapes = (spec.schema,), (graph.shape(name),)
+    else:
+        schemas, shapes = graph.input_schemas(name), graph.input_shapes(name)
+    if isinstance(spec, Sink):
+        output_schemas, output_shapes = schemas, shapes
+    else:
+        output_schemas = tuple(graph.schema(name, port) for port in range(spec.outputs))
+        output_shapes = tuple(graph.shape(name, port) for port in range(spec.outputs))
+    if wanted is None:
+        wanted = tuple(frozenset(schema.names) for schema in output_schemas)
+    return Setting(spec, schemas, shapes, output_schemas, output_shapes, wanted)
+
+
+def make_operator(graph: Graph, name: str, wanted: tuple[frozenset[str], ...] | None = None) -> Operator:
+    """A fresh operator."""
+    setting = setting_of(graph, name, wanted)
+    factory: Any = CLASSES[type(setting.spec)]
+    operator: Operator = factory(setting)
+    return operator

@@ -1,0 +1,169 @@
+"""Between Arrow columns and the arrays that kernels work on.
+
+Kernels know two kinds of values: int64 (integers, booleans, dates, timestamps, ids of strings) and float64. `valid` is
+a byte per
+row, 1 where the value is not null, or empty where nothing is null.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from riprap.graph.keys import SEQ, SRC, TS, TS_TYPE, KeyShape, N, OrderKey
+from riprap.operators.kernels.merging import number_runs
+from riprap.operators.strings import StringPool
+
+ALL_VALID = np.empty(0, np.uint8)
+
+
+class Words(NamedTuple):
+    values: np.ndarray  # int64 or float64
+    valid: np.ndarray  # uint8, or empty
+
+
+def is_text(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_string(type_) or pa.types.is_binary(type_))
+
+
+def dtype_of(type_: pa.DataType) -> type:
+    """The kind of value that kernels see for a column of this logical type."""
+    return np.float64 if pa.types.is_floating(type_) else np.int64
+
+
+def view(array: pa.Array, dtype: type) -> np.ndarray:
+    """The values of a fixed-width array without a copy; what stands at nulls is anything."""
+    buffer = array.buffers()[1]
+    if buffer is None:
+        return np.zeros(len(array), dtype)
+    return np.frombuffer(buffer, dtype, len(array), array.offset * np.dtype(dtype).itemsize)
+
+
+def validity(array: pa.Array) -> np.ndarray:
+    return array.is_valid().to_numpy(zero_copy_only=False).view(np.uint8) if array.null_count else ALL_VALID
+
+
+def to_words(array: pa.Array, pool: StringPool) -> Words:
+    type_ = array.type
+    if pa.types.is_float64(type_):
+        values = view(array, np.float64)
+    elif pa.types.is_int64(type_) or pa.types.is_timestamp(type_):
+        values = view(array, np.int64)
+    elif pa.types.is_boolean(type_):
+        values = array.cast(pa.int8()).fill_null(0).to_numpy().astype(np.int64)
+    elif pa.types.is_floating(type_):
+        values = view(array, np.float32).astype(np.float64)
+    elif pa.types.is_date32(type_):
+        values = view(array, np.int32).astype(np.int64)
+    elif pa.types.is_integer(type_):
+        values = view(array, type_.to_pandas_dtype()).astype(np.int64)
+    else:
+        return Words(*pool.ids(array))
+    return Words(values, validity(array))
+
+
+def from_words(values: np.ndarray, valid: np.ndarray, type_: pa.DataType, pool: StringPool) -> pa.Array:
+    """An Arrow column again; text comes back as a dictionary of the pool's strings."""
+    missing = None if not len(valid) or valid.all() else valid == 0
+    if is_text(type_):
+        return pool.column(values, missing, type_)
+    if missing is None and type_ in (pa.int64(), pa.float64()):
+        return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(values)])
+    if missing is None and pa.types.is_timestamp(type_):
+        return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(values)])
+    if pa.types.is_boolean(type_):
+        return pa.array(values != 0, type_, mask=missing)
+    return (
+        pa.array(values.astype(type_.to_pandas_dtype() if not _moment(type_) else np.int64), mask=missing)
+        .cast(pa.int32() if pa.types.is_date32(type_) else type_)
+        .cast(type_)
+    )
+
+
+def _moment(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(type_) or pa.types.is_date32(type_))
+
+
+def take(batch: pa.RecordBatch, rows: np.ndarray) -> pa.RecordBatch:
+    """These rows, in this order; the batch itself where they are all of them in order (rows ascend)."""
+    if len(rows) == batch.num_rows:
+        return batch
+    return pc.take(batch, pa.array(rows), boundscheck=False)
+
+
+# Order keys -----------------------------------------------------------------------------------------------------------
+
+
+class Keys(NamedTuple):
+    """The order keys of a batch. `src` and `n` have one entry where they are constant."""
+
+    ts: np.ndarray
+    src: np.ndarray
+    seq: np.ndarray
+    n: np.ndarray
+
+    def at(self, row: int) -> OrderKey:
+        src = self.src[row if len(self.src) > 1 else 0]
+        n = self.n[row if len(self.n) > 1 else 0]
+        return OrderKey(int(self.ts[row]), int(src), int(self.seq[row]), int(n))
+
+    def rows(self, rows: np.ndarray) -> "Keys":
+        src = self.src[rows] if len(self.src) > 1 else self.src
+        n = self.n[rows] if len(self.n) > 1 else self.n
+        return Keys(self.ts[rows], src, self.seq[rows], n)
+
+
+_ZERO = np.zeros(1, np.int64)
+
+
+def keys_of(batch: pa.RecordBatch, shape: KeyShape) -> Keys:
+    ts = view(batch.column(TS), np.int64)
+    seq = view(batch.column(SEQ), np.int64)
+    src = view(batch.column(SRC), np.int32).astype(np.int64) if shape.src is None else np.array([shape.src], np.int64)
+    return Keys(ts, src, seq, view(batch.column(N), np.int64) if shape.n else _ZERO)
+
+
+def key_columns(keys: Keys, shape: KeyShape) -> dict[str, pa.Array]:
+    """The columns of `shape` for these keys."""
+    count = len(keys.ts)
+    columns = {TS: _fixed(keys.ts, TS_TYPE)}
+    if shape.src is None:
+        columns[SRC] = pa.array(np.broadcast_to(keys.src, count).astype(np.int32))
+    columns[SEQ] = _fixed(keys.seq, pa.int64())
+    if shape.n:
+        columns[N] = pa.array(np.ascontiguousarray(np.broadcast_to(keys.n, count)))
+    return columns
+
+
+def _fixed(values: np.ndarray, type_: pa.DataType) -> pa.Array:
+    return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def batch_of(columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+class Numbering:
+    """Counts `_n` for outputs that share a trigger, across batches."""
+
+    NAMES = ("_last_ts", "_last_src", "_last_seq", "_next_n")
+
+    def __init__(self) -> None:
+        self.last = [-(2**63), -(2**63), -(2**63), 0]
+
+    def number(self, keys: Keys) -> Keys:
+        """The same keys with `_n` counted anew."""
+        out = np.empty(len(keys.ts), np.int64)
+        if len(out):
+            self.last[3] = int(number_runs(keys.ts, keys.src, keys.seq, *self.last, out))
+            last = keys.at(len(out) - 1)
+            self.last[:3] = last.ts, last.src, last.seq
+        return keys._replace(n=out)
+
+    def scalars(self) -> dict[str, int]:
+        return dict(zip(self.NAMES, self.last, strict=True))
+
+    def restore(self, scalars: Mapping[str, int]) -> None:
+        self.last = [scalars[name] for name in self.NAMES]

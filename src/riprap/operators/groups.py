@@ -1,0 +1,165 @@
+"""Group numbers: every distinct key of an operator gets a dense number, in the order they came."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.operators.columns import ALL_VALID, Words, from_words, is_text, to_words
+from riprap.operators.kernels.groups import groups_by_code, groups_by_words, rehash_words
+from riprap.operators.kernels.hashing import SEED, hash_through, hash_words
+from riprap.operators.strings import StringPool
+
+_REMEMBERED = 8  # dictionaries whose groups are kept; batches of a stream mostly share one
+_CANONICAL_NAN = np.array([np.nan]).view(np.int64)[0]
+
+
+class GroupTable:
+    """Keys of an operator and their numbers. `types` are the logical types of the key columns; none: one group, 0."""
+
+    def __init__(self, types: Sequence[pa.DataType], pool: StringPool) -> None:
+        self.types = tuple(types)
+        self.pool = pool
+        self.count = 0 if types else 1
+        self.hashes = np.full(64, SEED, np.uint64)  # stable hash of each group's key
+        self._by_code = len(self.types) == 1 and is_text(self.types[0])
+        # For one text column: id of each group's string (-1: null), group of each id, group of each code of a
+        # dictionary.
+        self._ids = np.empty(64, np.int64)
+        self._group_of_id = np.full(64, -1, np.int64)
+        self._null_group = -1
+        self._luts: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        # Otherwise: the words of each group's key (a word per column, then one with a bit per null), and the hash
+        # table.
+        self._keys = np.empty((64, len(self.types) + 1), np.int64)
+        self._slots = np.full(128, -1, np.int64)
+
+    def groups(self, columns: Sequence[pa.Array], *, null_is_a_key: bool = True) -> np.ndarray:
+        """The group of each row; new keys get new groups. Rows with a null get -1 if null is not a key."""
+        if not self.types:
+            raise AssertionError("the caller knows that there is one group")
+        before = self.count
+        groups = self._by_one_text(columns[0], null_is_a_key) if self._by_code else self._by_any(columns, null_is_a_key)
+        if self.count > before:
+            self._hash_new(before)
+        return groups
+
+    def columns(self, groups: np.ndarray) -> list[pa.Array]:
+        """The key columns of these groups."""
+        return [
+            from_words(words.values, words.valid, type_, self.pool)
+            for words, type_ in zip(self._words(groups), self.types, strict=True)
+        ]
+
+    def _by_one_text(self, column: pa.Array, null_is_a_key: bool) -> np.ndarray:
+        codes, valid, ids = self.pool.encode(column)
+        if not null_is_a_key and len(valid):
+            out = np.full(len(codes), -1, np.int64)
+            keyed = np.flatnonzero(valid)
+            out[keyed] = self._number_codes(codes[keyed], ALL_VALID, ids)
+            return out
+        return self._number_codes(codes, valid, ids)
+
+    def _number_codes(self, codes: np.ndarray, valid: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        if len(self._group_of_id) < self.pool.count:
+            larger = np.full(2 * self.pool.count, -1, np.int64)
+            larger[: len(self._group_of_id)] = self._group_of_id
+            self._group_of_id = larger
+        out = np.empty(len(codes), np.int64)
+        new_ids = np.empty(len(ids) + 1, np.int64)
+        state = np.array([self.count, self._null_group], np.int64)
+        groups_by_code(codes, valid, self._lut(ids), ids, self._group_of_id, state, out, new_ids)
+        count, self._null_group = int(state[0]), int(state[1])
+        if count > self.count:
+            self._ensure(count)
+            self._ids[self.count : count] = new_ids[: count - self.count]
+            self.count = count
+        return out
+
+    def _lut(self, ids: np.ndarray) -> np.ndarray:
+        """The group of each code of one dictionary, -1 while unknown, and one slot more for null."""
+        known = self._luts.get(id(ids))
+        if known is None or known[0] is not ids:
+            if len(self._luts) >= _REMEMBERED:
+                del self._luts[next(iter(self._luts))]
+            known = self._luts[id(ids)] = (ids, np.full(len(ids) + 1, -1, np.int64))
+        return known[1]
+
+    def _by_any(self, columns: Sequence[pa.Array], null_is_a_key: bool) -> np.ndarray:
+        count = len(columns[0])
+        rows = np.zeros((count, len(columns) + 1), np.int64)
+        for j, (column, type_) in enumerate(zip(columns, self.types, strict=True)):
+            values, valid = to_words(column, self.pool)
+            rows[:, j] = _comparable(values) if pa.types.is_floating(type_) else values
+            if len(valid):
+                rows[valid == 0, j] = 0
+                rows[:, -1] |= (valid == 0).astype(np.int64) << j
+        if not null_is_a_key and rows[:, -1].any():
+            keyed = rows[:, -1] == 0
+            out = np.full(count, -1, np.int64)
+            out[keyed] = self._number(rows[keyed])
+            return out
+        return self._number(rows)
+
+    def _number(self, rows: np.ndarray) -> np.ndarray:
+        need = self.count + len(rows)
+        if need > len(self._keys):
+            larger = np.empty((max(need, 2 * len(self._keys)), self._keys.shape[1]), np.int64)
+            larger[: self.count] = self._keys[: self.count]
+            self._keys = larger
+        if 2 * need > len(self._slots):
+            size = len(self._slots)
+            while size < 2 * need:
+                size *= 2
+            self._slots = np.full(size, -1, np.int64)
+            rehash_words(self._slots, self._keys, self.count)
+        out = np.empty(len(rows), np.int64)
+        count = int(groups_by_words(rows, self._slots, self._keys, self.count, out))
+        self._ensure(count)
+        self.count = count
+        return out
+
+    def _ensure(self, count: int) -> None:
+        if count > len(self.hashes):
+            size = max(count, 2 * len(self.hashes))
+            hashes = np.full(size, SEED, np.uint64)
+            hashes[: len(self.hashes)] = self.hashes
+            ids = np.empty(size, np.int64)
+            ids[: len(self._ids)] = self._ids
+            self.hashes, self._ids = hashes, ids
+
+    def _words(self, groups: np.ndarray) -> list[Words]:
+        if self._by_code:
+            ids = self._ids[groups]
+            return [Words(np.maximum(ids, 0), (ids >= 0).view(np.uint8))]
+        keys = self._keys[groups]
+        words = []
+        for j, type_ in enumerate(self.types):
+            values = np.ascontiguousarray(keys[:, j])
+            valid = ((keys[:, -1] >> j) & 1 == 0).view(np.uint8)
+            words.append(Words(values.view(np.float64) if pa.types.is_floating(type_) else values, valid))
+        return words
+
+    def _hash_new(self, first: int) -> None:
+        groups = np.arange(first, self.count)
+        out = np.full(len(groups), SEED, np.uint64)
+        for words, type_ in zip(self._words(groups), self.types, strict=True):
+            fold_column(words, type_, self.pool, out)
+        self.hashes[first : self.count] = out
+
+
+def fold_column(words: Words, type_: pa.DataType, pool: StringPool, hashes: np.ndarray) -> None:
+    """Fold a column into the hashes of its rows, in place: equal values, equal hashes, in any process."""
+    if is_text(type_):
+        hash_through(words.values, pool.hashes, words.valid, hashes)
+    elif words.values.dtype == np.float64:
+        hash_words(_comparable(words.values), words.valid, hashes)
+    else:
+        hash_words(words.values, words.valid, hashes)
+
+
+def _comparable(values: np.ndarray) -> np.ndarray:
+    """Floats as words so that values that are equal as keys have equal words: one zero, one NaN."""
+    words = np.ascontiguousarray(values + 0.0).view(np.int64).copy()
+    words[np.isnan(values)] = _CANONICAL_NAN
+    return words

@@ -1,0 +1,240 @@
+"""The join operator. Semantics: `riprap.graph.specs.Join`."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, cast
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.expressions import Bound
+from riprap.graph.keys import KEY_COLUMNS
+from riprap.graph.specs import Join, user_columns
+from riprap.graph.windows import Count, Time
+from riprap.operators.columns import Keys, Numbering, batch_of, key_columns, keys_of, take, to_words
+from riprap.operators.contract import Channel, Emission, Setting
+from riprap.operators.groups import GroupTable
+from riprap.operators.kernels.matches import COUNT, TIME, ZERO, list_matches, meet
+from riprap.operators.rows import RowStore
+from riprap.operators.windowed import WindowedOperator
+
+_EARLIEST = np.iinfo(np.int64).min // 2  # before every time, with room to subtract a window
+_NO_RINGS = np.zeros(1, np.int64)
+
+
+class _Matches(NamedTuple):
+    """Pairs: row `rows` of port `sides` arrived and met position `met` of the other port's store."""
+
+    rows: np.ndarray
+    sides: np.ndarray
+    met: np.ndarray
+
+    def chosen(self, selection: np.ndarray) -> "_Matches":
+        if len(selection) == len(self.rows):
+            return self
+        return _Matches(self.rows[selection], self.sides[selection], self.met[selection])
+
+
+class JoinOperator(WindowedOperator):
+    def __init__(self, setting: Setting) -> None:
+        self.spec = cast(Join, setting.spec)
+        combined = self.spec.combined_schema(setting.schemas)
+        self._predicate = self.spec.bind(self.spec.predicate, combined) if self.spec.predicate is not None else None
+        self._projections: list[tuple[str, Bound]] | None = None
+        if self.spec.projections is not None:
+            self._projections = [
+                (name, self.spec.bind(expression, combined))
+                for name, expression in self.spec.projections
+                if name in setting.wanted[0]
+            ]
+        # Which port an output column of the pair comes from; an `on` column of both comes from the port that arrives
+        # alone.
+        self._speaking = [port for port in (0, 1) if self.spec.triggers(port)]
+        shared = {left for left, right in self.spec.on if left == right}
+        both = len(self._speaking) == 2
+        arriving = 0 if both else self._speaking[0]
+        self._port_of: dict[str, int] = {}
+        for name in combined.names:
+            in_left = name in setting.schemas[0].names
+            self._port_of[name] = arriving if name in shared else 0 if in_left else 1
+        self._tested = user_columns(self.spec.predicate) if self.spec.predicate is not None else frozenset()
+        if self.spec.projections is None:
+            reads = setting.wanted[0]
+        else:
+            reads = frozenset().union(*(user_columns(e) for n, e in self.spec.projections if n in setting.wanted[0]))
+        self._shown = [name for name in combined.names if name in reads]
+        stored = set(self._shown) | self._tested
+        self._stored = [
+            [name for name in setting.schemas[port].names if name in stored and (both or self._port_of[name] == port)]
+            for port in (0, 1)
+        ]
+        self._renumbers = self.spec.renumbers(setting.shapes)
+        super().__init__(setting)
+
+    def _fresh(self) -> None:
+        spec, schemas = self.spec, self.setting.schemas
+        self.groups = GroupTable([schemas[0].field(left).type for left, _ in spec.on], self.pool)
+        self.stores = {}
+        for port, window in enumerate(spec.windows):
+            if spec.stateful[port]:
+                fields = [(name, schemas[port].field(name).type) for name in self._stored[port]]
+                stamped = isinstance(window, Time) or not spec.per_group
+                self.stores[port] = RowStore(self.groups, fields, self.pool, stamped=stamped)
+        self._arrived = np.zeros(2, np.int64)  # tuples so far on each port
+        self._now = np.full(1, _EARLIEST)  # greatest _ts so far on either
+        self._numbering = Numbering()
+
+    # Rows -------------------------------------------------------------------------------------------------------------
+
+    def process(self, channel: Channel, batch: pa.RecordBatch) -> list[Emission]:
+        batches = [batch.slice(0, 0), batch.slice(0, 0)]
+        batches[channel.port] = batch
+        return self.process_merged(batches, np.full(batch.num_rows, channel.port, np.int8))
+
+    def process_merged(self, batches: Sequence[pa.RecordBatch], ports: np.ndarray) -> list[Emission]:
+        self.version += len(ports)
+        present = [bool(batch.num_rows) for batch in batches]
+        keys = [keys_of(batches[p], self.setting.shapes[p]) if present[p] else None for p in (0, 1)]
+        groups = [self._groups(batches[p], p) if present[p] else np.empty(0, np.int64) for p in (0, 1)]
+        before = [self._tails(p) if p in self.stores else None for p in (0, 1)]
+        matches, positions = self._meet(ports, groups, keys)
+        for port, store in self.stores.items():
+            if present[port]:
+                for name in self._stored[port]:
+                    store.write(name, positions[port], to_words(batches[port].column(name), self.pool))
+            self._note(port, before[port])
+        emissions = self._emit(matches, positions, batches, keys, ports)
+        self._tidy()
+        return emissions
+
+    def _groups(self, batch: pa.RecordBatch, port: int) -> np.ndarray:
+        if not self.spec.on:
+            return np.zeros(batch.num_rows, np.int64)
+        columns = [batch.column(pair[port]) for pair in self.spec.on]
+        return self.groups.groups(columns, null_is_a_key=False)
+
+    def _meet(
+        self, ports: np.ndarray, groups: list[np.ndarray], keys: list[Keys | None]
+    ) -> tuple[_Matches, list[np.ndarray]]:
+        rings, stamps, kinds, sizes = [], [], [], []
+        for port, window in enumerate(self.spec.windows):
+            store = self.stores.get(port)
+            if store is None:
+                rings.append((_NO_RINGS,) * 4)
+                stamps.append(_NO_RINGS)
+                kinds.append(ZERO)
+                sizes.append(0)
+                continue
+            store.reserve(groups[port])
+            rings.append((store.base, store.cap, store.head, store.tail))
+            stamps.append(store.stamps)
+            kinds.append(TIME if isinstance(window, Time) else COUNT)
+            sizes.append(cast(Time | Count, window).size)
+        times = [key.ts if key is not None else np.empty(0, np.int64) for key in keys]
+        positions = [np.empty(len(groups[0]), np.int64), np.empty(len(groups[1]), np.int64)]
+        lo, hi = np.empty(len(ports), np.int64), np.empty(len(ports), np.int64)
+        meet(
+            ports, *groups, *times, *rings[0], *rings[1], *stamps, *kinds, *sizes, self.spec.per_group,
+            self._arrived, self._now, *positions, lo, hi,
+        )  # fmt: skip
+        total = int((hi - lo).sum())
+        bases = (*rings[0][:2], *rings[1][:2])
+        return _Matches(*list_matches(ports, *groups, lo, hi, *bases, total)), positions
+
+    # What is given out ------------------------------------------------------------------------------------------------
+
+    def _emit(
+        self,
+        matches: _Matches,
+        positions: list[np.ndarray],
+        batches: Sequence[pa.RecordBatch],
+        keys: list[Keys | None],
+        ports: np.ndarray,
+    ) -> list[Emission]:
+        if not len(matches.rows):
+            return []
+        if self._predicate is not None:
+            tested = self._pairs(matches, positions, batches, keys, self._tested, with_key=True)
+            matches = matches.chosen(self._predicate.selection(tested))
+            if not len(matches.rows):
+                return []
+        shown = self._pairs(matches, positions, batches, keys, self._shown, with_key=self._projections is not None)
+        if self._projections is None:
+            columns = dict(zip(shown.schema.names, shown.columns, strict=True))
+        else:
+            columns = {name: bound.evaluate(shown) for name, bound in self._projections}
+        columns |= self._order_keys(matches, keys)
+        triggers = np.empty(len(matches.rows), np.int64)
+        for port in self._speaking:
+            mine = slice(None) if len(self._speaking) == 1 else np.flatnonzero(matches.sides == port)
+            triggers[mine] = np.flatnonzero(ports == port)[matches.rows[mine]]
+        return [Emission(0, batch_of(columns), triggers)]
+
+    def _pairs(
+        self,
+        matches: _Matches,
+        positions: list[np.ndarray],
+        batches: Sequence[pa.RecordBatch],
+        keys: list[Keys | None],
+        names: Sequence[str] | frozenset[str],
+        *,
+        with_key: bool,
+    ) -> pa.RecordBatch:
+        """These columns of the matched pairs; and `_ts` and `_seq` of the arrival, which expressions may use."""
+        columns: dict[str, pa.Array] = {}
+        if len(self._speaking) == 1:
+            arriving = self._speaking[0]
+            own = [name for name in names if self._port_of[name] == arriving]
+            key = [name for name in KEY_COLUMNS if name in batches[arriving].schema.names] if with_key else []
+            rows = take(batches[arriving].select([*own, *key]), matches.rows)
+            for name in names:
+                if self._port_of[name] == arriving:
+                    columns[name] = rows.column(name)
+                else:
+                    columns[name] = self.stores[1 - arriving].gather(name, matches.met)
+            return batch_of(columns | {name: rows.column(name) for name in key})
+        # Both ports remember, so the arrival itself is in its port's store by now.
+        left = np.where(matches.sides == 0, 0, matches.met)
+        right = np.where(matches.sides == 1, 0, matches.met)
+        for port, at in ((0, left), (1, right)):
+            mine = matches.sides == port
+            at[mine] = positions[port][matches.rows[mine]]
+            columns |= {name: self.stores[port].gather(name, at) for name in names if self._port_of[name] == port}
+        columns = {name: columns[name] for name in names}
+        if with_key:
+            columns |= self._order_keys(matches, keys, number=False)
+        return batch_of(columns)
+
+    def _order_keys(self, matches: _Matches, keys: list[Keys | None], *, number: bool = True) -> dict[str, pa.Array]:
+        """Each output has its arrival's key, counted where one arrival gives several outputs."""
+        if len(self._speaking) == 1:
+            result = cast(Keys, keys[self._speaking[0]]).rows(matches.rows)
+        else:
+            result = Keys(*(np.empty(len(matches.rows), np.int64) for _ in range(4)))
+            for port, own in enumerate(keys):
+                mine = np.flatnonzero(matches.sides == port)
+                if own is not None and len(mine):
+                    for part, values in zip(result, own.rows(matches.rows[mine]), strict=True):
+                        part[mine] = values
+        if number and self._renumbers:
+            result = self._numbering.number(result)
+        return key_columns(result, self.setting.output_shapes[0])
+
+    # State ------------------------------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        for port, store in self.stores.items():
+            window = self.spec.windows[port]
+            if isinstance(window, Time):
+                store.forget(int(self._now[0]) - window.size)
+            elif isinstance(window, Count) and not self.spec.per_group:
+                store.forget(int(self._arrived[port]) - window.size)
+                store.stamp_origin = int(self._arrived[port])
+
+    def _scalars(self) -> dict[str, int]:
+        counts = {"arrived0": int(self._arrived[0]), "arrived1": int(self._arrived[1]), "now": int(self._now[0])}
+        return counts | self._numbering.scalars()
+
+    def _restore_scalars(self, scalars: Mapping[str, int]) -> None:
+        self._arrived[:] = scalars["arrived0"], scalars["arrived1"]
+        self._now[0] = scalars["now"]
+        self._numbering.restore(scalars)

@@ -1,0 +1,274 @@
+"""The aggregate functions over windows in rings.
+
+Emission e speaks over the insertion indices [lo[e], hi[e]) of group who[e]. `column` and `valid` (1 = not null; empty
+= no nulls)
+are indexed by position (see rings.py). Every function returns the values and whether each is not null.
+
+There are two ways to the same result. `direct` reads a window from end to end at each emission: the best for short
+ones. `sliding`
+takes emissions group by group (`order`) and only adds what came and takes away what went: the best for long ones that
+overlap.
+"""
+
+import math
+
+import numpy as np
+
+from riprap.operators.kernels import kernel
+from riprap.operators.kernels.exact import LIMBS, accumulate, rounded
+
+
+@kernel
+def sum_floats(column, valid, base, cap, who, lo, hi):
+    """Exactly rounded sums. Cascaded additions whose error is bounded; an exact accumulator where the bound is too
+    wide.
+    """
+    n = len(who)
+    out = np.empty(n, np.float64)
+    some = np.empty(n, np.uint8)
+    for e in range(n):
+        at = base[who[e]]
+        mask = cap[who[e]] - 1
+        total = 0.0
+        error = 0.0
+        spread = 0.0
+        count = 0
+        for a in range(lo[e], hi[e]):
+            p = at + (a & mask)
+            if len(valid) and not valid[p]:
+                continue
+            x = column[p]
+            count += 1
+            s = total + x
+            t = s - total
+            d = (total - (s - t)) + (x - t)  # total + x = s + d, exactly
+            total = s
+            error += d
+            spread += abs(d)
+        some[e] = count > 0
+        result = total + error
+        rest = error - (result - total)  # |rest| is below half a unit of result's last place, up to `slack`
+        slack = spread * (count * 2.3e-16)
+        if math.isfinite(result) and result + (rest + slack) == result and result + (rest - slack) == result:
+            out[e] = result + 0.0
+        else:
+            out[e] = _exactly(column, valid, at, mask, lo[e], hi[e])
+    return out, some
+
+
+@kernel
+def _exactly(column, valid, at, mask, lo, hi):
+    limbs = np.zeros(LIMBS, np.int64)
+    infinite = 0.0
+    for a in range(lo, hi):
+        p = at + (a & mask)
+        if len(valid) and not valid[p]:
+            continue
+        if math.isfinite(column[p]):
+            accumulate(limbs, column[p], 1)
+        else:
+            infinite += column[p]  # inf, -inf, or NaN where both or a NaN are there
+    return infinite if infinite != 0.0 else rounded(limbs)
+
+
+@kernel
+def sum_floats_sliding(column, valid, base, cap, who, lo, hi, order):
+    n = len(who)
+    out = np.empty(n, np.float64)
+    some = np.empty(n, np.uint8)
+    limbs = np.zeros(LIMBS, np.int64)
+    special = np.zeros(3, np.int64)  # how many NaN, +inf, -inf
+    group = np.int64(-1)
+    at = mask = done_lo = done_hi = count = np.int64(0)
+    for k in range(n):
+        e = order[k]
+        if who[e] != group or lo[e] >= done_hi:
+            group = who[e]
+            at = base[group]
+            mask = cap[group] - 1
+            limbs[:] = 0
+            special[:] = 0
+            count = 0
+            done_lo = done_hi = lo[e]
+        for a in range(done_hi, hi[e]):
+            p = at + (a & mask)
+            if not (len(valid) and not valid[p]):
+                _shift(limbs, special, column[p], 1)
+                count += 1
+        for a in range(done_lo, lo[e]):
+            p = at + (a & mask)
+            if not (len(valid) and not valid[p]):
+                _shift(limbs, special, column[p], -1)
+                count -= 1
+        done_lo = lo[e]
+        done_hi = hi[e]
+        some[e] = count > 0
+        if special[0] or (special[1] and special[2]):
+            out[e] = np.nan
+        elif special[1]:
+            out[e] = np.inf
+        elif special[2]:
+            out[e] = -np.inf
+        else:
+            out[e] = rounded(limbs)
+    return out, some
+
+
+@kernel
+def _shift(limbs, special, x, sign):
+    if math.isfinite(x):
+        accumulate(limbs, x, sign)
+    elif math.isnan(x):
+        special[0] += sign
+    elif x > 0:
+        special[1] += sign
+    else:
+        special[2] += sign
+
+
+@kernel
+def sum_integers(column, valid, base, cap, who, lo, hi):
+    """Sums in 64 bits; the third result says whether one overflowed."""
+    n = len(who)
+    out = np.empty(n, np.int64)
+    some = np.empty(n, np.uint8)
+    overflow = False
+    for e in range(n):
+        at = base[who[e]]
+        mask = cap[who[e]] - 1
+        total = np.int64(0)
+        count = 0
+        for a in range(lo[e], hi[e]):
+            p = at + (a & mask)
+            if len(valid) and not valid[p]:
+                continue
+            s = total + column[p]
+            overflow |= ((total ^ s) & (column[p] ^ s)) < 0
+            total = s
+            count += 1
+        out[e] = total
+        some[e] = count > 0
+    return out, some, overflow
+
+
+@kernel
+def sum_integers_sliding(column, valid, base, cap, who, lo, hi, order):
+    """As `sum_integers`; also says overflow where a sum passes 64 bits on the way."""
+    n = len(who)
+    out = np.empty(n, np.int64)
+    some = np.empty(n, np.uint8)
+    overflow = False
+    group = np.int64(-1)
+    at = mask = done_lo = done_hi = count = total = np.int64(0)
+    for k in range(n):
+        e = order[k]
+        if who[e] != group or lo[e] >= done_hi:
+            group = who[e]
+            at = base[group]
+            mask = cap[group] - 1
+            total = np.int64(0)
+            count = 0
+            done_lo = done_hi = lo[e]
+        for a in range(done_lo, min(lo[e], done_hi)):
+            p = at + (a & mask)
+            if not (len(valid) and not valid[p]):
+                total -= column[p]
+                count -= 1
+        for a in range(max(done_hi, lo[e]), hi[e]):
+            p = at + (a & mask)
+            if not (len(valid) and not valid[p]):
+                s = total + column[p]
+                overflow |= ((total ^ s) & (column[p] ^ s)) < 0
+                total = s
+                count += 1
+        done_lo = lo[e]
+        done_hi = hi[e]
+        out[e] = total
+        some[e] = count > 0
+    return out, some, overflow
+
+
+@kernel
+def count_values(valid, base, cap, who, lo, hi):
+    """How many values of each window are not null."""
+    out = np.empty(len(who), np.int64)
+    for e in range(len(who)):
+        at = base[who[e]]
+        mask = cap[who[e]] - 1
+        count = 0
+        for a in range(lo[e], hi[e]):
+            count += valid[at + (a & mask)]
+        out[e] = count
+    return out
+
+
+@kernel
+def _above(x, y):
+    """Whether x is above y, NaN above every number."""
+    return x > y or (x != x and y == y)
+
+
+@kernel
+def extremes(column, valid, base, cap, who, lo, hi, largest):
+    """The largest or smallest value of each window that is not null."""
+    n = len(who)
+    out = np.zeros(n, column.dtype)
+    some = np.zeros(n, np.uint8)
+    for e in range(n):
+        at = base[who[e]]
+        mask = cap[who[e]] - 1
+        for a in range(lo[e], hi[e]):
+            p = at + (a & mask)
+            if len(valid) and not valid[p]:
+                continue
+            x = column[p]
+            if not some[e] or (_above(x, out[e]) if largest else _above(out[e], x)):
+                out[e] = x
+                some[e] = 1
+    return out, some
+
+
+@kernel
+def extremes_sliding(column, valid, base, cap, who, lo, hi, largest, order):
+    """As `extremes`, with a queue of the values that can still become the extreme, best first."""
+    n = len(who)
+    out = np.zeros(n, column.dtype)
+    some = np.zeros(n, np.uint8)
+    longest = np.int64(1)
+    for e in range(n):
+        longest = max(longest, hi[e] - lo[e])
+    # While one group's emissions are taken, at most its longest window and what came since waits.
+    queue = np.empty(2 * longest + 1, np.int64)
+    front = back = np.int64(0)
+    group = np.int64(-1)
+    at = mask = done_hi = np.int64(0)
+    for k in range(n):
+        e = order[k]
+        if who[e] != group or lo[e] >= done_hi:
+            group = who[e]
+            at = base[group]
+            mask = cap[group] - 1
+            front = back = np.int64(0)
+            done_hi = lo[e]
+        while front < back and queue[front] < lo[e]:
+            front += 1
+        for a in range(max(done_hi, lo[e]), hi[e]):
+            p = at + (a & mask)
+            if len(valid) and not valid[p]:
+                continue
+            while front < back:
+                y = column[at + (queue[back - 1] & mask)]
+                if _above(y, column[p]) if largest else _above(column[p], y):
+                    break
+                back -= 1
+            if back == len(queue):
+                queue[: back - front] = queue[front:back].copy()
+                back -= front
+                front = np.int64(0)
+            queue[back] = a
+            back += 1
+        done_hi = hi[e]
+        if front < back:
+            out[e] = column[at + (queue[front] & mask)]
+            some[e] = 1
+    return out, some

@@ -1,0 +1,86 @@
+"""Merging ports: which port's row comes next. Rows of a port are in ascending order of (a, b, c, d)."""
+
+import numpy as np
+
+from riprap.operators.kernels import kernel
+
+
+@kernel
+def merge_two(left, right):
+    """Port (0 or 1) of each row of two ports merged by one number; the left first among equals."""
+    n, m = len(left), len(right)
+    out = np.empty(n + m, np.int8)
+    i = j = 0
+    for k in range(n + m):
+        if i < n and (j == m or left[i] <= right[j]):
+            out[k] = 0
+            i += 1
+        else:
+            out[k] = 1
+            j += 1
+    return out
+
+
+@kernel
+def merge_many(keys, starts):
+    """Port of each row of several ports merged by rows of numbers; lower ports first among equals.
+
+    Port p's rows are keys[starts[p]:starts[p + 1]].
+    """
+    ports = len(starts) - 1
+    at = starts[:-1].copy()
+    out = np.empty(keys.shape[0], np.int8)
+    for k in range(keys.shape[0]):
+        best = -1
+        for p in range(ports):
+            if at[p] == starts[p + 1]:
+                continue
+            if best < 0:
+                best = p
+                continue
+            for j in range(keys.shape[1]):
+                x, y = keys[at[p], j], keys[at[best], j]
+                if x != y:
+                    if x < y:
+                        best = p
+                    break
+        out[k] = best
+        at[best] += 1
+    return out
+
+
+@kernel
+def source_rows(ports, starts):
+    """For each merged row, its row in the ports' rows laid end to end."""
+    at = starts.copy()
+    out = np.empty(len(ports), np.int64)
+    for k in range(len(ports)):
+        out[k] = at[ports[k]]
+        at[ports[k]] += 1
+    return out
+
+
+@kernel
+def number_runs(ts, src, seq, last_ts, last_src, last_seq, next_n, out):
+    """Number rows that share (ts, src, seq), going on from the last batch's; `src` may have one entry for all rows.
+
+    Returns the number that the next row with the last key would get.
+    """
+    for i in range(len(ts)):
+        s = src[i] if len(src) > 1 else src[0]
+        if ts[i] != last_ts or s != last_src or seq[i] != last_seq:
+            last_ts, last_src, last_seq = ts[i], s, seq[i]
+            next_n = 0
+        out[i] = next_n
+        next_n += 1
+    return next_n
+
+
+@kernel
+def running_maximum(values, start, out):
+    """out[i] = max(start, values[0..i])."""
+    for i in range(len(values)):
+        if values[i] > start:
+            start = values[i]
+        out[i] = start
+    return start

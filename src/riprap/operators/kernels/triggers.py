@@ -1,0 +1,138 @@
+"""When an aggregate speaks: inserts a batch into its rings and says which windows speak at which row.
+
+Every function appends row i of the batch to the ring of its group and writes its position to `positions`. An emission
+is (row,
+group, lo, hi): at that row the group speaks over its insertion indices [lo, hi).
+"""
+
+import numpy as np
+
+from riprap.operators.kernels import kernel
+
+
+@kernel
+def count_by_count(groups, base, cap, head, tail, size, every, tumbling, partial, positions):
+    """Windows of `size` tuples that speak at every `every`-th tuple of their group."""
+    n = len(groups)
+    rows = np.empty(n, np.int64)
+    who = np.empty(n, np.int64)
+    lo = np.empty(n, np.int64)
+    hi = np.empty(n, np.int64)
+    count = 0
+    for i in range(n):
+        g = groups[i]
+        a = tail[g]
+        positions[i] = base[g] + (a & (cap[g] - 1))
+        a += 1
+        tail[g] = a
+        if a - head[g] > size:
+            head[g] = a - size
+        if (every == 1 or a % every == 0) and (partial or a - head[g] == size):
+            rows[count] = i
+            who[count] = g
+            lo[count] = head[g]
+            hi[count] = a
+            count += 1
+            if tumbling:
+                head[g] = a
+    return rows[:count], who[:count], lo[:count], hi[:count]
+
+
+@kernel
+def time_by_count(groups, ts, base, cap, head, tail, stored_ts, size, every, now, positions):
+    """Windows of `size` microseconds that speak at every `every`-th tuple of their group.
+
+    `now` (one entry, updated) is the greatest time so far.
+    """
+    n = len(groups)
+    rows = np.empty(n, np.int64)
+    who = np.empty(n, np.int64)
+    lo = np.empty(n, np.int64)
+    hi = np.empty(n, np.int64)
+    count = 0
+    for i in range(n):
+        g = groups[i]
+        a = tail[g]
+        at = base[g] + (a & (cap[g] - 1))
+        positions[i] = at
+        stored_ts[at] = ts[i]
+        tail[g] = a + 1
+        now[0] = max(now[0], ts[i])
+        while head[g] < a and stored_ts[base[g] + (head[g] & (cap[g] - 1))] <= now[0] - size:
+            head[g] += 1
+        if (a + 1) % every == 0:
+            rows[count] = i
+            who[count] = g
+            lo[count] = head[g]
+            hi[count] = a + 1
+            count += 1
+    return rows[:count], who[:count], lo[:count], hi[:count]
+
+
+@kernel
+def by_boundary(
+    groups, ts, until, base, cap, head, tail, spoke, stored_ts, known, window, every, by_time, boundary, positions
+):
+    """Windows that speak at multiples of `every` microseconds.
+
+    With `by_time` a group speaks over its tuples of the last `window` microseconds before the boundary, if there are
+    any;
+    else over its `window` most recent tuples, if it had one since it `spoke` (an insertion index per group). `known`
+    is the
+    number of groups; `boundary` the next one to speak, or the least int64 before the first tuple. After the rows,
+    boundaries up to
+    `until` speak (the greatest int64: as long as anything would). Returns the emissions, the boundary of each, and the
+    next one.
+    """
+    none = np.iinfo(np.int64).min
+    forever = np.iinfo(np.int64).max
+    n = len(groups)
+    room = n + 16
+    out = np.empty((room, 5), np.int64)  # row, group, lo, hi, boundary
+    count = 0
+    for i in range(n + 1):
+        now = ts[i] if i < n else until
+        while boundary != none and boundary <= now:
+            speaking = 0
+            for g in range(known):
+                if by_time:
+                    while head[g] < tail[g] and stored_ts[base[g] + (head[g] & (cap[g] - 1))] < boundary - window:
+                        head[g] += 1
+                    if head[g] == tail[g]:
+                        continue
+                elif tail[g] == spoke[g]:
+                    continue
+                if count == room:
+                    room *= 2
+                    larger = np.empty((room, 5), np.int64)
+                    larger[:count] = out[:count]
+                    out = larger
+                out[count, 0] = i
+                out[count, 1] = g
+                out[count, 2] = head[g]
+                out[count, 3] = tail[g]
+                out[count, 4] = boundary
+                count += 1
+                speaking += 1
+                spoke[g] = tail[g]
+                if by_time and window == every:
+                    head[g] = tail[g]
+            if speaking:
+                boundary += every
+            elif now == forever:
+                boundary = none
+            else:
+                boundary = (now // every) * every + every  # nothing to say until something new comes
+        if i < n:
+            if boundary == none:
+                boundary = (now // every) * every + every
+            g = groups[i]
+            a = tail[g]
+            at = base[g] + (a & (cap[g] - 1))
+            positions[i] = at
+            if by_time:
+                stored_ts[at] = now
+            tail[g] = a + 1
+            if not by_time and a + 1 - head[g] > window:
+                head[g] = a + 1 - window
+    return out[:count], boundary

@@ -1,0 +1,226 @@
+"""Rows that an operator remembers: a window per group, column by column, in rings (see kernels/rings.py).
+
+One `RowStore` serves one input port. Everything durable about windows is here once: content, snapshot, delta, restore,
+digest, and
+forgetting groups that have nothing left.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.base.errors import DataError
+from riprap.operators.columns import ALL_VALID, Words, batch_of, dtype_of, from_words, to_words
+from riprap.operators.groups import GroupTable, fold_column
+from riprap.operators.kernels.hashing import fold_runs
+from riprap.operators.kernels.rings import expire, insert_all, move_rings, plan_room, positions_of, scatter
+from riprap.operators.strings import StringPool
+
+STAMP = "_stamp"  # what a window forgets by: `_ts`, or the number of the tuple on its port
+_MARKS = 4  # versions that a delta can go on from
+
+
+@dataclass
+class _Column:
+    type: pa.DataType
+    values: np.ndarray
+    valid: np.ndarray  # empty until the first null
+
+
+class RowStore:
+    """The windows of one port. `fields` are the stored columns; `stamped` adds STAMP (int64)."""
+
+    def __init__(
+        self,
+        groups: GroupTable,
+        fields: Sequence[tuple[str, pa.DataType]],
+        pool: StringPool,
+        *,
+        stamped: bool = False,
+        period: int = 1,
+        speaks_by_time: bool = False,
+    ) -> None:
+        self.groups = groups
+        self.pool = pool
+        self.period = period  # a group speaks by its insertion index modulo this
+        self.speaks_by_time = speaks_by_time  # whether `spoke` matters
+        self.stamp_origin = 0  # stamps are meant relative to this (numbers of tuples to the newest; times to 0)
+        stamp = [(STAMP, pa.int64())] if stamped else []
+        self._columns = {
+            name: _Column(type_, np.empty(256, dtype_of(type_)), ALL_VALID) for name, type_ in [*fields, *stamp]
+        }
+        self._used = 0  # positions in use, at the front of every column
+        self._room = 256
+        self.base = np.zeros(64, np.int64)
+        self.cap = np.zeros(64, np.int64)
+        self.head = np.zeros(64, np.int64)
+        self.tail = np.zeros(64, np.int64)
+        self.spoke = np.zeros(64, np.int64)  # for windows that speak by time: tail when the group last spoke
+        self._scratch = np.zeros(64, np.int64)
+        self._marks: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}  # version → head, tail, spoke
+
+    # Inserting and reading --------------------------------------------------------------------------------------------
+
+    def reserve(self, groups: np.ndarray) -> None:
+        """Make room for one more row per entry of `groups` without overwriting anything now in a window."""
+        if self.groups.count > len(self.base):
+            size = max(self.groups.count, 2 * len(self.base))
+            for name in ("base", "cap", "head", "tail", "spoke", "_scratch"):
+                setattr(self, name, _padded(getattr(self, name), size))
+        moves, used = plan_room(groups, self.base, self.cap, self.head, self.tail, self._used, self._scratch)
+        self._used = int(used)
+        if self._used > self._room:
+            self._room = max(self._used, 2 * self._room)
+            for column in self._columns.values():
+                column.values = np.resize(column.values, self._room)
+                if len(column.valid):
+                    column.valid = np.resize(column.valid, self._room)
+        if len(moves):
+            for column in self._columns.values():
+                move_rings(column.values, moves, self.head, self.tail)
+                if len(column.valid):
+                    move_rings(column.valid, moves, self.head, self.tail)
+
+    @property
+    def stamps(self) -> np.ndarray:
+        column = self._columns.get(STAMP)
+        return column.values if column is not None else np.empty(0, np.int64)
+
+    def write(self, name: str, positions: np.ndarray, words: Words) -> None:
+        """Store one column of inserted rows (position -1: that row was not kept)."""
+        column = self._columns[name]
+        scatter(column.values, positions, words.values)
+        if len(words.valid) and not len(column.valid):
+            column.valid = np.ones(self._room, np.uint8)
+        if len(column.valid):
+            valid = words.valid if len(words.valid) else np.ones(len(positions), np.uint8)
+            scatter(column.valid, positions, valid)
+
+    def column(self, name: str) -> Words:
+        """A whole stored column, by position."""
+        column = self._columns[name]
+        return Words(column.values, column.valid)
+
+    def type_of(self, name: str) -> pa.DataType:
+        return self._columns[name].type
+
+    def gather(self, name: str, positions: np.ndarray) -> pa.Array:
+        """Stored values as an Arrow column."""
+        column = self._columns[name]
+        valid = column.valid[positions] if len(column.valid) else ALL_VALID
+        return from_words(column.values[positions], valid, column.type, self.pool)
+
+    def rows(self, positions: np.ndarray) -> dict[str, pa.Array]:
+        return {name: self.gather(name, positions) for name in self._columns}
+
+    # Content --------------------------------------------------------------------------------------------------------
+
+    def live(self) -> np.ndarray:
+        """Groups that have something to remember."""
+        count = min(self.groups.count, len(self.base))
+        tail = self.tail[:count]
+        return np.flatnonzero((tail > self.head[:count]) | (tail % self.period != 0))
+
+    def size(self) -> int:
+        count = min(self.groups.count, len(self.base))
+        return int((self.tail[:count] - self.head[:count]).sum())
+
+    def forget(self, before: int) -> None:
+        """Drop rows whose stamp is `before` or less from every window."""
+        expire(self.live(), self.stamps, self.base, self.cap, self.head, self.tail, before)
+
+    def positions(self, groups: np.ndarray) -> np.ndarray:
+        """Positions of the windows of these groups, one after another, oldest first."""
+        return positions_of(groups, self.head[groups], self.tail[groups], self.base, self.cap)
+
+    def digest(self, groups: np.ndarray) -> np.ndarray:
+        """A hash per group over its window's rows in order, and over what else decides when it speaks."""
+        positions = self.positions(groups)
+        hashes = np.zeros(len(positions), np.uint64)
+        for name, column in self._columns.items():
+            values = column.values[positions]
+            if name == STAMP:
+                values = values - self.stamp_origin
+            valid = column.valid[positions] if len(column.valid) else ALL_VALID
+            fold_column(Words(values, valid), column.type, self.pool, hashes)
+        waiting = (self.tail[groups] > self.spoke[groups]) if self.speaks_by_time else np.zeros(len(groups), bool)
+        out = (self.tail[groups] % self.period * 2 + waiting).astype(np.uint64)
+        fold_runs(hashes, self.tail[groups] - self.head[groups], out)
+        return out
+
+    # State -----------------------------------------------------------------------------------------------------------
+
+    def save(self, prefix: str, version: int, since: int | None) -> dict[str, pa.RecordBatch]:
+        """The tables of a snapshot, or of a delta since a marked version."""
+        count = min(self.groups.count, len(self.base))
+        head, tail, spoke = self.head[:count], self.tail[:count], self.spoke[:count]
+        if since is None:
+            groups = self.live()
+            rows = tail - head
+        else:
+            old_head, old_tail, old_spoke = (_padded(array, count) for array in self._marks[since])
+            groups = np.flatnonzero((head != old_head) | (tail != old_tail) | (spoke != old_spoke))
+            rows = np.minimum(tail - head, tail - old_tail)
+        self._marks[version] = (head.copy(), tail.copy(), spoke.copy())
+        while len(self._marks) > _MARKS:
+            del self._marks[next(iter(self._marks))]
+        groups = groups[np.argsort(self.groups.hashes[groups], kind="stable")]
+        rows = rows[groups]
+        keys = {f"_key{j}": column for j, column in enumerate(self.groups.columns(groups))} if self.groups.types else {}
+        keys |= {
+            "_hash": pa.array(self.groups.hashes[groups]),
+            "_head": pa.array(head[groups]),
+            "_tail": pa.array(tail[groups]),
+            "_spoke": pa.array(spoke[groups]),
+            "_rows": pa.array(rows),
+        }
+        positions = positions_of(groups, tail[groups] - rows, tail[groups], self.base, self.cap)
+        content = self.rows(positions) or {"_": pa.nulls(len(positions))}
+        return {f"{prefix}.keys": batch_of(keys), f"{prefix}.rows": batch_of(content)}
+
+    def load(self, prefix: str, tables: Mapping[str, pa.RecordBatch]) -> None:
+        """Put saved rows in: into an empty store, or on top of the state that a delta goes on from."""
+        keys, content = tables[f"{prefix}.keys"], tables[f"{prefix}.rows"]
+        count = keys.num_rows
+        if self.groups.types:
+            columns = [keys.column(f"_key{j}") for j in range(len(self.groups.types))]
+            groups = self.groups.groups(columns) if count else np.empty(0, np.int64)
+        else:
+            groups = np.zeros(count, np.int64)
+        head, tail, spoke, rows = (keys.column(name).to_numpy() for name in ("_head", "_tail", "_spoke", "_rows"))
+        self.reserve(np.empty(0, np.int64))
+        whole = rows == tail - head
+        self.head[groups[whole]] = self.tail[groups[whole]] = head[whole]
+        if (self.tail[groups] != tail - rows).any() or (self.head[groups] > head).any():
+            raise DataError("a delta does not fit the state before it: some of its rows are missing")
+        repeated = np.repeat(groups, rows)
+        self.reserve(repeated)
+        positions = insert_all(repeated, self.base, self.cap, self.tail)
+        for name in self._columns:
+            self.write(name, positions, to_words(content.column(name), self.pool))
+        self.head[groups] = head
+        self.spoke[groups] = spoke
+
+    def mark(self, version: int) -> None:
+        """Let a delta go on from here (after a restore)."""
+        count = min(self.groups.count, len(self.base))
+        self._marks = {version: (self.head[:count].copy(), self.tail[:count].copy(), self.spoke[:count].copy())}
+
+    def marked(self, version: int) -> bool:
+        """Whether a delta can go on from that version."""
+        return version in self._marks
+
+    def wasteful(self) -> bool:
+        """Whether most of the room is taken by what is no longer in any window."""
+        return self._used > 65536 and self._used > 8 * (self.size() + self.groups.count)
+
+
+def _padded(array: np.ndarray, count: int) -> np.ndarray:
+    return np.concatenate([array, np.zeros(count - len(array), array.dtype)])
+
+
+def window_table(store: RowStore, group: int) -> pa.RecordBatch:
+    """The rows of one window as a batch."""
+    return batch_of(store.rows(store.positions(np.array([group], np.int64))))

@@ -1,0 +1,134 @@
+"""The sort operator. Semantics: `riprap.graph.specs.Sort`."""
+
+from collections.abc import Mapping
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from riprap.graph.keys import TIMER, OrderKey
+from riprap.graph.specs import Sort
+from riprap.graph.windows import Count, Time
+from riprap.operators.columns import Keys, Numbering, batch_of, key_columns, keys_of, to_words
+from riprap.operators.contract import Channel, Emission, Punctuation, Setting
+from riprap.operators.groups import GroupTable
+from riprap.operators.kernels.rings import insert_all
+from riprap.operators.rows import RowStore
+from riprap.operators.windowed import WindowedOperator
+
+_NONE = np.iinfo(np.int64).min
+_ONLY = np.zeros(1, np.int64)  # the one group
+
+
+class SortOperator(WindowedOperator):
+    def __init__(self, setting: Setting) -> None:
+        self.spec = cast(Sort, setting.spec)
+        sorted_by = {name for name, _ in self.spec.by}
+        self._kept = [n for n in setting.schemas[0].names if n in setting.wanted[0] or n in sorted_by]
+        super().__init__(setting)
+
+    def _fresh(self) -> None:
+        schema = self.setting.schemas[0]
+        self.groups = GroupTable((), self.pool)
+        self.stores = {0: RowStore(self.groups, [(name, schema.field(name).type) for name in self._kept], self.pool)}
+        self._boundary = _NONE  # the next multiple of a time window to give out at
+        self._last = OrderKey(_NONE, TIMER, _NONE)  # of the latest tuple
+        self._numbering = Numbering()
+
+    def process(self, channel: Channel, batch: pa.RecordBatch) -> list[Emission]:
+        self.version += batch.num_rows
+        if batch.num_rows == 0:
+            return []
+        keys = keys_of(batch, self.setting.shapes[0])
+        emissions: list[Emission] = []
+        start = 0
+        while start < batch.num_rows:
+            stop = self._fits(keys, start)
+            if stop > start:
+                self._insert(batch.slice(start, stop - start))
+                self._last = keys.at(stop - 1)
+            start = stop
+            window = self.spec.window
+            if isinstance(window, Count) and self.stores[0].size() == window.size:
+                emissions += self._give_out(self._last, stop - 1)
+            elif isinstance(window, Time) and stop < batch.num_rows:
+                emissions += self._at_boundary(int(keys.ts[stop]), stop)
+        return emissions
+
+    def _fits(self, keys: Keys, start: int) -> int:
+        """Up to which row the window takes rows before it is given out."""
+        window, count = self.spec.window, len(keys.ts)
+        if isinstance(window, Count):
+            return min(count, start + window.size - self.stores[0].size())
+        if isinstance(window, Time):
+            if self._boundary == _NONE:
+                self._boundary = (int(keys.ts[start]) // window.size + 1) * window.size
+            beyond = np.flatnonzero(keys.ts[start:] >= self._boundary)
+            return start + int(beyond[0]) if len(beyond) else count
+        return count
+
+    def _insert(self, rows: pa.RecordBatch) -> None:
+        store = self.stores[0]
+        before = self._tails(0)
+        groups = np.zeros(rows.num_rows, np.int64)
+        store.reserve(groups)
+        positions = insert_all(groups, store.base, store.cap, store.tail)
+        for name in self._kept:
+            store.write(name, positions, to_words(rows.column(name), self.pool))
+        self._note(0, before)
+
+    def _give_out(self, key: OrderKey, trigger: int | None) -> list[Emission]:
+        """Everything in the window, sorted, under the key of what triggered it; then a punctuation."""
+        store = self.stores[0]
+        lo, hi = int(store.head[0]), int(store.tail[0])
+        if lo == hi:
+            return []
+        before = self._tails(0)
+        columns = store.rows(store.positions(_ONLY))
+        store.head[0] = hi
+        self._note(0, before, [(0, lo, hi)])
+        order = pc.sort_indices(
+            pa.table({name: _plain(columns[name]) for name, _ in self.spec.by}),
+            sort_keys=[(name, "descending" if descending else "ascending") for name, descending in self.spec.by],
+        )
+        count = hi - lo
+        keys = self._numbering.number(Keys(*(np.full(count, part, np.int64) for part in key)))
+        wanted = {name: column.take(order) for name, column in columns.items() if name in self.setting.wanted[0]}
+        batch = batch_of(wanted | key_columns(keys, self.setting.output_shapes[0]))
+        triggers = np.full(count, trigger, np.int64) if trigger is not None else None
+        return [Emission(0, batch, triggers), Emission(0, Punctuation(keys.at(count - 1)))]
+
+    def _at_boundary(self, now: int, trigger: int | None) -> list[Emission]:
+        """Give out what ended before `now`, and wait for the boundary after it."""
+        size = cast(Time, self.spec.window).size
+        emissions = self._give_out(OrderKey(self._boundary, TIMER, self._boundary // size), trigger)
+        self._boundary = (now // size + 1) * size
+        return emissions
+
+    def punctuate(self, channel: Channel, punctuation: Punctuation) -> list[Emission]:
+        # What is given out ends with a punctuation of its own; with nothing to give out the punctuation passes.
+        return self._give_out(punctuation.key, None) or [Emission(0, punctuation)]
+
+    def progress(self, key: OrderKey) -> list[Emission]:
+        if not isinstance(self.spec.window, Time) or self._boundary == _NONE or key.ts < self._boundary:
+            return []
+        return self._at_boundary(key.ts, None)
+
+    def end(self) -> list[Emission]:
+        if isinstance(self.spec.window, Time) and self._boundary != _NONE:
+            return self._give_out(OrderKey(self._boundary, TIMER, self._boundary // self.spec.window.size), None)
+        return self._give_out(self._last, None)
+
+    def _scalars(self) -> dict[str, int]:
+        last = {"last_ts": self._last.ts, "last_src": self._last.src, "last_seq": self._last.seq}
+        return {"boundary": self._boundary} | last | self._numbering.scalars()
+
+    def _restore_scalars(self, scalars: Mapping[str, int]) -> None:
+        self._boundary = scalars["boundary"]
+        self._last = OrderKey(scalars["last_ts"], scalars["last_src"], scalars["last_seq"])
+        self._numbering.restore(scalars)
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column

@@ -1,0 +1,106 @@
+"""Strings as numbers: a pool that gives every distinct string an id, so that windows and kernels hold 64-bit words
+only.
+"""
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.base.errors import DataError
+from riprap.operators.kernels.groups import intern, rehash_strings
+
+_REMEMBERED = 8  # dictionaries whose ids are kept; batches of a stream mostly share one
+
+
+class StringPool:
+    """Distinct strings (or bytes), numbered from 0 in the order they came. Only grows; see `RowStore.compact`."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.hashes = np.empty(64, np.uint64)  # stable hash of each string
+        self._slots = np.full(128, -1, np.int64)
+        self._offsets = np.zeros(65, np.int32)
+        self._bytes = np.empty(1024, np.uint8)
+        self._dictionaries: dict[tuple[int, int, int], tuple[pa.Array, np.ndarray]] = {}
+        self._view: pa.Array | None = None  # the pool as an Arrow array, as of the last new string
+
+    def encode(self, column: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Codes of a text column's rows, which rows are not null (empty: all), and the pool's id for each code."""
+        if not isinstance(column, pa.DictionaryArray):
+            column = column.dictionary_encode()
+        indices = column.indices
+        valid = (
+            column.is_valid().to_numpy(zero_copy_only=False).view(np.uint8)
+            if column.null_count
+            else np.empty(0, np.uint8)
+        )
+        codes = indices.fill_null(0) if indices.null_count else indices
+        return codes.to_numpy(), valid, self._ids_of_dictionary(column.dictionary)
+
+    def ids(self, column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+        """The id of each row's string, and which rows are not null."""
+        codes, valid, ids = self.encode(column)
+        if not len(ids):
+            return np.zeros(len(codes), np.int64), valid
+        return ids[codes], valid
+
+    def column(self, ids: np.ndarray, missing: np.ndarray | None, type_: pa.DataType) -> pa.Array:
+        """The strings of these ids."""
+        return pa.DictionaryArray.from_arrays(pa.array(ids.astype(np.int32), mask=missing), self._array(type_))
+
+    def _array(self, type_: pa.DataType) -> pa.Array:
+        if self._view is None or len(self._view) != self.count or self._view.type != type_:
+            offsets, data = pa.py_buffer(self._offsets[: self.count + 1]), pa.py_buffer(self._bytes)
+            self._view = pa.Array.from_buffers(type_, self.count, [None, offsets, data])
+        return self._view
+
+    def _ids_of_dictionary(self, dictionary: pa.Array) -> np.ndarray:
+        # Two arrays with the same buffers are the same; keeping a reference keeps the addresses from being used again.
+        data = dictionary.buffers()[-1]
+        key = (data.address if data is not None else 0, dictionary.offset, len(dictionary))
+        known = self._dictionaries.get(key)
+        if known is not None:
+            return known[1]
+        ids = self._intern(dictionary)
+        if len(self._dictionaries) >= _REMEMBERED:
+            del self._dictionaries[next(iter(self._dictionaries))]
+        self._dictionaries[key] = (dictionary, ids)
+        return ids
+
+    def _intern(self, strings: pa.Array) -> np.ndarray:
+        large = pa.types.is_large_string(strings.type) or pa.types.is_large_binary(strings.type)
+        width = np.int64 if large else np.int32
+        _, offsets_buffer, data_buffer = strings.buffers()
+        if not len(strings):
+            return np.empty(0, np.int64)
+        offsets = np.frombuffer(offsets_buffer, width, len(strings) + 1, strings.offset * np.dtype(width).itemsize)
+        data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.empty(0, np.uint8)
+        if strings.null_count:  # null is not a string; a dictionary may hold one all the same
+            raise DataError("a dictionary with a null among its values; put the null into the indices")
+        self._make_room(len(strings), int(offsets[-1] - offsets[0]))
+        ids = np.empty(len(strings), np.int64)
+        self.count = int(intern(offsets, data, self._slots, self.hashes, self._offsets, self._bytes, self.count, ids))
+        return ids
+
+    def _make_room(self, strings: int, length: int) -> None:
+        need = self.count + strings
+        if need > len(self.hashes):
+            size = max(need, 2 * len(self.hashes))
+            self.hashes = _grown(self.hashes, size)
+            self._offsets = _grown(self._offsets, size + 1)
+        if 2 * need > len(self._slots):
+            size = len(self._slots)
+            while size < 2 * need:
+                size *= 2
+            self._slots = np.full(size, -1, np.int64)
+            rehash_strings(self._slots, self.hashes, self.count)
+        used = int(self._offsets[self.count])
+        if used + length > len(self._bytes):
+            if used + length >= 2**31:
+                raise DataError("more than 2 GiB of distinct strings in the state of one operator; use numbers as keys")
+            self._bytes = _grown(self._bytes, max(used + length, 2 * len(self._bytes)))
+
+
+def _grown(array: np.ndarray, size: int) -> np.ndarray:
+    larger = np.zeros(size, array.dtype)
+    larger[: len(array)] = array
+    return larger

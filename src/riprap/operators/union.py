@@ -1,0 +1,68 @@
+"""The union operator. Semantics: `riprap.graph.specs.Union`."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.graph.keys import overlapping
+from riprap.operators.columns import Keys, Numbering, batch_of, key_columns, keys_of
+from riprap.operators.contract import Channel, Emission, Operator, Setting, State
+from riprap.operators.kernels.merging import source_rows
+
+
+class UnionOperator(Operator):
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self._names = [name for name in setting.output_schemas[0].names if name in setting.wanted[0]]
+        self._renumbers = overlapping(list(setting.shapes))
+        self._numbering = Numbering()
+
+    def process(self, channel: Channel, batch: pa.RecordBatch) -> list[Emission]:
+        self.version += batch.num_rows
+        keys = keys_of(batch, self.setting.shapes[channel.port])
+        return [self._emission({name: batch.column(name) for name in self._names}, keys)]
+
+    def process_merged(self, batches: Sequence[pa.RecordBatch], ports: np.ndarray) -> list[Emission]:
+        self.version += len(ports)
+        starts = np.cumsum([0, *(batch.num_rows for batch in batches[:-1])])
+        rows = source_rows(ports, starts)
+        order = pa.array(rows)
+        columns = {name: _joined([batch.column(name) for batch in batches]).take(order) for name in self._names}
+        per_port = [keys_of(batch, shape) for batch, shape in zip(batches, self.setting.shapes, strict=True)]
+        counts = [batch.num_rows for batch in batches]
+        parts = [
+            np.concatenate([np.broadcast_to(keys[part], count) for keys, count in zip(per_port, counts, strict=True)])
+            for part in range(4)
+        ]
+        return [self._emission(columns, Keys(*(part[rows] for part in parts)))]
+
+    def _emission(self, columns: dict[str, pa.Array], keys: Keys) -> Emission:
+        if self._renumbers:
+            keys = self._numbering.number(keys)
+        return Emission(0, batch_of(columns | key_columns(keys, self.setting.output_shapes[0])))
+
+    # The numbering is all there is to save; it belongs to no key.
+
+    def snapshot(self) -> State:
+        return State(self.version, None, self._numbering.scalars())
+
+    def restore(self, parts: Sequence[State]) -> None:
+        super().restore(parts)
+        scalars: Mapping[str, int] = parts[-1].scalars
+        self._numbering.restore(scalars)
+
+
+def _joined(arrays: list[pa.Array]) -> pa.Array:
+    """One array after another; dictionaries are decoded unless all are the same."""
+    if any(isinstance(array, pa.DictionaryArray) for array in arrays):
+        first = arrays[0]
+        same = all(
+            isinstance(array, pa.DictionaryArray) and array.dictionary.equals(first.dictionary) for array in arrays
+        )
+        if not same:
+            arrays = [a.dictionary_decode() if isinstance(a, pa.DictionaryArray) else a for a in arrays]
+    types = {array.type for array in arrays}
+    if len(types) > 1:
+        arrays = [array.cast(pa.string()) for array in arrays]
+    return pa.concat_arrays(arrays)

@@ -1,0 +1,157 @@
+"""Operators of the user's own.
+
+    class Running(UserOperator):
+        '''The running total of `size` per ticker.'''
+        def __init__(self, by): self.by, self.totals = by, {}
+        def output_schemas(self, inputs): return [pa.schema([inputs[0].field(self.by), ("total", pa.int64())])]
+        def process(self, port, batch): …; return [Rows(pa.record_batch(…))]
+        def save(self): return json.dumps(self.totals).encode()
+        def load(self, saved): self.totals = json.loads(saved)
+
+    stream.apply(Running, by="ticker", name="Totals")
+
+`riprap.operators.checker.check_operator` holds such a class to the contract: run it in your tests.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.base.errors import DataError
+from riprap.graph.keys import KEY_COLUMNS
+from riprap.graph.specs import UserDefined
+from riprap.operators.columns import Numbering, batch_of, key_columns, keys_of
+from riprap.operators.contract import Channel, Digest, Emission, Operator, Setting, State
+from riprap.operators.kernels.hashing import hash_bytes
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a user's operator gives out: a batch with the declared columns, without an order key."""
+
+    batch: pa.RecordBatch
+    triggers: Sequence[int] | np.ndarray | None = (
+        None  # input row that caused each row, never falling; None: row i by row i
+    )
+    port: int = 0
+
+
+class UserOperator:
+    """Base of user-defined operators: deterministic Python on batches, with state that it can save.
+
+    No threads, no clock, no randomness of its own, nothing kept back but what `save` saves.
+    """
+
+    outputs: ClassVar[int] = 1
+    stateful: ClassVar[bool] = True  # False: every output depends on its trigger alone
+    deterministic: ClassVar[bool] = True
+    tolerates_loss: ClassVar[bool] = True
+    one_per_trigger: ClassVar[bool] = False  # True: at most one output per input tuple, so that `_n` is not needed
+
+    def output_schemas(self, inputs: tuple[pa.Schema, ...]) -> Sequence[pa.Schema]:
+        """The columns of each output."""
+        raise NotImplementedError(f"{type(self).__name__}.output_schemas")
+
+    def process(self, port: int, batch: pa.RecordBatch) -> Iterable[Rows]:
+        """Take rows of an input port (with `_ts` and `_seq`), in order; give out what they cause, in order."""
+        raise NotImplementedError(f"{type(self).__name__}.process")
+
+    def save(self) -> bytes:
+        """All state, so that equal states give equal bytes."""
+        return b""
+
+    def load(self, saved: bytes) -> None:
+        """Put back what `save` gave; called on a fresh object."""
+
+    def size(self) -> int:
+        """Tuples in the state, for statistics."""
+        return 0
+
+
+class UserDefinedOperator(Operator):
+    """Runs a `UserOperator` under the contract."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self.spec = cast(UserDefined, setting.spec)
+        self._renumbers = setting.output_shapes[0].n
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self.user: UserOperator = self.spec.factory(**dict(self.spec.options))
+        self._numbering = [Numbering() for _ in range(self.spec.outputs)]
+
+    def process(self, channel: Channel, batch: pa.RecordBatch) -> list[Emission]:
+        self.version += batch.num_rows
+        if batch.num_rows == 0:
+            return []
+        keys = keys_of(batch, self.setting.shapes[channel.port])
+        emissions = []
+        for rows in self.user.process(channel.port, batch):
+            if rows.batch.num_rows == 0:
+                continue
+            triggers = self._triggers(rows, batch.num_rows)
+            schema = self.setting.output_schemas[rows.port]
+            if rows.batch.schema.names != schema.names:
+                raise DataError(
+                    f"operator {self.spec.name}: {self.spec.factory.__name__} gave columns {rows.batch.schema.names} "
+                    f"and declared {schema.names}"
+                )
+            own = keys.rows(triggers)
+            shape = self.setting.output_shapes[rows.port]
+            if self._renumbers:
+                own = self._numbering[rows.port].number(own)
+            columns = {n: rows.batch.column(n) for n in schema.names if n in self.setting.wanted[rows.port]}
+            emissions.append(Emission(rows.port, batch_of(columns | key_columns(own, shape)), triggers))
+        return emissions
+
+    def _triggers(self, rows: Rows, count: int) -> np.ndarray:
+        if rows.triggers is None:
+            if rows.batch.num_rows != count:
+                raise DataError(
+                    f"operator {self.spec.name}: {rows.batch.num_rows} rows for {count} inputs; "
+                    "say with triggers= which input caused each"
+                )
+            return np.arange(count)
+        triggers = np.asarray(rows.triggers, np.int64)
+        if len(triggers) != rows.batch.num_rows or (np.diff(triggers) < 0).any():
+            raise DataError(f"operator {self.spec.name}: triggers= needs one input row per output row, never falling")
+        if len(triggers) and (triggers[0] < 0 or triggers[-1] >= count):
+            raise DataError(f"operator {self.spec.name}: triggers= names an input row that is not in the batch")
+        return triggers
+
+    def snapshot(self) -> State:
+        scalars: dict[str, int] = {}
+        for port, numbering in enumerate(self._numbering):
+            scalars |= {f"{port}{name}": value for name, value in numbering.scalars().items()}
+        return State(self.version, None, scalars, {}, self.user.save())
+
+    def restore(self, parts: Sequence[State]) -> None:
+        super().restore(parts)
+        self._start_over()
+        last = parts[-1]
+        self.user.load(last.blob)
+        for port, numbering in enumerate(self._numbering):
+            numbering.restore(_of_port(last.scalars, port))
+
+    def digest(self) -> Digest:
+        saved = np.frombuffer(self.user.save(), np.uint8)
+        if not len(saved):
+            return super().digest()
+        return Digest(np.zeros(1, np.uint64), np.array([hash_bytes(saved, 0, len(saved))], np.uint64))
+
+    def size(self) -> int:
+        return self.user.size()
+
+
+def _of_port(scalars: Mapping[str, int], port: int) -> dict[str, int]:
+    prefix = str(port)
+    return {name.removeprefix(prefix): value for name, value in scalars.items() if name.startswith(f"{prefix}_")}
+
+
+def without_key(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The user's columns of a batch."""
+    return batch.select([name for name in batch.schema.names if name not in KEY_COLUMNS])

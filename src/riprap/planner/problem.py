@@ -1,0 +1,142 @@
+"""What is asked of a plan: bounds, constraints on single tasks, how many failures at once. And what is answered."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from riprap.base.errors import PlanError, UsageError
+from riprap.base.quantities import Duration, format_duration
+from riprap.planner.model import Sweep, topology_sweep
+from riprap.planner.topology import Topology
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Find the cheapest backups such that L(v) ≤ bound(v) for every task.
+
+    Equivalently: every way with ΣT above the bound of its last task has at least `failures` backups before that task.
+    """
+
+    topology: Topology
+    bound: np.ndarray  # int64 [n], microseconds
+    must: np.ndarray  # bool [n]: has to be a backup (asked for, or it feeds a cut edge)
+    must_not: np.ndarray  # bool [n]: may not be one
+    failures: int = 1  # k ≥ 1: simultaneous failures to tolerate
+
+    @cached_property
+    def sweep(self) -> Sweep:
+        return topology_sweep(self.topology)
+
+    def latency(self, backups: np.ndarray) -> np.ndarray:
+        return self.sweep.recovery(self.topology.latency, backups, self.failures)
+
+    def is_met(self, backups: np.ndarray) -> bool:
+        """Exact: whole microseconds, no solver's word taken for it."""
+        return bool(
+            np.all(self.latency(backups) <= self.bound)
+            and np.all(backups[self.must])
+            and not np.any(backups[self.must_not])
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """A plan that meets its bounds, and how far from the cheapest it can be at most."""
+
+    backups: np.ndarray  # bool [n]
+    cost: int
+    lower: int  # proven: no plan that meets the bounds costs less
+    method: str
+
+    @property
+    def optimal(self) -> bool:
+        return self.cost <= self.lower
+
+    @property
+    def gap(self) -> float:
+        """At most this fraction of the cost could be saved."""
+        return (self.cost - self.lower) / self.cost if self.cost > self.lower else 0.0
+
+
+def problem(
+    topology: Topology,
+    recovery: Duration,
+    *,
+    sinks: Mapping[str, Duration] | None = None,
+    must: Iterable[str] = (),
+    must_not: Iterable[str] = (),
+    failures: int = 1,
+) -> Problem:
+    """A problem that has a solution; otherwise `PlanError` names the tasks that make it impossible.
+
+    `sinks` gives some sinks a bound of their own. It holds for the sink and for every task that feeds it, directly or
+    not, since the sink waits for them: a task has the strictest bound of the sinks that it feeds.
+    """
+    if failures < 1:
+        raise UsageError(f"cannot tolerate {failures} failures: k must be 1 or more")
+    if recovery <= 0:
+        raise UsageError("a recovery bound must be longer than 0s")
+    required = np.zeros(topology.size, bool)
+    required[[topology.index(task) for task in must]] = True
+    required[topology.edges[topology.cuts, 0]] = True
+    forbidden = np.zeros(topology.size, bool)
+    forbidden[[topology.index(task) for task in must_not]] = True
+    both = np.flatnonzero(required & forbidden)
+    if len(both):
+        task = topology.tasks[both[0]]
+        fed = bool(np.any(topology.edges[topology.cuts, 0] == both[0]))
+        why = "it feeds back into a cycle, which only a backup cuts" if fed else "it is also one that must"
+        raise PlanError(f"{task} may not be a backup, but {why}: drop one of the two")
+    asked = Problem(topology, _bounds(topology, recovery, sinks or {}), required, forbidden, failures)
+    _refuse_impossible(asked)
+    return asked
+
+
+def _bounds(topology: Topology, recovery: Duration, sinks: Mapping[str, Duration]) -> np.ndarray:
+    bound = np.full(topology.size, recovery, np.int64)
+    feeds = np.zeros(topology.size, bool)
+    feeds[topology.edges[:, 0]] = True
+    own: dict[int, int] = {}
+    for task, value in sinks.items():
+        number = topology.index(task)
+        if feeds[number]:
+            raise UsageError(f"{task} has a bound of its own but is no sink: it feeds other tasks")
+        own[number] = value
+    if not own:
+        return bound
+    limit = np.where(feeds, np.iinfo(np.int64).max, bound)
+    limit[list(own)] = list(own.values())
+    backward = topology_sweep(topology).backward
+    for edges, first, tasks in backward.groups:
+        limit[tasks] = np.minimum(limit[tasks], np.minimum.reduceat(limit[backward.source[edges]], first))
+    return limit
+
+
+def _refuse_impossible(asked: Problem) -> None:
+    topology = asked.topology
+    alone = np.flatnonzero(topology.latency > asked.bound)
+    if len(alone):
+        listed = ", ".join(
+            f"{topology.tasks[task]} ({format_duration(Duration(int(topology.latency[task])))})" for task in alone[:8]
+        ) + (f" and {len(alone) - 8} more" if len(alone) > 8 else "")
+        need = format_duration(Duration(int(topology.latency.max())))
+        raise PlanError(
+            f"no plan recovers within {format_duration(Duration(int(asked.bound[alone].min())))}, because these tasks "
+            f"need longer to reprocess their own input: {listed}; the least bound that can be met is {need}"
+        )
+    latency = asked.latency(~asked.must_not)
+    late = np.flatnonzero(latency > asked.bound)
+    if len(late):
+        task = int(late[np.argmax(latency[late] - asked.bound[late])])
+        cause = (
+            f"tolerating {asked.failures} failures at once leaves too few places for backups before it"
+            if asked.failures > 1
+            else "tasks before it may not be backups"
+        )
+        raise PlanError(
+            f"no plan recovers {topology.tasks[task]} within {format_duration(Duration(int(asked.bound[task])))}: with a "
+            f"backup at every task that may be one it still takes {format_duration(Duration(int(latency[task])))}, "
+            f"because {cause}; allow more, or raise the bound"
+        )

@@ -1,0 +1,31 @@
+"""The published algorithm for lines: each task feeds one other, and lines meet only in a sink.
+
+From a search source walk downstream as long as the way stays within R; the last task within it becomes a backup. Optimal.
+"""
+
+from riprap.base.errors import UsageError
+from riprap.planner.problem import Problem, Solution
+from riprap.planner.published import Rounds
+
+
+def line(asked: Problem) -> Solution:
+    rounds = Rounds(asked, "line")
+    for task, before in enumerate(rounds.before):
+        if len(rounds.after[task]) > 1 or (len(before) > 1 and rounds.after[task]):
+            raise UsageError(
+                f"{asked.topology.name} is not made of lines, because of {asked.topology.tasks[task]}: "
+                "use --algorithm tree, dag or exact"
+            )
+    return rounds.run(_farthest, "line")
+
+
+def _farthest(rounds: Rounds, source: int) -> list[int]:
+    length = 0 if rounds.backup[source] else rounds.latency[source]
+    mark, at = source, source
+    while rounds.after[at]:
+        at = rounds.after[at][0]
+        length += rounds.latency[at]
+        if length > rounds.bound:
+            return [mark]
+        mark = at
+    return []  # the sink is within reach: nothing after it needs a backup
