@@ -126,6 +126,8 @@ def binomial(n: int, p: float, key: np.uint64, counter: np.uint64) -> tuple[int,
         return 0, counter
     if p >= 1.0:
         return n, counter
+    if n == 1:
+        return int(uniform(key, counter) < p), counter + _ONE
     flip = p > 0.5
     q = 1.0 - p if flip else p
     if n * q < 10.0:
@@ -174,5 +176,8 @@ def binomial(n: int, p: float, key: np.uint64, counter: np.uint64) -> tuple[int,
 
 @njit(cache=True)
 def _stirling(k: float) -> float:
-    """log k! − [log √(2π) + (k + ½) log(k + 1) − (k + 1)]: what Stirling's series leaves."""
-    return lgamma(k + 1.0) - (0.9189385332046727 + (k + 0.5) * log(k + 1.0) - (k + 1.0))
+    """log k! − [log √(2π) + (k + ½) log(k + 1) − (k + 1)]: what Stirling's formula leaves; its series from 16 on."""
+    if k < 16.0:
+        return lgamma(k + 1.0) - (0.9189385332046727 + (k + 0.5) * log(k + 1.0) - (k + 1.0))
+    square = (k + 1.0) * (k + 1.0)
+    return (1.0 / 12.0 - (1.0 / 360.0 - 1.0 / 1260.0 / square) / square) / (k + 1.0)

@@ -150,6 +150,8 @@ def _one(
         host_at[host] = _draw(hosts[host], key, counter)
     punctuation_at = scalars[3]
     now = 0.0
+    available = alive = 1
+    changed = True  # whether rates and availability, which follow from who is right, alive and active, must be found anew
     while True:
         until = min(horizon, punctuation_at)
         for instance in range(instances.shape[0]):
@@ -162,14 +164,18 @@ def _one(
         for host in range(host_at.shape[0]):
             until = min(until, host_at[host])
         while now < until:
-            available, alive = _status(instances, ports, being, repair, fit)
+            if changed:
+                available, alive = _status(instances, ports, being, repair, fit)
+                _expect(
+                    order, instances, ports, emissions, tuples, outputs, links, feeds, feed_rates, scalars, being, repair,
+                    flow, group, out_rate,
+                )  # fmt: skip
             end, arriving = _stride(
-                now, until, order, instances, ports, emissions, tuples, outputs, links, feeds, feed_rates, scalars, being,
-                repair, flow, group, out_rate, ticks, key, counter,
-            )  # fmt: skip
+                now, until, instances, ports, feeds, feed_rates, being, repair, flow, ticks, key, counter
+            )
             result[0] += (end - now) * available
             result[1] += (end - now) * alive
-            _move(
+            changed = _move(
                 now, end, arriving, result, order, instances, ports, emissions, tuples, outputs, links, feeds, feed_rates,
                 scalars, being, repair, seen, group, ticks, out, key, counter,
             )  # fmt: skip
@@ -180,6 +186,8 @@ def _one(
         if punctuation_at <= now:
             seen[:] = 0
             punctuation_at += scalars[3]
+            continue
+        changed = True
         for host in range(host_at.shape[0]):
             if host_at[host] <= now:
                 for member in range(members.shape[0]):
@@ -352,10 +360,7 @@ def _open(link, links, ports, being, group):
 
 
 @njit(cache=True)
-def _stride(
-    now, until, order, instances, ports, emissions, tuples, outputs, links, feeds, feed_rates, scalars, being, repair, flow,
-    group, out_rate, ticks, key, counter,
-):  # fmt: skip
+def _stride(now, until, instances, ports, feeds, feed_rates, being, repair, flow, ticks, key, counter):
     """(end of the next stride, who arrives in it: many, one feed's next tuple, or nobody)."""
     repairing = False
     single = False
@@ -367,10 +372,6 @@ def _stride(
         return until, MANY
     end = until
     if not single:
-        _expect(
-            order, instances, ports, emissions, tuples, outputs, links, feeds, feed_rates, scalars, being, repair, flow, group,
-            out_rate,
-        )  # fmt: skip
         for port in range(ports.shape[0]):
             if ports[port, STATEFUL] == 0 or being[ports[port, INSTANCE], _ALIVE] == 0:
                 continue
@@ -439,7 +440,8 @@ def _move(
     now, end, arriving, result, order, instances, ports, emissions, tuples, outputs, links, feeds, feed_rates, scalars, being,
     repair, seen, group, ticks, out, key, counter,
 ):  # fmt: skip
-    """Everything that flows from `now` to `end`, drawn in bulk."""
+    """Everything that flows from `now` to `end`, drawn in bulk. Returns whether some state became right or wrong."""
+    changed = False
     repair[:, _CLEAN] = 0
     repair[:, _TAINTED] = 0
     for feed in range(feeds.shape[0]):
@@ -458,6 +460,11 @@ def _move(
             continue
         first = instances[instance, PORTS]
         last_port = first + instances[instance, PORT_COUNT]
+        arrived = 0
+        for port in range(first, last_port):
+            arrived += repair[port, _CLEAN] + repair[port, _TAINTED]
+        if arrived == 0:
+            continue
         wrong = _wrong(instance, instances, repair)
         share = scalars[2] if _refilling(instance, instances, repair) else 1.0
         out[:] = 0
@@ -479,7 +486,7 @@ def _move(
                 _emit(port, corrupted + repair[port, _TAINTED], 1, 1, 1.0, ports, emissions, tuples, out, key, counter)
         for port in range(first, last_port):
             if ports[port, STATEFUL] == 1:
-                _heal(port, ports, repair, key, counter)
+                changed = _heal(port, ports, repair, key, counter) or changed
         for output in range(instances[instance, OUTPUT_COUNT]):
             entry = instances[instance, OUTPUTS] + output
             for link in range(outputs[entry, LINKS], outputs[entry, LINKS] + outputs[entry, LINK_COUNT]):
@@ -493,6 +500,7 @@ def _move(
                             seen[link, kind] += passed
                             passed = max(before, seen[link, kind]) - before
                         repair[links[link, TARGET], _CLEAN + kind] += passed
+    return changed
 
 
 @njit(cache=True)
@@ -516,9 +524,11 @@ def _heal(port, ports, repair, key, counter):
     """What a stride's tuples do to the state behind a port: clean ones repair it, each tainted one sets it back.
 
     After the last tainted tuple the state needs `TAINT` clean ones; if k of the clean ones come after it, TAINT - k are left.
-    Earlier tainted tuples leave less than that, so the larger of both demands is what remains.
+    Earlier tainted tuples leave less than that, so the larger of both demands is what remains. Returns whether the state
+    became right or wrong.
     """
     clean, tainted = repair[port, _CLEAN], repair[port, _TAINTED]
+    was_unstable, was_refilling = repair[port, _UNSTABLE] > 0, repair[port, _REFILL] > 0
     left = max(0, repair[port, _UNSTABLE] - clean)
     if tainted > 0:
         behind = 0
@@ -529,3 +539,4 @@ def _heal(port, ports, repair, key, counter):
         left = max(left, ports[port, TAINT] - behind)
     repair[port, _UNSTABLE] = left
     repair[port, _REFILL] = max(0, repair[port, _REFILL] - clean)
+    return was_unstable != (left > 0) or was_refilling != (repair[port, _REFILL] > 0)
