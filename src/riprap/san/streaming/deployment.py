@@ -3,7 +3,7 @@
 A technique is a function from a deployment to a deployment. Both simulators read deployments and know no technique.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -106,7 +106,8 @@ class Deployment:
 
     def crash_shocks(self, instance: int) -> tuple[Shock, ...]:
         """What a crash of `instance` does downstream; beyond the edge of its group, that is the group's affair."""
-        return self._shocks([instance], self.recovery, lambda link: not self.leaves_group(link))
+        own = self.membership.get(instance)
+        return self._shocks([instance], self.recovery, lambda link: own is None or self.membership.get(link.target) == own)
 
     def group_shocks(self, group: int) -> tuple[Shock, ...]:
         """What it does downstream that no replica of `group` is active for the time of a fail-over."""
@@ -117,9 +118,8 @@ class Deployment:
         further = self._shocks(edges, self.groups[group].failover, lambda _: True)
         return _merged([*(shock for shock in shocks if shock), *further])
 
-    def _shocks(self, start: Iterable[int], outage: float, follow: object) -> tuple[Shock, ...]:
+    def _shocks(self, start: Iterable[int], outage: float, follow: Callable[[Link], bool]) -> tuple[Shock, ...]:
         """Stateful ports reachable from `start`."""
-        assert callable(follow)
         shocks = []
         waiting, seen = list(start), set(start)
         while waiting:

@@ -356,12 +356,10 @@ class _Builder:
         name = self.name(index)
         lines = []
         for port, restart in enumerate(instance.restarts):
-            if restart.tainted:
-                value = self.parameter(f"{name}.restart_tainted{port}", restart.tainted)
-                lines.append(f"{name}.unstable{port} = {value}")
-            if restart.refill:
-                value = self.parameter(f"{name}.restart_refill{port}", restart.refill)
-                lines.append(f"{name}.refill{port} = {value}")
+            if instance.operator.inputs[port].stateful:
+                tainted = self.parameter(f"{name}.restart_tainted{port}", restart.tainted)
+                refill = self.parameter(f"{name}.restart_refill{port}", restart.refill)
+                lines += [f"{name}.unstable{port} = {tainted}", f"{name}.refill{port} = {refill}"]
         ends = self.outage_ends(self.deployment.crash_shocks(index), name)
         return "\n".join([*self.last_one(index, [*lines, *ends]), f"{name}.alive = 1", f"{name}.waiting = 1"])
 
