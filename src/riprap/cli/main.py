@@ -8,7 +8,7 @@ import sys
 import typer
 
 from riprap.base.errors import RiprapError
-from riprap.cli import data, doctor
+from riprap.cli import data, doctor, graph, profile, run_bounded
 
 app = typer.Typer(
     name="riprap",
@@ -25,6 +25,9 @@ def _root() -> None:
     """Makes `riprap` a group of commands however many there are."""
 
 
+app.command("run-bounded")(run_bounded.command)
+app.command("graph")(graph.command)
+app.command("profile")(profile.command)
 app.command("doctor")(doctor.command)
 app.add_typer(data.app, name="data")
 

@@ -117,8 +117,7 @@ class Engine:
             return []
         self._inbox[target].append((port, event))
         if isinstance(event, pa.RecordBatch):
-            shape = self.graph.shape(name) if target == name else self.graph.stream_shape(self._entries[name])
-            self._advance(target, port, keys_of(event.slice(event.num_rows - 1), shape).at(0))
+            self._advance(target, port, self._last_key(name, event))
         return self._sweep()
 
     def advance(self, name: str, key: OrderKey) -> list[Output]:
@@ -141,14 +140,24 @@ class Engine:
         if missing:
             raise UsageError(f"no input for source {missing[0]}; inputs were given for {known(inputs)}")
         reading = {name: iter(batches) for name, batches in inputs.items()}
+        reached = dict.fromkeys(reading, START_KEY)
         while reading:
-            name = min(reading, key=lambda source: self._progress[self._entry(source)[0]])
+            name = min(reading, key=reached.__getitem__)
             batch = next(reading[name], None)
             if batch is None:
                 del reading[name]
                 yield from self.end(name)
-            else:
+            elif batch.num_rows:
+                reached[name] = self._last_key(name, batch)
                 yield from self.push(name, batch)
+
+    def progress(self, stream: str) -> OrderKey:
+        """How far a stream (by id) that leaves the fragment has come: nothing at or below this key will leave on it."""
+        for name, streams in self._leaving.items():
+            if stream in (leaving.id for leaving in streams):
+                return self._output_progress(name)
+        ways = [leaving.id for streams in self._leaving.values() for leaving in streams]
+        raise UsageError(f"stream {stream} does not leave this fragment; those that do are {known(ways, stream)}")
 
     def _entry(self, name: str) -> tuple[str, int]:
         if name in self._entries:
@@ -157,6 +166,12 @@ class Engine:
             return name, 0
         ways = [*(s.name for s in self.graph.sources if s.name in self.operators), *self._entries]
         raise UsageError(f"nothing can be given to {name} here; inputs of this fragment are {known(ways, name)}")
+
+    def _last_key(self, name: str, batch: pa.RecordBatch) -> OrderKey:
+        """Of the last row of a batch that is given to a source or an entering stream."""
+        entering = self._entries.get(name)
+        shape = self.graph.stream_shape(entering) if entering is not None else self.graph.shape(name)
+        return keys_of(batch.slice(batch.num_rows - 1), shape).at(0)
 
     def _advance(self, target: str, port: int, key: OrderKey) -> None:
         if target in self._mergers:
@@ -189,9 +204,14 @@ class Engine:
             emissions += self._control(name, progress)
             self.statistics[name].seconds += self._clock.monotonic() - start
             self._route(name, emissions, outputs)
+            progress = self._output_progress(name)
             for stream in self._inside[name]:
                 self._advance(stream.target, stream.target_port, progress)
         return outputs
+
+    def _output_progress(self, name: str) -> OrderKey:
+        progress = self._progress[name]
+        return progress if progress in (START_KEY, END_KEY) else self.operators[name].output_progress(progress)
 
     def _deliver(self, name: str, inbox: list[tuple[int, Event]]) -> list[Emission]:
         operator, statistics = self.operators[name], self.statistics[name]

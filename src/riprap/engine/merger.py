@@ -6,7 +6,7 @@ is what progress tells. So the order in which rows pass depends on their keys (a
 
 Rows are merged by rows of numbers, their *order*: the order key; only `_seq` where that says the same; with a jitter,
 the arrival first.
-A punctuation has the order of the row before it and passes right after it.
+A punctuation has the order of the row before it, by its key or in the queue, and passes right after it.
 """
 
 from bisect import bisect_left, bisect_right
@@ -20,7 +20,7 @@ import pyarrow as pa
 from riprap.base.errors import UsageError
 from riprap.engine.jitter import Jitter
 from riprap.graph.keys import START_KEY, KeyShape, OrderKey
-from riprap.operators.columns import Keys, keys_of
+from riprap.operators.columns import Keys, batch_of, concatenated, keys_of
 from riprap.operators.contract import Punctuation
 from riprap.operators.kernels.merging import merge_many, merge_two, running_maximum
 
@@ -110,6 +110,9 @@ class Merger:
     def put(self, port: int, event: pa.RecordBatch | Punctuation) -> None:
         """Add to a port's queue."""
         if isinstance(event, Punctuation):
+            # The tuple before it may have been dropped on the way, or numbered anew: its place is the later of the two.
+            own = self._order(port, _keys_of_one(event.key))
+            self._last_order[port] = max(self._last_order[port], tuple(own[0].tolist()))
             self._queues[port].append(_Cut(event, self._last_order[port]))
         elif event.num_rows:
             keys = keys_of(event, self._shapes[port])
@@ -225,5 +228,13 @@ def _before(key: OrderKey) -> OrderKey:
     return key._replace(n=key.n - 1) if key.n > 0 else OrderKey(key.ts, key.src, key.seq - 1, 2**63 - 1)
 
 
+def _keys_of_one(key: OrderKey) -> Keys:
+    return Keys(*(np.array([part], np.int64) for part in key))
+
+
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    """Rows of one stream, one batch after another; text may be encoded differently in each."""
+    if len(batches) == 1:
+        return batches[0]
+    names = batches[0].schema.names
+    return batch_of({name: concatenated([batch.column(name) for batch in batches]) for name in names})

@@ -643,8 +643,11 @@ class UserDefined(OperatorSpec):
         return tuple(self.factory(**dict(self.options)).output_schemas(inputs))
 
     def output_shapes(self, inputs: tuple[KeyShape, ...]) -> tuple[KeyShape, ...]:
-        several = not self.factory.one_per_trigger or overlapping(list(inputs))
-        return (joined_shape(list(inputs), n=several),) * self.outputs
+        return (joined_shape(list(inputs), n=self.renumbers(inputs)),) * self.outputs
+
+    def renumbers(self, inputs: tuple[KeyShape, ...]) -> bool:
+        """Whether several outputs can share a trigger's key, so that `_n` has to count them."""
+        return not self.factory.one_per_trigger or overlapping(list(inputs))
 
     def describe(self) -> str:
         return self.factory.__name__

@@ -46,6 +46,7 @@ class AggregateOperator(WindowedOperator):
             for call in self.spec.calls
         ]
         self._output = [name for name in setting.output_schemas[0].names if name in setting.wanted[0]]
+        self._tumbles = self.spec.tumbling
         super().__init__(setting)
 
     def _fresh(self) -> None:
@@ -63,7 +64,7 @@ class AggregateOperator(WindowedOperator):
             )
         }
         self._boundary = _NONE  # the next one to speak, where time says when
-        self._now = np.full(1, _NONE)  # greatest _ts of a tuple, where windows of time speak by count
+        self._now = np.full(1, _NONE)  # greatest _ts of a tuple, where windows are of time
 
     # Rows -------------------------------------------------------------------------------------------------------------
 
@@ -95,7 +96,7 @@ class AggregateOperator(WindowedOperator):
             emissions = [self._at_boundaries(spoken, boundaries, triggered_by_rows=True)]
         else:
             emissions = [self._at_rows(spoken, batch)]
-        self._tidy()
+        self._tidy(count)
         return emissions
 
     def _by_count(self, groups: np.ndarray, ts: np.ndarray, positions: np.ndarray) -> _Spoken:
@@ -119,7 +120,7 @@ class AggregateOperator(WindowedOperator):
         known = min(self.groups.count, len(store.base))
         out, boundary = by_boundary(
             groups, ts, until, store.base, store.cap, store.head, store.tail, store.spoke, store.stamps, known,
-            window, every, by_time, self._boundary, positions,
+            window, every, by_time, self._boundary, self._now, positions,
         )  # fmt: skip
         self._boundary = int(boundary)
         out = out[np.lexsort((self.groups.hashes[out[:, 1]] & _HASH_BITS, out[:, 4]))]
@@ -182,8 +183,10 @@ class AggregateOperator(WindowedOperator):
         emission = self._by_group(spoken, Keys(ts, src, seq, self._group_numbers(who)), None)
         before = self._tails(0)
         store.head[who] = store.tail[who]
+        self.version += 1
         self._note(0, before, self._closed(spoken))
-        return [emission, passed]
+        last = key._replace(n=int(self._group_numbers(who[-1:])[0]))
+        return [emission, Emission(0, Punctuation(last))]
 
     def progress(self, key: OrderKey) -> list[Emission]:
         if not isinstance(self.spec.every, Time) or self._boundary == _NONE or key.ts < self._boundary:
@@ -200,7 +203,14 @@ class AggregateOperator(WindowedOperator):
         before = self._tails(0)
         spoken, boundaries = self._by_boundary(nothing, nothing, until, nothing)
         self._note(0, before, self._closed(spoken))
-        return [self._at_boundaries(spoken, boundaries, triggered_by_rows=False)] if len(spoken.who) else []
+        if not len(spoken.who):
+            return []
+        self.version += 1
+        return [self._at_boundaries(spoken, boundaries, triggered_by_rows=False)]
+
+    def output_progress(self, key: OrderKey) -> OrderKey:
+        # A punctuation may still follow the tuple with that key, and what it triggers has the tuple's key.
+        return key._replace(n=-1) if isinstance(self.spec.window, Punctuated) else key
 
     # State ------------------------------------------------------------------------------------------------------------
 
@@ -212,6 +222,9 @@ class AggregateOperator(WindowedOperator):
         newest = self._boundary - 1 if by_time else int(self._now[0])
         if (self._boundary if by_time else newest) != _NONE:
             self.stores[0].forget(newest - self.spec.window.size)
+
+    def _decides(self) -> tuple[int, ...]:
+        return (self._boundary,) if isinstance(self.spec.every, Time) else ()
 
     def _scalars(self) -> dict[str, int]:
         return {"boundary": self._boundary, "now": int(self._now[0])}

@@ -43,7 +43,9 @@ class BarrierOperator(WindowedOperator):
                     store.write(name, positions, to_words(batches[port].column(name), self.pool))
             self._note(port, before)
         sets = min(store.size() for store in self.stores.values())
-        return self._give_out(sets, waiting, batches, ports) if sets else []
+        emissions = self._give_out(sets, waiting, batches, ports) if sets else []
+        self._tidy(len(ports))
+        return emissions
 
     def _give_out(
         self, sets: int, waiting: list[int], batches: Sequence[pa.RecordBatch], ports: np.ndarray

@@ -5,16 +5,17 @@ a byte per
 row, 1 where the value is not null, or empty where nothing is null.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from riprap.graph.keys import SEQ, SRC, TS, TS_TYPE, KeyShape, N, OrderKey
+from riprap.graph.keys import END_KEY, SEQ, SRC, TS, TS_TYPE, KeyShape, N, OrderKey
+from riprap.graph.types import logical_type
 from riprap.operators.kernels.merging import number_runs
-from riprap.operators.strings import StringPool
+from riprap.operators.strings import StringPool, address_of
 
 ALL_VALID = np.empty(0, np.uint8)
 
@@ -87,10 +88,31 @@ def _moment(type_: pa.DataType) -> bool:
 
 
 def take(batch: pa.RecordBatch, rows: np.ndarray) -> pa.RecordBatch:
-    """These rows, in this order; the batch itself where they are all of them in order (rows ascend)."""
-    if len(rows) == batch.num_rows:
+    """These rows, in this order; rows never fall, and may repeat. The batch itself where they are all of it."""
+    if len(rows) == batch.num_rows and (rows[1:] > rows[:-1]).all():
         return batch
     return pc.take(batch, pa.array(rows), boundscheck=False)
+
+
+def concatenated(arrays: Sequence[pa.Array]) -> pa.Array:
+    """One array after another. Text may be encoded differently in each; it stays a dictionary where all share one."""
+    arrays = [array for array in arrays if len(array)] or [arrays[0]]
+    first = arrays[0]
+    if len(arrays) == 1:
+        return first
+    if isinstance(first, pa.DictionaryArray) and all(_same_dictionary(first, array) for array in arrays):
+        return pa.concat_arrays(arrays)
+    plain = [array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array for array in arrays]
+    if len({array.type for array in plain}) > 1:
+        type_ = logical_type(first.type)
+        plain = [array.cast(type_) for array in plain]
+    return pa.concat_arrays(plain)
+
+
+def _same_dictionary(left: pa.DictionaryArray, right: pa.Array) -> bool:
+    return right.type == left.type and (
+        address_of(left.dictionary) == address_of(right.dictionary) or left.dictionary.equals(right.dictionary)
+    )
 
 
 # Order keys -----------------------------------------------------------------------------------------------------------
@@ -145,6 +167,13 @@ def batch_of(columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
+def renumbered_progress(key: OrderKey, shapes: Sequence[KeyShape]) -> OrderKey:
+    """Progress of outputs that count `_n` anew for each (_ts, _src, _seq): a trigger whose own `_n` may still rise may
+    still give outputs with any number; otherwise it has given them all.
+    """
+    return key._replace(n=-1 if any(shape.n for shape in shapes) else END_KEY.n)
+
+
 class Numbering:
     """Counts `_n` for outputs that share a trigger, across batches."""
 
@@ -161,6 +190,11 @@ class Numbering:
             last = keys.at(len(out) - 1)
             self.last[:3] = last.ts, last.src, last.seq
         return keys._replace(n=out)
+
+    def key(self, key: OrderKey) -> OrderKey:
+        """The key of the newest output that shares this trigger; numbered 0 if there is none."""
+        same = self.last[:3] == list(key[:3])
+        return key._replace(n=max(0, self.last[3] - 1) if same else 0)
 
     def scalars(self) -> dict[str, int]:
         return dict(zip(self.NAMES, self.last, strict=True))

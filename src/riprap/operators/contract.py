@@ -75,7 +75,7 @@ class State:
     window) and `_rows` (how many of them follow here). `X.rows` has those rows, key after key, oldest first.
     """
 
-    version: int  # input rows that the operator had taken
+    version: int  # rises with every change of the state: input rows, and controls that changed something
     since: int | None = None  # for a delta: the version that it goes on from
     scalars: Mapping[str, int] = field(default_factory=dict)
     tables: Mapping[str, pa.RecordBatch] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class Operator(ABC):
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
-        self.version = 0  # input rows taken so far
+        self.version = 0  # of the state: input rows taken so far, and controls that changed something
 
     @abstractmethod
     def process(self, channel: Channel, batch: pa.RecordBatch) -> list[Emission]:
@@ -149,6 +149,10 @@ class Operator(ABC):
 
     def end(self) -> list[Emission]:
         return []
+
+    def output_progress(self, key: OrderKey) -> OrderKey:
+        """What progress of the input to `key` means for the outputs: nothing at or below the result will be emitted."""
+        return key
 
     # State; the defaults are those of an operator without any ------------------------------------------------------
 
@@ -209,6 +213,8 @@ def check_chain(parts: Sequence[State]) -> None:
 
 def split_state(state: State, bounds: Sequence[int]) -> list[State]:
     """Divide by key hash at `bounds` (ascending): below the first, from each to the next, from the last on."""
+    if state.blob and bounds:
+        raise DataError("the state of a user-defined operator is a whole that cannot be divided by key")
     edges = np.array([0, *bounds], np.uint64)
     shards: list[dict[str, pa.RecordBatch]] = [{} for _ in edges]
     for name, keys in state.tables.items():

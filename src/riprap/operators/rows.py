@@ -51,7 +51,7 @@ class RowStore:
         self._columns = {
             name: _Column(type_, np.empty(256, dtype_of(type_)), ALL_VALID) for name, type_ in [*fields, *stamp]
         }
-        self._used = 0  # positions in use, at the front of every column
+        self.used = 0  # positions in use, at the front of every column
         self._room = 256
         self.base = np.zeros(64, np.int64)
         self.cap = np.zeros(64, np.int64)
@@ -69,10 +69,10 @@ class RowStore:
             size = max(self.groups.count, 2 * len(self.base))
             for name in ("base", "cap", "head", "tail", "spoke", "_scratch"):
                 setattr(self, name, _padded(getattr(self, name), size))
-        moves, used = plan_room(groups, self.base, self.cap, self.head, self.tail, self._used, self._scratch)
-        self._used = int(used)
-        if self._used > self._room:
-            self._room = max(self._used, 2 * self._room)
+        moves, used = plan_room(groups, self.base, self.cap, self.head, self.tail, self.used, self._scratch)
+        self.used = int(used)
+        if self.used > self._room:
+            self._room = max(self.used, 2 * self._room)
             for column in self._columns.values():
                 column.values = np.resize(column.values, self._room)
                 if len(column.valid):
@@ -178,7 +178,7 @@ class RowStore:
         }
         positions = positions_of(groups, tail[groups] - rows, tail[groups], self.base, self.cap)
         content = self.rows(positions) or {"_": pa.nulls(len(positions))}
-        return {f"{prefix}.keys": batch_of(keys), f"{prefix}.rows": batch_of(content)}
+        return {f"{prefix}.keys": _decoded(keys), f"{prefix}.rows": _decoded(content)}
 
     def load(self, prefix: str, tables: Mapping[str, pa.RecordBatch]) -> None:
         """Put saved rows in: into an empty store, or on top of the state that a delta goes on from."""
@@ -212,9 +212,10 @@ class RowStore:
         """Whether a delta can go on from that version."""
         return version in self._marks
 
-    def wasteful(self) -> bool:
-        """Whether most of the room is taken by what is no longer in any window."""
-        return self._used > 65536 and self._used > 8 * (self.size() + self.groups.count)
+
+def _decoded(columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    """Text itself in place of a dictionary, which would be that of the whole pool."""
+    return batch_of({n: c.dictionary_decode() if isinstance(c, pa.DictionaryArray) else c for n, c in columns.items()})
 
 
 def _padded(array: np.ndarray, count: int) -> np.ndarray:

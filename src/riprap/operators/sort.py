@@ -22,6 +22,8 @@ _ONLY = np.zeros(1, np.int64)  # the one group
 
 
 class SortOperator(WindowedOperator):
+    _tumbles = True
+
     def __init__(self, setting: Setting) -> None:
         self.spec = cast(Sort, setting.spec)
         sorted_by = {name for name, _ in self.spec.by}
@@ -54,6 +56,7 @@ class SortOperator(WindowedOperator):
                 emissions += self._give_out(self._last, stop - 1)
             elif isinstance(window, Time) and stop < batch.num_rows:
                 emissions += self._at_boundary(int(keys.ts[stop]), stop)
+        self._tidy(batch.num_rows)
         return emissions
 
     def _fits(self, keys: Keys, start: int) -> int:
@@ -87,6 +90,8 @@ class SortOperator(WindowedOperator):
         before = self._tails(0)
         columns = store.rows(store.positions(_ONLY))
         store.head[0] = hi
+        if trigger is None:
+            self.version += 1
         self._note(0, before, [(0, lo, hi)])
         order = pc.sort_indices(
             pa.table({name: _plain(columns[name]) for name, _ in self.spec.by}),
@@ -119,6 +124,14 @@ class SortOperator(WindowedOperator):
         if isinstance(self.spec.window, Time) and self._boundary != _NONE:
             return self._give_out(OrderKey(self._boundary, TIMER, self._boundary // self.spec.window.size), None)
         return self._give_out(self._last, None)
+
+    def output_progress(self, key: OrderKey) -> OrderKey:
+        # A punctuation, or the end where time does not say when, gives out under the key of the latest tuple.
+        waits = not isinstance(self.spec.window, Time) and self.stores[0].size() > 0
+        return min(key, self._last if waits else key)._replace(n=-1)
+
+    def _decides(self) -> tuple[int, ...]:
+        return (self._boundary,) if isinstance(self.spec.window, Time) else self._last[:3]
 
     def _scalars(self) -> dict[str, int]:
         last = {"last_ts": self._last.ts, "last_src": self._last.src, "last_seq": self._last.seq}

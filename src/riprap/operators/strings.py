@@ -12,7 +12,8 @@ _REMEMBERED = 8  # dictionaries whose ids are kept; batches of a stream mostly s
 
 
 class StringPool:
-    """Distinct strings (or bytes), numbered from 0 in the order they came. Only grows; see `RowStore.compact`."""
+    """Distinct strings (or bytes), numbered from 0 in the order they came. Only grows; an operator that has
+    forgotten most of them moves into a fresh pool (`WindowedOperator._tidy`)."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -20,11 +21,13 @@ class StringPool:
         self._slots = np.full(128, -1, np.int64)
         self._offsets = np.zeros(65, np.int32)
         self._bytes = np.empty(1024, np.uint8)
-        self._dictionaries: dict[tuple[int, int, int], tuple[pa.Array, np.ndarray]] = {}
+        self._dictionaries: dict[tuple[int, ...], tuple[pa.Array, np.ndarray]] = {}
         self._view: pa.Array | None = None  # the pool as an Arrow array, as of the last new string
 
     def encode(self, column: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Codes of a text column's rows, which rows are not null (empty: all), and the pool's id for each code."""
+        if column.type == pa.string_view():
+            column = column.cast(pa.string())
         if not isinstance(column, pa.DictionaryArray):
             column = column.dictionary_encode()
         indices = column.indices
@@ -54,9 +57,7 @@ class StringPool:
         return self._view
 
     def _ids_of_dictionary(self, dictionary: pa.Array) -> np.ndarray:
-        # Two arrays with the same buffers are the same; keeping a reference keeps the addresses from being used again.
-        data = dictionary.buffers()[-1]
-        key = (data.address if data is not None else 0, dictionary.offset, len(dictionary))
+        key = address_of(dictionary)  # keeping a reference keeps the addresses from being used again
         known = self._dictionaries.get(key)
         if known is not None:
             return known[1]
@@ -67,6 +68,8 @@ class StringPool:
         return ids
 
     def _intern(self, strings: pa.Array) -> np.ndarray:
+        if strings.type == pa.string_view():
+            strings = strings.cast(pa.string())
         large = pa.types.is_large_string(strings.type) or pa.types.is_large_binary(strings.type)
         width = np.int64 if large else np.int32
         _, offsets_buffer, data_buffer = strings.buffers()
@@ -98,6 +101,11 @@ class StringPool:
             if used + length >= 2**31:
                 raise DataError("more than 2 GiB of distinct strings in the state of one operator; use numbers as keys")
             self._bytes = _grown(self._bytes, max(used + length, 2 * len(self._bytes)))
+
+
+def address_of(array: pa.Array) -> tuple[int, ...]:
+    """Two arrays of one type with the same address are the same, as long as both live."""
+    return (len(array), array.offset, *(buffer.address if buffer is not None else 0 for buffer in array.buffers()))
 
 
 def _grown(array: np.ndarray, size: int) -> np.ndarray:

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from riprap.graph.keys import overlapping
-from riprap.operators.columns import Keys, Numbering, batch_of, key_columns, keys_of
-from riprap.operators.contract import Channel, Emission, Operator, Setting, State
+from riprap.graph.keys import OrderKey, overlapping
+from riprap.operators.columns import Keys, Numbering, batch_of, concatenated, key_columns, keys_of, renumbered_progress
+from riprap.operators.contract import Channel, Emission, Operator, Punctuation, Setting, State
 from riprap.operators.kernels.merging import source_rows
 
 
@@ -28,7 +28,7 @@ class UnionOperator(Operator):
         starts = np.cumsum([0, *(batch.num_rows for batch in batches[:-1])])
         rows = source_rows(ports, starts)
         order = pa.array(rows)
-        columns = {name: _joined([batch.column(name) for batch in batches]).take(order) for name in self._names}
+        columns = {name: concatenated([batch.column(name) for batch in batches]).take(order) for name in self._names}
         per_port = [keys_of(batch, shape) for batch, shape in zip(batches, self.setting.shapes, strict=True)]
         counts = [batch.num_rows for batch in batches]
         parts = [
@@ -42,6 +42,13 @@ class UnionOperator(Operator):
             keys = self._numbering.number(keys)
         return Emission(0, batch_of(columns | key_columns(keys, self.setting.output_shapes[0])))
 
+    def punctuate(self, channel: Channel, punctuation: Punctuation) -> list[Emission]:
+        key = self._numbering.key(punctuation.key) if self._renumbers else punctuation.key
+        return [Emission(0, Punctuation(key))]
+
+    def output_progress(self, key: OrderKey) -> OrderKey:
+        return renumbered_progress(key, self.setting.shapes) if self._renumbers else key
+
     # The numbering is all there is to save; it belongs to no key.
 
     def snapshot(self) -> State:
@@ -51,18 +58,3 @@ class UnionOperator(Operator):
         super().restore(parts)
         scalars: Mapping[str, int] = parts[-1].scalars
         self._numbering.restore(scalars)
-
-
-def _joined(arrays: list[pa.Array]) -> pa.Array:
-    """One array after another; dictionaries are decoded unless all are the same."""
-    if any(isinstance(array, pa.DictionaryArray) for array in arrays):
-        first = arrays[0]
-        same = all(
-            isinstance(array, pa.DictionaryArray) and array.dictionary.equals(first.dictionary) for array in arrays
-        )
-        if not same:
-            arrays = [a.dictionary_decode() if isinstance(a, pa.DictionaryArray) else a for a in arrays]
-    types = {array.type for array in arrays}
-    if len(types) > 1:
-        arrays = [array.cast(pa.string()) for array in arrays]
-    return pa.concat_arrays(arrays)

@@ -21,10 +21,10 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.base.errors import DataError
-from riprap.graph.keys import KEY_COLUMNS
+from riprap.graph.keys import KEY_COLUMNS, OrderKey
 from riprap.graph.specs import UserDefined
-from riprap.operators.columns import Numbering, batch_of, key_columns, keys_of
-from riprap.operators.contract import Channel, Digest, Emission, Operator, Setting, State
+from riprap.operators.columns import Numbering, batch_of, key_columns, keys_of, renumbered_progress
+from riprap.operators.contract import Channel, Digest, Emission, Operator, Punctuation, Setting, State
 from riprap.operators.kernels.hashing import hash_bytes
 
 
@@ -77,7 +77,7 @@ class UserDefinedOperator(Operator):
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
         self.spec = cast(UserDefined, setting.spec)
-        self._renumbers = setting.output_shapes[0].n
+        self._renumbers = self.spec.renumbers(setting.shapes)
         self._start_over()
 
     def _start_over(self) -> None:
@@ -122,6 +122,15 @@ class UserDefinedOperator(Operator):
         if len(triggers) and (triggers[0] < 0 or triggers[-1] >= count):
             raise DataError(f"operator {self.spec.name}: triggers= names an input row that is not in the batch")
         return triggers
+
+    def punctuate(self, channel: Channel, punctuation: Punctuation) -> list[Emission]:
+        if not self._renumbers:
+            return super().punctuate(channel, punctuation)
+        numbered = enumerate(self._numbering)
+        return [Emission(port, Punctuation(numbering.key(punctuation.key))) for port, numbering in numbered]
+
+    def output_progress(self, key: OrderKey) -> OrderKey:
+        return renumbered_progress(key, self.setting.shapes) if self._renumbers else key
 
     def snapshot(self) -> State:
         scalars: dict[str, int] = {}

@@ -12,13 +12,19 @@ from riprap.operators.kernels.hashing import hash_words
 from riprap.operators.rows import RowStore, window_table
 from riprap.operators.strings import StringPool
 
+_LITTLE = 65_536  # places in stores, groups and strings that are not worth tidying up
+
 
 class WindowedOperator(Operator):
     """Subclasses make their stores in `_fresh`, one per stateful port, and name the whole numbers of their state."""
 
+    _tumbles = False  # whether windows are given out for good, and then begin anew
+
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
         self._events: list[WindowEvent] | None = None  # None: nobody is watching
+        self._largest = 0  # rows that a call brought at most
+        self._tidy_at = _LITTLE  # what may be held before `_tidy` looks whether it is needed
         self._start_over()
 
     def _start_over(self) -> None:
@@ -37,6 +43,10 @@ class WindowedOperator(Operator):
 
     def _restore_scalars(self, scalars: Mapping[str, int]) -> None:
         pass
+
+    def _decides(self) -> tuple[int, ...]:
+        """Those whole numbers of the state that decide, beside its window, what a key gives out next."""
+        return ()
 
     def _settle(self) -> None:
         """Forget what can no longer matter, so that equal content looks equal."""
@@ -76,6 +86,8 @@ class WindowedOperator(Operator):
             of_port = np.full(len(groups), port, np.uint64)
             of_port[np.searchsorted(groups, live)] = store.digest(live)
             hash_words(of_port.view(np.int64), ALL_VALID, total)
+        for number in self._decides():
+            hash_words(np.full(len(groups), number, np.int64), ALL_VALID, total)
         order = np.argsort(self.groups.hashes[groups], kind="stable")
         return Digest(self.groups.hashes[groups][order], total[order])
 
@@ -83,10 +95,22 @@ class WindowedOperator(Operator):
         self._settle()
         return sum(store.size() for store in self.stores.values())
 
-    def _tidy(self) -> None:
-        """Give room back when most of it is taken by what was forgotten: move into fresh stores."""
-        if any(store.wasteful() for store in self.stores.values()):
+    def _tidy(self, rows: int) -> None:
+        """After a call that brought `rows`: give room back when most of it is taken by what was forgotten.
+
+        It is looked for whenever what is held has doubled since the last time, which is cheap in the long run. A batch
+        takes room of its own, which the next one uses again.
+        """
+        self._largest = max(self._largest, rows)
+        if self._held() <= self._tidy_at:
+            return
+        self._settle()
+        if self._held() > 8 * (sum(len(store.live()) + store.size() for store in self.stores.values()) + self._largest):
             self.restore([self.snapshot()])
+        self._tidy_at = max(_LITTLE, 2 * self._held() + 8 * self._largest)
+
+    def _held(self) -> int:
+        return self.pool.count + self.groups.count + sum(store.used for store in self.stores.values())
 
     # Window events ----------------------------------------------------------------------------------------------------
 
@@ -119,14 +143,15 @@ class WindowedOperator(Operator):
         store = self.stores[port]
         old = np.zeros((2, len(store.tail)), np.int64)
         old[:, : before.shape[1]] = before
+        ended = old[1].copy()  # where the newest window that has ended ends; the tail where there was none
         for group, lo, hi in closed:
             if lo >= old[1, group]:
                 self._tell("opened", port, group, lo)
             self._tell("closed", port, group, hi)
-        for group in np.flatnonzero(store.tail > old[1]).tolist():
-            was_empty = old[0, group] == old[1, group] or store.head[group] >= old[1, group]
-            if was_empty and store.tail[group] > store.head[group] and (closed or old[0, group] == old[1, group]):
-                self._tell("opened", port, group, int(max(store.head[group], old[1, group])))
+            ended[group] = hi
+        fresh = (store.head >= old[1]) | (old[0] == old[1]) if self._tumbles else old[1] == 0
+        for group in np.flatnonzero((store.tail > ended) & fresh).tolist():
+            self._tell("opened", port, group, int(ended[group]))
 
     def _tell(self, kind: str, port: int, group: int, index: int) -> None:
         assert self._events is not None

@@ -155,7 +155,9 @@ class _Covering:
         lengths = np.fromiter((len(way) for way in self.rows), np.int64, len(self.rows))
         np.add.at(paid, np.concatenate([np.array(way) for way in self.rows]), np.repeat(ways, lengths))
         unpaid = self.core.cost / self.scale - paid
-        chosen_by_price = np.select([self.core.fixed == 1, self.core.fixed == 0], [unpaid, 0.0], np.minimum(unpaid, 0.0))
+        chosen_by_price = np.select(
+            [self.core.fixed == 1, self.core.fixed == 0], [unpaid, 0.0], np.minimum(unpaid, 0.0)
+        )
         self._raise_lower(float(self.core.failures * ways.sum() + chosen_by_price.sum()))
         return True
 

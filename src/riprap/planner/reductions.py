@@ -218,8 +218,13 @@ def _components(work: _Working) -> list[Core]:
         members = [by_vertex[member_begin[i] : member_begin[i + 1]] for i in range(low, high)]
         cores.append(
             Core(
-                work.latency[chosen], work.bound[chosen], np.where(work.must, 0, work.cost)[chosen], fixed[chosen],
-                edges.astype(np.int32), members, work.failures,
+                work.latency[chosen],
+                work.bound[chosen],
+                np.where(work.must, 0, work.cost)[chosen],
+                fixed[chosen],
+                edges.astype(np.int32),
+                members,
+                work.failures,
             )  # fmt: skip
         )
     return cores

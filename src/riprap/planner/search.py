@@ -12,8 +12,6 @@ so the backup of u can go iff late[u] plus its excess without a backup is ≤ 0.
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 
-import numpy as np
-
 from riprap.base.clock import Clock
 from riprap.planner.reductions import Core
 

@@ -80,9 +80,7 @@ def twitter_sentiment(topics: int, filters: int, sentiments: int, *, heaviest: i
     return _build(f"TwitterSentiment({topics},{filters},{sentiments})", tasks, edges, heaviest, seed)
 
 
-def layered(
-    layers: int, width: int, *, most_inputs: int = 3, heaviest: int = 1, seed: int = 0
-) -> Topology:
+def layered(layers: int, width: int, *, most_inputs: int = 3, heaviest: int = 1, seed: int = 0) -> Topology:
     """`layers` × `width` tasks; each takes 1 to `most_inputs` inputs, drawn at random from the layer before."""
     rng = generator(seed, "layered", layers, width, most_inputs)
     chosen = []

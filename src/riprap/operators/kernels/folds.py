@@ -47,7 +47,8 @@ def sum_floats(column, valid, base, cap, who, lo, hi):
             spread += abs(d)
         some[e] = count > 0
         result = total + error
-        rest = error - (result - total)  # |rest| is below half a unit of result's last place, up to `slack`
+        t = result - total
+        rest = (total - (result - t)) + (error - t)  # total + error = result + rest, exactly; off by `slack` at most
         slack = spread * (count * 2.3e-16)
         if math.isfinite(result) and result + (rest + slack) == result and result + (rest - slack) == result:
             out[e] = result + 0.0
@@ -128,7 +129,9 @@ def _shift(limbs, special, x, sign):
 
 @kernel
 def sum_integers(column, valid, base, cap, who, lo, hi):
-    """Sums in 64 bits; the third result says whether one overflowed."""
+    """Sums in 64 bits; the third result says whether one does not fit. Sums that only pass the limits on the way do:
+    `wraps` counts how often the total went over the upper limit more than over the lower.
+    """
     n = len(who)
     out = np.empty(n, np.int64)
     some = np.empty(n, np.uint8)
@@ -137,29 +140,31 @@ def sum_integers(column, valid, base, cap, who, lo, hi):
         at = base[who[e]]
         mask = cap[who[e]] - 1
         total = np.int64(0)
-        count = 0
+        count = wraps = 0
         for a in range(lo[e], hi[e]):
             p = at + (a & mask)
             if len(valid) and not valid[p]:
                 continue
             s = total + column[p]
-            overflow |= ((total ^ s) & (column[p] ^ s)) < 0
+            if ((total ^ s) & (column[p] ^ s)) < 0:
+                wraps += 1 if s < 0 else -1
             total = s
             count += 1
         out[e] = total
         some[e] = count > 0
+        overflow |= wraps != 0
     return out, some, overflow
 
 
 @kernel
 def sum_integers_sliding(column, valid, base, cap, who, lo, hi, order):
-    """As `sum_integers`; also says overflow where a sum passes 64 bits on the way."""
+    """As `sum_integers`."""
     n = len(who)
     out = np.empty(n, np.int64)
     some = np.empty(n, np.uint8)
     overflow = False
     group = np.int64(-1)
-    at = mask = done_lo = done_hi = count = total = np.int64(0)
+    at = mask = done_lo = done_hi = count = total = wraps = np.int64(0)
     for k in range(n):
         e = order[k]
         if who[e] != group or lo[e] >= done_hi:
@@ -168,23 +173,29 @@ def sum_integers_sliding(column, valid, base, cap, who, lo, hi, order):
             mask = cap[group] - 1
             total = np.int64(0)
             count = 0
+            wraps = 0
             done_lo = done_hi = lo[e]
-        for a in range(done_lo, min(lo[e], done_hi)):
+        for a in range(done_lo, lo[e]):
             p = at + (a & mask)
             if not (len(valid) and not valid[p]):
-                total -= column[p]
+                s = total - column[p]
+                if ((total ^ column[p]) & (total ^ s)) < 0:
+                    wraps += 1 if s < 0 else -1
+                total = s
                 count -= 1
-        for a in range(max(done_hi, lo[e]), hi[e]):
+        for a in range(done_hi, hi[e]):
             p = at + (a & mask)
             if not (len(valid) and not valid[p]):
                 s = total + column[p]
-                overflow |= ((total ^ s) & (column[p] ^ s)) < 0
+                if ((total ^ s) & (column[p] ^ s)) < 0:
+                    wraps += 1 if s < 0 else -1
                 total = s
                 count += 1
         done_lo = lo[e]
         done_hi = hi[e]
         out[e] = total
         some[e] = count > 0
+        overflow |= wraps != 0
     return out, some, overflow
 
 
@@ -210,7 +221,7 @@ def _above(x, y):
 
 @kernel
 def extremes(column, valid, base, cap, who, lo, hi, largest):
-    """The largest or smallest value of each window that is not null."""
+    """The largest or smallest value of each window that is not null; the oldest among equals (0.0 equals -0.0)."""
     n = len(who)
     out = np.zeros(n, column.dtype)
     some = np.zeros(n, np.uint8)
@@ -258,7 +269,7 @@ def extremes_sliding(column, valid, base, cap, who, lo, hi, largest, order):
                 continue
             while front < back:
                 y = column[at + (queue[back - 1] & mask)]
-                if _above(y, column[p]) if largest else _above(column[p], y):
+                if not (_above(column[p], y) if largest else _above(y, column[p])):
                     break
                 back -= 1
             if back == len(queue):

@@ -58,10 +58,14 @@ def meet(
                     at = base0[g] + (a & (cap0[g] - 1))
                     tail0[g] = a + 1
                     positions0[row0] = at
-                    if kind0 == TIME:
-                        stamps0[at] = ts0[row0]
-                    elif not per_group:
-                        stamps0[at] = arrived0
+                    if kind0 == TIME or not per_group:
+                        # Forget here too: the group may never be met, and its ring must not grow for ever.
+                        stamps0[at] = ts0[row0] if kind0 == TIME else arrived0
+                        bound = latest - size0 if kind0 == TIME else arrived0 - size0
+                        first = head0[g]
+                        while first < a and stamps0[base0[g] + (first & (cap0[g] - 1))] <= bound:
+                            first += 1
+                        head0[g] = first
                     elif a + 1 - head0[g] > size0:
                         head0[g] = a + 1 - size0
             row0 += 1
@@ -85,16 +89,49 @@ def meet(
                     at = base1[g] + (a & (cap1[g] - 1))
                     tail1[g] = a + 1
                     positions1[row1] = at
-                    if kind1 == TIME:
-                        stamps1[at] = ts1[row1]
-                    elif not per_group:
-                        stamps1[at] = arrived1
+                    if kind1 == TIME or not per_group:
+                        # Forget here too: the group may never be met, and its ring must not grow for ever.
+                        stamps1[at] = ts1[row1] if kind1 == TIME else arrived1
+                        bound = latest - size1 if kind1 == TIME else arrived1 - size1
+                        first = head1[g]
+                        while first < a and stamps1[base1[g] + (first & (cap1[g] - 1))] <= bound:
+                            first += 1
+                        head1[g] = first
                     elif a + 1 - head1[g] > size1:
                         head1[g] = a + 1 - size1
             row1 += 1
     arrived[0] = arrived0
     arrived[1] = arrived1
     now[0] = latest
+
+
+@kernel
+def meet_latest(ports, kept, groups_kept, groups_asking, base, cap, head, tail, positions, rows, met):
+    """The common special case of `meet`: port `kept` keeps the latest tuple per group, the other port keeps nothing.
+
+    Writes the positions of inserted rows, and for each asking row that meets something its row and the position of
+    what it meets.
+    Returns how many do.
+    """
+    count = i = j = 0
+    for k in range(len(ports)):
+        if ports[k] == kept:
+            g = groups_kept[i]
+            positions[i] = -1
+            if g >= 0:
+                a = tail[g]
+                positions[i] = base[g] + (a & (cap[g] - 1))
+                head[g] = a
+                tail[g] = a + 1
+            i += 1
+        else:
+            g = groups_asking[j]
+            if g >= 0 and tail[g] > head[g]:
+                rows[count] = j
+                met[count] = base[g] + (head[g] & (cap[g] - 1))
+                count += 1
+            j += 1
+    return count
 
 
 @kernel

@@ -39,10 +39,10 @@ def count_by_count(groups, base, cap, head, tail, size, every, tumbling, partial
 
 
 @kernel
-def time_by_count(groups, ts, base, cap, head, tail, stored_ts, size, every, now, positions):
+def time_by_count(groups, ts, base, cap, head, tail, stamps, size, every, now, positions):
     """Windows of `size` microseconds that speak at every `every`-th tuple of their group.
 
-    `now` (one entry, updated) is the greatest time so far.
+    `now` (one entry, updated) is the greatest time so far, which is the time of a tuple that comes late.
     """
     n = len(groups)
     rows = np.empty(n, np.int64)
@@ -55,10 +55,10 @@ def time_by_count(groups, ts, base, cap, head, tail, stored_ts, size, every, now
         a = tail[g]
         at = base[g] + (a & (cap[g] - 1))
         positions[i] = at
-        stored_ts[at] = ts[i]
         tail[g] = a + 1
         now[0] = max(now[0], ts[i])
-        while head[g] < a and stored_ts[base[g] + (head[g] & (cap[g] - 1))] <= now[0] - size:
+        stamps[at] = now[0]
+        while head[g] < a and stamps[base[g] + (head[g] & (cap[g] - 1))] <= now[0] - size:
             head[g] += 1
         if (a + 1) % every == 0:
             rows[count] = i
@@ -71,18 +71,31 @@ def time_by_count(groups, ts, base, cap, head, tail, stored_ts, size, every, now
 
 @kernel
 def by_boundary(
-    groups, ts, until, base, cap, head, tail, spoke, stored_ts, known, window, every, by_time, boundary, positions
+    groups,
+    ts,
+    until,
+    base,
+    cap,
+    head,
+    tail,
+    spoke,
+    stamps,
+    known,
+    window,
+    every,
+    by_time,
+    boundary,
+    latest,
+    positions,
 ):
     """Windows that speak at multiples of `every` microseconds.
 
     With `by_time` a group speaks over its tuples of the last `window` microseconds before the boundary, if there are
-    any;
-    else over its `window` most recent tuples, if it had one since it `spoke` (an insertion index per group). `known`
-    is the
-    number of groups; `boundary` the next one to speak, or the least int64 before the first tuple. After the rows,
-    boundaries up to
-    `until` speak (the greatest int64: as long as anything would). Returns the emissions, the boundary of each, and the
-    next one.
+    any; else over its `window` most recent tuples, if it had one since it `spoke` (an insertion index per group).
+    `known` is the number of groups; `boundary` the next one to speak, or the least int64 before the first tuple;
+    `latest` (one entry, updated) the greatest time so far, which is the time of a tuple that comes late. After the
+    rows, boundaries up to `until` speak (the greatest int64: as long as anything would). Returns the emissions, the
+    boundary of each, and the next one.
     """
     none = np.iinfo(np.int64).min
     forever = np.iinfo(np.int64).max
@@ -91,12 +104,14 @@ def by_boundary(
     out = np.empty((room, 5), np.int64)  # row, group, lo, hi, boundary
     count = 0
     for i in range(n + 1):
-        now = ts[i] if i < n else until
+        if i < n:
+            latest[0] = max(latest[0], ts[i])
+        now = latest[0] if i < n else until
         while boundary != none and boundary <= now:
             speaking = 0
             for g in range(known):
                 if by_time:
-                    while head[g] < tail[g] and stored_ts[base[g] + (head[g] & (cap[g] - 1))] < boundary - window:
+                    while head[g] < tail[g] and stamps[base[g] + (head[g] & (cap[g] - 1))] < boundary - window:
                         head[g] += 1
                     if head[g] == tail[g]:
                         continue
@@ -131,7 +146,7 @@ def by_boundary(
             at = base[g] + (a & (cap[g] - 1))
             positions[i] = at
             if by_time:
-                stored_ts[at] = now
+                stamps[at] = now
             tail[g] = a + 1
             if not by_time and a + 1 - head[g] > window:
                 head[g] = a + 1 - window
