@@ -165,10 +165,14 @@ class JoinOperator(WindowedOperator):
         positions = [np.empty(0, np.int64), np.empty(0, np.int64)]
         positions[kept] = np.empty(len(groups[kept]), np.int64)
         asking = groups[1 - kept]
-        rows, met = np.empty(len(asking), np.int64), np.empty(len(asking), np.int64)
+        met = np.empty(len(asking) + 1, np.int64)
         rings = (store.base, store.cap, store.head, store.tail)
-        count = meet_latest(ports, kept, groups[kept], asking, *rings, positions[kept], rows, met)
-        return _Matches(rows[:count], _ONE_SIDE, met[:count]), positions
+        meet_latest(ports, kept, groups[kept], asking, *rings, positions[kept], met)
+        met = met[:-1]
+        if (met >= 0).all():
+            return _Matches(np.arange(len(met)), _ONE_SIDE, met), positions
+        rows = np.flatnonzero(met >= 0)
+        return _Matches(rows, _ONE_SIDE, met[rows]), positions
 
     # What is given out ------------------------------------------------------------------------------------------------
 
