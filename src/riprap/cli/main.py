@@ -8,7 +8,7 @@ import sys
 import typer
 
 from riprap.base.errors import RiprapError
-from riprap.cli import data, doctor, graph, profile, run_bounded
+from riprap.cli import data, doctor, graph, model, profile, reproduce_san, run_bounded
 
 app = typer.Typer(
     name="riprap",
@@ -28,6 +28,8 @@ def _root() -> None:
 app.command("run-bounded")(run_bounded.command)
 app.command("graph")(graph.command)
 app.command("profile")(profile.command)
+app.command("model")(model.command)
+app.command("reproduce-san", hidden=True)(reproduce_san.command)
 app.command("doctor")(doctor.command)
 app.add_typer(data.app, name="data")
 
