@@ -38,8 +38,12 @@ def against_simpy() -> Iterable[Result]:
 
     taken = side_by_side({"network": ours, "simpy": theirs}, rounds=5)
     network, peer = events["network"] / taken["network"], events["simpy"] / taken["simpy"]
-    yield reported("san: network, events/s", network, "1/s", "activity completions of Bargain Discovery at 450 tuples/s")
-    yield reported("san: SimPy, events/s", peer, "1/s", "events that SimPy processes, same operators, queues and chances")
+    yield reported(
+        "san: network, events/s", network, "1/s", "activity completions of Bargain Discovery at 450 tuples/s"
+    )
+    yield reported(
+        "san: SimPy, events/s", peer, "1/s", "events that SimPy processes, same operators, queues and chances"
+    )
     how = "events/s of the compiled network over events/s of SimPy, each counting its own events"
     yield at_least("san: network over SimPy", network / peer, 50, how)
     speed = (NETWORK_SECONDS / taken["network"]) / (SIMPY_SECONDS / taken["simpy"])
@@ -54,7 +58,9 @@ def accelerated_against_network() -> Iterable[Result]:
     taken = side_by_side(runs, rounds=3)
     ratio = taken["tokens"] / (taken["accelerated"] / 500)
     yield reported("san: network, two hours", taken["tokens"], "s", "one replication")
-    yield reported("san: accelerated, two hours", taken["accelerated"] / 500 * 1e3, "ms", "one replication, mean of 500")
+    yield reported(
+        "san: accelerated, two hours", taken["accelerated"] / 500 * 1e3, "ms", "one replication, mean of 500"
+    )
     yield at_least("san: accelerated over network", ratio, 1000, "time per replication, one thread each")
 
 
@@ -71,7 +77,9 @@ def simpy_model(application: Application, horizon: float) -> int:
     """A process per operator and one per output port, stores for streams and buffers. Returns events processed."""
     environment = simpy.Environment()
     random = Random(1)
-    streams = {stream: simpy.Store(environment, application.by_name[stream.target].queue) for stream in application.streams}
+    streams = {
+        stream: simpy.Store(environment, application.by_name[stream.target].queue) for stream in application.streams
+    }
 
     def arrivals(operator: Operator, inbox: simpy.Store) -> Iterator[simpy.Event]:
         assert operator.arrivals is not None
@@ -85,7 +93,9 @@ def simpy_model(application: Application, horizon: float) -> int:
             for stream in outgoing:
                 yield stream.put(item)
 
-    def work(operator: Operator, port: int, inbox: simpy.Store, server: simpy.Resource, buffers: list[simpy.Store]) -> Iterator[simpy.Event]:
+    def work(
+        operator: Operator, port: int, inbox: simpy.Store, server: simpy.Resource, buffers: list[simpy.Store]
+    ) -> Iterator[simpy.Event]:
         emissions = operator.inputs[port].emissions
         while True:
             item = yield inbox.get()
@@ -105,7 +115,9 @@ def simpy_model(application: Application, horizon: float) -> int:
         server = simpy.Resource(environment)
         buffers = [simpy.Store(environment, operator.buffer) for _ in range(operator.outputs)]
         for output, buffer in enumerate(buffers):
-            outgoing = [store for stream, store in streams.items() if (stream.source, stream.output) == (operator.name, output)]
+            outgoing = [
+                store for stream, store in streams.items() if (stream.source, stream.output) == (operator.name, output)
+            ]
             environment.process(sender(buffer, outgoing))
         if operator.arrivals:
             inbox = simpy.Store(environment, operator.queue)

@@ -32,7 +32,10 @@ def queue(servers: int) -> Network:
         (
             Activity("arrive", exponential("arrival"), cases=(Case(outputs={"waiting": 1}),)),
             Activity(
-                "serve", exponential(f"service * min(waiting, {servers})"), {"waiting": 1}, cases=(Case(outputs={"gone": 1}),)
+                "serve",
+                exponential(f"service * min(waiting, {servers})"),
+                {"waiting": 1},
+                cases=(Case(outputs={"gone": 1}),),
             ),
         ),
         (time_averaged("length", "waiting"), time_averaged("empty", "waiting == 0"), impulse("served", "serve")),
@@ -65,7 +68,9 @@ def repair_shop(machines: int, crews: int) -> Network:
         (
             Activity("fail", exponential("failure"), {"up": 1, "working": 1}, cases=(Case(outputs={"down": 1}),)),
             Activity("call", None, {"down": 1, "crews": 1}, cases=(Case(outputs={"mended": 1}),)),
-            Activity("mend", exponential("repair"), {"mended": 1}, cases=(Case(outputs={"up": 1, "working": 1, "crews": 1}),)),
+            Activity(
+                "mend", exponential("repair"), {"mended": 1}, cases=(Case(outputs={"up": 1, "working": 1, "crews": 1}),)
+            ),
         ),
         parameters={"failure": 0.2, "repair": 1.0},
     )

@@ -65,8 +65,12 @@ MARKING = one(
     Activity("odd", exponential(50.0), cases=(Case("a / 4"), Case("1 - a / 5"))),
 )
 NEGATIVE = one(Activity("take", deterministic(1.0), cases=(Case(gates=(OutputGate("a -= 1"),)),)))
-RATE = one(Activity("tick", deterministic(1.0), cases=(Case(outputs={"b": 1}),)), Activity("slow", exponential("2 - b")))
-INVARIANT = one(Activity("tick", deterministic(1.0), cases=(Case(outputs={"b": 1}),)), invariants=(Invariant("few", "b < 3"),))
+RATE = one(
+    Activity("tick", deterministic(1.0), cases=(Case(outputs={"b": 1}),)), Activity("slow", exponential("2 - b"))
+)
+INVARIANT = one(
+    Activity("tick", deterministic(1.0), cases=(Case(outputs={"b": 1}),)), invariants=(Invariant("few", "b < 3"),)
+)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,9 @@ class Coin:
     piece = 7
 
     def rows(self, first, count):
-        return np.array([[float((replication * 2654435761 >> 7) % 2), 3.0] for replication in range(first, first + count)])
+        return np.array(
+            [[float((replication * 2654435761 >> 7) % 2), 3.0] for replication in range(first, first + count)]
+        )
 
 
 def test_interval_covers_the_mean_as_often_as_it_says():
@@ -43,7 +45,9 @@ def test_minimum_and_maximum():
     assert next_wave(40, Precision(minimum=20, maximum=50)) == 10
 
 
-@pytest.mark.parametrize("options", [{"confidence": 1.0}, {"relative": 0.0}, {"minimum": 1}, {"minimum": 9, "maximum": 8}])
+@pytest.mark.parametrize(
+    "options", [{"confidence": 1.0}, {"relative": 0.0}, {"minimum": 1}, {"minimum": 9, "maximum": 8}]
+)
 def test_bad_precision(options):
     with pytest.raises(UsageError):
         Precision(**options)

@@ -35,7 +35,9 @@ def test_continuous(sampler, parameters, distribution):
     assert stats.kstest(draws(sampler, parameters), distribution.cdf).pvalue > 1e-4
 
 
-@pytest.mark.parametrize(("n", "p"), [(1, 0.3), (7, 0.2), (30, 0.9), (60, 0.4), (500, 0.03), (3_000, 0.7), (10**6, 0.2)])
+@pytest.mark.parametrize(
+    ("n", "p"), [(1, 0.3), (7, 0.2), (30, 0.9), (60, 0.4), (500, 0.03), (3_000, 0.7), (10**6, 0.2)]
+)
 def test_binomial(n, p):
     assert_counts(draws(samplers.binomial, (n, p)), stats.binom(n, p))
 

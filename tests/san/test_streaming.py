@@ -109,14 +109,20 @@ def test_resources_count_instances_and_busy_cores():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Scenario(APP, (Protection("checkpoint", ("Aggregat",)),)).deployment(), "Aggregat.*did you mean Aggregate"),
+        (
+            lambda: Scenario(APP, (Protection("checkpoint", ("Aggregat",)),)).deployment(),
+            "Aggregat.*did you mean Aggregate",
+        ),
         (lambda: Scenario(APP, (Protection("magic", ("Join",)),)).deployment(), "technique magic is unknown"),
         (lambda: Scenario(APP, (Protection("checkpoint", ("Join",), {"ago": 1}),)).deployment(), "no setting ago"),
         (lambda: Scenario(APP, (Protection("ha-group", ("Join",)),) * 2).deployment(), "Join is replicated twice"),
         (lambda: Scenario(APP, (), Faults(crash_rate=-1.0)).deployment(), "crash rate is -1"),
         (lambda: Scenario(APP, (), Faults(recovery=0.0)).deployment(), "recovery of 0 s"),
         (lambda: Scenario(APP, (), Faults(forced={"Nobody": 1.0})).deployment(), "Nobody"),
-        (lambda: Scenario(APP, (), Faults(hosts=(Host("h", ("Nobody",), 1.0),))).deployment(), "host h names operator Nobody"),
+        (
+            lambda: Scenario(APP, (), Faults(hosts=(Host("h", ("Nobody",), 1.0),))).deployment(),
+            "host h names operator Nobody",
+        ),
         (lambda: Scenario(APP, horizon=0.0).deployment(), "positive time"),
         (lambda: chain(kinds.functor("f", -1.0, 1.0)), "processing time of -1 s"),
         (lambda: chain(kinds.functor("f", 1e-6, -0.5)), "selectivity of -0.5"),
@@ -124,7 +130,9 @@ def test_resources_count_instances_and_busy_cores():
         (lambda: bargain_discovery(0.0), "must be positive"),
         (lambda: Scenario(chain(kinds.functor("slow", 0.02, 1.0))).job(), "slow is busy 200% of its time"),
         (
-            lambda: Application("loop", (kinds.union("a", 1e-6), kinds.union("b", 1e-6)), (Stream("a", "b"), Stream("b", "a"))),
+            lambda: Application(
+                "loop", (kinds.union("a", 1e-6), kinds.union("b", 1e-6)), (Stream("a", "b"), Stream("b", "a"))
+            ),
             "form a cycle",
         ),
     ],

@@ -75,9 +75,7 @@ def command(
         labelled = {f"{name} at {rate:g}": scenario for (name, rate), scenario in scenarios.items()}
         found = study(labelled, wanted, runner, method=method, seed=seed)  # type: ignore[arg-type]
     answers = dict(zip(scenarios, found.values(), strict=True))
-    rows = [
-        {"technique": name, "rate": rate, **asdict(answer)} for (name, rate), answer in answers.items()
-    ]
+    rows = [{"technique": name, "rate": rate, **asdict(answer)} for (name, rate), answer in answers.items()]
     result = {
         "app": graph.name, "hours": hours, "crash_rate": crash_rate, "sdc_rate": sdc_rate, "recovery_seconds": faults.recovery,
         "confidence": wanted.confidence, "method": method, "seed": seed,
@@ -109,7 +107,9 @@ def _calibration(graph: "Graph", input: list[str] | None, tuples: int, seed: int
     from riprap.san.streaming.calibrate import calibrate
 
     paths = input_paths(graph, input, tuples, seed)
-    return calibrate(graph, {source.name: keyed(read_file(paths[source.name]), source) for source in graph.sources}, seed)
+    return calibrate(
+        graph, {source.name: keyed(read_file(paths[source.name]), source) for source in graph.sources}, seed
+    )
 
 
 def _protections(
@@ -166,7 +166,9 @@ def _write(out: Path, application: Any, answers: Any, scenarios: Any, result: di
     }  # fmt: skip
     notes = ["A tainted tuple may be wrong; how wrong is not modelled."]
     if not result["calibration"]:
-        notes.append("Not calibrated: a loss is taken to cost the whole state. Use --calibrate to fit it from recorded data.")
+        notes.append(
+            "Not calibrated: a loss is taken to cost the whole state. Use --calibrate to fit it from recorded data."
+        )
     first = next(iter(scenarios.values()))
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -186,7 +188,15 @@ def _print(result: dict[str, Any], answers: Any) -> None:
     title = f"{result['app']} over {result['hours']:g} h: crashes {result['crash_rate']:g}/s, corruptions {result['sdc_rate']:g}/s"
     table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False)
     several = any(len(answer.sinks) > 1 for answer in answers.values())
-    for heading in ("technique", "tuples/s", *(["sink"] if several else []), "availability", "tainted", "share", "copies"):
+    for heading in (
+        "technique",
+        "tuples/s",
+        *(["sink"] if several else []),
+        "availability",
+        "tainted",
+        "share",
+        "copies",
+    ):
         table.add_column(heading, justify="left" if heading in ("technique", "sink") else "right", no_wrap=True)
     for (name, rate), answer in answers.items():
         for sink, stored in answer.sinks.items():

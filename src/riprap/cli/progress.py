@@ -17,7 +17,12 @@ def spark_runner(master: str | None, what: str, quiet: bool = False) -> "Iterato
     from riprap.spark.replications import on_spark
     from riprap.spark.session import session
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total} tasks"), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total} tasks"),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=ERR, disable=quiet, transient=True) as progress:
         bar = progress.add_task(what, total=None)
 

@@ -25,13 +25,20 @@ def model_report(
             for name, points in answers.items()
         ]
         wrong = [
-            Series(name, [Point(rate, _tainted(answer)) for rate, answer in points.items()]) for name, points in answers.items()
+            Series(name, [Point(rate, _tainted(answer)) for rate, answer in points.items()])
+            for name, points in answers.items()
         ]
         blocks.append(
             section(
                 "Against the source rate",
-                figure(chart(availability, x_label="tuples/s", y_label="unavailable, % of the time"), "Time without right output."),
-                figure(chart(wrong, x_label="tuples/s", y_label="tainted tuples"), "Tainted tuples at all sinks, over the whole time."),
+                figure(
+                    chart(availability, x_label="tuples/s", y_label="unavailable, % of the time"),
+                    "Time without right output.",
+                ),
+                figure(
+                    chart(wrong, x_label="tuples/s", y_label="tainted tuples"),
+                    "Tainted tuples at all sinks, over the whole time.",
+                ),
             )
         )
     rows = []
@@ -47,7 +54,9 @@ def model_report(
         "technique", "tuples/s", "sink", "availability", "if errors did not spread", "tainted tuples", "share",
         "fault-free output", "instances", "busy cores",
     )  # fmt: skip
-    blocks.append(section("Every number", table(columns, rows, numbers=range(1, 10)), *(note(words) for words in notes)))
+    blocks.append(
+        section("Every number", table(columns, rows, numbers=range(1, 10)), *(note(words) for words in notes))
+    )
     operators = [
         [each.name, each.kind, ", ".join(f"{application.rates[each.name, k]:,.1f}" for k in range(len(each.inputs))),
          ", ".join(f"{port.seconds:.3g}" for port in each.inputs),

@@ -179,7 +179,11 @@ class _Generator:
 
     def body(self) -> list[str]:
         network = self.network
-        record = ["if events < trace_times.shape[0]:", "    trace_times[events] = f[0]", "    trace_activities[events] = number"]
+        record = [
+            "if events < trace_times.shape[0]:",
+            "    trace_times[events] = f[0]",
+            "    trace_activities[events] = number",
+        ]
         loop = [
             "streak = 0",
             "while True:",
@@ -334,9 +338,7 @@ class _Generator:
             for leaf, number in enumerate(self.network.timed)
             if changed & (activities[number].condition | activities[number].timing)
         ]
-        instant = [
-            place for place, number in enumerate(self.network.instant) if changed & activities[number].condition
-        ]
+        instant = [place for place, number in enumerate(self.network.instant) if changed & activities[number].condition]
         codes = [self.network.rewards[index].code for index in self.rates]
         codes += [code for _, code in self.network.invariants]
         observers = [index for index, code in enumerate(codes) if changed & code.reads]

@@ -42,7 +42,9 @@ class Compiled:
         """The same network with some parameters changed; nothing is compiled."""
         for name in parameters:
             if name not in self.network.parameters:
-                raise NetworkError(f"{name} is no parameter of {self.network.name}: {known(self.network.parameters, name)}")
+                raise NetworkError(
+                    f"{name} is no parameter of {self.network.name}: {known(self.network.parameters, name)}"
+                )
         changed = {**self.network.parameters, **parameters}
         return Compiled(replace(self.network, parameters=changed), self.module)
 

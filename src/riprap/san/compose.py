@@ -22,12 +22,16 @@ def join(name: str, parts: Mapping[str, Network], shared: Mapping[str, Sequence[
                 raise NetworkError(f"shared place {common} names part {part}, which is none of {known(parts, part)}")
             places = {each.name: each.tokens for each in parts[part].places}
             if place not in places:
-                raise NetworkError(f"shared place {common} names {place} of {part}, which is none of {known(places, place)}")
+                raise NetworkError(
+                    f"shared place {common} names {place} of {part}, which is none of {known(places, place)}"
+                )
             names[part, place] = common
             tokens.setdefault(common, set()).add(places[place])
     for common, starts in tokens.items():
         if len(starts) > 1:
-            raise NetworkError(f"shared place {common} starts with {sorted(starts)} tokens in its parts; make them agree")
+            raise NetworkError(
+                f"shared place {common} starts with {sorted(starts)} tokens in its parts; make them agree"
+            )
     whole = Network(name, tuple(Place(common, starts.pop()) for common, starts in tokens.items()), ())
     for part, network in parts.items():
         renamed = _renamed(network, lambda old, part=part: names.get((part, old), f"{part}.{old}"), part)  # type: ignore[misc]
@@ -70,7 +74,9 @@ def _renamed(network: Network, new: Callable[[str], str], prefix: str) -> Networ
             name=f"{prefix}.{value.name}",
             delay=distribution(value.delay),
             inputs={new(place): tokens for place, tokens in value.inputs.items()},
-            gates=tuple(InputGate(rename(expression(gate.predicate), new), text(gate.function)) for gate in value.gates),
+            gates=tuple(
+                InputGate(rename(expression(gate.predicate), new), text(gate.function)) for gate in value.gates
+            ),
             cases=tuple(case(each) for each in value.cases),
         )
 

@@ -41,7 +41,9 @@ def draw(network: Network) -> str:
     width = 2 * _MARGIN + _COLUMN * max(1, len(columns))
     height = 2 * _MARGIN + _ROW * max(1, *(len(members) for members in columns)) if columns else 100
     parts = [_curve(at[arc.source], at[arc.target], arc.gate) for arc in arcs]
-    parts += [_place(at[f"p:{name}"], name, tokens) for name, tokens in zip(resolved.places, resolved.initial, strict=True)]
+    parts += [
+        _place(at[f"p:{name}"], name, tokens) for name, tokens in zip(resolved.places, resolved.initial, strict=True)
+    ]
     parts += [_activity(at[f"a:{activity.name}"], activity) for activity in resolved.activities]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="net" viewBox="0 0 {width} {height}" width="{width}" '
@@ -112,7 +114,11 @@ def _curve(source: tuple[int, int], target: tuple[int, int], gate: bool) -> str:
 
 def _place(at: tuple[int, int], name: str, tokens: int) -> str:
     x, y = at
-    inside = f'<circle class="solid" cx="{x}" cy="{y}" r="3"/>' if tokens == 1 else f'<text x="{x}" y="{y + 4}">{tokens}</text>'
+    inside = (
+        f'<circle class="solid" cx="{x}" cy="{y}" r="3"/>'
+        if tokens == 1
+        else f'<text x="{x}" y="{y + 4}">{tokens}</text>'
+    )
     return f'<circle class="shape" cx="{x}" cy="{y}" r="10"/>{inside if tokens else ""}{_label(x, y, name)}'
 
 
@@ -125,7 +131,8 @@ def _activity(at: tuple[int, int], activity: ResolvedActivity) -> str:
     if len(activity.cases) > 1:
         step = 20 // max(1, len(activity.cases) - 1)
         shape += "".join(
-            f'<circle class="shape" cx="{x + 9}" cy="{y - 10 + number * step}" r="2.5"/>' for number in range(len(activity.cases))
+            f'<circle class="shape" cx="{x + 9}" cy="{y - 10 + number * step}" r="2.5"/>'
+            for number in range(len(activity.cases))
         )
     if activity.predicates:
         shape += f'<path class="shape" d="M{x - 12} {y}l-9 -6v12z"/>'

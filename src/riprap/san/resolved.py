@@ -97,7 +97,9 @@ def resolve(network: Network) -> Resolved:
         raise NetworkError(f"{network.name}: {name} is both a place and a parameter; rename one of them")
     for place in network.places:
         if place.tokens < 0:
-            raise NetworkError(f"{network.name}: place {place.name} starts with {place.tokens} tokens; none can be below 0")
+            raise NetworkError(
+                f"{network.name}: place {place.name} starts with {place.tokens} tokens; none can be below 0"
+            )
     context = _Context(network, frozenset(places))
     activities = tuple(context.activity(activity) for activity in network.activities)
     index = {activity.name: number for number, activity in enumerate(network.activities)}
@@ -105,10 +107,14 @@ def resolve(network: Network) -> Resolved:
     for reward in network.rewards:
         for name in reward.activities:
             if name not in index:
-                raise NetworkError(f"reward {reward.name} counts activity {name}, which is none of {known(index, name)}")
+                raise NetworkError(
+                    f"reward {reward.name} counts activity {name}, which is none of {known(index, name)}"
+                )
         counted = frozenset(index[name] for name in reward.activities)
         where = f"reward {reward.name}"
-        rewards.append(ResolvedReward(reward.name, reward.measure, context.expression(reward.expression, where), counted))
+        rewards.append(
+            ResolvedReward(reward.name, reward.measure, context.expression(reward.expression, where), counted)
+        )
     timed = tuple(number for number, activity in enumerate(activities) if activity.kind is not None)
     instant = [number for number, activity in enumerate(activities) if activity.kind is None]
     return Resolved(
@@ -120,7 +126,9 @@ def resolve(network: Network) -> Resolved:
         timed,
         tuple(sorted(instant, key=lambda number: (activities[number].priority, number))),
         tuple(rewards),
-        tuple((item.name, context.expression(item.expression, f"invariant {item.name}")) for item in network.invariants),
+        tuple(
+            (item.name, context.expression(item.expression, f"invariant {item.name}")) for item in network.invariants
+        ),
     )
 
 
@@ -138,7 +146,9 @@ class _Context:
         code = program(text)
         self._check_names(code.reads, where, "read")
         for name in code.writes - self.places:
-            raise NetworkError(f"{where} changes {name}, which is none of the places {known(sorted(self.places), name)}")
+            raise NetworkError(
+                f"{where} changes {name}, which is none of the places {known(sorted(self.places), name)}"
+            )
         return code
 
     def arcs(self, arcs: Mapping[str, int], where: str) -> tuple[tuple[str, int], ...]:
@@ -183,7 +193,9 @@ class _Context:
         for name in names:
             if name not in self.places and name not in self.network.parameters:
                 everything = sorted({*self.places, *self.network.parameters})
-                raise NetworkError(f"{where} {verb}s {name}, which is no place and no parameter: {known(everything, name)}")
+                raise NetworkError(
+                    f"{where} {verb}s {name}, which is no place and no parameter: {known(everything, name)}"
+                )
 
     def _check_delay(self, activity: Activity, delay: tuple[Code, ...]) -> None:
         assert activity.delay is not None
@@ -216,7 +228,9 @@ def check_probabilities(where: str, probabilities: list[float]) -> None:
             raise NetworkError(f"{where} has a case with probability {value:g}; it must be from 0 to 1")
     if abs(sum(probabilities) - 1) > TOLERANCE:
         listed = " + ".join(f"{value:g}" for value in probabilities)
-        raise NetworkError(f"the probabilities of the cases of {where} are {listed} = {sum(probabilities):g}; they must sum to 1")
+        raise NetworkError(
+            f"the probabilities of the cases of {where} are {listed} = {sum(probabilities):g}; they must sum to 1"
+        )
 
 
 def _unique(what: str, names: list[str]) -> tuple[str, ...]:

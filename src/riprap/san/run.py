@@ -53,7 +53,9 @@ def error_of(network: Resolved, trouble: int, detail: int, ring: np.ndarray, mom
             "let at least one of them take time or wait for a token"
         )
     if trouble == Trouble.NEGATIVE:
-        return NetworkError(f"activity {activity} left a place of {network.name} with fewer than 0 tokens at {moment:g} s")
+        return NetworkError(
+            f"activity {activity} left a place of {network.name} with fewer than 0 tokens at {moment:g} s"
+        )
     if trouble == Trouble.PROBABILITIES:
         return NetworkError(f"the probabilities of the cases of activity {activity} do not sum to 1 at {moment:g} s")
     return NetworkError(f"activity {activity} has a negative rate or delay at {moment:g} s; it must be 0 or more")

@@ -35,7 +35,9 @@ def on_spark(spark: SparkSession, tell: Tell | None = None, tasks: int | None = 
     return run
 
 
-def _task(jobs: tuple[Job, ...], pieces: tuple[Piece, ...], count: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _task(
+    jobs: tuple[Job, ...], pieces: tuple[Piece, ...], count: int, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """Every `count`-th piece, so that long jobs are spread over the tasks."""
     for batch in batches:
         for task in batch.column(0).to_pylist():

@@ -138,7 +138,9 @@ class Application:
         """The operators called `names`, or an error that says which of them is unknown."""
         for name in names:
             if name not in self.by_name:
-                raise GraphError(f"{where} names operator {name}, which {self.name} does not have: {known(self.by_name, name)}")
+                raise GraphError(
+                    f"{where} names operator {name}, which {self.name} does not have: {known(self.by_name, name)}"
+                )
         return tuple(self.by_name[name] for name in names)
 
 
@@ -160,7 +162,9 @@ def check(application: Application) -> None:
         _ = application.order
     except CycleError as error:
         cycle = " → ".join(error.args[1])
-        raise GraphError(f"the streams of {application.name} form a cycle ({cycle}); models need a graph without cycles") from None
+        raise GraphError(
+            f"the streams of {application.name} form a cycle ({cycle}); models need a graph without cycles"
+        ) from None
 
 
 def _check_operator(operator: Operator) -> None:
@@ -174,7 +178,9 @@ def _check_operator(operator: Operator) -> None:
             total = sum(each.probability for each in emissions)
             if any(each.probability < 0 for each in emissions) or total > 1 + TOLERANCE:
                 listed = ", ".join(f"{each.probability:g}" for each in emissions)
-                raise GraphError(f"{where}: emission probabilities {listed} must each be at least 0 and sum to at most 1")
+                raise GraphError(
+                    f"{where}: emission probabilities {listed} must each be at least 0 and sum to at most 1"
+                )
     if operator.arrivals and not operator.arrivals.rate > 0:
         raise GraphError(f"source {operator.name} has rate {operator.arrivals.rate:g}; it must be positive")
     if operator.timer and not operator.timer[1] > 0:

@@ -67,7 +67,9 @@ def calibrate(
             batches = received[name].get(port, [])
             total = sum(batch.num_rows for batch in batches)
             if total < 1000:
-                raise DataError(f"{name} received {total} tuples at port {port}; calibration needs at least 1,000: give more data")
+                raise DataError(
+                    f"{name} received {total} tuples at port {port}; calibration needs at least 1,000: give more data"
+                )
             keys = spec.partition_keys[port] or ()
             groups, sizes = _windows(batches, keys, spec.windows[port])
             samples = measure(groups, sizes, total / given, seed)

@@ -107,7 +107,9 @@ class Deployment:
     def crash_shocks(self, instance: int) -> tuple[Shock, ...]:
         """What a crash of `instance` does downstream; beyond the edge of its group, that is the group's affair."""
         own = self.membership.get(instance)
-        return self._shocks([instance], self.recovery, lambda link: own is None or self.membership.get(link.target) == own)
+        return self._shocks(
+            [instance], self.recovery, lambda link: own is None or self.membership.get(link.target) == own
+        )
 
     def group_shocks(self, group: int) -> tuple[Shock, ...]:
         """What it does downstream that no replica of `group` is active for the time of a fail-over."""

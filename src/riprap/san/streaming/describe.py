@@ -46,7 +46,9 @@ def describe(
             raise DataError(f"the profile has operator {name}, which {graph.name} does not have: {known(names, name)}")
     for spec in graph.operators:
         if spec.name not in profile.operators:
-            raise DataError(f"the profile says nothing about operator {spec.name} of {graph.name}; profile the app again")
+            raise DataError(
+                f"the profile says nothing about operator {spec.name} of {graph.name}; profile the app again"
+            )
     recorded = sum(sum(profile.operators[source.name].mean_rate) for source in graph.sources)
     scale = 1.0 if rate is None else rate / recorded
     operators = tuple(
@@ -70,7 +72,11 @@ def _operator(
     if isinstance(spec, Sort) and isinstance(spec.window, Time):
         period = spec.window.size / _SECOND
     state = measured.state_tuples // max(1, sum(spec.stateful))
-    ratios = [stability.get((spec.name, number), Stability()).tainted_ratio for number in range(spec.inputs) if spec.stateful[number]]
+    ratios = [
+        stability.get((spec.name, number), Stability()).tainted_ratio
+        for number in range(spec.inputs)
+        if spec.stateful[number]
+    ]
     ratio = sum(ratios) / len(ratios) if ratios else 1.0
     ports = []
     for number in range(spec.inputs):
@@ -157,7 +163,9 @@ def read_profile(path: Path) -> Profile:
         operators = {name: _operator_profile(name, table) for name, table in data["operators"].items()}
         return Profile(data["app"], float(data["seconds"]), int(data["tuples"]), operators)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"profile {path} lacks or misspells {error}; `riprap profile APP --out FILE` writes one") from error
+        raise DataError(
+            f"profile {path} lacks or misspells {error}; `riprap profile APP --out FILE` writes one"
+        ) from error
 
 
 def _operator_profile(name: str, table: Mapping[str, Any]) -> OperatorProfile:
@@ -171,7 +179,9 @@ def with_rate(application: Application, rate: float) -> Application:
     return replace(
         application,
         operators=tuple(
-            replace(each, arrivals=replace(each.arrivals, rate=each.arrivals.rate * rate / total)) if each.arrivals else each
+            replace(each, arrivals=replace(each.arrivals, rate=each.arrivals.rate * rate / total))
+            if each.arrivals
+            else each
             for each in application.operators
         ),
     )

@@ -101,8 +101,16 @@ def evaluate(runner: Runner, replications: int = 1000, seed: int = 1) -> list[Ro
         scenarios["full replication", rate, 0.0] = full_replication(rate, Faults())
         scenarios["fault-free", rate] = checkpointing(rate, Faults())
     jobs: list[Job] = [scenario.job(seed=seed) for scenario in scenarios.values()]
-    results = dict(zip(scenarios, replicate(jobs, Precision(0.95, 1.0, replications, replications), runner), strict=True))
-    return [*_validation(results), *_rates(results), *_crash_rates(results), *_corruption(results), *_output_rate(results)]
+    results = dict(
+        zip(scenarios, replicate(jobs, Precision(0.95, 1.0, replications, replications), runner), strict=True)
+    )
+    return [
+        *_validation(results),
+        *_rates(results),
+        *_crash_rates(results),
+        *_corruption(results),
+        *_output_rate(results),
+    ]
 
 
 def _row(table: str, case: str, metric: str, published: float | None, values: np.ndarray, bound: Bound = "") -> Row:
@@ -160,7 +168,11 @@ def _rates(results: dict[tuple, Replications]) -> list[Row]:
             for rate in RATES
         )
         rows.append(
-            _holds(table, f"HA groups at 15 s give fewer tainted tuples than checkpoints at {other:g} s, at every rate", fewer)
+            _holds(
+                table,
+                f"HA groups at 15 s give fewer tainted tuples than checkpoints at {other:g} s, at every rate",
+                fewer,
+            )
         )
     return rows
 
@@ -179,12 +191,24 @@ def _crash_rates(results: dict[tuple, Replications]) -> list[Row]:
                 _row(table, case, "tainted tuples", None, point.column(tainted(SINK))),
             ]
         largest.append(abs(_mean(points["HA groups"], AVAILABILITY) - _mean(points["checkpoint"], AVAILABILITY)))
-    rows.append(Row(table, "checkpoint against HA groups", "largest difference in availability", 0.009, max(largest), bound="at most"))
+    rows.append(
+        Row(
+            table,
+            "checkpoint against HA groups",
+            "largest difference in availability",
+            0.009,
+            max(largest),
+            bound="at most",
+        )
+    )
     worst = [results[name, 450.0, 3.5, 5.56e-4] for name in ("HA groups", "checkpoint")]
     ratio = _mean(worst[0], tainted(SINK)) / _mean(worst[1], tainted(SINK))
-    rows.append(Row(table, "HA groups over checkpoint, 5.56E-04/s", "ratio of tainted tuples", 0.5, ratio, bound="equal"))
+    rows.append(
+        Row(table, "HA groups over checkpoint, 5.56E-04/s", "ratio of tainted tuples", 0.5, ratio, bound="equal")
+    )
     over = all(
-        _mean(results[name, 450.0, 3.5, rate], WITHOUT_PROPAGATION) > _mean(results[name, 450.0, 3.5, rate], AVAILABILITY)
+        _mean(results[name, 450.0, 3.5, rate], WITHOUT_PROPAGATION)
+        > _mean(results[name, 450.0, 3.5, rate], AVAILABILITY)
         for name in ("checkpoint", "HA groups")
         for rate in CRASH_RATES
     )

@@ -56,7 +56,11 @@ NO_FAULTS = Faults()
 
 def check(faults: Faults, application: Application) -> None:
     """Say which fault cannot be."""
-    for what, rates in (("crash", faults.crash_rates), ("corruption", faults.sdc_rates), ("forced crash", faults.forced)):
+    for what, rates in (
+        ("crash", faults.crash_rates),
+        ("corruption", faults.sdc_rates),
+        ("forced crash", faults.forced),
+    ):
         application.named(rates, f"a {what} rate" if what != "forced crash" else "a forced crash")
         for name, rate in rates.items():
             if not rate >= 0:

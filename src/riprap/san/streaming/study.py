@@ -29,7 +29,12 @@ class Answer:
 
 
 def study(
-    scenarios: Mapping[str, Scenario], precision: Precision, runner: Runner, *, method: Method = "accelerated", seed: int = 1
+    scenarios: Mapping[str, Scenario],
+    precision: Precision,
+    runner: Runner,
+    *,
+    method: Method = "accelerated",
+    seed: int = 1,
 ) -> dict[str, Answer]:
     """One answer per scenario, by its label."""
     jobs = [scenario.job(method, seed) for scenario in scenarios.values()]

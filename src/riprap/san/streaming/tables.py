@@ -4,12 +4,12 @@ Each table is a two-dimensional array; a column is named by a constant below. Li
 where the list starts in another table, and how many entries it has. -1 stands for "none".
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from riprap.san.samplers import NEVER
-from riprap.san.streaming.deployment import Deployment, Shock
+from riprap.san.streaming.deployment import Deployment, Link, Shock
 from riprap.san.streaming.faults import Faults
 
 # instances: whole numbers
@@ -26,12 +26,13 @@ TARGET, EDGE_GROUP, EDGE_REPLICA, TWIN = range(4)
 FEED_PORT, POISSON = range(2)
 # groups
 GROUP_SHOCKS, GROUP_SHOCK_COUNT, REPLICAS = range(3)
+# scalars: seconds of an outage; share of corruptions that hit state; selectivity while refilling; seconds or NEVER
+RECOVERY, STATE_SHARE, REFILL_SHARE, PUNCTUATION = range(4)
 # shocks
 SHOCK_PORT, SHOCK_TUPLES = range(2)
 
 
-@dataclass(frozen=True)
-class Tables:
+class Tables(NamedTuple):
     """See the columns above. `order`: instances upstream first. `members`: (host, instance) pairs."""
 
     order: np.ndarray
@@ -49,10 +50,7 @@ class Tables:
     failovers: np.ndarray
     hosts: np.ndarray  # crash rates
     members: np.ndarray
-    scalars: np.ndarray  # recovery, share of corruptions that hit state, selectivity while refilling, punctuation or NEVER
-
-    def arrays(self) -> tuple[np.ndarray, ...]:
-        return tuple(vars(self).values())
+    scalars: np.ndarray
 
 
 def tables(deployment: Deployment, faults: Faults) -> Tables:
@@ -61,10 +59,16 @@ def tables(deployment: Deployment, faults: Faults) -> Tables:
     operators = {operator.name: number for number, operator in enumerate(application.operators)}
     order = [index for name in application.order for index in deployment.of_operator[name]]
     shocks: list[Shock] = []
-    instances, rates, ports, emissions, tuples, outputs, links = [], [], [], [], [], [], []
+    instances: list[list[int]] = []
+    ports: list[list[int]] = []
+    tuples: list[list[int]] = []
+    outputs: list[list[int]] = []
+    links: list[list[int]] = []
+    rates: list[list[float]] = []
+    emissions: list[list[float]] = []
     width = max(1, *(operator.outputs for operator in application.operators))
     first_port = np.cumsum([0, *(len(each.operator.inputs) for each in deployment.instances)])
-    link_number = {}
+    link_number: dict[Link, int] = {}
     for index in range(len(deployment.instances)):
         for output in range(deployment.instances[index].operator.outputs):
             for link in deployment.links:

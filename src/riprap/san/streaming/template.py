@@ -144,7 +144,9 @@ class _Builder:
         feeds: list[tuple[int, str, Distribution]] = []
         if operator.arrivals:
             rate = self.parameter(f"{name}.rate", operator.arrivals.rate)
-            feeds.append((0, "arrive", exponential(rate) if operator.arrivals.poisson else deterministic(f"1 / {rate}")))
+            feeds.append(
+                (0, "arrive", exponential(rate) if operator.arrivals.poisson else deterministic(f"1 / {rate}"))
+            )
         if operator.timer:
             port, seconds = operator.timer
             feeds.append((port, "trigger", deterministic(self.parameter(f"{name}.period", seconds))))
@@ -213,7 +215,9 @@ class _Builder:
             if refilling and not tainted:
                 share = self.parameter("refill_selectivity", self.deployment.refill_selectivity)
                 chance = f"({chance} * {share} if {' or '.join(refilling)} else {chance})"
-            probability = chance_tainted if tainted else f"({chance_tainted} if {wrong} else {chance})" if wrong else chance
+            probability = (
+                chance_tainted if tainted else f"({chance_tainted} if {wrong} else {chance})" if wrong else chance
+            )
             probabilities.append(probability)
             cases.append((probability, self.emit(name, clean.tuples, tainted, wrong)))
         certain = (
@@ -227,7 +231,8 @@ class _Builder:
             nothing = f"1 - ({' + '.join(probabilities)})" if probabilities else 1.0
             waiting = OutputGate("\n".join(filter(None, (f"{name}.waiting = 1", after))))
             built = [
-                Case(chance, gates=(OutputGate("\n".join(filter(None, (program, after)))),)) for chance, program in cases
+                Case(chance, gates=(OutputGate("\n".join(filter(None, (program, after)))),))
+                for chance, program in cases
             ]
             built.append(Case(nothing, gates=(waiting,)))
         delay = deterministic(self.parameter(f"{name}.seconds{number}", port.seconds))
@@ -300,7 +305,9 @@ class _Builder:
         gates = (InputGate(" and ".join(rooms)),) if rooms else ()
         case = Case(gates=(OutputGate("\n".join(deliveries)),) if deliveries else ())
         self.activities.append(
-            Activity(f"{name}.transmit{suffix}{output}", None, {f"{name}.buffer{suffix}{output}": 1}, gates, cases=(case,))
+            Activity(
+                f"{name}.transmit{suffix}{output}", None, {f"{name}.buffer{suffix}{output}": 1}, gates, cases=(case,)
+            )
         )
 
     # Faults.
@@ -342,7 +349,12 @@ class _Builder:
             emptied += [f"{name}.{kind}{output}" for kind in ("sending", "sending_tainted", "buffer", "buffer_tainted")]
         for port in operator.stateful_ports:
             emptied += [f"{name}.unstable{port}", f"{name}.refill{port}"]
-        emptied += [self.stream(link, dirty) for link in self.deployment.links if link.target == index for dirty in (False, True)]
+        emptied += [
+            self.stream(link, dirty)
+            for link in self.deployment.links
+            if link.target == index
+            for dirty in (False, True)
+        ]
         if operator.arrivals:
             emptied.append(f"{name}.arrive_queue")
         if operator.timer:
@@ -424,14 +436,21 @@ class _Builder:
             ends = "\n".join([f"{active} = {replica + 1}", *self.outage_ends(shocks, f"group{number}")])
             gate = InputGate(f"{active} == {replica + 1} and not ({condition})")
             self.activities.append(
-                Activity(f"group{number}.deactivate{replica}", None, gates=(gate,), cases=(Case(gates=(OutputGate(begins),)),))
+                Activity(
+                    f"group{number}.deactivate{replica}",
+                    None,
+                    gates=(gate,),
+                    cases=(Case(gates=(OutputGate(begins),)),),
+                )
             )
             earlier = "".join(f" and not ({each})" for each in whole[:replica])
             gate = InputGate(f"{active} == 0 and {condition}{earlier}")
             seconds = self.parameter(f"group{number}.failover", group.failover)
             self.activities.append(
                 Activity(
-                    f"group{number}.activate{replica}", deterministic(seconds), gates=(gate,),
+                    f"group{number}.activate{replica}",
+                    deterministic(seconds),
+                    gates=(gate,),
                     cases=(Case(gates=(OutputGate(ends),)),),
                 )  # fmt: skip
             )
@@ -486,7 +505,11 @@ class _Builder:
 
     def deliveries(self, index: int, instance: Instance) -> list[Reward]:
         name = self.name(index)
-        activities = [f"{name}.process{suffix}{port}" for port in range(len(instance.operator.inputs)) for suffix in ("", "_tainted")]
+        activities = [
+            f"{name}.process{suffix}{port}"
+            for port in range(len(instance.operator.inputs))
+            for suffix in ("", "_tainted")
+        ]
         tainted = " + ".join(f"{name}.processing_tainted{port}" for port in range(len(instance.operator.inputs)))
         if self.faults.any_sdc:
             tainted = f"min(1, {tainted} + {name}.corrupt)"

@@ -26,9 +26,7 @@ def apply(deployment: Deployment, operators: frozenset[str], settings: Mapping[s
     before = deployment
     deployment = replicated(replace(deployment, groups=()), operators, copies)
     groups = [_renumbered(group, before, deployment) for group in before.groups]
-    replicas = tuple(
-        tuple(deployment.of_operator[name][copy] for name in sorted(operators)) for copy in range(copies)
-    )
+    replicas = tuple(tuple(deployment.of_operator[name][copy] for name in sorted(operators)) for copy in range(copies))
     name = "_".join(deployment.instances[index].name for index in replicas[0])
     return replace(deployment, groups=(*groups, Group(name, replicas, settings["failover"])))
 
