@@ -1,4 +1,6 @@
-"""Models: the compiled network against SimPy, the accelerated simulator against the compiled network, the published study."""
+"""Models: the compiled network against SimPy, the accelerated simulator against the compiled network, the published
+study.
+"""
 
 from collections.abc import Iterable, Iterator
 from random import Random

@@ -76,9 +76,13 @@ def repair_shop(machines: int, crews: int) -> Network:
     )
     shop = rep("repair shop", machine, machines, ("crews", "working"))
     return Network(
-        shop.name, shop.places, shop.activities, (time_averaged("working", "working"),),
-        (Invariant("no more crews than there are", f"crews <= {crews}"),), shop.parameters,
-    )  # fmt: skip
+        shop.name,
+        shop.places,
+        shop.activities,
+        (time_averaged("working", "working"),),
+        (Invariant("no more crews than there are", f"crews <= {crews}"),),
+        shop.parameters,
+    )
 
 
 def tandem() -> Network:
@@ -132,14 +136,33 @@ def everything() -> Network:
                 gates=(InputGate("stock >= 2 and mode == 1", "stock -= 2"),),
                 cases=(
                     Case("good * (1 - 1 / (2 + stock))", {"shipped": 1}),
-                    Case("1 - good * (1 - 1 / (2 + stock))", gates=(OutputGate("broken += 1\nif broken > 2: urgent = 1"),)),
+                    Case(
+                        "1 - good * (1 - 1 / (2 + stock))",
+                        gates=(OutputGate("broken += 1\nif broken > 2: urgent = 1"),),
+                    ),
                 ),
             ),
             Activity("mend", deterministic("0.3 + stock / 10"), {"broken": 1}),
-            Activity("rest", uniform(1.0, 2.0), gates=(InputGate("mode == 1"),), cases=(Case(gates=(OutputGate("mode = 0"),)),)),
-            Activity("wake", uniform(0.1, 0.3), gates=(InputGate("mode == 0"),), cases=(Case(gates=(OutputGate("mode = 1"),)),)),
+            Activity(
+                "rest",
+                uniform(1.0, 2.0),
+                gates=(InputGate("mode == 1"),),
+                cases=(Case(gates=(OutputGate("mode = 0"),)),),
+            ),
+            Activity(
+                "wake",
+                uniform(0.1, 0.3),
+                gates=(InputGate("mode == 0"),),
+                cases=(Case(gates=(OutputGate("mode = 1"),)),),
+            ),
             Activity("sweep", None, gates=(InputGate("stock >= limit", "stock = stock // 2"),), priority=2),
-            Activity("scrap", None, {"urgent": 1}, cases=(Case(0.5, gates=(OutputGate("broken = 0"),)), Case(0.5)), priority=1),
+            Activity(
+                "scrap",
+                None,
+                {"urgent": 1},
+                cases=(Case(0.5, gates=(OutputGate("broken = 0"),)), Case(0.5)),
+                priority=1,
+            ),
         ),
         (
             time_averaged("stock", "stock"),
@@ -149,4 +172,4 @@ def everything() -> Network:
         ),
         (Invariant("mode is 0 or 1", "mode <= 1"),),
         {"limit": 12.0, "pace": 3.0, "good": 0.8},
-    )  # fmt: skip
+    )

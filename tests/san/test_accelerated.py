@@ -1,4 +1,5 @@
-"""The accelerated simulator against the network of activities: means and variances of every metric, on a grid of models.
+"""The accelerated simulator against the network of activities: means and variances of every metric, on a grid of
+models.
 
 The tests are two-sided at 4.5 standard errors with fixed seeds: they fail for a difference of a few per mille in the
 means, and do not fail by chance.
@@ -43,7 +44,8 @@ def diamond(rate: float, selectivity: float = 0.4) -> Application:
 
 
 def mixture(rate: float) -> Application:
-    """A Poisson source, a split and a union into a state that gets clean and tainted tuples at once, a time trigger, two
+    """A Poisson source, a split and a union into a state that gets clean and tainted tuples at once, a time trigger,
+    two
     sinks, and selectivities above one."""
     return Application(
         "mixture",

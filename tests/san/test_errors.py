@@ -33,8 +33,14 @@ def one(activity: Activity, *more: Activity, **rest) -> Network:
 @pytest.mark.parametrize(
     ("network", "message"),
     [
-        (one(Activity("x", exponential(1), cases=(Case(0.5), Case(0.4)))), r"cases of activity x are 0.5 \+ 0.4 = 0.9; they must sum to 1"),
-        (one(Activity("x", exponential(1), cases=(Case(1.5), Case(-0.5)))), "activity x has a case with probability 1.5"),
+        (
+            one(Activity("x", exponential(1), cases=(Case(0.5), Case(0.4)))),
+            r"cases of activity x are 0.5 \+ 0.4 = 0.9; they must sum to 1",
+        ),
+        (
+            one(Activity("x", exponential(1), cases=(Case(1.5), Case(-0.5)))),
+            "activity x has a case with probability 1.5",
+        ),
         (one(Activity("x", exponential(-1))), "activity x has rate -1; it must be 0 or more"),
         (one(Activity("x", exponential("r")), parameters={"r": -2.0}), "activity x has rate -2"),
         (one(Activity("x", deterministic(-1))), "activity x has delay -1"),
@@ -45,11 +51,14 @@ def one(activity: Activity, *more: Activity, **rest) -> Network:
         (Network("net", (Place("a", -1),), ()), "starts with -1 tokens"),
         (Network("net", (Place("a b"),), ()), "cannot be a name"),
         (one(Activity("x", exponential(1)), rewards=(impulse("r", "y"),)), "reward r counts activity y"),
-        (one(Activity("x", exponential(1)), rewards=(time_averaged("r", "import os"),)), "cannot read|is not an expression"),
+        (
+            one(Activity("x", exponential(1)), rewards=(time_averaged("r", "import os"),)),
+            "cannot read|is not an expression",
+        ),
         (one(Activity("x", exponential(1)), rewards=(time_averaged("r", "open('f')"),)), "only numbers, names"),
         (one(Activity("x", exponential(1), gates=(InputGate("a > 0", "while a: b = 1"),))), "uses While"),
     ],
-)  # fmt: skip
+)
 def test_found_before_running(network, message):
     with pytest.raises(RiprapError, match=message):
         resolve(network)
@@ -103,7 +112,7 @@ def test_exact_solution_finds_loops_too():
 def test_composition_names_what_it_cannot_share():
     with pytest.raises(NetworkError, match="names part x"):
         join("whole", {"q": queue(1)}, {"common": [("x", "waiting")]})
-    with pytest.raises(NetworkError, match="names wating of q.*did you mean waiting"):
+    with pytest.raises(NetworkError, match=r"names wating of q.*did you mean waiting"):
         join("whole", {"q": queue(1)}, {"common": [("q", "wating")]})
     with pytest.raises(NetworkError, match="0 copies"):
         rep("whole", queue(1), 0, ())

@@ -1,4 +1,6 @@
-"""The published evaluation: the validation table to its last digit that matters, and the statements about the figures."""
+"""The published evaluation: the validation table to its last digit that matters, and the statements about the
+figures.
+"""
 
 import pytest
 

@@ -4,9 +4,13 @@ import numpy as np
 import pytest
 from numba import njit
 from scipy import stats
+from tests.san.networks import DELAYS
 
 from riprap.san import samplers
+from riprap.san.formalism import Activity, Network, Place
 from riprap.san.generator import key, keys, uniform
+from riprap.san.interpreter import interpret
+from riprap.san.run import Span
 
 
 def draws(sampler, parameters, count=20_000, seed=3):
@@ -56,6 +60,24 @@ def assert_counts(values, distribution):
     observed = np.bincount(classes, minlength=len(expected))
     kept = expected > 5
     assert stats.chisquare(observed[kept], expected[kept] * observed[kept].sum() / expected[kept].sum()).pvalue > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("name", "distribution"),
+    [
+        ("exponential", stats.expon(scale=0.5)),
+        ("uniform", stats.uniform(0.2, 0.6)),
+        ("normal", stats.truncnorm(-2.5, np.inf, 0.5, 0.2)),
+        ("lognormal", stats.lognorm(0.5, scale=np.exp(-1.0))),
+        ("weibull", stats.weibull_min(1.5, scale=0.5)),
+        ("gamma", stats.gamma(2.5, scale=0.2)),
+    ],
+)
+def test_activities_take_as_long_as_their_distribution_says(name, distribution):
+    network = Network("clock", (Place("a"),), (Activity("tick", DELAYS[name]),))
+    times = interpret(network, key(2, 0), Span(600.0)).times
+    assert len(times) > 500
+    assert stats.kstest(np.diff(times), distribution.cdf).pvalue > 1e-4
 
 
 def test_edges():

@@ -1,5 +1,7 @@
 """Descriptions, techniques and deployments of streaming applications."""
 
+import itertools
+
 import pytest
 
 from riprap.base.errors import RiprapError
@@ -17,7 +19,7 @@ APP = bargain_discovery(2200.0)
 def chain(*inner) -> Application:
     operators = (kinds.source("in", 100.0, 1e-6), *inner, kinds.sink("out", 1e-6))
     names = [operator.name for operator in operators]
-    streams = tuple(Stream(a, b) for a, b in zip(names, names[1:], strict=False))
+    streams = tuple(Stream(a, b) for a, b in itertools.pairwise(names))
     return Application("chain", operators, streams)
 
 

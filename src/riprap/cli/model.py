@@ -21,32 +21,46 @@ def command(
     app: AppName,
     technique: Annotated[
         list[str] | None,
-        typer.Option("--technique", help="none, checkpoint, ha-group or full-replication, for every operator it can protect; "
-                     "give it several times to compare.", show_default="what code and plan say"),
+        typer.Option(
+            "--technique",
+            help="none, checkpoint, ha-group or full-replication, for every operator it can protect; "
+            "give it several times to compare.",
+            show_default="what code and plan say",
+        ),
     ] = None,
     plan: PlanFile = None,
-    profile: Annotated[Path | None, typer.Option("--profile", help="A profile (TOML) instead of measuring one.")] = None,
+    profile: Annotated[
+        Path | None, typer.Option("--profile", help="A profile (TOML) instead of measuring one.")
+    ] = None,
     input: InputPaths = None,
     tuples: Tuples = 500_000,
     seed: Seed = 1,
     crash_rate: Annotated[float, typer.Option("--crash-rate", help="Crashes per second of each operator.")] = 0.0,
-    sdc_rate: Annotated[float, typer.Option("--sdc-rate", help="Silent corruptions per second of each operator.")] = 0.0,
+    sdc_rate: Annotated[
+        float, typer.Option("--sdc-rate", help="Silent corruptions per second of each operator.")
+    ] = 0.0,
     recovery: Annotated[str, typer.Option("--recovery", help="From a crash to running again.")] = "3.5s",
     hours: Annotated[float, typer.Option("--hours", help="Simulated time.")] = 2.0,
     rates: Annotated[
         str | None, typer.Option("--rates", help="Source tuples/s, comma-separated.", show_default="as recorded")
     ] = None,
     confidence: Annotated[str, typer.Option("--confidence", help="Of the intervals.")] = "95%",
-    precision: Annotated[str, typer.Option("--precision", help="Stop when every interval's half-width is this share.")] = "5%",
+    precision: Annotated[
+        str, typer.Option("--precision", help="Stop when every interval's half-width is this share.")
+    ] = "5%",
     runs: Annotated[str, typer.Option("--runs", help="At least and at most so many runs per point.")] = "200-5000",
-    method: Annotated[str, typer.Option("--method", help="accelerated, or tokens: tuple by tuple, slowly.")] = "accelerated",
+    method: Annotated[
+        str, typer.Option("--method", help="accelerated, or tokens: tuple by tuple, slowly.")
+    ] = "accelerated",
     calibrate: Annotated[
         bool, typer.Option("--calibrate", help="Fit from the input how state gets right again after losses.")
     ] = False,
     master: Annotated[str | None, typer.Option("--master", help="Spark master.", show_default="embedded local")] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Directory for model.html, network.svg and results.json.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Directory for model.html, network.svg and results.json.")
+    ] = None,
     json: AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Predict what faults do to an app over time: availability, tainted tuples, resources."""
     from riprap.base.quantities import parse_duration
     from riprap.cli.console import print_json
@@ -77,11 +91,19 @@ def command(
     answers = dict(zip(scenarios, found.values(), strict=True))
     rows = [{"technique": name, "rate": rate, **asdict(answer)} for (name, rate), answer in answers.items()]
     result = {
-        "app": graph.name, "hours": hours, "crash_rate": crash_rate, "sdc_rate": sdc_rate, "recovery_seconds": faults.recovery,
-        "confidence": wanted.confidence, "method": method, "seed": seed,
-        "calibration": [{"operator": name, "port": port, **asdict(fitted)} for (name, port), fitted in stability.items()],
+        "app": graph.name,
+        "hours": hours,
+        "crash_rate": crash_rate,
+        "sdc_rate": sdc_rate,
+        "recovery_seconds": faults.recovery,
+        "confidence": wanted.confidence,
+        "method": method,
+        "seed": seed,
+        "calibration": [
+            {"operator": name, "port": port, **asdict(fitted)} for (name, port), fitted in stability.items()
+        ],
         "answers": rows,
-    }  # fmt: skip
+    }
     if out is not None:
         _write(out, application, answers, scenarios, result)
     if json:
@@ -161,9 +183,11 @@ def _write(out: Path, application: Any, answers: Any, scenarios: Any, result: di
     for (name, rate), answer in answers.items():
         by_technique.setdefault(name, {})[rate] = answer
     settings = {
-        "simulated": f"{result['hours']:g} h", "crashes": f"{result['crash_rate']:g}/s",
-        "corruptions": f"{result['sdc_rate']:g}/s", "recovery": f"{result['recovery_seconds']:g} s",
-    }  # fmt: skip
+        "simulated": f"{result['hours']:g} h",
+        "crashes": f"{result['crash_rate']:g}/s",
+        "corruptions": f"{result['sdc_rate']:g}/s",
+        "recovery": f"{result['recovery_seconds']:g} s",
+    }
     notes = ["A tainted tuple may be wrong; how wrong is not modelled."]
     if not result["calibration"]:
         notes.append(
@@ -185,7 +209,8 @@ def _print(result: dict[str, Any], answers: Any) -> None:
 
     from riprap.cli.console import OUT
 
-    title = f"{result['app']} over {result['hours']:g} h: crashes {result['crash_rate']:g}/s, corruptions {result['sdc_rate']:g}/s"
+    title = f"{result['app']} over {result['hours']:g} h: crashes {result['crash_rate']:g}/s, "
+    title += f"corruptions {result['sdc_rate']:g}/s"
     table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False)
     several = any(len(answer.sinks) > 1 for answer in answers.values())
     for heading in (
@@ -201,9 +226,12 @@ def _print(result: dict[str, Any], answers: Any) -> None:
     for (name, rate), answer in answers.items():
         for sink, stored in answer.sinks.items():
             table.add_row(
-                name, f"{rate:,.0f}", *([sink] if several else []),
+                name,
+                f"{rate:,.0f}",
+                *([sink] if several else []),
                 f"{answer.availability.mean:.4f} ±{answer.availability.half_width:.4f}",
-                f"{stored.tainted.mean:,.0f} ±{stored.tainted.half_width:,.0f}", f"{stored.share.mean:.2%}",
+                f"{stored.tainted.mean:,.0f} ±{stored.tainted.half_width:,.0f}",
+                f"{stored.share.mean:.2%}",
                 f"{answer.resources['instances']:g}",
-            )  # fmt: skip
+            )
     OUT.print(table)

@@ -45,25 +45,46 @@ def model_report(
     for name, points in answers.items():
         for rate, answer in points.items():
             for sink, stored in answer.sinks.items():
-                rows.append([
-                    name, f"{rate:,.0f}", sink, _interval(answer.availability, 5), f"{answer.without_propagation.mean:.5f}",
-                    _interval(stored.tainted, 0), f"{stored.share.mean:.3%}", f"{stored.fault_free.mean:,.0f}",
-                    f"{answer.resources['instances']:g}", f"{answer.resources['busy_cores']:.3g}",
-                ])  # fmt: skip
+                rows.append(
+                    [
+                        name,
+                        f"{rate:,.0f}",
+                        sink,
+                        _interval(answer.availability, 5),
+                        f"{answer.without_propagation.mean:.5f}",
+                        _interval(stored.tainted, 0),
+                        f"{stored.share.mean:.3%}",
+                        f"{stored.fault_free.mean:,.0f}",
+                        f"{answer.resources['instances']:g}",
+                        f"{answer.resources['busy_cores']:.3g}",
+                    ]
+                )
     columns = (
-        "technique", "tuples/s", "sink", "availability", "if errors did not spread", "tainted tuples", "share",
-        "fault-free output", "instances", "busy cores",
-    )  # fmt: skip
+        "technique",
+        "tuples/s",
+        "sink",
+        "availability",
+        "if errors did not spread",
+        "tainted tuples",
+        "share",
+        "fault-free output",
+        "instances",
+        "busy cores",
+    )
     blocks.append(
         section("Every number", table(columns, rows, numbers=range(1, 10)), *(note(words) for words in notes))
     )
     operators = [
-        [each.name, each.kind, ", ".join(f"{application.rates[each.name, k]:,.1f}" for k in range(len(each.inputs))),
-         ", ".join(f"{port.seconds:.3g}" for port in each.inputs),
-         ", ".join(f"{sum(port.mean(j) for j in range(each.outputs)):.4g}" for port in each.inputs),
-         ", ".join(f"{port.state:,}" for port in each.inputs if port.state)]
+        [
+            each.name,
+            each.kind,
+            ", ".join(f"{application.rates[each.name, k]:,.1f}" for k in range(len(each.inputs))),
+            ", ".join(f"{port.seconds:.3g}" for port in each.inputs),
+            ", ".join(f"{sum(port.mean(j) for j in range(each.outputs)):.4g}" for port in each.inputs),
+            ", ".join(f"{port.state:,}" for port in each.inputs if port.state),
+        ]
         for each in application.operators
-    ]  # fmt: skip
+    ]
     heads = ("operator", "kind", "tuples/s in", "seconds per tuple", "selectivity", "state, tuples")
     blocks.append(section("What was modelled", table(heads, operators, numbers=range(2, 6))))
     lead = f"{best} keeps {application.name} available {_last(answers[best]).availability.mean:.4%} of the time."

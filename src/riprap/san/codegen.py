@@ -1,9 +1,10 @@
 """The compiler: a resolved network to the text of one specialised function for Numba.
 
 Shape of the function: three sets of things to look at again — timed activities, instantaneous activities, observers
-(rewards and invariants) — are bit sets. Completing an activity changes the marking and adds to the sets exactly what its
-changes can affect, which is known from the texts of the gates. Nothing else is looked at. The next completion comes from
-a tournament tree over the timed activities. Parameters are an array, so that one compilation serves every value of them.
+(rewards and invariants) — are bit sets. Completing an activity changes the marking and adds to the sets exactly what
+its changes can affect, which is known from the texts of the gates. Nothing else is looked at. The next completion
+comes from a tournament tree over the timed activities. Parameters are an array, so that one compilation serves every
+value of them.
 
 Compilation time is kept down by what the text looks like: five helpers that are inlined by LLVM rather than one body
 (Numba's analyses grow faster than the body does), state in arrays rather than in variables, named constants.
@@ -155,7 +156,7 @@ class _Generator:
         """The helpers, the function, and the function for many replications."""
         network = self.network
         timed = [[*self.timed.add([leaf]), *self.fire(number)] for leaf, number in enumerate(network.timed)]
-        lines = [
+        return [
             *_helper("check_instant", [self.check_instant(place) for place in range(len(network.instant))]),
             *_helper("check_timed", [self.check_timed(leaf, number) for leaf, number in enumerate(network.timed)]),
             *_helper("fire_instant", [self.fire(number) for number in network.instant]),
@@ -175,7 +176,6 @@ class _Generator:
             "            return trouble, detail, t, total",
             "    return 0, 0, horizon, total",
         ]
-        return lines
 
     def body(self) -> list[str]:
         network = self.network

@@ -12,7 +12,8 @@ from riprap.san.resolved import Resolved, ResolvedActivity, resolve
 
 _ROW, _COLUMN, _MARGIN, _FONT = 46, 190, 24, 11
 _STYLE = """\
-.net{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;font-size:11px;background:var(--surface,#fff)}
+.net{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;font-size:11px;\
+background:var(--surface,#fff)}
 .net text{fill:var(--ink,#1f2328);text-anchor:middle}.net .arc{fill:none;stroke:var(--soft,#59636e);stroke-width:1}
 .net .gate{stroke-dasharray:3 3}.net .shape{fill:var(--raised,#f6f8fa);stroke:var(--ink,#1f2328);stroke-width:1.3}
 .net .solid{fill:var(--ink,#1f2328)}

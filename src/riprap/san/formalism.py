@@ -3,13 +3,14 @@
 Semantics, in one place (Sanders and Meyer's, with the choices they leave open made here):
 
 - A place holds a whole number of tokens, never fewer than 0.
-- An activity is enabled when every input arc finds its tokens and every input gate's predicate holds. A dead marking is no error.
+- An activity is enabled when every input arc finds its tokens and every input gate's predicate holds. A dead marking
+  is no error.
 - Instantaneous activities complete first, the smallest `priority` first and then in the order of the model; timed
   activities are looked at only in markings in which no instantaneous one is enabled (stable markings).
 - A timed activity draws its delay when it becomes enabled in a stable marking and keeps the moment of completion
   until it completes or a stable marking disables it: then the draw is lost, and enabling it again draws anew. If the
-  parameters of its distribution depend on the marking and their values change while it is enabled, it draws anew from the
-  new distribution at that moment (reactivation); with unchanged values it is left alone.
+  parameters of its distribution depend on the marking and their values change while it is enabled, it draws anew from
+  the new distribution at that moment (reactivation); with unchanged values it is left alone.
 - Equal completion times complete in the order of the model.
 - On completion: case probabilities are evaluated and the case is drawn; then input arcs and the functions of the input
   gates act, in order; then the output arcs and output gates of the case.
@@ -26,16 +27,20 @@ Number = float | Expression
 
 
 class Kind(Enum):
-    """Distributions of delays, with the meaning of their parameters."""
+    """Distributions of delays. The value says what their parameters are."""
 
-    EXPONENTIAL = "rate"
-    DETERMINISTIC = "delay"
-    UNIFORM = "low, high"
-    NORMAL = "mean, deviation"  # of the normal before what is negative is drawn again
-    LOGNORMAL = "mu, sigma"
-    WEIBULL = "shape, scale"
-    GAMMA = "shape, scale"
-    EMPIRICAL = "values"
+    EXPONENTIAL = ("exponential", "rate")
+    DETERMINISTIC = ("deterministic", "delay")
+    UNIFORM = ("uniform", "low", "high")
+    NORMAL = ("normal", "mean", "deviation")  # of the normal before what is negative is drawn again
+    LOGNORMAL = ("lognormal", "mu", "sigma")
+    WEIBULL = ("weibull", "shape", "scale")
+    GAMMA = ("gamma", "shape", "scale")
+    EMPIRICAL = ("empirical", "values")
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        return self.value[1:]
 
 
 @dataclass(frozen=True)

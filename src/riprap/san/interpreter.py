@@ -35,7 +35,7 @@ class _Run:
     network: Resolved
     key: np.uint64
     span: Span
-    counter: np.uint64 = np.uint64(0)
+    counter: np.uint64 = field(default_factory=lambda: np.uint64(0))
     now: float = 0.0
     when: dict[int, float] = field(default_factory=dict)  # timed activity → moment of completion
     drawn_from: dict[int, tuple[float, ...]] = field(default_factory=dict)  # → parameters it was drawn with
@@ -44,8 +44,8 @@ class _Run:
 
     def run(self) -> Trajectory:
         network = self.network
-        self.marking = dict(zip(network.places, network.initial, strict=True))
-        self.values = ChainMap(self.marking, dict(network.parameters))
+        self.marking: dict[str, float] = dict(zip(network.places, network.initial, strict=True))
+        self.values: ChainMap[str, float] = ChainMap(self.marking, dict(network.parameters))
         self.rewards = np.zeros(len(network.rewards))
         self.rates = [0.0] * len(network.rewards)
         self.since = [0.0] * len(network.rewards)

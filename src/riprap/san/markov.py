@@ -1,8 +1,8 @@
 """Exact numbers for small networks in which every delay is exponential: the Markov chain behind them, solved.
 
-The states are the stable markings that can be reached; instantaneous activities are followed to the stable markings they
-lead to, with their probabilities. Steady state: πQ = 0. Up to a horizon: the mean time in each state, from the integral of the
-transient distribution (uniformisation).
+The states are the stable markings that can be reached; instantaneous activities are followed to the stable markings
+they lead to, with their probabilities. Steady state: πQ = 0. Up to a horizon: the mean time in each state, from the
+integral of the transient distribution (uniformisation).
 """
 
 from collections import ChainMap, deque
@@ -26,7 +26,9 @@ Marking = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Chain:
-    """A continuous-time Markov chain: `rates[i, j]` from state i to state j; `impulses[k]` earned per second in each state."""
+    """A continuous-time Markov chain: `rates[i, j]` from state i to state j; `impulses[k]` earned per second in each
+    state.
+    """
 
     network: Resolved
     states: tuple[Marking, ...]
@@ -36,7 +38,8 @@ class Chain:
 
 
 def solve(network: Network, horizon: float | None = None) -> dict[str, float]:
-    """The expected value of every reward: in steady state, or over [0, horizon]. In steady state an accumulated or impulse
+    """The expected value of every reward: in steady state, or over [0, horizon]. In steady state an accumulated or
+    impulse
     reward is given per second."""
     chain = build(network)
     time_in = _steady(chain) if horizon is None else _occupancy(chain, horizon)
@@ -73,7 +76,8 @@ def build(network: Network) -> Chain:
         if marking not in index:
             if len(index) >= MOST_STATES:
                 raise UsageError(
-                    f"{resolved.name} has more than {MOST_STATES:,} states; bound its places with gates, or simulate instead"
+                    f"{resolved.name} has more than {MOST_STATES:,} states; "
+                    "bound its places with gates, or simulate instead"
                 )
             index[marking] = len(index)
             waiting.append(marking)
@@ -140,9 +144,12 @@ class _Explorer:
         """(marking after one case, its probability, impulses earned)."""
         activity = self.network.activities[number]
         values = _values(self.network, marking)
-        impulse = np.array([
-            float(evaluate(reward.code, values)) if number in reward.activities else 0.0 for reward in self.network.rewards
-        ])  # fmt: skip
+        impulse = np.array(
+            [
+                float(evaluate(reward.code, values)) if number in reward.activities else 0.0
+                for reward in self.network.rewards
+            ]
+        )
         probabilities = [float(evaluate(case.probability, values)) for case in activity.cases]
         check_probabilities(f"activity {activity.name}", probabilities)
         results = []

@@ -199,7 +199,7 @@ class _Context:
 
     def _check_delay(self, activity: Activity, delay: tuple[Code, ...]) -> None:
         assert activity.delay is not None
-        names = activity.delay.kind.value.split(", ")
+        names = activity.delay.kind.parameters
         if len(delay) != len(names):
             raise NetworkError(f"activity {activity.name}: {activity.delay.kind.name.lower()} needs {', '.join(names)}")
         for name, code in zip(names, delay, strict=True):

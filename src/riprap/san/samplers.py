@@ -136,7 +136,7 @@ def binomial(n: int, p: float, key: np.uint64, counter: np.uint64) -> tuple[int,
         position = 0
         scale = log1p(-q)
         while True:
-            position += int(floor(log(uniform(key, counter)) / scale)) + 1
+            position += floor(log(uniform(key, counter)) / scale) + 1
             counter = counter + _ONE
             if position > n:
                 break

@@ -26,7 +26,9 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Precision:
-    """Replicate until every reward's half-width is at most `relative` of its mean; at least and at most so many times."""
+    """Replicate until every reward's half-width is at most `relative` of its mean; at least and at most so many
+    times.
+    """
 
     confidence: float = 0.95
     relative: float = 0.05
@@ -40,7 +42,8 @@ class Precision:
             raise UsageError(f"a relative half-width of {self.relative:g} cannot be reached: give a positive one")
         if not 2 <= self.minimum <= self.maximum:
             raise UsageError(
-                f"from {self.minimum} to {self.maximum} replications: at least 2 are needed, and no fewer than the minimum"
+                f"from {self.minimum} to {self.maximum} replications: "
+                "at least 2 are needed, and the maximum cannot be below the minimum"
             )
 
 

@@ -1,7 +1,7 @@
 """Replications of models as Spark tasks. DataFrame API only: it runs over Spark Connect too.
 
-Pieces of work are cut by `riprap.san.replicate` without regard to the number of tasks, and come back with their number, so
-the result is the same on any cluster.
+Pieces of work are cut by `riprap.san.replicate` without regard to the number of tasks, and come back with their
+number, so the result is the same on any cluster.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,16 +1,17 @@
 """The accelerated simulator: the same distributions as the network of activities, without moving single tuples.
 
-Between two events (crash, recovery, fail-over, corruption, punctuation) nothing changes but counts, and a count of tuples
-that each pass with some probability is binomial. So time advances in *strides*: over a stride every operator draws how many
-of the tuples it received lead to what. While nothing is faulty a stride reaches to the next event, hours if need be.
+Between two events (crash, recovery, fail-over, corruption, punctuation) nothing changes but counts, and a count of
+tuples that each pass with some probability is binomial. So time advances in *strides*: over a stride every operator
+draws how many of the tuples it received lead to what. While nothing is faulty a stride reaches to the next event,
+hours if need be.
 
-While some state is being repaired, its repair must end at the right tuple. A stride is then short enough that no repair can
-end within it (six standard deviations), and shorter and shorter as the end comes near, until the simulator goes tuple by
-tuple; it also does so while a tainted tuple is about to reach a state that is still right.
+While some state is being repaired, its repair must end at the right tuple. A stride is then short enough that no
+repair can end within it (six standard deviations), and shorter and shorter as the end comes near, until the simulator
+goes tuple by tuple; it also does so while a tainted tuple is about to reach a state that is still right.
 
-What is left out is the time a tuple takes through the graph, microseconds where the network of activities has them; queues
-are taken to be short, as they are below saturation (`check_load`). Tuples of one stride that meet at a port are taken to
-come in random order.
+What is left out is the time a tuple takes through the graph, microseconds where the network of activities has them;
+queues are taken to be short, as they are below saturation (`check_load`). Tuples of one stride that meet at a port
+are taken to come in random order.
 """
 
 from math import inf
@@ -76,7 +77,8 @@ def check_load(application: Application) -> None:
         load = sum(application.rates[operator.name, index] * port.seconds for index, port in enumerate(operator.inputs))
         if load > MOST_LOAD:
             raise UsageError(
-                f"{operator.name} is busy {load:.0%} of its time, and the accelerated simulator takes queues to be short: "
+                f"{operator.name} is busy {load:.0%} of its time, and the accelerated simulator "
+                "takes queues to be short: "
                 f"lower the rate until it is below {MOST_LOAD:.0%}, or use the method tokens"
             )
 
@@ -92,16 +94,38 @@ def simulate(tables: Tables, keys: np.ndarray, horizon: float) -> np.ndarray:
 @njit(nogil=True, cache=True)
 def _many(t: Tables, w: Workspace, keys: np.ndarray, horizon: float, results: np.ndarray) -> None:
     t = Tables(
-        borrowed(t.order), borrowed(t.instances), borrowed(t.rates), borrowed(t.ports), borrowed(t.emissions),
-        borrowed(t.tuples), borrowed(t.outputs), borrowed(t.links), borrowed(t.feeds), borrowed(t.feed_rates),
-        borrowed(t.shocks), borrowed(t.groups), borrowed(t.failovers), borrowed(t.hosts), borrowed(t.members),
+        borrowed(t.order),
+        borrowed(t.instances),
+        borrowed(t.rates),
+        borrowed(t.ports),
+        borrowed(t.emissions),
+        borrowed(t.tuples),
+        borrowed(t.outputs),
+        borrowed(t.links),
+        borrowed(t.feeds),
+        borrowed(t.feed_rates),
+        borrowed(t.shocks),
+        borrowed(t.groups),
+        borrowed(t.failovers),
+        borrowed(t.hosts),
+        borrowed(t.members),
         borrowed(t.scalars),
-    )  # fmt: skip
+    )
     w = Workspace(
-        borrowed(w.being), borrowed(w.moments), borrowed(w.repair), borrowed(w.flow), borrowed(w.seen), borrowed(w.group),
-        borrowed(w.failover_at), borrowed(w.host_at), borrowed(w.ticks), borrowed(w.out), borrowed(w.out_rate),
-        borrowed(w.fit), borrowed(w.counter),
-    )  # fmt: skip
+        borrowed(w.being),
+        borrowed(w.moments),
+        borrowed(w.repair),
+        borrowed(w.flow),
+        borrowed(w.seen),
+        borrowed(w.group),
+        borrowed(w.failover_at),
+        borrowed(w.host_at),
+        borrowed(w.ticks),
+        borrowed(w.out),
+        borrowed(w.out_rate),
+        borrowed(w.fit),
+        borrowed(w.counter),
+    )
     for row in range(keys.shape[0]):
         _one(t, w, keys[row], horizon, borrowed(results[row]))
 

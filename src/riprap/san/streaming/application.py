@@ -1,8 +1,8 @@
 """A neutral description of a streaming application: what a model needs to know of each operator, and nothing else.
 
-It comes from a stream graph and its profile, from TOML, or from code. Times are in seconds, sizes in tuples, rates in tuples/s.
-Whatever its type, an operator takes a tuple from an input port, spends time on it and emits by chance: the types differ in
-their ports and in what is emitted (`kinds` has one constructor per type).
+It comes from a stream graph and its profile, from TOML, or from code. Times are in seconds, sizes in tuples, rates in
+tuples/s. Whatever its type, an operator takes a tuple from an input port, spends time on it and emits by chance: the
+types differ in their ports and in what is emitted (`kinds` has one constructor per type).
 """
 
 from collections.abc import Iterable, Mapping

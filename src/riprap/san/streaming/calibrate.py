@@ -1,11 +1,13 @@
-"""How state gets right again after a loss, fitted from a recorded stream (figures 5.10 and 5.11 of the published study).
+"""How state gets right again after a loss, fitted from a recorded stream (figures 5.10 and 5.11 of the published
+study).
 
-For many moments, source rates and outages: which groups had tuples among those lost, and how many tuples do their windows
-hold? So many have to be processed until no window holds what it should not. Fitted to that: Z = αS + βL, S being the tuples of
-all windows and L the tuples lost.
+For many moments, source rates and outages: which groups had tuples among those lost, and how many tuples do their
+windows hold? So many have to be processed until no window holds what it should not. Fitted to that: Z = αS + βL, S
+being the tuples of all windows and L the tuples lost.
 
-While its state is wrong an operator may also emit more or less than it should: the recorded stream is run through the operator
-with a part missing, and what it emits until it has recovered is compared with what it emits with nothing missing.
+While its state is wrong an operator may also emit more or less than it should: the recorded stream is run through the
+operator with a part missing, and what it emits until it has recovered is compared with what it emits with nothing
+missing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -82,8 +84,8 @@ def calibrate(
 def measure(groups: np.ndarray, sizes: np.ndarray, share: float, seed: int) -> list[Sample]:
     """Mean tuples that have to be replaced after losses of different length.
 
-    `groups[i]`: the group of the i-th tuple of the port; `sizes[g]`: tuples in the window of group g; `share`: tuples of the
-    port per source tuple.
+    `groups[i]`: the group of the i-th tuple of the port; `sizes[g]`: tuples in the window of group g; `share`: tuples
+    of the port per source tuple.
     """
     samples = []
     for lost in sorted({max(1, round(rate * share * outage)) for rate in RATES for outage in OUTAGES}):

@@ -50,7 +50,9 @@ class Link:
 
 @dataclass(frozen=True)
 class Group:
-    """A high-availability group: replicas of a set of operators, one replica active, the others discarding at the edge."""
+    """A high-availability group: replicas of a set of operators, one replica active, the others discarding at the
+    edge.
+    """
 
     name: str
     replicas: tuple[tuple[int, ...], ...]  # instances of each replica
@@ -96,7 +98,9 @@ class Deployment:
         }
 
     def leaves_group(self, link: Link) -> bool:
-        """Whether `link` crosses the edge of its source's group, and so carries tuples only while that replica is active."""
+        """Whether `link` crosses the edge of its source's group, and so carries tuples only while that replica is
+        active.
+        """
         return link.source in self.membership and self.membership.get(link.target) != self.membership[link.source]
 
     def peers(self, instance: int) -> tuple[int, ...]:

@@ -1,5 +1,6 @@
-"""From a stream graph and its profile to the description that models need; from annotations and plans to protections."""
+"""From a stream graph and its profile to the description that models need; from plans to protections."""
 
+import itertools
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,7 +21,9 @@ _SECOND = 1_000_000  # microseconds
 
 @dataclass(frozen=True)
 class Stability:
-    """How the state behind one port gets right again; see `Port`. Until it is calibrated, losing anything costs all of it."""
+    """How the state behind one port gets right again; see `Port`. Until it is calibrated, losing anything costs all
+    of it.
+    """
 
     penalty: float = 1.0
     staleness: float = 0.0
@@ -38,7 +41,8 @@ def describe(
 ) -> Application:
     """The application at `rate` source tuples/s in all, or at the recorded rates.
 
-    A profile tells the size of an operator's state and not of each port's: stateful ports are taken to share it equally.
+    A profile tells the size of an operator's state and not of each port's: stateful ports are taken to share it
+    equally.
     """
     for name in profile.operators:
         if name not in graph:
@@ -114,15 +118,15 @@ def _port(seconds: float, means: tuple[float, ...], wrong: tuple[float, ...], st
 def emissions(means: tuple[float, ...]) -> dict[tuple[int, ...], float]:
     """Chances of emitting so many tuples at each output port, with the given means.
 
-    Where the means sum to at most 1, a tuple goes to one port, as in a split. Otherwise one draw decides for all ports: those
-    with a larger fraction emit whenever those with a smaller one do.
+    Where the means sum to at most 1, a tuple goes to one port, as in a split. Otherwise one draw decides for all
+    ports: those with a larger fraction emit whenever those with a smaller one do.
     """
     if sum(means) <= 1.0 + 1e-12:
         single = {tuple(int(port == other) for other in range(len(means))): mean for port, mean in enumerate(means)}
         return {shape: chance for shape, chance in single.items() if chance > 0}
     levels = sorted({mean - floor(mean) for mean in means} | {0.0, 1.0})
     found: dict[tuple[int, ...], float] = {}
-    for low, high in zip(levels, levels[1:], strict=False):
+    for low, high in itertools.pairwise(levels):
         shape = tuple(floor(mean) + int(mean - floor(mean) >= high) for mean in means)
         if any(shape) and high > low:
             found[shape] = found.get(shape, 0.0) + high - low
@@ -169,7 +173,7 @@ def read_profile(path: Path) -> Profile:
 
 
 def _operator_profile(name: str, table: Mapping[str, Any]) -> OperatorProfile:
-    values = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
     return OperatorProfile(name=name, **values)
 
 

@@ -4,6 +4,7 @@ The figures' curves are lost, so where only a statement survives ("availability 
 is that statement: 1 if it holds for our means, 0 if not. `bound` says how a published number is meant.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -141,7 +142,7 @@ def _rates(results: dict[tuple, Replications]) -> list[Row]:
     rising: dict[str, bool] = {}
 
     def steps(values: Sequence[float]) -> bool:
-        return all(first < second for first, second in zip(values, values[1:], strict=False))
+        return all(first < second for first, second in itertools.pairwise(values))
 
     for technique in ("checkpoint", "HA groups"):
         for recovery in RECOVERIES:
@@ -215,7 +216,7 @@ def _crash_rates(results: dict[tuple, Replications]) -> list[Row]:
     falls = all(
         _mean(results[name, 450.0, 3.5, high], AVAILABILITY) < _mean(results[name, 450.0, 3.5, low], AVAILABILITY)
         for name in ("checkpoint", "HA groups")
-        for high, low in zip(CRASH_RATES, CRASH_RATES[1:], strict=False)
+        for high, low in itertools.pairwise(CRASH_RATES)
     )
     return [
         *rows,

@@ -1,4 +1,6 @@
-"""A scenario: an application, how it is protected, what goes wrong, for how long. The unit of every question and answer."""
+"""A scenario: an application, how it is protected, what goes wrong, for how long. The unit of every question and
+answer.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

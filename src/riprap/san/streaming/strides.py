@@ -1,7 +1,7 @@
 """Strides of the accelerated simulator: how far to go at once, and what flows meanwhile.
 
-A stride is a stretch of time in which nobody becomes right, wrong, dead, alive, active or inactive. So every operator passes each
-tuple with the same chance all the way, and how many it passes is binomial.
+A stride is a stretch of time in which nobody becomes right, wrong, dead, alive, active or inactive. So every operator
+passes each tuple with the same chance all the way, and how many it passes is binomial.
 """
 
 from math import inf, sqrt
@@ -234,9 +234,9 @@ def _emit(t: Tables, w: Workspace, port: int, count: int, column: int, kind: int
 def _heal(t: Tables, w: Workspace, port: int, key: np.uint64) -> bool:
     """What a stride's tuples do to the state behind a port: clean ones repair it, each tainted one sets it back.
 
-    After the last tainted tuple the state needs `TAINT` clean ones; if k of the clean ones come after it, TAINT - k are left.
-    Earlier tainted tuples leave less than that, so the larger of both demands is what remains. Returns whether the state
-    became right or wrong.
+    After the last tainted tuple the state needs `TAINT` clean ones; if k of the clean ones come after it, TAINT - k
+    are left. Earlier tainted tuples leave less than that, so the larger of both demands is what remains. Returns
+    whether the state became right or wrong.
     """
     clean, tainted = w.repair[port, CLEAN], w.repair[port, TAINTED]
     was_unstable, was_refilling = w.repair[port, UNSTABLE] > 0, w.repair[port, REFILL] > 0
@@ -267,10 +267,7 @@ def _wrong(t: Tables, w: Workspace, instance: int) -> bool:
 def _refilling(t: Tables, w: Workspace, instance: int) -> bool:
     """Whether an instance emits less because its state is not full."""
     first = t.instances[instance, PORTS]
-    for port in range(first, first + t.instances[instance, PORT_COUNT]):
-        if w.repair[port, REFILL] > 0:
-            return True
-    return False
+    return any(w.repair[port, REFILL] > 0 for port in range(first, first + t.instances[instance, PORT_COUNT]))
 
 
 @njit(forceinline=True)

@@ -1,7 +1,7 @@
 """A deployment as tables of numbers, the only thing the accelerated simulator reads.
 
-Each table is a two-dimensional array; a column is named by a constant below. Lists of varying length are a pair of columns:
-where the list starts in another table, and how many entries it has. -1 stands for "none".
+Each table is a two-dimensional array; a column is named by a constant below. Lists of varying length are a pair of
+columns: where the list starts in another table, and how many entries it has. -1 stands for "none".
 """
 
 from typing import NamedTuple
@@ -80,22 +80,43 @@ def tables(deployment: Deployment, faults: Faults) -> Tables:
         group, replica = deployment.membership.get(index, (-1, -1))
         peers = deployment.peers(index)
         own_shocks = deployment.crash_shocks(index)
-        instances.append([
-            first_port[index], len(operator.inputs), len(outputs), operator.outputs, group, replica,
-            sinks if operator.sink else -1, len(shocks), len(own_shocks), peers[0] if peers else -1,
-            operators[operator.name],
-        ])  # fmt: skip
+        instances.append(
+            [
+                first_port[index],
+                len(operator.inputs),
+                len(outputs),
+                operator.outputs,
+                group,
+                replica,
+                sinks if operator.sink else -1,
+                len(shocks),
+                len(own_shocks),
+                peers[0] if peers else -1,
+                operators[operator.name],
+            ]
+        )
         sinks += operator.sink
         shocks += own_shocks
-        rates.append([
-            faults.crash_rate_of(operator.name), faults.sdc_rate_of(operator.name), faults.forced.get(operator.name, NEVER)
-        ])  # fmt: skip
+        rates.append(
+            [
+                faults.crash_rate_of(operator.name),
+                faults.sdc_rate_of(operator.name),
+                faults.forced.get(operator.name, NEVER),
+            ]
+        )
         for number, port in enumerate(operator.inputs):
             restart = instance.restarts[number]
-            ports.append([
-                index, int(port.stateful), port.taint_stabilisation if port.stateful else 0, restart.tainted,
-                restart.refill, len(emissions), len(port.emissions),
-            ])  # fmt: skip
+            ports.append(
+                [
+                    index,
+                    int(port.stateful),
+                    port.taint_stabilisation if port.stateful else 0,
+                    restart.tainted,
+                    restart.refill,
+                    len(emissions),
+                    len(port.emissions),
+                ]
+            )
             for clean, dirty in zip(port.emissions, port.tainted, strict=True):
                 emissions.append([clean.probability, dirty.probability])
                 tuples.append([*clean.tuples, *[0] * (width - operator.outputs)])
@@ -105,10 +126,11 @@ def tables(deployment: Deployment, faults: Faults) -> Tables:
     for link in link_number:
         edge = deployment.membership[link.source] if deployment.leaves_group(link) else (-1, -1)
         twins = [
-            number for other, number in link_number.items()
+            number
+            for other, number in link_number.items()
             if other.source in deployment.peers(link.source)
             and (other.output, other.target, other.input) == (link.output, link.target, link.input)
-        ]  # fmt: skip
+        ]
         links.append([first_port[link.target] + link.input, *edge, twins[0] if twins else -1])
     feeds, feed_rates = [], []
     for index, instance in enumerate(deployment.instances):
@@ -129,16 +151,30 @@ def tables(deployment: Deployment, faults: Faults) -> Tables:
         for operator in host.operators
     ]
     return Tables(
-        np.array(order, np.int64), _whole(instances, 11), np.array(rates, np.float64), _whole(ports, 7),
-        np.array(emissions, np.float64).reshape(-1, 2), _whole(tuples, width), _whole(outputs, 2), _whole(links, 4),
-        _whole(feeds, 2), np.array(feed_rates, np.float64),
-        _whole([[first_port[shock.instance] + shock.port, shock.tuples] for shock in shocks], 2), _whole(groups, 3),
+        np.array(order, np.int64),
+        _whole(instances, 11),
+        np.array(rates, np.float64),
+        _whole(ports, 7),
+        np.array(emissions, np.float64).reshape(-1, 2),
+        _whole(tuples, width),
+        _whole(outputs, 2),
+        _whole(links, 4),
+        _whole(feeds, 2),
+        np.array(feed_rates, np.float64),
+        _whole([[first_port[shock.instance] + shock.port, shock.tuples] for shock in shocks], 2),
+        _whole(groups, 3),
         np.array([each.failover for each in deployment.groups], np.float64),
-        np.array([host.crash_rate for host in faults.hosts], np.float64), _whole(members, 2),
-        np.array([
-            deployment.recovery, faults.state_share, deployment.refill_selectivity, deployment.punctuation or NEVER,
-        ]),
-    )  # fmt: skip
+        np.array([host.crash_rate for host in faults.hosts], np.float64),
+        _whole(members, 2),
+        np.array(
+            [
+                deployment.recovery,
+                faults.state_share,
+                deployment.refill_selectivity,
+                deployment.punctuation or NEVER,
+            ]
+        ),
+    )
 
 
 def _whole(rows: list[list[int]], width: int) -> np.ndarray:

@@ -1,7 +1,7 @@
 """A deployment as a network of activities, tuple by tuple: the reference that the accelerated simulator is held to.
 
-Every instance waits, processes, sends (figure 5.1 of the published framework), with tainted streams beside the clean ones
-(figure 5.4). Each tuple is a token. Places of instance X, with i an input port and j an output port:
+Every instance waits, processes, sends (figure 5.1 of the published framework), with tainted streams beside the clean
+ones (figure 5.4). Each tuple is a token. Places of instance X, with i an input port and j an output port:
 
     X.waiting            1 while it waits for input
     X.processing{i}      1 while it processes a clean tuple; X.processing_tainted{i} a tainted one
@@ -265,7 +265,9 @@ class _Builder:
         return "\n".join(lines)
 
     def send(self, index: int, output: int, suffix: str) -> None:
-        """From sending to the output buffer, when it has room; then wait for input again, unless there is more to send."""
+        """From sending to the output buffer, when it has room; then wait for input again, unless there is more to
+        send.
+        """
         operator, name = self.deployment.instances[index].operator, self.name(index)
         room = f"{name}.buffer{output} + {name}.buffer_tainted{output} < {operator.buffer}"
         sending = f"{name}.sending{suffix}{output}"
@@ -283,7 +285,9 @@ class _Builder:
         )
 
     def transmit(self, index: int, output: int, tainted: bool) -> None:
-        """From the output buffer to every stream of the port: back pressure from live targets, loss towards dead ones."""
+        """From the output buffer to every stream of the port: back pressure from live targets, loss towards dead
+        ones.
+        """
         name, suffix = self.name(index), "_tainted" if tainted else ""
         rooms, deliveries = [], []
         for link in self.deployment.links:
@@ -425,7 +429,9 @@ class _Builder:
         return f"group{group}.active"
 
     def group(self, number: int, group: Group) -> None:
-        """Figure 5.8: a replica that loses an operator is deactivated; the first whole one becomes active after a while."""
+        """Figure 5.8: a replica that loses an operator is deactivated; the first whole one becomes active after a
+        while.
+        """
         active = self.place(self.active(number), 1)
         if not self.faults.any_crash:
             return
@@ -452,7 +458,7 @@ class _Builder:
                     deterministic(seconds),
                     gates=(gate,),
                     cases=(Case(gates=(OutputGate(ends),)),),
-                )  # fmt: skip
+                )
             )
         self.invariants.append(Invariant(f"group{number} has at most one active replica", f"{active} <= {len(whole)}"))
 

@@ -1,7 +1,8 @@
 """Checkpoints of operator state: a crashed operator restarts with a state that is a little old.
 
-It then emits tainted tuples until Z = min(αS + βL, γS) clean ones have passed; L counts the tuples since the checkpoint,
-that is those of the checkpoint's age and of the outage. Upstream operators discard what they would send to a dead one.
+It then emits tainted tuples until Z = min(αS + βL, γS) clean ones have passed; L counts the tuples since the
+checkpoint, that is those of the checkpoint's age and of the outage. Upstream operators discard what they would send
+to a dead one.
 """
 
 from collections.abc import Mapping

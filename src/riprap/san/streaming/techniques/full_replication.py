@@ -1,9 +1,9 @@
 """Full replication: two copies of every operator but sources and sinks, each sending to both copies downstream.
 
-Whoever receives drops duplicates by counting: the n-th tuple of one copy is dropped if the other copy's n-th has been seen.
-The counters are cleared by a punctuation mark every so often. Copies are meant to be deterministic; here they choose
-independently, as in the published model, so that even without faults slightly more tuples pass than without replication.
-A copy that crashed takes its state from the other one; if there is none alive it starts from scratch.
+Whoever receives drops duplicates by counting: the n-th tuple of one copy is dropped if the other copy's n-th has been
+seen. The counters are cleared by a punctuation mark every so often. Copies are meant to be deterministic; here they
+choose independently, as in the published model, so that even without faults slightly more tuples pass than without
+replication. A copy that crashed takes its state from the other one; if there is none alive it starts from scratch.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,9 @@
 """High-availability groups: connected operators run in several replicas, all processing, one of them active.
 
-What leaves the group leaves it from the active replica; the others discard it at the group's edge. When an operator of the
-active replica dies, that replica is deactivated at once and the next whole one is active `failover` seconds later; what the
-group would have sent meanwhile is lost. A replica's operators restart from scratch unless they are checkpointed too.
+What leaves the group leaves it from the active replica; the others discard it at the group's edge. When an operator
+of the active replica dies, that replica is deactivated at once and the next whole one is active `failover` seconds
+later; what the group would have sent meanwhile is lost. A replica's operators restart from scratch unless they are
+checkpointed too.
 """
 
 from collections.abc import Mapping
