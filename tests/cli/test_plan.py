@@ -6,7 +6,7 @@ import tomllib
 import pytest
 from typer.testing import CliRunner
 
-from riprap.base.errors import MissingPrerequisite, PlanError, RiprapError, UsageError
+from riprap.base.errors import CheckFailed, MissingPrerequisite, PlanError, RiprapError, UsageError
 from riprap.cli.main import app
 
 TOPOLOGY = {
@@ -57,6 +57,17 @@ def test_the_plan_file_and_the_report_are_written(pipe, tmp_path):
     again = json.loads(run("plan", pipe, "--recovery", "3s", "--previous", str(out), "--json"))
     assert again["backups"] == ["b"]
     assert again["changed"] == {"added": [], "removed": []}
+
+
+def test_a_given_plan_is_checked(pipe, tmp_path):
+    plan = tmp_path / "plan.toml"
+    plan.write_text('app = "pipe"\n[operators.b]\nbackup = true\n')
+    found = json.loads(run("plan", pipe, "--recovery", "2s", "--check", str(plan), "--json"))
+    assert (found["algorithm"], found["backups"], found["worst"]) == ("given", ["b"], "2s")
+    assert "that meets the bound" in run("plan", pipe, "--recovery", "2s", "--check", str(plan))
+    plan.write_text('app = "pipe"\n[operators.c]\nbackup = true\n')
+    with pytest.raises(CheckFailed, match="c takes 3s"):
+        run("plan", pipe, "--recovery", "2s", "--check", str(plan))
 
 
 @pytest.mark.parametrize("algorithm", ["exact", "dag", "tree", "line", "share", "exhaust"])

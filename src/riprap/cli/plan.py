@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from riprap.base.errors import MissingPrerequisite, PlanError, UsageError, known
+from riprap.base.errors import CheckFailed, MissingPrerequisite, PlanError, UsageError, known
 from riprap.base.quantities import Duration, format_duration, format_size, parse_duration
 
 if TYPE_CHECKING:
@@ -40,6 +40,9 @@ def command(
     previous: Annotated[
         Path | None, typer.Option(help="An earlier plan: change as few of its backups as can be.")
     ] = None,
+    check: Annotated[
+        Path | None, typer.Option(help="Plan nothing: what a given plan's backups come to; exit 1 if too little.")
+    ] = None,
     from_assessment: Annotated[Path | None, typer.Option(help="Directory of an assessment: plan a budget.")] = None,
     budget: Annotated[str, typer.Option(help="Extra cpu=CORES,memory=SIZE,storage=SIZE (per second).")] = "",
     reassess: Annotated[bool, typer.Option(help="Assess the chosen protection again.")] = False,
@@ -61,7 +64,7 @@ def command(
         raise UsageError("--previous works with --algorithm exact only")
     assert topology is not None
     from riprap.graph.plan import read_plan
-    from riprap.planner.backup_plan import plan_backups
+    from riprap.planner.backup_plan import given_backups, plan_backups
     from riprap.planner.problem import problem
 
     asked = problem(
@@ -72,13 +75,23 @@ def command(
         must_not=_names(must_not),
         failures=k,
     )
+    earlier = check or previous
     existing = None
-    if previous is not None:
-        existing = tuple(name for name, kept in read_plan(previous).operators.items() if kept.backup)
-    limit = parse_duration(time_limit) / 1e6
-    plan = plan_backups(asked, algorithm=algorithm, existing=existing, time_limit=limit)
+    if earlier is not None:
+        existing = tuple(name for name, kept in read_plan(earlier).operators.items() if kept.backup)
+    if check is not None:
+        plan = given_backups(asked, existing or ())
+    else:
+        limit = parse_duration(time_limit) / 1e6
+        plan = plan_backups(asked, algorithm=algorithm, existing=existing, time_limit=limit)
     written = _write(out, _plan_text(graph, plan)) + _write(report, _report(plan, target, recovery))
     _show(plan, written, json)
+    if not asked.is_met(plan.solution.backups):
+        raise CheckFailed(
+            f"{check} does not meet the bound: {plan.critical[-1]} takes {format_duration(Duration(plan.effect.worst))}"
+            if plan.effect.worst > bound
+            else f"{check} does not meet the bounds of single sinks, the tasks that must be backups, or a cut"
+        )
 
 
 def _load(

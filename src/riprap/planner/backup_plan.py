@@ -1,5 +1,6 @@
 """A finished plan of backups: what was asked, what was found, and what it means, ready to be shown."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,8 @@ PREDICTION = (
     "Recovery latencies are predictions of the failure-effect model: they assume that tasks without a backup "
     "recompute their output for those that failed behind them."
 )
+
+GIVEN = "given"  # in place of an algorithm: the backups were not chosen here
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +54,8 @@ class BackupPlan:
         amount = f"{len(self.names)} of {self.asked.topology.size} tasks keep a backup"
         if not self.counts:
             amount += f", at a cost of {solution.cost:,}"
+        if solution.method == GIVEN:
+            return f"{amount}; that {'meets' if self.asked.is_met(solution.backups) else 'does not meet'} the bound."
         if solution.optimal and self.cut_edges:
             return f"{amount}; proven: no plan that cuts the same streams and meets the bound is cheaper."
         if solution.optimal:
@@ -121,6 +126,16 @@ def plan_backups(
         solution = change.solution
     seconds = clock.monotonic() - begun
     return BackupPlan(asked, solution, _effect(asked, solution.backups), seconds, change)
+
+
+def given_backups(asked: Problem, names: Iterable[str]) -> BackupPlan:
+    """What backups that are there already come to. They need not meet the bounds."""
+    topology = asked.topology
+    backups = np.zeros(topology.size, bool)
+    backups[[topology.index(name) for name in names]] = True
+    costs = topology.costs
+    solution = Solution(backups, int(costs[backups].sum()), int(costs[asked.must].sum()), GIVEN)
+    return BackupPlan(asked, solution, _effect(asked, backups), 0.0)
 
 
 def _effect(asked: Problem, backups: np.ndarray) -> Effect:
