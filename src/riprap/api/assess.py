@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from riprap.api.impact import write_impact, write_request
 from riprap.apps.catalogue import load_app
 from riprap.base.errors import UsageError, known
 from riprap.base.quantities import Duration, format_count, format_duration, parse_duration
@@ -188,6 +189,8 @@ def run_request(request: Request, out: Path, *, spark: Any = None, tell: Tell | 
         _warnings(summaries), write_plan(proposed),
     )  # fmt: skip
     (out / "plan.toml").write_text(write_plan(proposed))
+    write_impact(graph, settings, request.inputs, placed, summaries, out)
+    write_request(request, out)
     (out / "report.html").write_text(report(content))
     return Assessment(graph, result, placed, summaries, found, protected, proposed, content, out / "report.html")
 
