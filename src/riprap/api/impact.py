@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from riprap.base.errors import DataError
-from riprap.base.quantities import format_duration
+from riprap.base.quantities import Duration, format_duration
 from riprap.engine.inputs import keyed, read_file
 from riprap.engine.profile import OperatorProfile, profile
 from riprap.faults.campaign import Settings
@@ -50,7 +50,7 @@ def write_impact(
 
 def _impacts(settings: Settings, summaries: Iterable[TargetSummary]) -> dict[str, list[dict[str, Any]]]:
     """By operator: the worst impact of each outage, over rates and sinks."""
-    worst: dict[str, dict[int, float]] = {}
+    worst: dict[str, dict[Duration, float]] = {}
     for summary in summaries:
         for name in summary.target.split("+"):
             of_operator = worst.setdefault(name, {})
@@ -59,7 +59,6 @@ def _impacts(settings: Settings, summaries: Iterable[TargetSummary]) -> dict[str
     state = settings.targets[0].state
     age = {"kept": "0s", "lost": "lost"}.get(state.kind) or format_duration(state.age)
     return {
-        # type: ignore[arg-type]
         name: [{"outage": format_duration(d), "state_age": age, "impact": i} for d, i in sorted(rows.items())]
         for name, rows in worst.items()
     }
