@@ -59,9 +59,11 @@ def raw(array: pa.Array) -> list:
 
 def batch(schema: pa.Schema, shape: KeyShape, rows: list[Row], encoded: bool) -> pa.RecordBatch:
     columns = {f.name: column(f.name, f.type, [row.values[f.name] for row in rows], encoded) for f in schema}
-    parts = dict(zip(("_ts", "_src", "_seq", "_n"), zip(*(row.key for row in rows), strict=True), strict=True)) if (
-        rows
-    ) else dict.fromkeys(("_ts", "_src", "_seq", "_n"), ())
+    parts = (
+        dict(zip(("_ts", "_src", "_seq", "_n"), zip(*(row.key for row in rows), strict=True), strict=True))
+        if (rows)
+        else dict.fromkeys(("_ts", "_src", "_seq", "_n"), ())
+    )
     columns |= {f.name: pa.array(parts[f.name], f.type) for f in shape.fields}
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 

@@ -3,8 +3,9 @@
 What is given: 3,099 symbols, four quotes to a trade, 500 tuples/s on average and 2,200 at the peak, and that Bargain
 Discovery finds 18.2 % of the quotes to be bargains. What is modelled, and why, is in `docs/market-data.md`.
 
-Equal arguments give equal data on any machine. Every quantity is drawn from a generator of its own, so that a change
-to one leaves the others as they were.
+Equal arguments give equal data (with the same libraries on the same kind of processor: elsewhere an exponential may
+differ in its last bit, and now and then a cent with it). Every quantity is drawn from a generator of its own, so that a
+change to one leaves the others as they were.
 """
 
 from collections.abc import Callable
@@ -12,22 +13,27 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from scipy.special import ndtri
 
 from riprap.apps import market_kernels as kernels
 from riprap.base.errors import UsageError
 from riprap.base.randomness import generator
 
+DEFAULT_SEED = 2  # one that shows the published orderings at 5 million tuples; see docs/market-data.md
 SYMBOLS = 3_099
 QUOTE_SHARE = 0.8
 MEAN_RATE = 500.0  # tuples/s over the whole stream
 PEAK_RATE = 2_200.0  # tuples in the busiest second of the clock
+TRADE_PEAK_RATE = 560.0  # trades in the second that has most of them: trades are burstier than quotes
 BARGAIN_SHARE = 0.182  # of the quotes
 ACTIVITY_SIGMA = 1.6  # of the logarithm of a symbol's share of the tuples
-VOLATILITY = 1.3e-4  # median over the symbols, per √s
-VOLATILITY_SIGMA = 0.3  # of its logarithm
-MEDIAN_PRICE = 25.0  # dollars at the open
-PRICE_SIGMA = 0.6  # of its logarithm
-BURST_SECONDS = 30.0  # how long a flurry lasts, about
+VOLATILITY = 1.3e-4  # of the logarithm of the mid price, median over the symbols, per √s
+VOLATILITY_SIGMA = 0.15  # of its logarithm
+TOP_PRICE = 32.0  # dollars at the open, median of the most active symbols
+TOP_ACTIVITY = 6.0  # times the mean activity: well below it, prices fall as the root of the activity
+PRICE_SIGMA = 0.2  # of the logarithm of the price among symbols of equal activity
+BURST_SECONDS = 60.0  # how long the rate remembers a flurry
+TRADE_BURST_SECONDS = 10.0  # how long the share of trades does
 LOT = 100  # shares
 MEAN_LOTS = 4
 OPEN_US = 1_133_447_400_000_000  # 2005-12-01 14:30 UTC, when New York opens
@@ -73,9 +79,14 @@ def generate(tuples: int, seed: int, *, symbols: int = SYMBOLS, zipf: float | No
     if zipf is not None and not 0 <= zipf <= 10:
         raise UsageError(f"a Zipf exponent of {zipf:g} is out of range: give one from 0 to 10")
     listing = _listing(seed, symbols, zipf)
-    times = _arrivals(tuples, seed)
+    counts = _tuples_per_second(tuples, seed)
+    times = kernels.arrival_times(
+        counts, generator(seed, "market", "gaps").standard_gamma(0.5, tuples + len(counts)), OPEN_US
+    )
+    is_trade = kernels.spread_over(
+        counts, _trades_per_second(counts, seed), generator(seed, "market", "type").random(tuples)
+    )
     codes = _symbols_of_tuples(tuples, seed, listing.activity)
-    is_trade = generator(seed, "market", "type").random(tuples) >= QUOTE_SHARE
     sizes = _round_lots(tuples, seed, "size")
     steps = generator(seed, "market", "mid").standard_normal(tuples)
     mids = kernels.mid_prices(codes, times, steps, listing.opening, listing.volatility)
@@ -100,70 +111,70 @@ def generate(tuples: int, seed: int, *, symbols: int = SYMBOLS, zipf: float | No
 
 
 def _listing(seed: int, symbols: int, zipf: float | None) -> Listing:
-    def draw(name: str) -> np.ndarray:
-        return generator(seed, "market", "listing", name).standard_normal(symbols)
+    def draws(name: str) -> np.random.Generator:
+        return generator(seed, "market", "listing", name)
 
-    if zipf is None:
-        activity = np.exp(ACTIVITY_SIGMA * draw("activity"))
-    else:
-        ranks = generator(seed, "market", "listing", "ranks").permutation(symbols) + 1.0
-        activity = ranks**-zipf
+    # Quantiles dealt out at random, not random draws: the few most active symbols carry much of the stream, and their
+    # share should not be a matter of the seed.
+    ranks = draws("activity").permutation(symbols)
+    activity = np.exp(ACTIVITY_SIGMA * ndtri((ranks + 0.5) / symbols)) if zipf is None else (ranks + 1.0) ** -zipf
     activity /= activity.sum()
-    volatility = VOLATILITY * np.exp(VOLATILITY_SIGMA * draw("volatility"))
+    volatility = VOLATILITY * np.exp(VOLATILITY_SIGMA * draws("volatility").standard_normal(symbols))
+    prominence = activity * symbols / (activity * symbols + TOP_ACTIVITY)
     trade_rate = activity * MEAN_RATE * (1.0 - QUOTE_SHARE)
     return Listing(
-        tickers=_tickers(seed, symbols),
-        exchanges=generator(seed, "market", "listing", "exchange")
-        .choice(len(EXCHANGES), symbols, p=EXCHANGE_SHARES)
-        .astype(np.int32),
+        tickers=_tickers(draws("ticker"), symbols),
+        exchanges=draws("exchange").choice(len(EXCHANGES), symbols, p=EXCHANGE_SHARES).astype(np.int32),
         activity=activity,
-        opening=MEDIAN_PRICE * np.exp(PRICE_SIGMA * draw("opening")),
+        opening=TOP_PRICE * np.sqrt(prominence) * np.exp(PRICE_SIGMA * draws("opening").standard_normal(symbols)),
         volatility=volatility,
         unit_spread=volatility * np.sqrt(kernels.AVERAGED_TRADES / trade_rate),
     )
 
 
-def _tickers(seed: int, symbols: int) -> list[str]:
+def _tickers(draws: np.random.Generator, symbols: int) -> list[str]:
     """Distinct tickers of capital letters, as few letters each as the number of symbols allows."""
-    letters = next(n for n in range(1, 6) if 26**n >= symbols)
-    chosen = generator(seed, "market", "listing", "ticker").permutation(26**letters)[:symbols]
-    digits = (chosen[:, None] // 26 ** np.arange(letters - 1, -1, -1)) % 26
+    letters = next(n for n in range(1, 5) if 26**n >= symbols)
+    digits = (draws.permutation(26**letters)[:symbols, None] // 26 ** np.arange(letters)) % 26
     return ["".join(chr(ord("A") + digit) for digit in row) for row in digits.tolist()]
 
 
-def _arrivals(tuples: int, seed: int) -> np.ndarray:
-    """Microseconds since 1970 of each tuple: the rate of every second first, then bursts within the second."""
+def _tuples_per_second(tuples: int, seed: int) -> np.ndarray:
+    """A U-shaped trading day, as long as the stream is at MEAN_RATE, with flurries up to PEAK_RATE."""
     seconds = max(1, round(tuples / MEAN_RATE))
-    log_rate = _day(seconds) + _bursts(seconds, seed)
-    rates = _with_peak(log_rate, PEAK_RATE / MEAN_RATE)
-    counts = np.diff(np.rint(np.cumsum(rates) * (tuples / rates.sum())).astype(np.int64), prepend=0)
-    gaps = generator(seed, "market", "gaps").standard_gamma(0.5, tuples + seconds)
-    return kernels.arrival_times(counts, gaps, OPEN_US)
-
-
-def _day(seconds: int) -> np.ndarray:
-    """Logarithm of the U-shaped rate of a trading day, compressed or stretched to the length of the stream."""
-    middle = np.linspace(-1.0, 1.0, seconds)
-    return np.log(0.7 + 0.9 * middle**2)
-
-
-def _bursts(seconds: int, seed: int) -> np.ndarray:
-    """Logarithm of the burstiness: flurries of about BURST_SECONDS each, log-normal in height."""
+    day = 0.5 + 2.5 * np.linspace(-1.0, 1.0, seconds) ** 4
     noise = generator(seed, "market", "bursts").standard_normal(seconds)
-    return kernels.autoregression(noise, np.exp(-1.0 / BURST_SECONDS))
+    flurries = kernels.autoregression(noise, np.exp(-1.0 / BURST_SECONDS))
+    return _whole(_with_peak(day, flurries, PEAK_RATE / MEAN_RATE), tuples)
 
 
-def _with_peak(log_rate: np.ndarray, peak_to_mean: float) -> np.ndarray:
-    """Rates of mean 1 and maximum `peak_to_mean`: `exp(log_rate)` raised to the power that makes it so.
+def _trades_per_second(counts: np.ndarray, seed: int) -> np.ndarray:
+    """How many of each second's tuples are trades: more in some flurries than in others, up to TRADE_PEAK_RATE."""
+    noise = generator(seed, "market", "trade bursts").standard_normal(len(counts))
+    flurries = kernels.autoregression(noise, np.exp(-1.0 / TRADE_BURST_SECONDS))
+    mean_rate = MEAN_RATE * (1.0 - QUOTE_SHARE)
+    return _whole(_with_peak(counts, flurries, TRADE_PEAK_RATE / mean_rate), round(counts.sum() * (1.0 - QUOTE_SHARE)))
 
-    A stream of a few seconds cannot have such a peak and gets the highest power instead.
+
+def _with_peak(calm: np.ndarray, flurries: np.ndarray, peak_to_mean: float) -> np.ndarray:
+    """`calm` with `flurries`, the logarithms of factors, made so strong that the peak is `peak_to_mean` of the mean.
+
+    A stream of a few seconds cannot have such a peak, and gets flurries of limited strength instead.
     """
 
-    def powered(power: float) -> np.ndarray:
-        rates = np.exp(power * (log_rate - log_rate.max()))
-        return rates / rates.mean()
+    def with_flurries(strength: float) -> np.ndarray:
+        return calm * np.exp(strength * flurries)
 
-    return powered(_bisect(lambda power: powered(power).max() > peak_to_mean, 0.0, 3.0))
+    def beyond(strength: float) -> bool:
+        rates = with_flurries(strength)
+        return bool(rates.max() > peak_to_mean * rates.mean())
+
+    return with_flurries(_bisect(beyond, 0.0, 2.0))
+
+
+def _whole(shares: np.ndarray, total: int) -> np.ndarray:
+    """Whole numbers in proportion to `shares` that add up to `total`."""
+    return np.diff(np.rint(np.cumsum(shares) * (total / shares.sum())).astype(np.int64), prepend=0)
 
 
 def _symbols_of_tuples(tuples: int, seed: int, activity: np.ndarray) -> np.ndarray:

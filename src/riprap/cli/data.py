@@ -20,7 +20,7 @@ def _root() -> None:
 def market(
     out: Annotated[Path | None, typer.Option(help="File to write; .parquet or .arrow says the format.")] = None,
     tuples: Annotated[int, typer.Option(help="Trades and quotes; the published experiment has 5000000.")] = 500_000,
-    seed: Annotated[int, typer.Option(help="Equal seeds, equal data.")] = 1,
+    seed: Annotated[int, typer.Option(help="Equal seeds, equal data.")] = 2,
     symbols: Annotated[int, typer.Option(help="Symbols that are listed.")] = 3_099,
     zipf: Annotated[float | None, typer.Option(help="Activity by Zipf's law with this exponent.")] = None,
     format: Annotated[str | None, typer.Option(help="parquet or arrow, whatever the file's ending.")] = None,

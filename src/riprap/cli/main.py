@@ -8,7 +8,7 @@ import sys
 import typer
 
 from riprap.base.errors import RiprapError
-from riprap.cli import data, doctor
+from riprap.cli import assess, data, doctor, graph, model, plan, profile, reproduce, reproduce_san, run_bounded, stream
 
 app = typer.Typer(
     name="riprap",
@@ -25,8 +25,18 @@ def _root() -> None:
     """Makes `riprap` a group of commands however many there are."""
 
 
-app.command("doctor")(doctor.command)
+# In the order a user meets them.
+app.command("graph")(graph.command)
+app.command("profile")(profile.command)
+app.command("assess")(assess.command)
+app.command("model")(model.command)
+app.command("plan")(plan.command)
+app.command("run-bounded")(run_bounded.command)
+app.add_typer(stream.app, name="stream")
+reproduce.app.command("san")(reproduce_san.command)
+app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(data.app, name="data")
+app.command("doctor")(doctor.command)
 
 
 def main() -> None:

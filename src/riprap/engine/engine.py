@@ -288,6 +288,10 @@ class Engine:
         self._progress = dict(state.progress)
         self._ended = {name for name, key in self._progress.items() if key == END_KEY}
 
+    def waiting(self) -> dict[str, MergerState]:
+        """What waits in front of each operator with several ports."""
+        return {name: merger.snapshot() for name, merger in self._mergers.items()}
+
     def digests(self) -> dict[str, Digest]:
         """The digest of every stateful operator."""
         return {name: op.digest() for name, op in self.operators.items() if any(self.graph[name].stateful)}

@@ -5,6 +5,7 @@ numbered in the order in
 which they come. `_ts` may never fall and `_seq` always rises.
 """
 
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def keyed(
 
 
 def read_file(
-    path: Path | str, columns: Iterable[str] | None = None, rows: int = BATCH_ROWS
+    path: str | os.PathLike[str], columns: Iterable[str] | None = None, rows: int = BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:
     """Batches of a Parquet or Arrow file (or a directory of Parquet files, in the order of their names)."""
     for file in _files(Path(path)):
@@ -51,12 +52,10 @@ def read_file(
             else:
                 yield from _read_arrow(file, columns, rows)
         except (pa.ArrowInvalid, pa.ArrowIOError) as error:
-            raise DataError(
-                f"cannot read {file}: {str(error).splitlines()[0]}; it has to be Parquet or Arrow IPC"
-            ) from error
+            raise _unreadable(file, error) from error
 
 
-def file_schema(path: Path | str) -> pa.Schema:
+def file_schema(path: str | os.PathLike[str]) -> pa.Schema:
     file = _files(Path(path))[0]
     try:
         if file.suffix == ".parquet":
@@ -64,9 +63,25 @@ def file_schema(path: Path | str) -> pa.Schema:
         with pa.memory_map(str(file)) as source:
             return pa.ipc.open_file(source).schema
     except (pa.ArrowInvalid, pa.ArrowIOError) as error:
-        raise DataError(
-            f"cannot read {file}: {str(error).splitlines()[0]}; it has to be Parquet or Arrow IPC"
-        ) from error
+        raise _unreadable(file, error) from error
+
+
+def count_rows(path: str | os.PathLike[str]) -> int:
+    """Rows in a file or directory, from what its files say of themselves."""
+    total = 0
+    for file in _files(Path(path)):
+        try:
+            if file.suffix == ".parquet":
+                total += pq.read_metadata(file).num_rows
+            else:
+                total += sum(batch.num_rows for batch in _read_arrow(file, [], BATCH_ROWS))
+        except (pa.ArrowInvalid, pa.ArrowIOError) as error:
+            raise _unreadable(file, error) from error
+    return total
+
+
+def _unreadable(file: Path, error: Exception) -> DataError:
+    return DataError(f"cannot read {file}: {str(error).splitlines()[0]}; it has to be Parquet or Arrow IPC")
 
 
 def _files(path: Path) -> list[Path]:

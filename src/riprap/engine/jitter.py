@@ -1,8 +1,9 @@
 """Arrival jitter: the non-determinism of a distributed run, made repeatable.
 
-Where an operator merges its ports, a tuple arrives later than its order key says by a delay that is a pure function of
-(seed, stream,
-key), between nothing and the bound. Within a stream order is kept: nothing arrives before what was sent before it.
+Where an operator merges its ports, a tuple arrives later than its order key says by a delay between nothing and the
+bound: its stream stalls now and then. When a tuple arrives is a pure function of (seed, stream, key); it does not depend
+on which other tuples there are, so that a run in which some are missing is otherwise delayed as the run with all of them.
+Within a stream order is kept: nothing arrives before what was sent before it.
 """
 
 from dataclasses import dataclass
@@ -13,12 +14,14 @@ from riprap.base.errors import UsageError
 from riprap.base.quantities import Duration
 from riprap.base.randomness import derived_seed
 from riprap.operators.columns import Keys
-from riprap.operators.kernels.delays import delays
+from riprap.operators.kernels.delays import stalled_until
+
+_CELLS = 16  # moments within the bound at which a stream may stall
 
 
 @dataclass(frozen=True)
 class Jitter:
-    """Delays are uniform between 0 and the bound. Exactly one bound is given."""
+    """Delays are between 0 and the bound. Exactly one bound is given."""
 
     seed: int
     tuples: int | None = None  # bound in tuples of the source; all ports must come from one source
@@ -31,9 +34,10 @@ class Jitter:
             raise UsageError("the bound of a jitter cannot be negative")
 
     def arrivals(self, stream: str, keys: Keys) -> np.ndarray:
-        """When each tuple arrives, before order within the stream is restored, in tuples or microseconds."""
-        bound = self.tuples if self.tuples is not None else self.time
+        """When each tuple arrives, in tuples or microseconds; never falls where keys do not."""
+        bound = int(self.tuples if self.tuples is not None else self.time or 0)
         due = keys.seq if self.tuples is not None else keys.ts
         out = np.empty(len(due), np.int64)
-        delays(np.uint64(derived_seed(self.seed, "jitter", stream)), due, keys.src, keys.seq, keys.n, bound, out)
+        seed = np.uint64(derived_seed(self.seed, "jitter", stream))
+        stalled_until(seed, due, max(1, bound // _CELLS), bound, out)
         return out

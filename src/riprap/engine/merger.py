@@ -65,6 +65,14 @@ class MergerState:
     latest: tuple[int, ...]
     last_order: tuple[Order, ...]
 
+    def batches(self) -> list[tuple[int, pa.RecordBatch]]:
+        """Rows that wait, with their ports."""
+        return [(port, item.batch) for port, q in enumerate(self.queues) for item in q if isinstance(item, _Segment)]
+
+    def marks(self) -> list[tuple[int, Punctuation]]:
+        """Punctuations that wait, with their ports."""
+        return [(port, item.punctuation) for port, q in enumerate(self.queues) for item in q if isinstance(item, _Cut)]
+
 
 class Merger:
     """Queues of one operator's ports. `streams` name them for the jitter."""

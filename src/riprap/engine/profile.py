@@ -105,3 +105,14 @@ class _Seconds:
             self.peak = max(self.peak, self._open[second])
         for second in sorted(self._open)[:-2]:
             del self._open[second]
+
+
+def write_profile(result: Profile) -> str:
+    """The profile as TOML, to be read or edited by hand."""
+    lines = [f'app = "{result.app}"', f"seconds = {result.seconds!r}", f"tuples = {result.tuples}"]
+    for row in result.operators.values():
+        lines += ["", f'[operators."{row.name}"]', f'kind = "{row.kind}"']
+        for name, value in vars(row).items():
+            if name not in ("name", "kind"):
+                lines.append(f"{name} = {list(value) if isinstance(value, tuple) else repr(value)}")
+    return "\n".join(lines) + "\n"

@@ -54,7 +54,7 @@ def _checked(
 
 _add = _checked(lambda a, b: a + b, np.add, pc.add_checked)
 _subtract = _checked(lambda a, b: a - b, np.subtract, pc.subtract_checked)
-_multiply = _checked(lambda a, b: a * b, np.multiply, pc.multiply_checked)
+multiply = _checked(lambda a, b: a * b, np.multiply, pc.multiply_checked)
 
 
 def _plain(function: Callable[..., Any]) -> Callable[..., Vector]:
@@ -69,7 +69,7 @@ def _plain(function: Callable[..., Any]) -> Callable[..., Vector]:
     return kernel
 
 
-_INTEGERS = {"+": _add, "-": _subtract, "*": _multiply}
+_INTEGERS = {"+": _add, "-": _subtract, "*": multiply}
 _FLOATS = {"+": _plain(np.add), "-": _plain(np.subtract), "*": _plain(np.multiply)}
 
 # Which arithmetic there is on times. The right operand of `-` cannot be swapped with the left, so all are spelled out.

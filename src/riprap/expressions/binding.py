@@ -1,7 +1,7 @@
 """Type-checks an expression against a schema and evaluates it on batches."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,9 @@ from riprap.expressions.casts import cast
 from riprap.expressions.dictionaries import Lifted
 from riprap.expressions.functions import RULES
 from riprap.expressions.kinds import HELD_BY_ARROW, Kind, kind_of, logical
+from riprap.expressions.parser import TOO_DEEP
 from riprap.expressions.typed import Mismatch, Typed, literal
-from riprap.expressions.vectors import Failure, Vector, constant, from_arrow, full, null, to_arrow
+from riprap.expressions.vectors import Failure, Vector, constant, from_arrow, full, to_arrow
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +52,9 @@ class Bound:
             raise ExpressionError(
                 f"a condition must be a boolean, and expression {self.expression.text!r} is {logical(self.type)}"
             )
+        if self._select is not None and (rows := self._select(batch)) is not None:
+            return rows
         with np.errstate(all="ignore"):
-            if self._select is not None and (rows := self._select(batch)) is not None:
-                return rows
             values = full(self._run(batch).values, batch.num_rows)
         return kernels.true_rows(values.view(np.uint8))
 
@@ -75,6 +76,8 @@ def bind(expression: Expression, schema: pa.Schema) -> Bound:
         root = binder.bind(expression.root)
     except Mismatch as mismatch:
         raise ExpressionError(f"{mismatch}, in expression {expression.text!r}") from None
+    except RecursionError:
+        raise ExpressionError(TOO_DEEP.format(expression.text[:80])) from None
     column = _load(fields[0]) if expression.column is not None else None
     return Bound(expression, pa.schema(fields), root, binder.selects.get(root), column)
 
@@ -114,20 +117,18 @@ class _Binder:
 
     def bind(self, node: Node) -> Typed:
         """The largest parts that read one string column and nothing else are lifted to its dictionary."""
-        columns = columns_of(node)
-        if isinstance(node, Column) or len(columns) != 1:
-            return self._typed(node, self.bind)
-        (name,) = columns
-        if kind_of(self._fields[name].type) not in HELD_BY_ARROW:
+        read = [self._fields[name] for name in columns_of(node)]
+        if isinstance(node, Column) or len(read) != 1 or kind_of(read[0].type) not in HELD_BY_ARROW:
             return self._typed(node, self.bind)
         inner = self._whole(node)
-        lifted = Lifted(name, inner, _load(self._fields[name]))
-        node_ = Typed(inner.type, inner.nullable, lifted.run, inner.text)
+        lifted = Lifted(read[0].name, inner, _load(read[0]))
+        made = Typed(inner.type, inner.nullable, lifted.run, inner.text)
         if inner.kind is Kind.BOOLEAN:
-            self.selects[node_] = lifted.select
-        return node_
+            self.selects[made] = lifted.select
+        return made
 
     def _whole(self, node: Node) -> Typed:
+        """Without lifting parts of it."""
         return self._typed(node, self._whole)
 
     def _typed(self, node: Node, argument: Callable[[Node], Typed]) -> Typed:
@@ -135,8 +136,7 @@ class _Binder:
             case Column(name):
                 return self._column(name)
             case Literal(value, type_):
-                kind = kind_of(type_)
-                made = literal(constant(value, kind) if value is not None else null(kind), type_, value is None)
+                made = literal(constant(value, kind_of(type_)), type_, value is None)
             case Call(function, arguments):
                 made = RULES[function]([argument(part) for part in arguments])
             case Cast(operand, type_):
@@ -150,8 +150,7 @@ class _Binder:
                 raise Mismatch(str(failure)) from None
         if folded is None:
             return Typed(made.type, made.nullable, made.run, str(node))
-        value_ = folded
-        return Typed(made.type, value_.valid is not None, lambda batch: value_, str(node), value_)
+        return replace(literal(folded, made.type, folded.valid is not None), text=str(node))
 
     def _column(self, name: str) -> Typed:
         field = self._fields[name]

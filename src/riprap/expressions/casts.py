@@ -7,10 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from riprap.expressions.arithmetic import multiply
 from riprap.expressions.kinds import TIMESTAMP, Kind, kind_of
 from riprap.expressions.moments import MICROSECONDS_A_DAY
 from riprap.expressions.typed import Mismatch, Typed, as_kind
-from riprap.expressions.vectors import Failure, Vector, from_arrow, to_arrow
+from riprap.expressions.vectors import Failure, Vector, boolean, from_arrow, to_arrow
 
 Conversion = Callable[[Vector], Vector]
 
@@ -40,11 +41,12 @@ def _conversion(operand: Typed, target: pa.DataType) -> Conversion | None:
             dtype = np.int64 if kind is Kind.INTEGER else np.float64
             return lambda vector: Vector(vector.values.astype(dtype), vector.valid)
         case (Kind.INTEGER | Kind.FLOAT, Kind.BOOLEAN):
-            return lambda vector: _nonzero(vector)
+            return lambda vector: boolean(vector.values != 0, vector.valid)
         case (Kind.TIMESTAMP, Kind.DATE):
             return lambda vector: Vector(vector.values // MICROSECONDS_A_DAY, vector.valid)
         case (Kind.DATE, Kind.TIMESTAMP):
-            return lambda vector: Vector(vector.values * MICROSECONDS_A_DAY, vector.valid)
+            day = Vector(np.int64(MICROSECONDS_A_DAY))
+            return lambda vector: multiply(vector, day)
         case (Kind.STRING, _) if kind is not Kind.STRING:
             return _read(target)
         case (_, Kind.STRING) if source in _WRITTEN:
@@ -55,11 +57,6 @@ def _conversion(operand: Typed, target: pa.DataType) -> Conversion | None:
 
 
 _WRITTEN = (Kind.BOOLEAN, Kind.INTEGER, Kind.FLOAT, Kind.TIMESTAMP, Kind.DATE)
-
-
-def _nonzero(vector: Vector) -> Vector:
-    values = vector.values != 0
-    return Vector(values if vector.valid is None else values & vector.valid, vector.valid)
 
 
 def _check(vector: Vector, fits: Any, target: pa.DataType) -> None:

@@ -5,7 +5,6 @@ is kept for the dictionaries seen last, so that batches which share a dictionary
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +12,9 @@ import pyarrow as pa
 from riprap.expressions import kernels
 from riprap.expressions.kinds import Kind
 from riprap.expressions.typed import Typed
-from riprap.expressions.vectors import Failure, Vector, from_arrow, full, to_arrow
+from riprap.expressions.vectors import Failure, Vector, aligned, from_arrow, full, to_arrow
 
 _KEPT = 4  # tables per expression; each holds on to its dictionary
-
-Table = Any  # np.ndarray, or pa.Array where Arrow holds the values
 
 
 class Lifted:
@@ -61,15 +58,15 @@ class Lifted:
         found = self._tables.get(key)
         if found is None:
             found = dictionary, self._computed(dictionary)
-            while len(self._tables) >= _KEPT:
-                self._tables.pop(next(iter(self._tables)), None)
-            self._tables[key] = found
+            # Replaced, never changed, so that threads may share it.
+            self._tables = dict([*self._tables.items(), (key, found)][-_KEPT:])
         return found[1]
 
     def _computed(self, dictionary: pa.Array) -> Vector | None:
         entries = pa.concat_arrays([dictionary, pa.nulls(1, dictionary.type)])
         try:
-            vector = self._inner.run(pa.RecordBatch.from_arrays([entries], [self._column]))
+            with np.errstate(all="ignore"):
+                vector = self._inner.run(pa.RecordBatch.from_arrays([entries], [self._column]))
         except Failure:
             return None
         if self._inner.kind in (Kind.STRING, Kind.BINARY):
@@ -84,5 +81,5 @@ def _codes(column: pa.DictionaryArray) -> tuple[np.ndarray, bool]:
     if indices.null_count:
         vector = from_arrow(indices)
         return np.where(vector.valid, vector.values, len(column.dictionary)), True
-    codes = indices.to_numpy()
+    codes = aligned(indices.to_numpy())
     return (codes if codes.dtype in (np.int32, np.int64) else codes.astype(np.int64)), False

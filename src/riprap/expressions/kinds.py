@@ -6,6 +6,7 @@ an expression is computed, integers are int64 and floats float64, whatever width
 
 from collections.abc import Iterable
 from enum import Enum
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -48,6 +49,7 @@ NUMBERS = (Kind.INTEGER, Kind.FLOAT)
 HELD_BY_ARROW = (Kind.STRING, Kind.BINARY)  # variable width; every other kind is computed in NumPy
 
 
+@lru_cache(maxsize=256)
 def kind_of(type_: pa.DataType) -> Kind:
     if pa.types.is_dictionary(type_):
         inner = kind_of(type_.value_type)

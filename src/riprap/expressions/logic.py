@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from riprap.expressions.kinds import HELD_BY_ARROW, Kind
-from riprap.expressions.typed import Kernel, Mismatch, Typed, agreed, alike, apply, as_kind, expect
+from riprap.expressions.typed import Kernel, Typed, agreed, alike, apply, arity, as_kind, expect
 from riprap.expressions.vectors import Vector, boolean, both, from_arrow
 
 _NUMPY = {"=": np.equal, "<>": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
@@ -94,20 +94,16 @@ def is_null(arguments: Sequence[Typed]) -> Typed:
 
 def is_in(arguments: Sequence[Typed]) -> Typed:
     """`x IN (a, b)` is `x = a OR x = b`, computed as one search when the list is long and constant."""
+    arity(arguments, 2, None, "IN")
     kind, operands = alike(arguments, "IN compares values of one type")
-    if kind is Kind.OTHER:
-        raise Mismatch(f"IN cannot compare {arguments[0]}")
     value, *choices = operands
     if len(choices) > _FEW and all(choice.constant is not None for choice in choices):
-        return apply(Kind.BOOLEAN, _search(kind, [choice.constant for choice in choices]), [value], _any_null(choices))
+        any_null = any(choice.nullable for choice in choices)
+        return apply(Kind.BOOLEAN, _search(kind, [choice.constant for choice in choices]), [value], any_null)
     node = compare("=", [value, choices[0]])
     for choice in choices[1:]:
         node = and_or("OR", [node, compare("=", [value, choice])])
     return node
-
-
-def _any_null(choices: Sequence[Typed]) -> bool:
-    return any(choice.nullable for choice in choices)
 
 
 def _search(kind: Kind, constants: Sequence[Any]) -> Kernel:

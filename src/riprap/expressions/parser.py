@@ -5,6 +5,7 @@ argument it understands, and refuses the rest: nothing a user wrote is dropped i
 """
 
 from datetime import date
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
@@ -98,6 +99,9 @@ _UNITS = {
 }
 
 
+TOO_DEEP = "expression {!r}… is nested too deeply: split it over two operators"
+
+
 def parse(text: str) -> Expression:
     """`text` as an expression; an `ExpressionError` says where it stops being one."""
     expression, alias = _parse(text)
@@ -117,34 +121,43 @@ def parse_named(text: str) -> tuple[str, Expression]:
 
 @lru_cache(maxsize=1024)
 def _parse(text: str) -> tuple[Expression, str | None]:
+    tree = _read(text)
+    alias, written = None, text
+    if type(tree).__name__ == "Alias":
+        from sqlglot import tokenize
+
+        as_ = tokenize(text, dialect="spark")[-2]
+        if as_.text.upper() != "AS":
+            raise ExpressionError(
+                f"expression {text!r} ends with a stray word {tree.alias!r}: "
+                f"an operator is missing before it, or AS if it is meant as a name"
+            )
+        alias, written, tree = tree.alias, text[: as_.start], tree.this
+    try:
+        return Expression(written.strip(), _Translation(text).node(tree)), alias
+    except RecursionError:
+        raise ExpressionError(TOO_DEEP.format(text[:80])) from None
+
+
+def _read(text: str) -> Any:
+    """sqlglot's tree."""
     from sqlglot import Dialect, ParseError, TokenError, exp
 
     try:
-        dialect = Dialect.get_or_raise("spark")
-        trees: list[Any] = dialect.parse_into(exp.Expr, text)
-        if len(trees) > 1:
-            raise ExpressionError(
-                f"one expression is expected where {text!r} has {len(trees)}: leave out the semicolon"
-            )
-        tree = trees[0] if trees else None
-        if tree is None:
-            raise ExpressionError("an expression is empty: write a column's name or SQL such as price > 100")
-        alias, written = None, text
-        if isinstance(tree, exp.Alias):
-            as_ = dialect.tokenize(text)[-2]
-            if as_.text.upper() != "AS":
-                raise ExpressionError(
-                    f"expression {text!r} ends with a stray word {tree.alias!r}: "
-                    f"an operator is missing before it, or AS if it is meant as a name"
-                )
-            alias, written, tree = tree.alias, text[: as_.start], tree.this
-        return Expression(written.strip(), _Translation(text).node(tree)), alias
+        trees: list[Any] = Dialect.get_or_raise("spark").parse_into(exp.Expr, text)
     except ParseError as error:
         raise ExpressionError(_where(text, error.errors)) from None
     except TokenError:
-        raise ExpressionError(f"cannot read expression {text!r}: a quote is not closed") from None
+        raise ExpressionError(f"cannot read expression {text!r}: a quote or comment is not closed") from None
     except RecursionError:
-        raise ExpressionError(f"expression {text[:80]!r}… is nested too deeply: split it over two operators") from None
+        raise ExpressionError(TOO_DEEP.format(text[:80])) from None
+    except Exception as error:  # sqlglot stumbles over some malformed calls, such as MAP(a)
+        raise ExpressionError(f"cannot read expression {text!r}: {error}") from None
+    if len(trees) > 1:
+        raise ExpressionError(f"one expression is expected where {text!r} has {len(trees)}: leave out the semicolon")
+    if not trees or trees[0] is None:
+        raise ExpressionError("an expression is empty: write a column's name or SQL such as price > 100")
+    return trees[0]
 
 
 def _where(text: str, errors: list[dict[str, Any]]) -> str:
@@ -228,11 +241,15 @@ class _Translation:
         return Literal(tree.this, pa.string()) if tree.is_string else self.number(tree.this)
 
     def number(self, digits: str) -> Literal:
-        if not digits.lstrip("-").isdigit():
-            return Literal(float(digits), pa.float64())
-        if not -(2**63) <= int(digits) < 2**63:
+        try:
+            value = int(digits) if digits.lstrip("-").isdigit() else float(digits)
+        except ValueError:
+            raise self.refuse(f"{digits} is not a number") from None
+        if isinstance(value, float):
+            return Literal(value, pa.float64())
+        if not -(2**63) <= value < 2**63:
             raise self.refuse(f"{digits} does not fit 64 bits; write {digits}.0 for a float")
-        return Literal(int(digits), pa.int64())
+        return Literal(value, pa.int64())
 
     def _Neg(self, tree: Any) -> Node:
         inner = tree.this
@@ -247,7 +264,10 @@ class _Translation:
         return Literal(None, pa.null())
 
     def _HexString(self, tree: Any) -> Node:
-        return Literal(bytes.fromhex(tree.this), pa.binary())
+        try:
+            return Literal(bytes.fromhex(tree.this), pa.binary())
+        except ValueError:
+            raise self.refuse(f"X'{tree.this}' is not pairs of hexadecimal digits") from None
 
     def _Between(self, tree: Any) -> Node:
         self.only(tree, "this", "low", "high")
@@ -292,11 +312,13 @@ class _Translation:
         unit = tree.args.get("unit")
         name = unit.name.upper().removesuffix("S") if unit is not None else ""
         try:
-            return Literal(round(float(tree.this.name) * _UNITS[name]), INTERVAL)
-        except (KeyError, ValueError):
-            raise self.refuse(
-                f"an interval is a number and one of {known(name + 'S' for name in _UNITS)}, as in INTERVAL 5 SECONDS"
-            ) from None
+            micros = round(Decimal(tree.this.name) * _UNITS[name])
+            if not -(2**63) <= micros < 2**63:
+                raise OverflowError
+            return Literal(micros, INTERVAL)
+        except (ArithmeticError, AttributeError, KeyError, ValueError):
+            units = known(f"{name}S" for name in _UNITS)
+            raise self.refuse(f"an interval is a number and one of {units}, as in INTERVAL 5 SECONDS") from None
 
     def _Cast(self, tree: Any) -> Node:
         self.only(tree, "this", "to")

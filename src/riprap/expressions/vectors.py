@@ -11,6 +11,7 @@ Invariants
 - An Arrow-held vector's own validity agrees with `valid`.
 """
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,10 +76,16 @@ def from_arrow(column: pa.Array | pa.Scalar) -> Vector:
     if data is None:
         return Vector(np.empty(0, numpy_dtype(kind)), valid)
     stored = stored_dtype(column.type)
-    values = np.frombuffer(data, stored, rows, offset * stored.itemsize)
+    values = aligned(np.frombuffer(data, stored, rows, offset * stored.itemsize))
     return Vector(values.astype(numpy_dtype(kind), copy=False), valid)
 
 
+def aligned(values: np.ndarray) -> np.ndarray:
+    """What comes over a wire may start at any byte; compiled kernels want whole words."""
+    return values if values.flags.aligned else values.copy()
+
+
+@lru_cache(maxsize=256)
 def stored_dtype(type_: pa.DataType) -> np.dtype:
     """How Arrow stores a fixed-width type other than boolean."""
     kind = kind_of(type_)

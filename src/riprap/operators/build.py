@@ -1,6 +1,5 @@
 """From a specification to a running operator: the one list of which class runs which kind."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -39,7 +38,7 @@ class PassOperator(Operator):
         return [Emission(0, narrowed(batch, self.setting.wanted[0]))]
 
 
-CLASSES: Mapping[type[OperatorSpec], type[Operator]] = {
+CLASSES: dict[type[OperatorSpec], type[Operator]] = {
     Source: PassOperator,
     Sink: PassOperator,
     Functor: FunctorOperator,
@@ -77,7 +76,15 @@ def setting_of(graph: Graph, name: str, wanted: tuple[frozenset[str], ...] | Non
 
 def make_operator(graph: Graph, name: str, wanted: tuple[frozenset[str], ...] | None = None) -> Operator:
     """A fresh operator."""
-    setting = setting_of(graph, name, wanted)
+    return operator_for(setting_of(graph, name, wanted))
+
+
+def operator_for(setting: Setting) -> Operator:
     factory: Any = CLASSES[type(setting.spec)]
     operator: Operator = factory(setting)
     return operator
+
+
+def register(spec: type[OperatorSpec], operator: type[Operator]) -> None:
+    """Let a package below this one add a kind of its own (the injection of faults does)."""
+    CLASSES[spec] = operator

@@ -6,9 +6,10 @@ from typing import NamedTuple, cast
 import numpy as np
 import pyarrow as pa
 
-from riprap.expressions import Bound
+from riprap.expressions import Bound, Expression
 from riprap.graph.keys import KEY_COLUMNS, OrderKey
 from riprap.graph.specs import Join, user_columns
+from riprap.graph.types import is_key
 from riprap.graph.windows import Count, Time
 from riprap.operators.columns import (
     Keys,
@@ -22,25 +23,28 @@ from riprap.operators.columns import (
 )
 from riprap.operators.contract import Channel, Emission, Punctuation, Setting
 from riprap.operators.groups import GroupTable
-from riprap.operators.kernels.matches import COUNT, TIME, ZERO, list_matches, meet
+from riprap.operators.kernels.matches import COUNT, TIME, ZERO, list_matches, meet, meet_latest
 from riprap.operators.rows import RowStore
 from riprap.operators.windowed import WindowedOperator
 
 _EARLIEST = np.iinfo(np.int64).min // 2  # before every time, with room to subtract a window
 _NO_RINGS = np.zeros(1, np.int64)
+_ONE_SIDE = np.empty(0, np.int8)
 
 
 class _Matches(NamedTuple):
     """Pairs: row `rows` of port `sides` arrived and met position `met` of the other port's store."""
 
     rows: np.ndarray
-    sides: np.ndarray
+    sides: np.ndarray  # not filled where only one port's arrivals give output
     met: np.ndarray
+    triggers: np.ndarray  # merged row of the arrival
 
     def chosen(self, selection: np.ndarray) -> "_Matches":
         if len(selection) == len(self.rows):
             return self
-        return _Matches(self.rows[selection], self.sides[selection], self.met[selection])
+        sides = self.sides[selection] if len(self.sides) else self.sides
+        return _Matches(self.rows[selection], sides, self.met[selection], self.triggers[selection])
 
 
 class JoinOperator(WindowedOperator):
@@ -65,6 +69,8 @@ class JoinOperator(WindowedOperator):
         for name in combined.names:
             in_left = name in setting.schemas[0].names
             self._port_of[name] = arriving if name in shared else 0 if in_left else 1
+        self._tests_key = self.spec.predicate is not None and _reads_key(self.spec.predicate)
+        self._shows_key = any(_reads_key(expression) for _, expression in self.spec.projections or ())
         self._tested = user_columns(self.spec.predicate) if self.spec.predicate is not None else frozenset()
         if self.spec.projections is None:
             reads = setting.wanted[0]
@@ -77,6 +83,9 @@ class JoinOperator(WindowedOperator):
             for port in (0, 1)
         ]
         self._renumbers = self.spec.renumbers(setting.shapes)
+        # The port that keeps the latest tuple per group while the other keeps nothing, where it is so.
+        latest = [p for p in (0, 1) if self.spec.windows[p] == Count(1) and not self.spec.stateful[1 - p]]
+        self._keeps_latest = latest[0] if latest and self.spec.per_group else None
         super().__init__(setting)
 
     def _fresh(self) -> None:
@@ -111,7 +120,7 @@ class JoinOperator(WindowedOperator):
                 for name in self._stored[port]:
                     store.write(name, positions[port], to_words(batches[port].column(name), self.pool))
             self._note(port, before[port])
-        emissions = self._emit(matches, positions, batches, keys, ports)
+        emissions = self._emit(matches, positions, batches, keys)
         self._tidy(len(ports))
         return emissions
 
@@ -124,6 +133,8 @@ class JoinOperator(WindowedOperator):
     def _meet(
         self, ports: np.ndarray, groups: list[np.ndarray], keys: list[Keys | None]
     ) -> tuple[_Matches, list[np.ndarray]]:
+        if self._keeps_latest is not None:
+            return self._meet_latest(ports, groups, self._keeps_latest)
         rings, stamps, kinds, sizes = [], [], [], []
         for port, window in enumerate(self.spec.windows):
             store = self.stores.get(port)
@@ -149,6 +160,17 @@ class JoinOperator(WindowedOperator):
         bases = (*rings[0][:2], *rings[1][:2])
         return _Matches(*list_matches(ports, *groups, lo, hi, *bases, total)), positions
 
+    def _meet_latest(self, ports: np.ndarray, groups: list[np.ndarray], kept: int) -> tuple[_Matches, list[np.ndarray]]:
+        store = self.stores[kept]
+        store.reserve(groups[kept])
+        positions = [np.empty(0, np.int64), np.empty(0, np.int64)]
+        positions[kept] = np.empty(len(groups[kept]), np.int64)
+        asking = groups[1 - kept]
+        rows, met, triggers = (np.empty(len(asking) + 1, np.int64) for _ in range(3))
+        rings = (store.base, store.cap, store.head, store.tail)
+        count = meet_latest(ports, kept, groups[kept], asking, *rings, positions[kept], rows, met, triggers)
+        return _Matches(rows[:count], _ONE_SIDE, met[:count], triggers[:count]), positions
+
     # What is given out ------------------------------------------------------------------------------------------------
 
     def _emit(
@@ -157,26 +179,21 @@ class JoinOperator(WindowedOperator):
         positions: list[np.ndarray],
         batches: Sequence[pa.RecordBatch],
         keys: list[Keys | None],
-        ports: np.ndarray,
     ) -> list[Emission]:
         if not len(matches.rows):
             return []
         if self._predicate is not None:
-            tested = self._pairs(matches, positions, batches, keys, self._tested, with_key=True)
+            tested = self._pairs(matches, positions, batches, keys, self._tested, with_key=self._tests_key)
             matches = matches.chosen(self._predicate.selection(tested))
             if not len(matches.rows):
                 return []
-        shown = self._pairs(matches, positions, batches, keys, self._shown, with_key=self._projections is not None)
+        shown = self._pairs(matches, positions, batches, keys, self._shown, with_key=self._shows_key)
         if self._projections is None:
             columns = dict(zip(shown.schema.names, shown.columns, strict=True))
         else:
             columns = {name: bound.evaluate(shown) for name, bound in self._projections}
         columns |= self._order_keys(matches, keys)
-        triggers = np.empty(len(matches.rows), np.int64)
-        for port in self._speaking:
-            mine = slice(None) if len(self._speaking) == 1 else np.flatnonzero(matches.sides == port)
-            triggers[mine] = np.flatnonzero(ports == port)[matches.rows[mine]]
-        return [Emission(0, batch_of(columns), triggers)]
+        return [Emission(0, batch_of(columns), matches.triggers)]
 
     def _pairs(
         self,
@@ -254,3 +271,7 @@ class JoinOperator(WindowedOperator):
         self._arrived[:] = scalars["arrived0"], scalars["arrived1"]
         self._now[0] = scalars["now"]
         self._numbering.restore(scalars)
+
+
+def _reads_key(expression: Expression) -> bool:
+    return any(is_key(name) for name in expression.columns)

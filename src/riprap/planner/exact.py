@@ -1,17 +1,18 @@
 """The cheapest backups for a bound, with proof; or, when time is up, the best found and how far it can be from that.
 
-After the reductions each core is a covering problem: choose vertices so that every way that is too long has k of them. Its
-rows are generated as needed (`ways`). First the linear relaxation, whose bound is recomputed here from the dual values
-alone; then, if rounding has not met that bound, integer programs over the rows found so far, each a relaxation and so a
-lower bound, until one has a solution that covers all ways. The solver is never believed: plans are checked with whole
-numbers, bounds are taken with a margin.
+After the reductions each core is a covering problem: choose vertices so that every way that is too long has k of
+them. Its rows are generated as needed (`ways`). First the linear relaxation, whose bound is recomputed here from the
+dual values alone; then, if rounding has not met that bound, integer programs over the rows found so far, each a
+relaxation and so a lower bound, until one has a solution that covers all ways. The solver is never believed: plans
+are checked with whole numbers, bounds are taken with a margin.
 
-Rows that no optimum breaks make it quicker: if u′ is at least as slow as u, fed by all that feeds u and feeding all that u feeds,
-then a backup at u is of no use without one at u′ (every way through u is one through u′, and longer there).
+Rows that no optimum breaks make it quicker: if u′ is at least as slow as u, fed by all that feeds u and feeding all
+that u feeds, then a backup at u is of no use without one at u′ (every way through u is one through u′, and longer
+there).
 """
 
-from dataclasses import dataclass
-from math import ceil, gcd
+from dataclasses import dataclass, replace
+from math import ceil, gcd, isfinite
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from riprap.planner.rounding import first_plan, rounded
 from riprap.planner.ways import Ways
 
 LARGEST_EXACT = 6_000  # vertices of a core; above it, rounds of the linear program take longer than they are worth
+WINDOW = 120  # vertices of a stretch that is solved by itself to improve a plan
 MARGIN = 1e-6  # relative: how far a bound of the solver's is believed
 
 
@@ -69,7 +71,7 @@ def _is_flat(core: Core) -> bool:
 class _Covering:
     """One core, as a covering problem in HiGHS."""
 
-    def __init__(self, core: Core, clock: Clock, deadline: float) -> None:
+    def __init__(self, core: Core, clock: Clock, deadline: float, plan: np.ndarray | None = None) -> None:
         import highspy
 
         self.core, self.clock, self.deadline = core, clock, deadline
@@ -77,7 +79,7 @@ class _Covering:
         self.rows: dict[tuple[int, ...], None] = {}
         self.unit = gcd(*core.cost.tolist()) or 1  # costs are whole multiples of it, and so is the optimum
         self.scale = float(core.cost.max() or 1)
-        self.best = first_plan(core, clock, deadline)
+        self.best = first_plan(core, clock, deadline) if plan is None else plan
         self.lower = 0
         self.highs = highspy.Highs()
         self.highs.setOptionValue("output_flag", False)
@@ -94,9 +96,44 @@ class _Covering:
 
     def solve(self) -> _Found:
         self._relax()
+        if self.lower < self.cost and self.core.size > 3 * WINDOW:
+            self._improve_windows()
         if self.lower < self.cost and self.clock.monotonic() < self.deadline:
             self._integrate()
         return _Found(self.best, min(self.lower, self.cost))
+
+    def _improve_windows(self) -> None:
+        """For a third of the time left: solves stretches of the core exactly while everything else stays as it is."""
+        now = self.clock.monotonic()
+        until = now + (self.deadline - now) / 3
+        width, better = WINDOW, True
+        while better or width <= 2 * WINDOW:
+            width, better = width if better else 2 * width, False
+            for first in range(0, self.core.size, width // 2):
+                if self.clock.monotonic() >= until or self.lower >= self.cost:
+                    return
+                before = self.cost
+                self._accept(self._solved_window(first, first + width, until))
+                better |= self.cost < before
+
+    def _solved_window(self, first: int, last: int, until: float) -> np.ndarray:
+        inside = np.zeros(self.core.size, bool)
+        inside[first:last] = True
+        stays = self.best & ~inside
+        window = replace(
+            self.core,
+            edges=self.core.edges[~stays[self.core.edges[:, 0]]],
+            fixed=np.where(inside, self.core.fixed, 0).astype(np.int8),
+        )
+        limit = min(until, self.clock.monotonic() + (until - self.clock.monotonic()) / 4)
+        return stays | _Covering(window, self.clock, limit, self.best & inside).solve_alone()
+
+    def solve_alone(self) -> np.ndarray:
+        """The best plan, without dividing the core further."""
+        self._relax()
+        if self.lower < self.cost:
+            self._integrate()
+        return self.best
 
     def _add_dominance(self) -> None:
         self.dominances = dominances(self.core)
@@ -141,7 +178,7 @@ class _Covering:
             self._round(weight)
 
     def _accept_dual_bound(self) -> bool:
-        """With prices y ≥ 0 on the rows, k·Σy + the least of Σ (cost − paid)·M is a lower bound, whatever the solver did."""
+        """For any prices y ≥ 0 on the rows, k·Σy + the least of Σ (cost − paid)·M is a lower bound."""
         solution = self.highs.getSolution()
         if not solution.dual_valid:
             return False
@@ -155,11 +192,15 @@ class _Covering:
         lengths = np.fromiter((len(way) for way in self.rows), np.int64, len(self.rows))
         np.add.at(paid, np.concatenate([np.array(way) for way in self.rows]), np.repeat(ways, lengths))
         unpaid = self.core.cost / self.scale - paid
-        chosen_by_price = np.select([self.core.fixed == 1, self.core.fixed == 0], [unpaid, 0.0], np.minimum(unpaid, 0.0))
+        chosen_by_price = np.select(
+            [self.core.fixed == 1, self.core.fixed == 0], [unpaid, 0.0], np.minimum(unpaid, 0.0)
+        )
         self._raise_lower(float(self.core.failures * ways.sum() + chosen_by_price.sum()))
         return True
 
     def _raise_lower(self, scaled: float) -> None:
+        if not isfinite(scaled):  # a run that was cut short before it had a bound
+            return
         claim = scaled * self.scale / self.unit
         self.lower = max(self.lower, ceil(claim - MARGIN * max(1.0, abs(claim))) * self.unit)
 
@@ -184,6 +225,7 @@ class _Covering:
             self.highs.setSolution(begun)
             if not self._run():
                 return
+            finished = self.highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
             self._raise_lower(self.highs.getInfo().mip_dual_bound)
             values = self.highs.getSolution().col_value
             if not values:
@@ -194,7 +236,7 @@ class _Covering:
                 self._round(chosen)
             else:
                 self._accept(np.array(chosen) > 0.5)
-            if not self._add(missing) or self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            if not self._add(missing) or not finished:
                 return
 
 
@@ -219,7 +261,7 @@ def dominances(core: Core) -> list[tuple[int, int]]:
             continue
         for other in before[through]:
             equal = latency[other] == latency[u] and before[other] == before[u] and after[other] == after[u]
-            if other != u and latency[other] >= latency[u] and after[u] <= after[other] and before[u] <= before[other]:
-                if not equal and core.fixed[other] != 1:
-                    pairs.append((u, other))
+            covers = latency[other] >= latency[u] and after[u] <= after[other] and before[u] <= before[other]
+            if covers and other != u and not equal and core.fixed[other] != 1:
+                pairs.append((u, other))
     return pairs

@@ -1,7 +1,7 @@
-"""The main loop of the published algorithm, and what its three choices of backups have in common.
+"""The main loop of the published algorithm, and what its choices of backups have in common.
 
-    V. "…guaranteed recovery latency with minimum backups" (the FTC problem): pending search sources S, at first all sources.
-    Each round takes the one farthest from the sinks (most hops), chooses backups within R downstream of it, and adds those to S.
+There is a set of search sources, at first the sources of the topology. Each round takes the one with most hops to a
+sink, chooses backups within R downstream of it, and makes those search sources too; it ends when none is left.
 
 What the published text leaves open is settled so that the bound always holds; docs/plan.md says where and why.
 """
@@ -13,7 +13,7 @@ import numpy as np
 from riprap.base.errors import UsageError
 from riprap.planner.problem import Problem, Solution
 
-# (problem, search source, current backups) → new backups of this round
+# State of the loop, search source → the backups of this round.
 Choose = Callable[["Rounds", int], list[int]]
 
 
@@ -49,8 +49,8 @@ class Rounds:
         return hops
 
     def run(self, choose: Choose, algorithm: str) -> Solution:
-        cut = [task for task, kept in enumerate(self.backup) if kept]
-        pending = {task for task, before in enumerate(self.before) if not before} | set(cut)
+        cut = {task for task, kept in enumerate(self.backup) if kept}
+        pending = {task for task, before in enumerate(self.before) if not before} | cut
         while pending:
             source = max(pending, key=lambda task: (self.hops[task], task))
             pending.remove(source)

@@ -1,13 +1,13 @@
-"""The comparison by resource shares: the task with the largest optimal share of the resources becomes a backup, again and again.
+"""The comparison by resource shares: again and again the task with the largest optimal share becomes a backup.
 
-Shares are those that make the whole topology fastest when a task with share r takes T/r: r(v) ∝ √(T(v)·f(v)), where f is the unit
-flow from the sources to the sinks that maximises (Σ √(T·f))² (the dual of the latency problem; concave, found by
-Frank–Wolfe steps along longest ways). In series and in parallel this gives the known closed forms.
+Shares are those that make the whole topology fastest when a task with share r takes T/r: r(v) ∝ √(T(v)·f(v)), where f
+is the unit flow from the sources to the sinks that maximises (Σ √(T·f))² (the dual of the latency problem; concave,
+found by Frank–Wolfe steps along longest ways). In series and in parallel this gives the known closed forms.
 """
 
 import numpy as np
 
-from riprap.planner.model import effect, sweep
+from riprap.planner.model import sweep
 from riprap.planner.problem import Problem, Solution
 from riprap.planner.published import Rounds
 from riprap.planner.reductions import longest_excess
@@ -29,7 +29,7 @@ def share(asked: Problem) -> Solution:
 
 def _on_long_ways(asked: Problem, backups: np.ndarray) -> set[int]:
     """Tasks without a backup that are on a way too long for its end, and not its end."""
-    latency = effect(asked.topology, backups).latency
+    latency = asked.latency(backups)
     excess = _excess(asked, backups)
     edges = asked.topology.forward
     source, target = edges[:, 0], edges[:, 1]

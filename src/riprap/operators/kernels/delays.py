@@ -1,4 +1,4 @@
-"""Delays that follow from a key."""
+"""Arrival times that follow from a key alone."""
 
 import numpy as np
 
@@ -7,10 +7,24 @@ from riprap.operators.kernels.hashing import combine
 
 
 @kernel
-def delays(seed, due, src, seq, n, bound, out):
-    """out = due + a uniform whole number in [0, bound] that follows from the seed and the key."""
+def stalled_until(seed, due, width, bound, out):
+    """When each tuple arrives: at `due`, or later because its stream stalls.
+
+    The stream stalls at the start of each cell of `width` units, for a whole number of units in [0, bound] that follows
+    from the seed and the number of the cell: nothing that is due later arrives before the stall ends. So arrivals never
+    fall where `due` does not, lie in [due, due + bound], and do not depend on which other tuples there are.
+    """
+    none = np.iinfo(np.int64).min
+    span = bound // width + 1  # cells whose stall can reach beyond this one
+    current = none
+    stalled = none
     for i in range(len(due)):
-        h = combine(seed, np.uint64(seq[i]))
-        h = combine(h, np.uint64(src[i] if len(src) > 1 else src[0]))
-        h = combine(h, np.uint64(n[i] if len(n) > 1 else n[0]))
-        out[i] = due[i] + np.int64((h >> np.uint64(1)) % np.uint64(bound + 1))
+        cell = due[i] // width
+        if current == none or cell < current or cell > current + span:
+            current = cell - span - 1
+            stalled = none
+        while current < cell:
+            current += 1
+            wait = np.int64((combine(seed, np.uint64(current)) >> np.uint64(1)) % np.uint64(bound + 1))
+            stalled = max(stalled, current * width + wait)
+        out[i] = max(due[i], stalled)

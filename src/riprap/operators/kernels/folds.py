@@ -20,8 +20,8 @@ from riprap.operators.kernels.exact import LIMBS, accumulate, rounded
 
 @kernel
 def sum_floats(column, valid, base, cap, who, lo, hi):
-    """Exactly rounded sums. Cascaded additions whose error is bounded; an exact accumulator where the bound is too
-    wide.
+    """Exactly rounded sums: cascaded additions that know their error; the exact accumulator where that is not
+    enough.
     """
     n = len(who)
     out = np.empty(n, np.float64)
@@ -31,7 +31,7 @@ def sum_floats(column, valid, base, cap, who, lo, hi):
         mask = cap[who[e]] - 1
         total = 0.0
         error = 0.0
-        spread = 0.0
+        lost = 0.0  # at least what adding up the errors lost
         count = 0
         for a in range(lo[e], hi[e]):
             p = at + (a & mask)
@@ -43,17 +43,19 @@ def sum_floats(column, valid, base, cap, who, lo, hi):
             t = s - total
             d = (total - (s - t)) + (x - t)  # total + x = s + d, exactly
             total = s
-            error += d
-            spread += abs(d)
+            s = error + d
+            t = s - error
+            lost += abs((error - (s - t)) + (d - t))
+            error = s
         some[e] = count > 0
         result = total + error
-        t = result - total
-        rest = (total - (result - t)) + (error - t)  # total + error = result + rest, exactly; off by `slack` at most
-        slack = spread * (count * 2.3e-16)
-        if math.isfinite(result) and result + (rest + slack) == result and result + (rest - slack) == result:
-            out[e] = result + 0.0
-        else:
-            out[e] = _exactly(column, valid, at, mask, lo[e], hi[e])
+        out[e] = result + 0.0
+        if lost != 0.0 or not math.isfinite(result):
+            t = result - total
+            rest = (total - (result - t)) + (error - t)  # total + error = result + rest, exactly
+            lost = 2.0 * lost + abs(rest) * 4.5e-16  # so that it shows in a sum with `rest`, however small it is
+            if not (math.isfinite(result) and result + (rest + lost) == result and result + (rest - lost) == result):
+                out[e] = _exactly(column, valid, at, mask, lo[e], hi[e])
     return out, some
 
 

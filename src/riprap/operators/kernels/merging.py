@@ -7,8 +7,21 @@ from riprap.operators.kernels import kernel
 
 @kernel
 def merge_two(left, right):
-    """Port (0 or 1) of each row of two ports merged by one number; the left first among equals."""
+    """Port (0 or 1) of each row of two ports merged by one number that rises in each; the left first among equals."""
     n, m = len(left), len(right)
+    if n and m:
+        # Two branches of one stream often have all of its numbers between them: then each says its place, without
+        # comparing.
+        first = min(left[0], right[0])
+        if max(left[n - 1], right[m - 1]) - first + 1 == n + m:
+            out = np.zeros(n + m, np.int8)
+            for j in range(m):
+                out[right[j] - first] = 1
+            both = 0
+            for i in range(n):
+                both += out[left[i] - first]
+            if both == 0:
+                return out
     out = np.empty(n + m, np.int8)
     i = j = 0
     for k in range(n + m):

@@ -6,10 +6,10 @@ import pickle
 import numpy as np
 import pyarrow as pa
 import pytest
-from generation import COLUMNS, TIMESTAMP, batches, trees
+from expression_generation import COLUMNS, TIMESTAMP, batches, trees
+from expression_reference import Impossible, parts, sql, value
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
-from reference import Impossible, parts, sql, value
 
 from riprap.base.errors import DataError, ExpressionError
 from riprap.expressions import bind, parse

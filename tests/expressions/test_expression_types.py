@@ -145,3 +145,10 @@ def test_a_batch_of_another_schema_is_refused():
         condition.evaluate(pa.RecordBatch.from_pydict({"sizes": [1]}))
     with pytest.raises(DataError, match="column size is string in a batch and int64"):
         condition.evaluate(pa.RecordBatch.from_pydict({"size": ["1"]}))
+
+
+def test_a_chain_is_computed_or_refused_by_its_length():
+    batch = pa.RecordBatch.from_pydict({"size": pa.array([1, 2], pa.int32())})
+    assert bound(" OR ".join(["size = 1"] * 100)).selection(batch).tolist() == [0]
+    with pytest.raises(ExpressionError, match="nested too deeply"):
+        bound(" OR ".join(["size = 1"] * 3000))

@@ -69,6 +69,15 @@ def test_a_branch_that_is_not_chosen_cannot_fail():
         evaluated("CASE WHEN a < 10 THEN 0 ELSE a * 1000000000000000000 END", a=[9, 11])
 
 
+def test_a_default_that_is_not_chosen_cannot_fail():
+    assert evaluated("CASE WHEN a > 10 THEN 0 ELSE a * 1000000000000000000 END", a=[9, 11]) == [9 * 10**18, 0]
+
+
+def test_an_entry_may_map_to_null_without_a_null_row():
+    shorter = bind(parse("NULLIF(LENGTH(type), 5)"), encoded([0], ["TRADE"]).schema)
+    assert shorter.evaluate(encoded([0, 1, 0], ["TRADE", "HALT"])).to_pylist() == [None, 4, None]
+
+
 def test_overflow_names_the_expression():
     with pytest.raises(DataError, match=r"64 bits .*in expression 'a \+ 1'"):
         evaluated("a + 1", a=[2**63 - 1])
@@ -80,6 +89,7 @@ def test_overflow_names_the_expression():
 def test_what_a_null_hides_cannot_overflow():
     column = pa.array(np.array([2**63 - 1, 5]), mask=np.array([True, False]))
     assert evaluated("a * a", a=column) == [None, 25]
+    assert evaluated("CAST(a AS TINYINT)", a=column) == [None, 5]
 
 
 @pytest.mark.parametrize(
@@ -105,6 +115,8 @@ def test_what_a_null_hides_cannot_overflow():
         ("YEAR(TIMESTAMP '1969-12-31 23:59:59')", 1969), ("SECOND(TIMESTAMP '1969-12-31 23:59:59.5')", 59),
         ("DAY(DATE '2024-02-29')", 29), ("TIMESTAMP '2024-01-02' - TIMESTAMP '2024-01-01' = INTERVAL 1 DAY", True),
         ("LTRIM('  a ')", "a "), ("RTRIM('  a ')", "  a"), ("TRIM('\\ta ')", "\ta"), ("'a' || NULL", None),
+        ("SUBSTRING('abcdef', -2, 5)", "ef"), ("SUBSTRING('abcdef', -3, 2)", "de"), ("SUBSTRING('abc', -5, 3)", "a"),
+        ("SUBSTRING('abc', 0, 2)", "ab"), ("SUBSTRING('abc', 2, 0)", ""),
         ("NULL AND FALSE", False), ("NULL OR TRUE", True), ("NOT NULL", None), ("NULL IS TRUE", False),
         ("NULL = NULL", None), ("1 IN (2, NULL)", None), ("X'0a' < X'0b'", True),
     ],
@@ -124,6 +136,20 @@ def test_text_that_mixes_times_with_and_without_a_zone_is_read_either_way():
     times = ["1970-01-01 00:00:01", "1970-01-01T00:00:02Z", "1970-01-01 01:00:00.5+01:00", "1970-01-01", None]
     found = evaluated("UNIX_MICROS(CAST(s AS TIMESTAMP))", s=times)
     assert found == [1_000_000, 2_000_000, 500_000, 0, None]
+
+
+def test_buffers_that_start_at_an_odd_byte():
+    def odd(array):
+        data = pa.py_buffer(b"?" + array.buffers()[1].to_pybytes()).slice(1)
+        return pa.Array.from_buffers(array.type, len(array), [None, data])
+
+    codes = odd(pa.array([0, 1, 0], pa.int32()))
+    columns = {"i": odd(pa.array([1, 2, 3])), "f": odd(pa.array([1.25, 2.35, -1.5]))}
+    assert evaluated("i * 2 + 1", **columns) == [3, 5, 7]
+    assert evaluated("ROUND(f)", **columns) == [1.0, 2.0, -2.0]
+    assert evaluated("IF(i > 1, f, 0.0)", **columns) == [0.0, 2.35, -1.5]
+    batch = pa.RecordBatch.from_arrays([pa.DictionaryArray.from_arrays(codes, pa.array(["A", "B"]))], ["type"])
+    assert bind(parse("type = 'A'"), batch.schema).selection(batch).tolist() == [0, 2]
 
 
 def test_null_column():

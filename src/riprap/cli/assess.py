@@ -1,0 +1,199 @@
+"""`riprap assess`: which operators of an app are worth protecting."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from riprap.cli.inputs import AppName, AsJson, InputPaths, input_paths
+
+if TYPE_CHECKING:
+    from riprap.api.assess import Assessment
+    from riprap.graph.graph import Graph
+
+
+def command(
+    app: AppName,
+    input: InputPaths = None,
+    scale: Annotated[str, typer.Option(help="demo: under a minute. paper: the published experiment.")] = "demo",
+    fault: Annotated[str, typer.Option(help="loss, duplicate, reorder, diverge or corrupt.")] = "loss",
+    state: Annotated[str, typer.Option(help="What a loss does to state: kept, lost or checkpoint(AGE).")] = "kept",
+    targets: Annotated[
+        str, typer.Option(help="auto, all, or names; A+B are operators that fail together.", metavar="auto|all|NAME,…")
+    ] = "auto",
+    offsets: Annotated[
+        str | None, typer.Option(help="Where faults strike, in tuples of the input.", metavar="N,…", show_default="scale")
+    ] = None,
+    outages: Annotated[
+        str | None, typer.Option(help="How long they last.", metavar="0.5s,…", show_default="scale")
+    ] = None,
+    rates: Annotated[str, typer.Option(help="Rates that turn an outage into tuples.")] = "average,peak",
+    reps: Annotated[int | None, typer.Option(help="Repetitions of each trial.", show_default="scale")] = None,
+    golden: Annotated[int | None, typer.Option(help="Runs without a fault.", show_default="scale")] = None,
+    section: Annotated[int, typer.Option(help="Tuples of the input per section of the output.")] = 5_000,
+    threshold: Annotated[str, typer.Option(help="Error from which a section is wrong.")] = "3%",
+    percentile: Annotated[float, typer.Option(help="Share of the wrong sections that R covers, in percent.")] = 90.0,
+    seed: Annotated[int, typer.Option(help="Seed of the jitter, and of the data where it is generated.")] = 2,
+    osf: Annotated[
+        list[str] | None,
+        typer.Option(help='Output score function, as in "sum(gain)", or SINK=FUNCTION.', show_default="last column"),
+    ] = None,
+    jitter: Annotated[int, typer.Option(help="Bound of the arrival jitter, in tuples.")] = 10,
+    plan: Annotated[Path | None, typer.Option(help="A plan (TOML): assess again under it.")] = None,
+    failover: Annotated[str, typer.Option(help="With --plan: how long a replica takes to take over.")] = "2s",
+    signed: Annotated[bool, typer.Option("--signed", help="Let underestimates count below 0 in I.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Say why operators are targets, and run nothing.")] = False,
+    master: Annotated[str | None, typer.Option(help="Spark master.", show_default="local[*]")] = None,
+    out: Annotated[Path | None, typer.Option(help="Directory for results.", show_default="assessment-APP-SCALE")] = None,
+    json: AsJson = False,
+) -> None:
+    """Inject faults operator by operator, measure what they do to the output, and say what to protect."""
+    from riprap.apps.catalogue import load_app
+
+    graph = load_app(app)
+    if explain:
+        _explain(graph, fault, osf or [], as_json=json)
+        return
+    from riprap.api.assess import SCALES, Request, run_request, settings_of
+    from riprap.base.errors import UsageError, known
+    from riprap.cli.console import ERR, print_json
+    from riprap.spark.session import session
+
+    if scale not in SCALES:
+        raise UsageError(f"--scale {scale} is unknown; known: {known(SCALES, scale)}")
+    if not json and not input:
+        ERR.print(f"{graph.name} over {SCALES[scale].tuples:,} generated tuples (seed {seed})")
+    request = Request(
+        graph,
+        input_paths(graph, input, SCALES[scale].tuples, seed),
+        scale,
+        fault,
+        state,
+        targets,
+        [_whole("--offsets", text) for text in _listed(offsets)] if offsets is not None else None,
+        _listed(outages) if outages is not None else None,
+        _listed(rates),
+        reps,
+        golden,
+        section,
+        _share(threshold),
+        percentile,
+        seed,
+        osf or (),
+        jitter,
+        plan,
+        failover,
+        signed,
+        " ".join(["riprap", *sys.argv[1:]]),
+    )
+    settings_of(graph, request)  # what cannot be is told before Spark starts
+    folder = out or Path(f"assessment-{graph.name}-{scale}")
+    if not json:
+        ERR.print("starting Spark …")
+    spark = session(master=master)
+    try:
+        found = _run(run_request, request, folder, spark, show=not json)
+    except KeyboardInterrupt:
+        ERR.print(f"interrupted; give the same command again and it goes on where it stopped ({folder})")
+        raise typer.Exit(130) from None
+    if json:
+        print_json(found.to_json())
+    else:
+        _print(found)
+
+
+def _run(run: Any, request: Any, folder: Path, spark: Any, *, show: bool) -> "Assessment":
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from riprap.cli.console import ERR
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=ERR, disable=not show, transient=True) as progress:
+        task = progress.add_task("injecting", total=None)
+
+        def tell(wave: str, done: int, total: int) -> None:
+            words = {"prepare": "golden runs for the trials", "golden": "golden runs"}.get(wave, "injecting")
+            progress.update(task, description=words, completed=done, total=total)
+
+        found: Assessment = run(request, folder, spark=spark, tell=tell)
+    return found
+
+
+def _explain(graph: "Graph", fault: str, osf: list[str], *, as_json: bool) -> None:
+    from rich.table import Table
+
+    from riprap.cli.console import OUT, print_json
+    from riprap.faults.models import parse_kind
+    from riprap.faults.placement import placements
+
+    sinks = [sink.name for sink in graph.sinks]
+    named = [text.partition("=")[0] for text in osf if text.partition("=")[0] in sinks]
+    placed = placements(graph, parse_kind(fault), named or sinks)
+    if as_json:
+        print_json({p.operator: {"target": p.chosen, "reason": p.reason, "like": p.like or None} for p in placed})
+        return
+    table = Table(box=None, title=f"Targets of {fault}", title_justify="left")
+    for column in ("operator", "", "why"):
+        table.add_column(column)
+    for p in placed:
+        table.add_row(p.operator, "[bold]target[/]" if p.chosen else f"like {p.like}" if p.like else "–", p.reason)
+    OUT.print(table)
+
+
+def _print(found: "Assessment") -> None:
+    from rich.table import Table
+
+    from riprap.cli.console import ERR, OUT
+
+    result = found.result
+    table = Table(box=None)
+    several = len(result.settings.scores) > 1
+    for name in ("operator", *(["sink"] if several else []), "C", "D", "R", "I", "unpaired", ""):
+        table.add_column(name, justify="right" if name in ("C", "D", "R", "I") else "left")
+    for s in sorted(found.summaries, key=lambda s: -s.paired.I):
+        m, u = s.paired, s.unpaired
+        table.add_row(
+            s.target, *([s.sink] if several else []), f"{m.C:.2f}", f"({m.D[0]:.2f}, {m.D[1]})", str(m.R), f"{m.I:.2f}",
+            f"{u.C:.2f} ({u.D[0]:.2f}, {u.D[1]}) {u.R} {u.I:.2f}", found.verdicts[s.target].advice,
+        )  # fmt: skip
+    OUT.print(table)
+    for name, verdict in found.verdicts.items():
+        OUT.print(f"[bold]{name}[/]: {verdict.sentence}", soft_wrap=True)
+    for name, after in found.protected.items():
+        OUT.print(f"under the plan: {name}  R {after.paired.R}  I {after.paired.I:.2f}")
+    for warning in found.content.warnings:
+        ERR.print(f"[yellow]{warning}[/]")
+    if result.resumed:
+        ERR.print(f"went on where it had stopped: {result.resumed} of {result.waves} waves were there already")
+    trials = result.trials.num_rows // len(result.settings.scores)
+    ERR.print(
+        f"{trials:,} injections and {result.settings.golden:,} golden runs over {result.tuples:,} tuples "
+        f"in {result.seconds:.1f} s"
+    )
+    OUT.print(f"report: {found.report}\nplan:   {found.report.with_name('plan.toml')}")
+
+
+def _listed(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _whole(option: str, text: str) -> int:
+    from riprap.base.errors import UsageError
+
+    try:
+        return int(float(text.replace("_", "")))
+    except ValueError:
+        raise UsageError(f"{option} {text}: write a whole number of tuples, as in 500000 or 0.5e6") from None
+
+
+def _share(text: str) -> float:
+    from riprap.base.errors import UsageError
+
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if value < 0:
+        raise UsageError(f"--threshold {text}: write a share, as in 3% or 0.03")
+    return value

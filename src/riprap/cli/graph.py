@@ -1,0 +1,107 @@
+"""`riprap graph`: what an app looks like, as text, SVG, or in words."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from riprap.cli.inputs import AppName, AsJson, PlanFile, planned_app
+
+if TYPE_CHECKING:
+    from riprap.graph.graph import Graph
+
+
+def command(
+    app: AppName,
+    plan: PlanFile = None,
+    svg: Annotated[Path | None, typer.Option("--svg", help="Write a picture of the graph to this file.")] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say how each operator keeps its state and how the app divides by key.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Draw an app: its operators, streams and protection."""
+    from riprap.base.errors import UsageError
+    from riprap.cli.console import ERR, OUT, print_json
+    from riprap.graph.drawing import draw, draw_text
+    from riprap.graph.pictures import picture
+
+    graph = planned_app(app, plan)
+    nodes, edges = picture(graph)
+    if svg is not None:
+        try:
+            svg.write_text(draw(nodes, edges, title=graph.name))
+        except OSError as error:
+            raise UsageError(f"cannot write {svg}: {error.strerror}") from error
+        ERR.print(f"wrote {svg}")
+    if json:
+        print_json(_described(graph))
+    elif explain:
+        _explain(graph)
+    elif svg is None:
+        OUT.print(draw_text(nodes, edges), markup=False)
+
+
+def _described(graph: "Graph") -> dict[str, Any]:
+    from riprap.graph.partitioning import key_partitioning
+
+    division = key_partitioning(graph)
+    return {
+        "app": graph.name,
+        "operators": {
+            spec.name: {
+                "kind": spec.kind,
+                "does": spec.describe(),
+                "stateful": list(spec.stateful),
+                "partition_keys": [None if key is None else list(key) for key in spec.partition_keys],
+                "parallelism": spec.parallelism,
+                "protection": spec.annotations.describe(),
+                "outputs": [
+                    [f"{field.name} {field.type}" for field in graph.physical(spec.name, port)]
+                    for port in range(spec.outputs)
+                ],
+            }
+            for spec in graph
+        },
+        "streams": [
+            {"id": s.id, "partitioning": s.partitioning, "feedback": s.feedback is not None} for s in graph.streams
+        ],
+        "division": {
+            "columns": {name: None if c is None else list(c) for name, c in division.columns.items()},
+            "reason": division.reason,
+        },
+    }
+
+
+def _explain(graph: "Graph") -> None:
+    from rich.table import Table
+
+    from riprap.cli.console import OUT
+    from riprap.graph.partitioning import key_partitioning
+
+    table = Table(title=graph.name, title_justify="left")
+    for heading in ("operator", "does", "state", "gives", "protection"):
+        table.add_column(heading)
+    for spec in graph:
+        columns = [", ".join(graph.schema(spec.name, port).names) for port in range(spec.outputs)]
+        protection = ", ".join(spec.annotations.describe())
+        table.add_row(spec.name, f"{spec.kind}: {spec.describe()}", _state(spec), "\n".join(columns), protection)
+    OUT.print(table)
+    division = key_partitioning(graph)
+    by = {name: columns for name, columns in division.columns.items() if columns}
+    if by:
+        keys = "; ".join(f"{name} by {', '.join(columns or ())}" for name, columns in by.items())
+        OUT.print(f"Divided by key: {keys}, because {division.reason}.", markup=False)
+    else:
+        how = "in any way" if division.divisible else "not at all"
+        OUT.print(f"Divided {how}, because {division.reason}.", markup=False)
+
+
+def _state(spec: Any) -> str:
+    words = []
+    for port, (stateful, key) in enumerate(zip(spec.stateful, spec.partition_keys, strict=True)):
+        if stateful:
+            window = spec.windows[port]
+            by = f" by {', '.join(key)}" if key else ""
+            words.append((f"port {port}: " if spec.inputs > 1 else "") + f"{window}{by}")
+    return "\n".join(words) or "none"

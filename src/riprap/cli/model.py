@@ -1,0 +1,237 @@
+"""`riprap model`: availability and wrong tuples over hours of faults, for any technique, before it is deployed."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from riprap.base.errors import UsageError
+from riprap.cli.inputs import AppName, AsJson, InputPaths, PlanFile, Seed, Tuples, input_paths, planned_app
+
+if TYPE_CHECKING:
+    from riprap.engine.profile import Profile
+    from riprap.graph.graph import Graph
+    from riprap.san.streaming.application import Application
+    from riprap.san.streaming.describe import Stability
+    from riprap.san.streaming.scenario import Protection
+
+
+def command(
+    app: AppName,
+    technique: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--technique",
+            help="none, checkpoint, ha-group or full-replication, for every operator it can protect; "
+            "give it several times to compare.",
+            show_default="what code and plan say",
+        ),
+    ] = None,
+    plan: PlanFile = None,
+    profile: Annotated[
+        Path | None, typer.Option("--profile", help="A profile (TOML) instead of measuring one.")
+    ] = None,
+    input: InputPaths = None,
+    tuples: Tuples = 500_000,
+    seed: Seed = 1,
+    crash_rate: Annotated[float, typer.Option("--crash-rate", help="Crashes per second of each operator.")] = 0.0,
+    sdc_rate: Annotated[
+        float, typer.Option("--sdc-rate", help="Silent corruptions per second of each operator.")
+    ] = 0.0,
+    recovery: Annotated[str, typer.Option("--recovery", help="From a crash to running again.")] = "3.5s",
+    hours: Annotated[float, typer.Option("--hours", help="Simulated time.")] = 2.0,
+    rates: Annotated[
+        str | None, typer.Option("--rates", help="Source tuples/s, comma-separated.", show_default="as recorded")
+    ] = None,
+    confidence: Annotated[str, typer.Option("--confidence", help="Of the intervals.")] = "95%",
+    precision: Annotated[
+        str, typer.Option("--precision", help="Stop when every interval's half-width is this share.")
+    ] = "5%",
+    runs: Annotated[str, typer.Option("--runs", help="At least and at most so many runs per point.")] = "200-5000",
+    method: Annotated[
+        str, typer.Option("--method", help="accelerated, or tokens: tuple by tuple, slowly.")
+    ] = "accelerated",
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate", help="Fit from the input how state gets right again after losses.")
+    ] = False,
+    master: Annotated[str | None, typer.Option("--master", help="Spark master.", show_default="embedded local")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Directory for model.html, network.svg and results.json.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Predict what faults do to an app over time: availability, tainted tuples, resources."""
+    from riprap.base.quantities import parse_duration
+    from riprap.cli.console import print_json
+    from riprap.cli.progress import spark_runner
+    from riprap.san.statistics import Precision
+    from riprap.san.streaming.describe import describe, with_rate
+    from riprap.san.streaming.faults import Faults
+    from riprap.san.streaming.scenario import Scenario
+    from riprap.san.streaming.study import study
+
+    graph = planned_app(app, plan)
+    measured = _profile(graph, profile, input, tuples, seed)
+    stability = _calibration(graph, input, tuples, seed) if calibrate else {}
+    application = describe(graph, measured, stability=stability)
+    asked = _rates(rates) or [sum(each.arrivals.rate for each in application.operators if each.arrivals)]
+    faults = Faults(crash_rate, sdc_rate, parse_duration(recovery) / 1e6)
+    low, _, high = runs.partition("-")
+    wanted = Precision(_share(confidence), _share(precision), _whole(low), _whole(high or low))
+    protections = _protections(graph, application, technique)
+    scenarios = {
+        (name, rate): Scenario(with_rate(application, rate), protection, faults, hours * 3600)
+        for name, protection in protections.items()
+        for rate in asked
+    }
+    with spark_runner(master, f"modelling {graph.name}", quiet=json) as runner:
+        labelled = {f"{name} at {rate:g}": scenario for (name, rate), scenario in scenarios.items()}
+        found = study(labelled, wanted, runner, method=method, seed=seed)  # type: ignore[arg-type]
+    answers = dict(zip(scenarios, found.values(), strict=True))
+    rows = [{"technique": name, "rate": rate, **asdict(answer)} for (name, rate), answer in answers.items()]
+    result = {
+        "app": graph.name,
+        "hours": hours,
+        "crash_rate": crash_rate,
+        "sdc_rate": sdc_rate,
+        "recovery_seconds": faults.recovery,
+        "confidence": wanted.confidence,
+        "method": method,
+        "seed": seed,
+        "calibration": [
+            {"operator": name, "port": port, **asdict(fitted)} for (name, port), fitted in stability.items()
+        ],
+        "answers": rows,
+    }
+    if out is not None:
+        _write(out, application, answers, scenarios, result)
+    if json:
+        print_json(result)
+    else:
+        _print(result, answers)
+
+
+def _profile(graph: "Graph", given: Path | None, input: list[str] | None, tuples: int, seed: int) -> "Profile":
+    """The profile of a file, or one measured now."""
+    from riprap.engine.inputs import keyed, read_file
+    from riprap.engine.profile import profile
+    from riprap.san.streaming.describe import read_profile
+
+    if given is not None:
+        return read_profile(given)
+    paths = input_paths(graph, input, tuples, seed)
+    return profile(graph, {source.name: keyed(read_file(paths[source.name]), source) for source in graph.sources})
+
+
+def _calibration(graph: "Graph", input: list[str] | None, tuples: int, seed: int) -> "dict[tuple[str, int], Stability]":
+    from riprap.engine.inputs import keyed, read_file
+    from riprap.san.streaming.calibrate import calibrate
+
+    paths = input_paths(graph, input, tuples, seed)
+    return calibrate(
+        graph, {source.name: keyed(read_file(paths[source.name]), source) for source in graph.sources}, seed
+    )
+
+
+def _protections(
+    graph: "Graph", application: "Application", techniques: list[str] | None
+) -> "dict[str, tuple[Protection, ...]]":
+    """By technique, or what the annotations say."""
+    from riprap.san.streaming.describe import protections
+    from riprap.san.streaming.scenario import Protection
+    from riprap.san.streaming.techniques import technique
+
+    if not techniques:
+        return {"as planned": protections(graph)}
+    inner = tuple(each.name for each in application.operators if not each.sink and each.arrivals is None)
+    return {technique(name).NAME: (Protection(name, inner),) for name in techniques}
+
+
+def _rates(text: str | None) -> list[float]:
+    if text is None:
+        return []
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise UsageError(f"--rates {text}: write tuples/s with commas between, as in 250,350,450") from None
+
+
+def _share(text: str) -> float:
+    """`95%` or `0.95`."""
+    try:
+        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise UsageError(f"cannot read {text!r} as a share: write 95% or 0.95") from None
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise UsageError(f"--runs: {text!r} is no whole number; write 1000, or 200-5000") from None
+
+
+def _write(out: Path, application: Any, answers: Any, scenarios: Any, result: dict[str, Any]) -> None:
+    import json
+
+    from riprap.report.model import model_report
+    from riprap.san.drawing import draw
+    from riprap.san.streaming.template import build
+
+    by_technique: dict[str, dict[float, Any]] = {}
+    for (name, rate), answer in answers.items():
+        by_technique.setdefault(name, {})[rate] = answer
+    settings = {
+        "simulated": f"{result['hours']:g} h",
+        "crashes": f"{result['crash_rate']:g}/s",
+        "corruptions": f"{result['sdc_rate']:g}/s",
+        "recovery": f"{result['recovery_seconds']:g} s",
+    }
+    notes = ["A tainted tuple may be wrong; how wrong is not modelled."]
+    if not result["calibration"]:
+        notes.append(
+            "Not calibrated: a loss is taken to cost the whole state. Use --calibrate to fit it from recorded data."
+        )
+    first = next(iter(scenarios.values()))
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "model.html").write_text(model_report(application, by_technique, settings, notes))
+        (out / "network.svg").write_text(draw(build(first.deployment(), first.faults)))
+        (out / "results.json").write_text(json.dumps(result, indent=2) + "\n")
+    except OSError as error:
+        raise UsageError(f"cannot write to {out}: {error.strerror}") from error
+
+
+def _print(result: dict[str, Any], answers: Any) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from riprap.cli.console import OUT
+
+    title = f"{result['app']} over {result['hours']:g} h: crashes {result['crash_rate']:g}/s, "
+    title += f"corruptions {result['sdc_rate']:g}/s"
+    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False)
+    several = any(len(answer.sinks) > 1 for answer in answers.values())
+    for heading in (
+        "technique",
+        "tuples/s",
+        *(["sink"] if several else []),
+        "availability",
+        "tainted",
+        "share",
+        "copies",
+    ):
+        table.add_column(heading, justify="left" if heading in ("technique", "sink") else "right", no_wrap=True)
+    for (name, rate), answer in answers.items():
+        for sink, stored in answer.sinks.items():
+            table.add_row(
+                name,
+                f"{rate:,.0f}",
+                *([sink] if several else []),
+                f"{answer.availability.mean:.4f} ±{answer.availability.half_width:.4f}",
+                f"{stored.tainted.mean:,.0f} ±{stored.tainted.half_width:,.0f}",
+                f"{stored.share.mean:.2%}",
+                f"{answer.resources['instances']:g}",
+            )
+    OUT.print(table)

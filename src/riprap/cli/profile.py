@@ -1,0 +1,66 @@
+"""`riprap profile`: what a recorded stream makes of each operator."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from riprap.cli.inputs import AppName, AsJson, InputPaths, PlanFile, Seed, Tuples, input_paths, planned_app
+
+
+def command(
+    app: AppName,
+    input: InputPaths = None,
+    plan: PlanFile = None,
+    tuples: Tuples = 500_000,
+    seed: Seed = 1,
+    out: Annotated[Path | None, typer.Option("--out", help="Also write the profile as TOML to this file.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Run an app over recorded data in this process and measure rates, selectivity, time and state per operator."""
+    from riprap.base.errors import UsageError
+    from riprap.cli.console import ERR, print_json
+    from riprap.engine.inputs import keyed, read_file
+    from riprap.engine.profile import profile, write_profile
+
+    graph = planned_app(app, plan)
+    paths = input_paths(graph, input, tuples, seed)
+    if not json:
+        ERR.print(f"profiling {graph.name} over {', '.join(str(path) for path in paths.values())} …")
+    result = profile(graph, {source.name: keyed(read_file(paths[source.name]), source) for source in graph.sources})
+    if out is not None:
+        try:
+            out.write_text(write_profile(result))
+        except OSError as error:
+            raise UsageError(f"cannot write {out}: {error.strerror}") from error
+    if json:
+        print_json(asdict(result))
+    else:
+        _print(result)
+
+
+def _print(result: Any) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from riprap.base.quantities import format_count
+    from riprap.cli.console import OUT
+
+    title = f"{result.app}: {result.tuples:,} tuples over {result.seconds:,.0f} s of event time"
+    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("operator", no_wrap=True)
+    for heading in ("in", "out", "out/in", "mean/s", "peak/s", "ns/tuple", "state"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in result.operators.values():
+        table.add_row(
+            row.name,
+            "\n".join(map(format_count, row.tuples_in)),
+            "\n".join(map(format_count, row.tuples_out)),
+            "\n".join(f"{value:.3f}" for value in row.selectivity),
+            "\n".join(map(format_count, row.mean_rate)),
+            "\n".join(map(format_count, row.peak_rate)),
+            f"{row.seconds_per_tuple * 1e9:.1f}",
+            format_count(row.state_tuples) if row.state_tuples else "",
+        )
+    OUT.print(table)

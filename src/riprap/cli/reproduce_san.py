@@ -1,0 +1,54 @@
+"""`riprap reproduce san`: the published evaluation of fault-tolerance techniques by models, run again."""
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+
+def command(
+    replications: Annotated[
+        int, typer.Option("--runs", help="Runs per point; the published study had 1,000.", min=2)
+    ] = 1000,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of all runs.")] = 1,
+    master: Annotated[str | None, typer.Option("--master", help="Spark master.", show_default="embedded local")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Model-based evaluation of Bargain Discovery: ours beside the published numbers."""
+    from riprap.cli.console import print_json
+    from riprap.cli.progress import spark_runner
+    from riprap.san.streaming.evaluation import evaluate
+
+    with spark_runner(master, "published evaluation", quiet=json) as runner:
+        rows = evaluate(runner, replications, seed)
+    if json:
+        print_json({"runs": replications, "seed": seed, "rows": [asdict(row) for row in rows]})
+    else:
+        _print(rows)
+
+
+def _print(rows: list[Any]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from riprap.cli.console import OUT
+
+    for name in dict.fromkeys(row.table for row in rows):
+        table = Table(title=name, box=SIMPLE_HEAD, pad_edge=False)
+        table.add_column("case")
+        table.add_column("metric")
+        for heading in ("published", "ours", "95 % interval"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        for row in rows:
+            if row.table == name:
+                interval = f"{_number(row.low)} – {_number(row.high)}" if row.low is not None else ""
+                published = "" if row.published is None else f"{_SIGN.get(row.bound, '')}{_number(row.published)}"
+                table.add_row(row.case, row.metric, published, _number(row.ours), interval)
+        OUT.print(table)
+
+
+_SIGN = {"at most": "≤ ", "at least": "≥ "}
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.5g}" if abs(value) < 10 else f"{value:.2f}"

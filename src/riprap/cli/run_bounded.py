@@ -1,0 +1,118 @@
+"""`riprap run-bounded`: an app over files or generated data, as one Spark job."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from riprap.cli.inputs import AppName, AsJson, InputPaths, PlanFile, Seed, Tuples, input_paths, planned_app
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def command(
+    app: AppName,
+    input: InputPaths = None,
+    plan: PlanFile = None,
+    tuples: Tuples = 500_000,
+    seed: Seed = 1,
+    partitions: Annotated[int | None, typer.Option(help="Tasks to divide the keys over.", show_default="slots")] = None,
+    master: Annotated[str | None, typer.Option(help="Spark master.", show_default="local[*]")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write each sink's rows as Parquet to this directory.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Run an app on Spark over bounded data and say what came out."""
+    from riprap.base.clock import SYSTEM_CLOCK
+    from riprap.base.errors import UsageError
+    from riprap.cli.console import ERR, print_json
+    from riprap.engine.inputs import count_rows
+    from riprap.graph.partitioning import key_partitioning
+
+    graph = planned_app(app, plan)
+    if out is not None and out.exists():
+        raise UsageError(f"{out} exists already: give another directory with --out, or remove it")
+    if not json and not input:
+        ERR.print(f"{graph.name} over {tuples:,} generated tuples (seed {seed})")
+    paths = input_paths(graph, input, tuples, seed)
+    taken = sum(count_rows(path) for path in paths.values())
+
+    from riprap.spark.bounded import run_bounded
+    from riprap.spark.session import session
+
+    if not json:
+        ERR.print("starting Spark …")
+    spark = session(master=master)
+    frames = run_bounded(graph, {name: str(path) for name, path in paths.items()}, spark=spark, partitions=partitions)
+    start = SYSTEM_CLOCK.monotonic()
+    sinks = {name: _run(spark, name, frame, out, show=not json) for name, frame in frames.items()}
+    seconds = SYSTEM_CLOCK.monotonic() - start
+    result = {
+        "app": graph.name,
+        "tuples": taken,
+        "seconds": seconds,
+        "throughput": taken / seconds,
+        "divided": key_partitioning(graph).reason,
+        "sinks": sinks,
+        "out": str(out) if out is not None else None,
+    }
+    if json:
+        print_json(result)
+    else:
+        _print(result)
+
+
+def _run(spark: "SparkSession", name: str, frame: "DataFrame", out: Path | None, *, show: bool) -> dict[str, Any]:
+    """Run the job of one sink; its row count, and the sums of its numeric columns."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import NumericType
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from riprap.cli.console import ERR
+    from riprap.spark.progress import with_progress
+
+    numeric = [f.name for f in frame.schema if isinstance(f.dataType, NumericType) and not f.name.startswith("_")]
+    seen = Observation(f"riprap-{name}")
+    observed = frame.observe(
+        seen, F.count(F.lit(1)).alias("rows"), *(F.sum(column).alias(column) for column in numeric)
+    )
+
+    def action() -> None:
+        if out is not None:
+            observed.write.parquet(str((out / name).absolute()))
+        else:
+            observed.write.format("noop").mode("overwrite").save()
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("tasks"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=ERR, disable=not show) as progress:
+        bar = progress.add_task(f"running to {name}", total=None)
+        with_progress(spark, action, lambda done, total: progress.update(bar, completed=done, total=total or None))
+    found = seen.get
+    return {"rows": found["rows"], "sums": {column: found[column] for column in numeric}}
+
+
+def _print(result: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    from riprap.cli.console import OUT
+
+    table = Table(title=f"{result['app']}: {result['tuples']:,} tuples in {result['seconds']:.2f} s")
+    for heading in ("sink", "rows", "column", "sum"):
+        table.add_column(heading, justify="left" if heading in ("sink", "column") else "right")
+    for name, sink in result["sinks"].items():
+        rows = list(sink["sums"].items()) or [("", None)]
+        for index, (column, total) in enumerate(rows):
+            first = index == 0
+            shown = "" if total is None else f"{total:,.2f}" if isinstance(total, float) else f"{total:,}"
+            table.add_row(name if first else "", f"{sink['rows']:,}" if first else "", column, shown)
+    OUT.print(table)
+    OUT.print(f"{result['throughput']:,.0f} tuples/s; divided by key: {result['divided']}.", markup=False)
+    if result["out"]:
+        OUT.print(f"rows are in {result['out']}", markup=False)

@@ -1,0 +1,1 @@
+"""Fault models, where to inject them, campaigns of trials, and what they say about each operator. No Spark."""

@@ -1,0 +1,39 @@
+"""Whether the trials of an app can be run key by key.
+
+They can where what happens to the tuples of one key never depends on tuples of another: then a trial replays the keys that
+its fault touched and no others. The app has to be divided by one column of its sources (`graph.partitioning`), and beyond
+that every state must be one of count windows per key: windows of time look at the clock of all keys, and punctuation
+speaks to all keys. With an arrival jitter no tuple may be merged twice: the second merge keeps the order in which the
+first one let tuples of all keys pass.
+"""
+
+from riprap.graph.graph import Graph
+from riprap.graph.partitioning import key_partitioning
+from riprap.graph.specs import Aggregate, Join, OperatorSpec, Punctor
+from riprap.graph.windows import Count, Zero
+
+
+def dividing_columns(graph: Graph) -> dict[str, tuple[str, ...]] | None:
+    """The column of each source that divides the app, or None where trials have to replay everything."""
+    partitioning = key_partitioning(graph)
+    columns = {name: chosen for name, chosen in partitioning.columns.items() if chosen is not None and len(chosen) == 1}
+    if len(columns) < len(graph.sources) or not all(_by_key_alone(spec) for spec in graph.operators):
+        return None
+    return columns if not _merged_twice(graph) else None
+
+
+def _by_key_alone(spec: OperatorSpec) -> bool:
+    if isinstance(spec, Punctor):
+        return False
+    if not any(spec.stateful):
+        return True
+    if any(key is None or len(key) != 1 for key in spec.partition_keys):
+        return False
+    if isinstance(spec, Aggregate):
+        return isinstance(spec.window, Count) and isinstance(spec.every, Count)
+    return isinstance(spec, Join) and spec.per_group and all(isinstance(w, Count | Zero) for w in spec.windows)
+
+
+def _merged_twice(graph: Graph) -> bool:
+    merging = [spec.name for spec in graph.operators if spec.inputs > 1]
+    return any(b in graph.reachable(a) for a in merging for b in merging if a != b)

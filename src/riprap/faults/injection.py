@@ -1,0 +1,286 @@
+"""The injection operator: stands in front of its target and takes the target's place in the graph.
+
+It has the target's name, ports and streams, so that the rewritten graph differs from the original in nothing but the
+fault: streams keep their names and with them their arrival jitter. One version serves any number of ports, because what
+reaches an operator with several has been merged already.
+
+A fault that keeps state needs one target operator behind the injection. Otherwise there are two: the one before the
+outage, and the one after it, which has seen only what a checkpoint would have held.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.base.errors import UsageError
+from riprap.base.randomness import derived_seed
+from riprap.faults.alterations import altered
+from riprap.faults.models import Fault
+from riprap.graph.graph import Graph
+from riprap.graph.keys import KeyShape, OrderKey
+from riprap.graph.specs import Columns, OperatorSpec, PartitionKey, Sink, Source
+from riprap.graph.windows import Window
+from riprap.operators.build import operator_for, register
+from riprap.operators.columns import Keys, keys_of, take
+from riprap.operators.contract import Channel, Digest, Emission, Operator, Punctuation, Setting, State
+
+_BEFORE, _DURING, _AFTER = 0, 1, 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Injected(OperatorSpec):
+    """An operator with a fault in front of it."""
+
+    kind = "injected"
+    target: OperatorSpec
+    fault: Fault
+
+    @property
+    def inputs(self) -> int:
+        return self.target.inputs
+
+    @property
+    def outputs(self) -> int:
+        return self.target.outputs
+
+    @property
+    def stateful(self) -> tuple[bool, ...]:
+        return self.target.stateful
+
+    @property
+    def partition_keys(self) -> tuple[PartitionKey, ...]:
+        return self.target.partition_keys
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        return self.target.windows
+
+    def output_schemas(self, inputs: tuple[pa.Schema, ...]) -> tuple[pa.Schema, ...]:
+        return self.target.output_schemas(inputs)
+
+    def output_shapes(self, inputs: tuple[KeyShape, ...]) -> tuple[KeyShape, ...]:
+        return self.target.output_shapes(inputs)
+
+    def needed(self, inputs: tuple[pa.Schema, ...], wanted: tuple[Columns, ...]) -> tuple[Columns, ...]:
+        return self.target.needed(inputs, wanted)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InjectedSource(Source):
+    """A source with a fault in front of it."""
+
+    kind = "injected source"
+    fault: Fault
+
+
+def with_fault(graph: Graph, targets: Iterable[str], fault: Fault) -> Graph:
+    """The graph in which these operators fail together."""
+    for name in targets:
+        spec = graph[name]
+        if isinstance(spec, Sink):
+            raise UsageError(f"{name} is a sink, and what it loses is lost at its upstream operator: name that one")
+        if isinstance(spec, Source):
+            graph = graph.with_operator(InjectedSource(**vars(spec), fault=fault))
+        else:
+            common = {"name": name, "parallelism": spec.parallelism, "annotations": spec.annotations}
+            graph = graph.with_operator(Injected(**common, target=spec, fault=fault))
+    return graph
+
+
+class InjectedOperator(Operator):
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        spec = setting.spec
+        assert isinstance(spec, Injected | InjectedSource)
+        self._fault = spec.fault
+        if isinstance(spec, Injected):
+            target = spec.target
+        else:
+            target = Source(**{name: value for name, value in vars(spec).items() if name != "fault"})
+        inner = replace(setting, spec=target)
+        self._before = operator_for(inner)
+        self._after = self._before if self._fault.keeps_state else operator_for(inner)
+        # Tuples of the outage that a reorder holds back, with their ports; and the order in which ports will be served.
+        self._held: list[list[pa.RecordBatch]] = [[] for _ in setting.shapes]
+        first = derived_seed(self._fault.seed, "reorder") % max(1, len(setting.shapes))
+        self._turns = [*range(first, len(setting.shapes)), *range(first)]
+
+    # Rows -------------------------------------------------------------------------------------------------------------
+
+    def process(self, channel: Channel, batch: pa.RecordBatch) -> list[Emission]:
+        zones = self._zones(keys_of(batch, self.setting.shapes[channel.port]))
+        batches = [batch.slice(0, 0) for _ in self.setting.shapes]
+        batches[channel.port] = batch
+        return self._take(batches, np.full(batch.num_rows, channel.port, np.int8), zones)
+
+    def process_merged(self, batches: Sequence[pa.RecordBatch], ports: np.ndarray) -> list[Emission]:
+        zones = np.empty(len(ports), np.int8)
+        for port, batch in enumerate(batches):
+            if batch.num_rows:
+                zones[ports == port] = self._zones(keys_of(batch, self.setting.shapes[port]))
+        return self._take(list(batches), ports, zones)
+
+    def _zones(self, keys: Keys) -> np.ndarray:
+        """For each row whether it comes before, during or after the outage."""
+        return np.int8(1) * ~below(keys, self._fault.start) + ~below(keys, self._fault.end)
+
+    def _take(self, batches: list[pa.RecordBatch], ports: np.ndarray, zones: np.ndarray) -> list[Emission]:
+        self.version += len(ports)
+        if not self._fault.keeps_state:
+            return self._around_a_crash(batches, ports, zones)
+        during = zones == _DURING
+        if self._fault.kind == "reorder":
+            return self._reordered(batches, ports, during, bool((zones == _AFTER).any()))
+        if not during.any():
+            return self._deliver(self._before, batches, ports, np.arange(len(ports)))
+        if self._fault.kind == "loss":
+            return self._chosen(self._before, batches, ports, np.flatnonzero(~during))
+        if self._fault.kind == "duplicate":
+            return self._chosen(self._before, batches, ports, np.repeat(np.arange(len(ports)), 1 + during))
+        for port, batch in enumerate(batches):
+            mine = during[ports == port]
+            if mine.any():
+                batches[port] = altered(batch, self.setting.shapes[port], mine, self._fault)
+        return self._deliver(self._before, batches, ports, np.arange(len(ports)))
+
+    def _around_a_crash(
+        self, batches: list[pa.RecordBatch], ports: np.ndarray, zones: np.ndarray
+    ) -> list[Emission]:
+        if not self._fault.loses_state:
+            restored = np.empty(len(ports), bool)
+            for port, batch in enumerate(batches):
+                if batch.num_rows:
+                    keys = keys_of(batch, self.setting.shapes[port])
+                    restored[ports == port] = below(keys, self._fault.restored)
+            # What the checkpoint has seen; its outputs were given out by the operator before the crash.
+            self._chosen(self._after, batches, ports, np.flatnonzero(restored))
+        emissions: list[Emission] = []
+        for zone, rows in _runs(zones):
+            if zone != _DURING:
+                emissions += self._chosen(self._before if zone == _BEFORE else self._after, batches, ports, rows)
+        return emissions
+
+    def _reordered(
+        self, batches: list[pa.RecordBatch], ports: np.ndarray, during: np.ndarray, over: bool
+    ) -> list[Emission]:
+        for port, batch in enumerate(batches):
+            mine = np.flatnonzero(during[ports == port])
+            if len(mine):
+                self._held[port].append(take(batch, mine))
+        emissions = self._release() if over else []
+        return emissions + self._chosen(self._before, batches, ports, np.flatnonzero(~during))
+
+    def _release(self) -> list[Emission]:
+        """What a reorder held back, one port after another."""
+        emissions: list[Emission] = []
+        for port in self._turns:
+            for batch in self._held[port]:
+                emissions += self._before.process(Channel(port), batch)
+            self._held[port] = []
+        return [emission._replace(triggers=None) for emission in emissions]
+
+    def _chosen(
+        self, inner: Operator, batches: Sequence[pa.RecordBatch], ports: np.ndarray, rows: np.ndarray
+    ) -> list[Emission]:
+        """Give these rows (of the merged order, never falling) to the target."""
+        if len(rows) == 0:
+            return []
+        chosen = []
+        for port, batch in enumerate(batches):
+            within = np.cumsum(ports == port) - 1  # row of the port's batch at each merged row
+            chosen.append(take(batch, within[rows[ports[rows] == port]]) if batch.num_rows else batch)
+        return self._deliver(inner, chosen, ports[rows], rows)
+
+    def _deliver(
+        self, inner: Operator, batches: Sequence[pa.RecordBatch], ports: np.ndarray, rows: np.ndarray
+    ) -> list[Emission]:
+        if len(batches) == 1:
+            emissions = inner.process(Channel(0), batches[0])
+        else:
+            emissions = inner.process_merged(batches, ports)
+        return [
+            emission._replace(triggers=rows if emission.triggers is None else rows[emission.triggers])
+            for emission in emissions
+        ]
+
+    # Control ----------------------------------------------------------------------------------------------------------
+
+    def punctuate(self, channel: Channel, punctuation: Punctuation) -> list[Emission]:
+        lost = self._fault.kind == "loss" and self._fault.start <= punctuation.key < self._fault.end
+        if lost:
+            return []
+        inner = self._before if punctuation.key < self._fault.start else self._after
+        return inner.punctuate(channel, punctuation)
+
+    def progress(self, key: OrderKey) -> list[Emission]:
+        if self._fault.keeps_state:
+            released = self._release() if key >= self._fault.end else []
+            return released + self._before.progress(key)
+        emissions = self._before.progress(key) if key < self._fault.start else []
+        return emissions + self._from_the_end_on(self._after.progress(key))
+
+    def end(self) -> list[Emission]:
+        if self._fault.keeps_state:
+            return self._release() + self._before.end()
+        return self._from_the_end_on(self._after.end())
+
+    def _from_the_end_on(self, emissions: list[Emission]) -> list[Emission]:
+        """What an operator that came back gives out by itself: nothing for moments before it was back."""
+        kept = []
+        for emission in emissions:
+            if isinstance(emission.event, pa.RecordBatch):
+                keys = keys_of(emission.event, self.setting.output_shapes[emission.port])
+                rows = np.flatnonzero(~below(keys, self._fault.end))
+                if len(rows):
+                    kept.append(Emission(emission.port, take(emission.event, rows)))
+            elif emission.event.key >= self._fault.end:
+                kept.append(emission)
+        return kept
+
+    # State: that of the operator after the outage ---------------------------------------------------------------------
+
+    def snapshot(self) -> State:
+        return self._after.snapshot()
+
+    def restore(self, parts: Sequence[State]) -> None:
+        """Start from a fault-free state. It has to be one of a cut at or before `restored`."""
+        self._before.restore(parts)
+        if not self._fault.keeps_state and not self._fault.loses_state:
+            self._after.restore(parts)
+        self.version = parts[-1].version
+
+    def digest(self) -> Digest:
+        return self._after.digest()
+
+    def size(self) -> int:
+        return self._after.size()
+
+    @property
+    def holding(self) -> bool:
+        """Whether a reorder holds tuples back."""
+        return any(self._held)
+
+
+def below(keys: Keys, limit: OrderKey) -> np.ndarray:
+    """Which keys are below `limit`."""
+    result = keys.ts < limit.ts
+    tied = keys.ts == limit.ts
+    if tied.any():
+        in_src = (keys.src < limit.src) | (
+            (keys.src == limit.src) & ((keys.seq < limit.seq) | ((keys.seq == limit.seq) & (keys.n < limit.n)))
+        )
+        result = result | (tied & in_src)
+    return np.asarray(result)
+
+
+def _runs(zones: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    cuts = np.flatnonzero(np.diff(zones)) + 1
+    for rows in np.split(np.arange(len(zones)), cuts):
+        if len(rows):
+            yield int(zones[rows[0]]), rows
+
+
+register(Injected, InjectedOperator)
+register(InjectedSource, InjectedOperator)

@@ -1,0 +1,233 @@
+"""The recorded stream: what the sources were given, as arrays on disk that every trial maps into memory.
+
+A directory with, for each source, `NAME.arrow` (Arrow IPC, one batch, not compressed, only the columns that the app reads,
+with `_ts` and `_seq`) and
+
+    NAME.position.npy  int64  place of each row among the rows of all sources, in the order of their keys
+    NAME.part.npy      int32  number of the key that the row belongs to (0 where the app is not divided by key)
+    NAME.order.npy     int64  rows by part, and by place within a part
+    NAME.first.npy     int64  where each part begins in `order`; one entry more than there are parts
+    hashes.npy         uint64 hash of each part's key, as operators compute it
+    time.npy           int64  `_ts` by position
+
+Written once, never changed. A *cut* is a position p: everything below p has been given to the sources, nothing from p on.
+"""
+
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.base.errors import DataError
+from riprap.engine.engine import Engine, Output
+from riprap.engine.inputs import BATCH_ROWS, keyed
+from riprap.engine.pruning import wanted_columns
+from riprap.graph.graph import Graph
+from riprap.graph.keys import SEQ, TS, OrderKey
+from riprap.operators.columns import Keys, view
+from riprap.operators.groups import GroupTable
+from riprap.operators.kernels import kernel
+from riprap.operators.strings import StringPool
+
+
+@kernel
+def rows_within(parts, order, first, lo, hi):
+    """Entries of `order[first[p]:first[p + 1]]` in [lo, hi), for all parts p, sorted. Each such run ascends."""
+    starts = np.empty(len(parts), np.int64)
+    total = 0
+    counts = np.empty(len(parts), np.int64)
+    for k in range(len(parts)):
+        own = order[first[parts[k]] : first[parts[k] + 1]]
+        starts[k] = first[parts[k]] + np.searchsorted(own, lo)
+        counts[k] = np.searchsorted(own, hi) - (starts[k] - first[parts[k]])
+        total += counts[k]
+    out = np.empty(total, np.int64)
+    at = 0
+    for k in range(len(parts)):
+        for i in range(counts[k]):
+            out[at] = order[starts[k] + i]
+            at += 1
+    out.sort()
+    return out
+
+
+@dataclass(frozen=True)
+class RecordedSource:
+    """One source's rows. See the head of the file."""
+
+    name: str
+    rank: int
+    batch: pa.RecordBatch
+    position: np.ndarray
+    part: np.ndarray
+    order: np.ndarray
+    first: np.ndarray
+
+    @property
+    def seq(self) -> np.ndarray:
+        return view(self.batch.column(SEQ), np.int64)
+
+    @property
+    def ts(self) -> np.ndarray:
+        return view(self.batch.column(TS), np.int64)
+
+    def rows_of(self, parts: np.ndarray, start: int, stop: int) -> np.ndarray:
+        """Rows of these parts with positions in [start, stop), in order. Costs time for those rows, not for others."""
+        lo, hi = np.searchsorted(self.position, (start, stop))
+        return rows_within(parts, self.order, self.first, lo, hi)
+
+
+@dataclass(frozen=True)
+class Recording:
+    sources: tuple[RecordedSource, ...]
+    hashes: np.ndarray  # by part
+    time: np.ndarray  # by position
+
+    @property
+    def tuples(self) -> int:
+        return len(self.time)
+
+    @property
+    def parts(self) -> int:
+        return len(self.hashes)
+
+    def key_at(self, position: int) -> OrderKey:
+        """The order key of the tuple at a position."""
+        for source in self.sources:
+            row = int(np.searchsorted(source.position, position))
+            if row < len(source.position) and source.position[row] == position:
+                return OrderKey(int(source.ts[row]), source.rank, int(source.seq[row]))
+        raise DataError(f"position {position} is beyond the recorded stream of {self.tuples} tuples")
+
+    def positions_of(self, keys: Keys) -> np.ndarray:
+        """The position of the source tuple that each key belongs to; of the first one from then on for a time boundary."""
+        count = len(keys.ts)
+        out = np.searchsorted(self.time, keys.ts)
+        for source in self.sources:
+            if len(keys.src) == 1 and keys.src[0] == source.rank:
+                return source.position[np.searchsorted(source.seq, keys.seq)]
+            mine = np.flatnonzero(np.broadcast_to(keys.src, count) == source.rank)
+            if len(mine):
+                out[mine] = source.position[np.searchsorted(source.seq, keys.seq[mine])]
+        return out
+
+    def parts_of(self, positions: np.ndarray) -> np.ndarray:
+        """The part of the source tuple at each position."""
+        if len(self.sources) == 1:
+            return self.sources[0].part[positions]
+        out = np.empty(len(positions), np.int32)
+        for source in self.sources:
+            rows = np.minimum(np.searchsorted(source.position, positions), len(source.position) - 1)
+            mine = source.position[rows] == positions
+            out[mine] = source.part[rows[mine]]
+        return out
+
+    def rows_left(self, parts: np.ndarray, start: int) -> int:
+        """About how many tuples of these parts come from a cut on, if their rates do not change."""
+        total = sum(int((source.first[parts + 1] - source.first[parts]).sum()) for source in self.sources)
+        return round(total * (1.0 - start / self.tuples))
+
+    def feed(self, engine: Engine, start: int, stop: int, parts: np.ndarray | None = None) -> Iterator[Output]:
+        """Give an engine that is at cut `start` everything up to cut `stop`, or only what belongs to `parts`.
+
+        The engine learns that the sources have come as far as the cut, whichever tuples it got; the last cut is the end.
+        """
+        for source in self.sources:
+            lo, hi = np.searchsorted(source.position, (start, stop)).tolist()
+            if parts is None:
+                for row in range(lo, hi, BATCH_ROWS):
+                    yield from engine.push(source.name, source.batch.slice(row, min(BATCH_ROWS, hi - row)))
+            else:
+                rows = source.rows_of(parts, start, stop)
+                if len(rows):
+                    yield from engine.push(source.name, source.batch.take(pa.array(rows)))
+        for source in self.sources:
+            if stop >= self.tuples:
+                yield from engine.end(source.name)
+            elif stop > start:
+                yield from engine.advance(source.name, self.key_at(stop - 1))
+
+
+def record(
+    graph: Graph,
+    inputs: Mapping[str, Iterable[pa.RecordBatch]],
+    columns: Mapping[str, tuple[str, ...]] | None,
+    path: Path,
+) -> None:
+    """Write a recording. `columns` are those that divide each source by key; None: the app is not divided.
+
+    It is complete once the directory has its name: until then it is called `NAME.part`.
+    """
+    final, path = path, path.with_suffix(".part")
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir(parents=True)
+    wanted = wanted_columns(graph, frozenset(op.name for op in graph.operators))
+    tables: dict[str, pa.RecordBatch] = {}
+    for source in graph.sources:
+        names = wanted[source.name][0] | frozenset((columns or {}).get(source.name, ()))
+        table = pa.Table.from_batches(list(keyed(inputs[source.name], source, names)))
+        if table.num_rows == 0:
+            raise DataError(f"the input of source {source.name} is empty; there is nothing to inject a fault into")
+        tables[source.name] = table.unify_dictionaries().combine_chunks().to_batches()[0]
+    positions = _merged_positions(graph, tables)
+    parts, hashes = _parts(graph, tables, columns)
+    time = np.empty(sum(len(p) for p in positions.values()), np.int64)
+    for name, batch in tables.items():
+        time[positions[name]] = view(batch.column(TS), np.int64)
+        with pa.OSFile(str(path / f"{name}.arrow"), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
+            writer.write_batch(batch)
+        order = np.argsort(parts[name], kind="stable")
+        first = np.searchsorted(parts[name][order], np.arange(len(hashes) + 1))
+        saved = {"position": positions[name], "part": parts[name], "order": order, "first": first}
+        for what, array in saved.items():
+            np.save(path / f"{name}.{what}.npy", array)
+    np.save(path / "hashes.npy", hashes)
+    np.save(path / "time.npy", time)
+    path.rename(final)
+
+
+def load(graph: Graph, path: Path) -> Recording:
+    """Map a recording into memory."""
+    sources = []
+    for source in graph.sources:
+        batch = pa.ipc.open_file(pa.memory_map(str(path / f"{source.name}.arrow"))).get_batch(0)
+        arrays = [mapped(path / f"{source.name}.{what}.npy") for what in ("position", "part", "order", "first")]
+        sources.append(RecordedSource(source.name, source.rank, batch, *arrays))
+    return Recording(tuple(sources), np.load(path / "hashes.npy"), mapped(path / "time.npy"))
+
+
+def mapped(path: Path) -> np.ndarray:
+    """A saved array, mapped into memory. As a plain array: numpy's own class for it is slow to index."""
+    return np.load(path, mmap_mode="r").view(np.ndarray)
+
+
+def _merged_positions(graph: Graph, tables: Mapping[str, pa.RecordBatch]) -> dict[str, np.ndarray]:
+    if len(tables) == 1:
+        return {name: np.arange(batch.num_rows) for name, batch in tables.items()}
+    names = [source.name for source in graph.sources]
+    ts = np.concatenate([view(tables[name].column(TS), np.int64) for name in names])
+    rank = np.concatenate([np.full(tables[s.name].num_rows, s.rank) for s in graph.sources])
+    seq = np.concatenate([view(tables[name].column(SEQ), np.int64) for name in names])
+    place = np.empty(len(ts), np.int64)
+    place[np.lexsort((seq, rank, ts))] = np.arange(len(ts))
+    cuts = np.cumsum([tables[name].num_rows for name in names])[:-1]
+    return dict(zip(names, np.split(place, cuts), strict=True))
+
+
+def _parts(
+    graph: Graph, tables: Mapping[str, pa.RecordBatch], columns: Mapping[str, tuple[str, ...]] | None
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """The part of each row, and the hash of each part. One table of groups numbers the keys of all sources."""
+    if columns is None:
+        return {name: np.zeros(batch.num_rows, np.int32) for name, batch in tables.items()}, np.zeros(1, np.uint64)
+    first = graph.sources[0]
+    types = [first.schema.field(name).type for name in columns[first.name]]
+    groups = GroupTable(types, StringPool())
+    parts = {
+        name: groups.groups([batch.column(column) for column in columns[name]]).astype(np.int32)
+        for name, batch in tables.items()
+    }
+    return parts, groups.hashes[: groups.count].copy()

@@ -1,0 +1,166 @@
+"""Golden runs under other jitter seeds, without running everything again.
+
+A jitter changes nothing but the order in which an operator with several ports takes their tuples. Where that operator is
+a join over count windows per key and nothing behind it has state, an output depends on its trigger and on the last tuples
+of its key on the other port. Those can only change for a trigger with a tuple of its key on the other port within the bound
+of the jitter. So, for every seed alike, these *unsettled* triggers are run again, with the tuples that they may meet, through the
+join itself; all other outputs stay as they are.
+
+Other apps are run again from the streams that reach their first merging operators.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.engine.engine import Engine, Output
+from riprap.engine.jitter import Jitter
+from riprap.faults.outputs import NO_ROWS, OutputRows, SinkReader
+from riprap.faults.recording import Recording
+from riprap.graph.graph import Graph, StreamSpec
+from riprap.graph.specs import Join
+from riprap.graph.windows import Count
+from riprap.operators.columns import keys_of
+from riprap.operators.kernels import kernel
+
+
+@dataclass(frozen=True)
+class GoldenOutputs:
+    """Golden outputs of any seed, by sink: `settled` are those that all seeds share; `unsettled` gives the rest.
+
+    `inputs` are the tuples to run again, by stream into `members`; `positions` those of the triggers that count, ascending
+    (None: all do).
+    """
+
+    members: frozenset[str]
+    inputs: Mapping[str, list[pa.RecordBatch]]
+    settled: Mapping[str, OutputRows]
+    positions: np.ndarray | None
+
+    def unsettled(self, graph: Graph, readers: Sequence[SinkReader], jitter: Jitter | None) -> dict[str, OutputRows]:
+        if not self.inputs:
+            return {reader.sink: NO_ROWS for reader in readers}
+        outputs = list(Engine(graph, self.members, jitter=jitter).run(self.inputs))
+        return {reader.sink: _at(reader.read(outputs), self.positions, inside=True) for reader in readers}
+
+
+@dataclass(frozen=True)
+class _Port:
+    """The tuples that reach one port of the merging operator."""
+
+    stream: str
+    batch: pa.RecordBatch
+    position: np.ndarray
+    part: np.ndarray
+
+
+def golden_outputs(
+    graph: Graph, recording: Recording, readers: Sequence[SinkReader], bound: int, *, divided: bool
+) -> GoldenOutputs:
+    """Prepare golden runs under jitters of at most `bound` tuples (or microseconds)."""
+    merging = [spec.name for spec in graph.operators if spec.inputs > 1]
+    members = frozenset().union(*(graph.reachable(name) for name in merging))
+    before = [spec.name for spec in graph.operators if spec.name not in members]
+    entering = [s for s in graph.streams if s.target in members and s.source not in members]
+    inputs: dict[str, list[pa.RecordBatch]] = {stream.id: [] for stream in entering}
+    settled: list[Output] = []
+    for output in recording.feed(Engine(graph, before), 0, recording.tuples):
+        if output.name not in inputs:
+            settled.append(output)
+        elif isinstance(output.event, pa.RecordBatch):
+            inputs[output.name].append(output.event)
+    if divided and len(merging) == 1 and len(recording.sources) == 1 and _settles(graph, merging[0]):
+        outputs = [*settled, *Engine(graph, members).run(inputs)]
+        inputs, positions = _unsettled(graph, recording, merging[0], inputs, bound)
+        rows = {reader.sink: _at(reader.read(outputs), positions, inside=False) for reader in readers}
+        return GoldenOutputs(members, inputs, rows, positions)
+    return GoldenOutputs(members, inputs, {reader.sink: reader.read(settled) for reader in readers}, None)
+
+
+def _settles(graph: Graph, name: str) -> bool:
+    spec = graph[name]
+    behind = graph.reachable(name) - {name}
+    if not isinstance(spec, Join) or all(spec.triggers(port) for port in (0, 1)):
+        return False  # with two speaking ports one source tuple can be two triggers
+    return not any(any(graph[other].stateful) for other in behind)
+
+
+def _unsettled(
+    graph: Graph, recording: Recording, join: str, inputs: Mapping[str, list[pa.RecordBatch]], bound: int
+) -> tuple[dict[str, list[pa.RecordBatch]], np.ndarray]:
+    """The triggers that a seed can change, what they may meet, and the positions of the triggers."""
+    spec = graph[join]
+    assert isinstance(spec, Join)
+    speaking = 0 if spec.triggers(0) else 1
+    ports = [_port(graph, recording, stream, inputs[stream.id]) for stream in graph.inputs(join)]
+    own, other = ports[speaking], ports[1 - speaking]
+    window = spec.windows[1 - speaking]
+    unsettled, met = np.zeros(len(own.position), bool), np.zeros(len(other.position), bool)
+    find_unsettled(
+        own.position, own.part, np.argsort(own.part, kind="stable"),
+        other.position, other.part, np.argsort(other.part, kind="stable"),
+        bound, window.size if isinstance(window, Count) else 0, unsettled, met,
+    )  # fmt: skip
+    again = {
+        own.stream: [own.batch.take(pa.array(np.flatnonzero(unsettled)))],
+        other.stream: [other.batch.take(pa.array(np.flatnonzero(met)))],
+    }
+    return again, own.position[unsettled]
+
+
+def _port(graph: Graph, recording: Recording, stream: StreamSpec, batches: list[pa.RecordBatch]) -> _Port:
+    nothing = pa.RecordBatch.from_pylist([], schema=graph.physical(stream.source, stream.source_port))
+    table = pa.Table.from_batches(batches or [nothing]).unify_dictionaries().combine_chunks()
+    batch = table.to_batches()[0] if table.num_rows else nothing
+    positions = recording.positions_of(keys_of(batch, graph.stream_shape(stream)))
+    return _Port(stream.id, batch, positions, recording.parts_of(positions))
+
+
+def _at(rows: OutputRows, positions: np.ndarray | None, *, inside: bool) -> OutputRows:
+    """The rows at these positions, or at all others."""
+    if positions is None or not rows.count:
+        return rows
+    return rows.rows(np.flatnonzero(np.isin(rows.position, positions) == inside))
+
+
+@kernel
+def find_unsettled(position, part, order, other_position, other_part, other_order, bound, window, unsettled, met):
+    """Rows of one port with a row of their part on the other port within `bound`, and what they may meet there.
+
+    `order` lists rows by part, in order within each. Marks triggers in `unsettled`, and in `met` the other port's rows within the
+    bound of each and the `window` rows before those.
+    """
+    other_rows = len(other_order)
+    first = 0  # of this part on the other port
+    low = 0  # first row of the part there that is not too early for the trigger
+    current = -1
+    for k in range(len(order)):
+        row = order[k]
+        if part[row] != current:
+            current = part[row]
+            while first < other_rows and other_part[other_order[first]] < current:
+                first += 1
+            low = first
+        at = position[row]
+        while (
+            low < other_rows
+            and other_part[other_order[low]] == current
+            and other_position[other_order[low]] < at - bound
+        ):
+            low += 1
+        if low == other_rows or other_part[other_order[low]] != current or other_position[other_order[low]] > at + bound:
+            continue
+        unsettled[row] = True
+        high = low
+        while (
+            high < other_rows
+            and other_part[other_order[high]] == current
+            and other_position[other_order[high]] <= at + bound
+        ):
+            met[other_order[high]] = True
+            high += 1
+        for back in range(low - window, low):
+            if back >= first and other_part[other_order[back]] == current:
+                met[other_order[back]] = True

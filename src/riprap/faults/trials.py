@@ -1,0 +1,139 @@
+"""Trials: one run with one fault, as a difference to the golden run with the same jitter.
+
+`rerun` takes the rewritten graph through the whole stream: slow, and what the others are held equal to by a property test.
+
+`replay` begins at the golden state at the start of the outage. In an app that is divided by key it replays the keys that have
+tuples in the outage and no others, and a key is over as soon as it has no tuple on its way and the digests of its state
+are the golden ones at the same cut; what follows is the golden rest. In other apps everything is replayed, and the trial is over
+when the whole state is the golden one again. State that never comes back is replayed to the end of the stream.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from riprap.engine.engine import Engine
+from riprap.engine.jitter import Jitter
+from riprap.faults.golden import Golden, Mark, checks_after, mark
+from riprap.faults.injection import InjectedOperator, with_fault
+from riprap.faults.models import Fault
+from riprap.faults.outputs import Difference, OutputRows, SinkReader, difference, joined
+from riprap.faults.recording import Recording, rows_within
+from riprap.graph.graph import Graph
+from riprap.graph.keys import OrderKey
+from riprap.operators.columns import Keys
+
+CHEAPER_THAN_CHECKS = 20_000  # tuples: with no more left, going on to the end takes less time than looking for an end
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Everything that the trials with one jitter have in common."""
+
+    graph: Graph
+    recording: Recording
+    readers: Sequence[SinkReader]
+    jitter: Jitter | None
+    golden: Golden
+    divided: bool
+
+    @cached_property
+    def by_part(self) -> Mapping[str, tuple[np.ndarray, np.ndarray]]:
+        """For each sink, golden output rows by part, and where each part begins."""
+        index = {}
+        for sink, rows in self.golden.rows.items():
+            parts = self.recording.parts_of(rows.position)
+            order = np.argsort(parts, kind="stable")
+            index[sink] = (order, np.searchsorted(parts[order], np.arange(self.recording.parts + 1)))
+        return index
+
+    def position_of(self, key: OrderKey) -> int:
+        """The first position that does not come before a key."""
+        keys = Keys(*(np.array([part], np.int64) for part in key))
+        if key.ts < 0:
+            return 0
+        return int(self.recording.positions_of(keys)[0])
+
+
+def rerun(bench: Bench, targets: Sequence[str], fault: Fault) -> dict[str, Difference]:
+    """By sink: the whole stream through the rewritten graph."""
+    engine = Engine(with_fault(bench.graph, targets, fault), jitter=bench.jitter)
+    outputs = list(bench.recording.feed(engine, 0, bench.recording.tuples))
+    result = {}
+    for reader in bench.readers:
+        golden = bench.golden.rows[reader.sink]
+        result[reader.sink] = difference(golden, np.arange(golden.count), reader.read(outputs))
+    return result
+
+
+def replay(bench: Bench, targets: Sequence[str], fault: Fault) -> dict[str, Difference]:
+    """By sink: from the golden state at the start on, as far as the fault reaches."""
+    recording = bench.recording
+    over = bench.position_of(fault.end)
+    start = bench.position_of(fault.start if fault.loses_state else fault.restored)
+    engine = Engine(with_fault(bench.graph, targets, fault), jitter=bench.jitter)
+    engine.restore(bench.golden.states[start])
+    anchor = bench.position_of(fault.start)
+    checks = [cut for cut in checks_after(anchor, recording.tuples) if cut > over]
+    remaining = _touched(bench, fault, start, over)
+    chosen = np.zeros(recording.parts, bool)
+    chosen[remaining] = True
+    seen: dict[str, list[OutputRows]] = {reader.sink: [] for reader in bench.readers}
+    among: dict[str, list[np.ndarray]] = {reader.sink: [] for reader in bench.readers}
+    at = start
+    cuts = [*checks, recording.tuples]
+    while len(remaining):
+        cut = cuts.pop(0)
+        if bench.divided and recording.rows_left(remaining, at) < CHEAPER_THAN_CHECKS:
+            cut = recording.tuples
+        outputs = list(recording.feed(engine, at, cut, remaining if bench.divided else None))
+        for reader in bench.readers:
+            rows = reader.read(outputs)
+            if bench.divided and rows.count:
+                rows = rows.rows(np.flatnonzero(chosen[recording.parts_of(rows.position)]))
+            seen[reader.sink].append(rows)
+        done = remaining if cut == recording.tuples else _over(bench, engine, bench.golden.marks[cut], remaining)
+        if len(done):
+            for reader in bench.readers:
+                among[reader.sink].append(_golden_rows(bench, reader.sink, done, start, cut))
+            chosen[done] = False
+            remaining = np.flatnonzero(chosen)
+        at = cut
+    result = {}
+    for sink, parts in seen.items():
+        compared = np.sort(np.concatenate([np.empty(0, np.int64), *among[sink]]))
+        result[sink] = difference(bench.golden.rows[sink], compared, joined(parts))
+    return result
+
+
+def _touched(bench: Bench, fault: Fault, start: int, over: int) -> np.ndarray:
+    """Parts that the fault can touch: those with tuples in the outage; all where state is lost."""
+    if not bench.divided or fault.loses_state:
+        return np.arange(bench.recording.parts)
+    touched = np.zeros(bench.recording.parts, bool)
+    for source in bench.recording.sources:
+        touched[source.part[slice(*np.searchsorted(source.position, (start, over)))]] = True
+    return np.flatnonzero(touched)
+
+
+def _over(bench: Bench, engine: Engine, golden: Mark, remaining: np.ndarray) -> np.ndarray:
+    """Which of the remaining parts will go on as in the golden run."""
+    if any(isinstance(op, InjectedOperator) and op.holding for op in engine.operators.values()):
+        return np.empty(0, np.int64)
+    now = mark(engine, bench.recording, divided=bench.divided)
+    if not bench.divided:
+        return remaining if now.whole == golden.whole else np.empty(0, np.int64)
+    same = (now.digests[:, remaining] == golden.digests[:, remaining]).all(axis=0)
+    on_the_way = np.isin(remaining, golden.waiting) | np.isin(remaining, now.waiting)
+    return remaining[same & ~on_the_way]
+
+
+def _golden_rows(bench: Bench, sink: str, parts: np.ndarray, start: int, cut: int) -> np.ndarray:
+    """Golden output of these parts between two cuts."""
+    first, last = bench.golden.emitted[start][sink], bench.golden.emitted[cut][sink]
+    if not bench.divided:
+        return np.arange(first, last)
+    order, begins = bench.by_part[sink]
+    return rows_within(parts, order, begins, first, last)

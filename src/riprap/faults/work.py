@@ -1,0 +1,260 @@
+"""The work of a campaign's tasks: functions from a job and a few numbers to rows of results.
+
+Order of work: `prepare` (one task per entry of `preparations`), then `run_unit` for every unit, then `run_golden` for every golden run,
+which are scored on what the units found to be affected.
+
+Memory of a task: the recorded stream and the golden outputs are mapped, not loaded. A unit holds the state of the engine, one chunk of the
+replayed tuples (at most the tuples between two checks that belong to keys not yet back to normal) and the differences
+of its own trials: 32 bytes for each output tuple that differs. A preparation holds one batch and the golden output, 32 bytes a tuple.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.faults import store
+from riprap.faults.campaign import Outage, Settings, TargetProfile, outages_of, profile_targets, starts
+from riprap.faults.divided import dividing_columns
+from riprap.faults.golden import golden_run
+from riprap.faults.outputs import Difference, OutputRows, SinkReader, sink_reader
+from riprap.faults.recording import Recording, load
+from riprap.faults.scoring import OutputScore, parse_score
+from riprap.faults.seeds import golden_outputs
+from riprap.faults.trials import Bench, replay
+from riprap.graph.graph import Graph
+
+TRIALS = pa.schema(
+    [
+        ("sink", pa.string()),
+        ("target", pa.string()),
+        ("offset", pa.int64()),
+        ("end", pa.int64()),  # position at which the target is back
+        ("outage_us", pa.int64()),
+        ("rate", pa.string()),
+        ("tuples", pa.int64()),  # lost (or otherwise struck) at the target
+        ("rep", pa.int32()),
+        ("faulty", pa.float64()),  # score of the affected part
+        ("golden", pa.float64()),  # its score in the golden run of the same jitter
+        ("missing", pa.int64()),  # golden outputs that are missing or different
+        ("extra", pa.int64()),  # outputs that came instead of them or in addition
+        ("sections", pa.list_(pa.int32())),  # sections that differ, and their scores
+        ("section_faulty", pa.list_(pa.float64())),
+        ("section_golden", pa.list_(pa.float64())),
+        ("affected", pa.list_(pa.int64())),  # once per unit and sink: identities of the affected part
+    ]
+)
+GOLDEN = pa.schema(
+    [
+        ("sink", pa.string()),
+        ("run", pa.int32()),
+        ("sections", pa.list_(pa.float64())),  # score of every section
+        ("scores", pa.list_(pa.float64())),  # score of the affected part of every unit, in the order of `units`
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A campaign as tasks see it."""
+
+    graph: Graph
+    settings: Settings
+    path: Path  # what its tasks share
+    recorded: Path  # the recorded stream
+
+    @cached_property
+    def recording(self) -> Recording:
+        return load(self.graph, self.recorded)
+
+    @cached_property
+    def divided(self) -> bool:
+        """Whether trials run key by key. A fault that could alter a key's own column has to replay everything."""
+        columns = dividing_columns(self.graph)
+        if columns is None or self.settings.fault not in ("diverge", "corrupt"):
+            return columns is not None
+        return all(
+            pa.types.is_string(source.schema.field(name).type)
+            for source in self.graph.sources
+            for name in columns[source.name]
+        )
+
+    @cached_property
+    def scores(self) -> dict[str, OutputScore]:
+        return {
+            sink: parse_score(text, self.graph.input_schemas(sink)[0], sink)
+            for sink, text in self.settings.scores.items()
+        }
+
+    @cached_property
+    def readers(self) -> list[SinkReader]:
+        return [sink_reader(self.graph, sink, score, self.recording) for sink, score in self.scores.items()]
+
+    @cached_property
+    def profiles(self) -> list[TargetProfile]:
+        return store.load_profiles(self.path, self.settings)
+
+    @cached_property
+    def benches(self) -> list[Bench]:
+        """One per repetition."""
+        found = []
+        for run in range(self.settings.reps):
+            golden, index = store.load_golden(self.path, run, list(self.scores))
+            jitter = self.settings.jitter(run)
+            bench = Bench(self.graph, self.recording, self.readers, jitter, golden, self.divided)
+            bench.__dict__["by_part"] = index
+            found.append(bench)
+        return found
+
+    @property
+    def sections(self) -> int:
+        return -(-self.recording.tuples // self.settings.section)
+
+    def outages(self, target: int, offset: int) -> list[Outage]:
+        return outages_of(
+            self.settings, self.profiles[target], target, self.settings.offsets[offset], self.recording.tuples
+        )
+
+
+# Preparation ------------------------------------------------------------------------------------------------------------
+
+
+def preparations(settings: Settings) -> list[str]:
+    return [*(f"golden {run}" for run in range(settings.reps)), "outputs", "profile"]
+
+
+def prepare(job: Job, what: str) -> None:
+    """Make one of the things that units share."""
+    if what == "profile":
+        store.save_profiles(job.path, profile_targets(job.graph, job.recording, job.settings.targets))
+    elif what == "outputs":
+        bound = job.settings.jitter_bound
+        outputs = golden_outputs(job.graph, job.recording, job.readers, bound, divided=job.divided)
+        store.save_outputs(job.path, outputs)
+    else:
+        run = int(what.split()[1])
+        jitter, begin = job.settings.jitter(run), starts(job.settings, job.recording)
+        golden = golden_run(job.graph, job.recording, job.readers, jitter, begin, divided=job.divided)
+        bench = Bench(job.graph, job.recording, job.readers, jitter, golden, job.divided)
+        store.save_golden(job.path, run, golden, dict(bench.by_part))
+
+
+# Units ------------------------------------------------------------------------------------------------------------------
+
+
+def run_unit(job: Job, target: int, offset: int) -> pa.RecordBatch:
+    """All trials of one target at one offset, as rows of TRIALS."""
+    outages = job.outages(target, offset)
+    names = job.settings.targets[target].operators
+    found: dict[tuple[int, int], Mapping[str, Difference]] = {}
+    for number, outage in enumerate(outages):
+        fault = outage.fault(job.graph, job.recording, job.settings)
+        for rep, bench in enumerate(job.benches):
+            found[number, rep] = replay(bench, names, fault)
+    rows: list[dict[str, object]] = []
+    for sink, score in job.scores.items():
+        golden = [bench.golden.rows[sink] for bench in job.benches]
+        longest = len(outages) - 1
+        affected = np.unique(
+            np.concatenate([found[longest, rep][sink].identities(golden[rep]) for rep in range(len(golden))])
+        )
+        for rep, own in enumerate(golden):
+            part = _ScoredPart(own, affected, score, job.settings.section)
+            for number, outage in enumerate(outages):
+                row = part.scored(found[number, rep][sink]) | {
+                    "sink": sink,
+                    "target": job.settings.targets[target].name,
+                    "offset": outage.offset,
+                    "end": outage.end,
+                    "outage_us": outage.duration,
+                    "rate": outage.rate,
+                    "tuples": outage.tuples,
+                    "rep": rep,
+                }
+                if number == longest and rep == 0:
+                    row["affected"] = affected.view(np.int64)
+                rows.append(row)
+    return pa.RecordBatch.from_pylist(rows, schema=TRIALS)
+
+
+class _ScoredPart:
+    """Scores of differences to one golden output: over the affected part, and in the sections that differ."""
+
+    def __init__(self, golden: OutputRows, affected: np.ndarray, score: OutputScore, section: int) -> None:
+        self.golden, self.affected, self.score, self.section = golden, affected, score, section
+        self.inside = np.flatnonzero(_isin(golden.identity, affected))
+        self.golden_score = score.over(golden.value[self.inside])
+        self._sections = golden.position // section
+        self._by_section = np.argsort(self._sections, kind="stable")
+        self._begins = np.searchsorted(self._sections[self._by_section], np.arange(self._sections.max(initial=0) + 2))
+
+    def scored(self, difference: Difference) -> dict[str, object]:
+        removed = np.zeros(self.golden.count, bool)
+        removed[difference.removed] = True
+        added = difference.added
+        stays = self.inside[~removed[self.inside]]
+        comes = added.value[_isin(added.identity, self.affected)]
+        differing = np.unique(
+            np.concatenate([self._sections[difference.removed], added.position // self.section])
+        )
+        rows = self._rows_of(differing)
+        values = np.concatenate([self.golden.value[rows[~removed[rows]]], added.value])
+        places = np.concatenate([self._sections[rows[~removed[rows]]], added.position // self.section])
+        count = len(differing)
+        return {
+            "faulty": self.score.over(np.concatenate([self.golden.value[stays], comes])),
+            "golden": self.golden_score,
+            "missing": len(difference.removed),
+            "extra": added.count,
+            "sections": differing,
+            "section_faulty": self.score.by_section(values, np.searchsorted(differing, places), count),
+            "section_golden": self.score.by_section(
+                self.golden.value[rows], np.searchsorted(differing, self._sections[rows]), count
+            ),
+        }
+
+    def _rows_of(self, sections: np.ndarray) -> np.ndarray:
+        known = sections[sections < len(self._begins) - 1]
+        ranges = [self._by_section[self._begins[s] : self._begins[s + 1]] for s in known.tolist()]
+        return np.concatenate([np.empty(0, np.int64), *ranges])
+
+
+def _isin(identities: np.ndarray, affected: np.ndarray) -> np.ndarray:
+    """Which identities are among the affected (ascending)."""
+    if not len(affected):
+        return np.zeros(len(identities), bool)
+    at = np.minimum(np.searchsorted(affected, identities), len(affected) - 1)
+    return np.asarray(affected[at] == identities)
+
+
+# Golden runs --------------------------------------------------------------------------------------------------------------
+
+
+def run_golden(job: Job, runs: Sequence[int], affected: Mapping[str, Sequence[np.ndarray]]) -> Iterator[pa.RecordBatch]:
+    """Golden runs, scored by section and on the affected part of every unit (by sink, in the order of `units`)."""
+    outputs = store.load_outputs(job.path)
+    section, count = job.settings.section, job.sections
+    shared = {
+        sink: [rows.value[_isin(rows.identity, part)] for part in affected[sink]]
+        for sink, rows in outputs.settled.items()
+    }
+    for run in runs:
+        unsettled = outputs.unsettled(job.graph, job.readers, job.settings.jitter(run))
+        for sink, score in job.scores.items():
+            settled, rest = outputs.settled[sink], unsettled[sink]
+            value = np.concatenate([settled.value, rest.value])
+            position = np.concatenate([settled.position, rest.position])
+            scores = [
+                score.over(np.concatenate([own, rest.value[_isin(rest.identity, part)]]))
+                for own, part in zip(shared[sink], affected[sink], strict=True)
+            ]
+            row = {
+                "sink": sink,
+                "run": run,
+                "sections": score.by_section(value, np.minimum(position // section, count - 1), count),
+                "scores": scores,
+            }
+            yield pa.RecordBatch.from_pylist([row], schema=GOLDEN)

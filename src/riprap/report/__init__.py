@@ -1,0 +1,1 @@
+"""Reports: HTML as a pure function of recorded results."""

@@ -1,0 +1,109 @@
+"""A line chart as SVG text: a few series over one axis each way, points with tooltips, one of them marked."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from math import floor, log10
+
+_WIDTH, _HEIGHT = 680.0, 320.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 68.0, 20.0, 22.0, 50.0
+
+_STYLE = """\
+.ch{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;font-size:12px;max-width:100%;\
+height:auto}
+.ch text{fill:var(--ink,#1f2328)}.ch .t{fill:var(--soft,#59636e);font-size:11px}
+.ch .g{stroke:var(--line,#d1d9e0);stroke-width:1}
+.ch .l{fill:none;stroke-width:2}.ch .p{stroke:var(--surface,#fff);stroke-width:1.5}
+.ch .k{fill:none;stroke:var(--mark,#bc4c00);stroke-width:2}
+"""
+
+
+@dataclass(frozen=True)
+class Point:
+    x: float
+    y: float
+    tooltip: str = ""
+    mark: str = ""  # a word beside the point, with a ring around it
+
+
+@dataclass(frozen=True)
+class Series:
+    name: str
+    points: Sequence[Point]
+    steps: bool = False  # the value holds until the next point
+
+
+def chart(series: Sequence[Series], *, x_label: str, y_label: str) -> str:
+    points = [point for one in series for point in one.points]
+    if not points:
+        return ""
+    xs, ys = ticks(0.0, max(p.x for p in points)), ticks(min(0.0, *(p.y for p in points)), max(p.y for p in points))
+    x_low, x_high, y_low, y_high = xs[0], xs[-1], ys[0], ys[-1]
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        return (
+            _LEFT + (x - x_low) / (x_high - x_low) * (_WIDTH - _LEFT - _RIGHT),
+            _HEIGHT - _BOTTOM - (y - y_low) / (y_high - y_low) * (_HEIGHT - _TOP - _BOTTOM),
+        )
+
+    parts = [f"<style>{_STYLE}</style>"]
+    for value in ys:
+        _, y = at(x_low, value)
+        parts.append(
+            f'<path class="g" d="M{_LEFT} {y:.1f}H{_WIDTH - _RIGHT}"/>'
+            f'<text class="t" text-anchor="end" x="{_LEFT - 8}" y="{y + 4:.1f}">{value:g}</text>'
+        )
+    for value in xs:
+        x, _ = at(value, y_low)
+        parts.append(
+            f'<text class="t" text-anchor="middle" x="{x:.1f}" y="{_HEIGHT - _BOTTOM + 18:.1f}">{value:g}</text>'
+        )
+    middle = (_LEFT + _WIDTH - _RIGHT) / 2
+    parts.append(f'<text text-anchor="middle" x="{middle:.1f}" y="{_HEIGHT - 10}">{escape(x_label)}</text>')
+    parts.append(f'<text x="4" y="13">{escape(y_label)}</text>')
+    for number, one in enumerate(series):
+        colour = f"var(--series-{number % 4 + 1},#bc4c00)"
+        path = ""
+        for point in one.points:
+            x, y = at(point.x, point.y)
+            path += f"M{x:.1f} {y:.1f}" if not path else f"H{x:.1f}V{y:.1f}" if one.steps else f"L{x:.1f} {y:.1f}"
+        parts.append(f'<path class="l" style="stroke:{colour}" d="{path}"/>')
+        for point in one.points:
+            x, y = at(point.x, point.y)
+            about = point.tooltip or f"{one.name}: {point.x:g}, {point.y:g}"
+            ring = f'<circle class="k" cx="{x:.1f}" cy="{y:.1f}" r="8"/>' if point.mark else ""
+            side = ("end", x - 12) if x > _WIDTH * 0.75 else ("start", x + 12)
+            word = (
+                f'<text text-anchor="{side[0]}" x="{side[1]:.1f}" y="{y - 8:.1f}">{escape(point.mark)}</text>'
+                if point.mark
+                else ""
+            )
+            parts.append(
+                f'<g><title>{escape(about)}</title><circle class="p" style="fill:{colour}" cx="{x:.1f}" cy="{y:.1f}" '
+                f'r="4"/>{ring}{word}</g>'
+            )
+        if len(series) > 1:
+            parts.append(
+                f'<text x="{_WIDTH - _RIGHT}" y="{13 + 15 * number}" text-anchor="end" style="fill:{colour}">'
+                f"{escape(one.name)}</text>"
+            )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="ch" role="img" aria-label="{escape(y_label)} against '
+        f'{escape(x_label)}" width="{_WIDTH:.0f}" height="{_HEIGHT:.0f}" viewBox="0 0 {_WIDTH:.0f} {_HEIGHT:.0f}">'
+        + "".join(parts)
+        + "</svg>"
+    )
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """Round numbers from at or below `low` to at or above `high`, about five of them."""
+    span = high - low
+    if span <= 1e-9 * max(1.0, abs(low), abs(high)):  # flat, as far as anybody can see
+        return [float(floor(low)), float(floor(low)) + 1.0]
+    magnitude = 10.0 ** floor(log10(span / 5))
+    step = min((factor * magnitude for factor in (1, 2, 5, 10)), key=lambda s: abs(span / s - 5))
+    first = floor(low / step + 1e-9)
+    values = [round(first * step, 12)]
+    while values[-1] < high - step * 1e-6:
+        values.append(round((first + len(values)) * step, 12))
+    return values

@@ -1,0 +1,116 @@
+"""Networks compiled to machine code, one specialised function each, kept on disk from one run to the next.
+
+The generated text lies in the user's cache under the digest of itself, so Numba's own cache finds it again: a network
+of the same structure is compiled once per machine, whatever its parameters.
+"""
+
+import importlib.util
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from hashlib import blake2b
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+from riprap.base.errors import known
+from riprap.san.codegen import generate, parameter_array, sizes
+from riprap.san.formalism import Network
+from riprap.san.resolved import NetworkError, Resolved, resolve
+from riprap.san.run import RING, Span, Trajectory, error_of
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What many replications gave: `rewards[r, k]` is reward k of replication r."""
+
+    rewards: np.ndarray
+    events: int
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A network ready to run."""
+
+    network: Resolved
+    module: ModuleType
+
+    def with_parameters(self, parameters: Mapping[str, float]) -> "Compiled":
+        """The same network with some parameters changed; nothing is compiled."""
+        for name in parameters:
+            if name not in self.network.parameters:
+                raise NetworkError(
+                    f"{name} is no parameter of {self.network.name}: {known(self.network.parameters, name)}"
+                )
+        changed = {**self.network.parameters, **parameters}
+        return Compiled(replace(self.network, parameters=changed), self.module)
+
+    def run(self, key: np.uint64, span: Span, trace: int = 0) -> Trajectory:
+        """One replication; the first `trace` completions are recorded."""
+        rewards = np.zeros(len(self.network.rewards))
+        times, activities = np.zeros(trace), np.zeros(trace, np.int64)
+        marking, events = self._call(self.module.simulate, key, span, rewards, times, activities)
+        recorded = min(events, trace)
+        return Trajectory(rewards, marking, events, times[:recorded], activities[:recorded])
+
+    def run_many(self, keys: np.ndarray, span: Span) -> Batch:
+        """One replication per key. Releases the interpreter lock: threads may run batches side by side."""
+        rewards = np.zeros((len(keys), len(self.network.rewards)))
+        _, events = self._call(self.module.simulate_many, keys, span, rewards, np.zeros(0), np.zeros(0, np.int64))
+        return Batch(rewards, events)
+
+    def _call(
+        self, function: object, key: object, span: Span, rewards: np.ndarray, times: np.ndarray, activities: np.ndarray
+    ) -> tuple[np.ndarray, int]:
+        initial = np.array(self.network.initial, np.int64)
+        marking = np.empty_like(initial)
+        ring = np.full(RING, -1, np.int64)
+        parameters = np.array(parameter_array(self.network), np.float64)
+        size = sizes(self.network)
+        count = len(self.network.rewards)
+        trouble, detail, moment, events = function(  # type: ignore[operator]
+            initial, key, float(span.start), float(span.horizon), parameters, rewards, marking, times, activities, ring,
+            np.empty(size.sets, np.uint64), np.empty(3), np.empty(size.tree), np.empty((size.timed, 2)),
+            np.empty(count), np.empty(count),
+        )  # fmt: skip
+        if trouble:
+            raise error_of(self.network, trouble, detail, ring, moment)
+        return marking, events
+
+
+def compile_network(network: Network) -> Compiled:
+    """Check `network`, generate its function and load it; Numba compiles it at its first run, or finds it compiled."""
+    resolved = resolve(network)
+    return Compiled(resolved, _load(generate(resolved)))
+
+
+@lru_cache(maxsize=64)
+def _load(text: str) -> ModuleType:
+    digest = blake2b(text.encode(), digest_size=12).hexdigest()
+    path = _cache_directory() / f"network_{digest}.py"
+    if not path.exists():
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False) as file:
+            file.write(text)
+        os.replace(file.name, path)
+    specification = importlib.util.spec_from_file_location(path.stem, path)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+@lru_cache(maxsize=1)
+def _cache_directory() -> Path:
+    """The user's own cache, which strangers cannot write code into; a fresh directory where there is none."""
+    try:
+        directory = Path.home() / ".cache" / "riprap" / "networks"
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if os.access(directory, os.W_OK):
+            return directory
+    except (OSError, RuntimeError):
+        pass
+    return Path(tempfile.mkdtemp(prefix="riprap-networks-"))

@@ -1,0 +1,187 @@
+"""A neutral description of a streaming application: what a model needs to know of each operator, and nothing else.
+
+It comes from a stream graph and its profile, from TOML, or from code. Times are in seconds, sizes in tuples, rates in
+tuples/s. Whatever its type, an operator takes a tuple from an input port, spends time on it and emits by chance: the
+types differ in their ports and in what is emitted (`kinds` has one constructor per type).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
+
+from riprap.base.errors import GraphError, known
+
+TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Emission:
+    """One outcome of processing a tuple: with `probability`, `tuples[j]` tuples leave at output port j."""
+
+    probability: float
+    tuples: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input port. What the probabilities of the emissions leave of one is the chance that nothing is emitted."""
+
+    seconds: float  # processing time per tuple, mean
+    emissions: tuple[Emission, ...]
+    tainted: tuple[Emission, ...]  # when the tuple, or the state it meets, is tainted; as many as `emissions`
+    state: int = 0  # S: tuples that the state behind this port holds when full; 0 = stateless
+    penalty: float = 0.0  # α: share of the state to replace after a crash or a loss
+    staleness: float = 0.0  # β: tuples to process per tuple lost
+    cap: float = 1.0  # γ: at most this share of the state
+    taint: float = 0.0  # share of the state to replace after one tainted tuple
+
+    @property
+    def stateful(self) -> bool:
+        return self.state > 0
+
+    def stabilisation(self, lost: float) -> int:
+        """Z = min(αS + βL, γS): clean tuples to process until the state is right after `lost` tuples, at least 1."""
+        return max(1, round(min(self.penalty * self.state + self.staleness * lost, self.cap * self.state)))
+
+    @property
+    def taint_stabilisation(self) -> int:
+        """Clean tuples to process until the state is right after a tainted tuple or a corruption."""
+        return max(1, round(self.taint * self.state))
+
+    def mean(self, output: int, tainted: bool = False) -> float:
+        """Selectivity: tuples out of `output` per tuple into this port."""
+        return sum(each.probability * each.tuples[output] for each in (self.tainted if tainted else self.emissions))
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """Tuples from outside: evenly spaced, or a Poisson process."""
+
+    rate: float
+    poisson: bool = False
+
+
+@dataclass(frozen=True)
+class Operator:
+    name: str
+    kind: str
+    inputs: tuple[Port, ...]  # a source has one too: what comes from outside
+    outputs: int  # a sink has none
+    arrivals: Arrivals | None = None  # into input port 0; sources only
+    timer: tuple[int, float] | None = None  # (input port, seconds): a token every so often, for time-based triggers
+    buffer: int = 1000  # tuples that each output port can hold back
+    queue: int = 1000  # tuples that each input stream can hold
+
+    @property
+    def sink(self) -> bool:
+        return self.outputs == 0
+
+    @property
+    def stateful_ports(self) -> tuple[int, ...]:
+        return tuple(index for index, port in enumerate(self.inputs) if port.stateful)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """From output port `output` of `source` to input port `input` of `target`."""
+
+    source: str
+    target: str
+    output: int = 0
+    input: int = 0
+
+
+@dataclass(frozen=True)
+class Application:
+    name: str
+    operators: tuple[Operator, ...]
+    streams: tuple[Stream, ...]
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Operator]:
+        return {operator.name: operator for operator in self.operators}
+
+    @cached_property
+    def sinks(self) -> tuple[str, ...]:
+        return tuple(operator.name for operator in self.operators if operator.sink)
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """Operators, upstream first."""
+        graph: dict[str, set[str]] = {operator.name: set() for operator in self.operators}
+        for stream in self.streams:
+            graph[stream.target].add(stream.source)
+        return tuple(TopologicalSorter(graph).static_order())
+
+    @cached_property
+    def rates(self) -> Mapping[tuple[str, int], float]:
+        """(operator, input port) → tuples/s that arrive there while nothing is faulty."""
+        rates = {(operator.name, index): 0.0 for operator in self.operators for index in range(len(operator.inputs))}
+        for name in self.order:
+            operator = self.by_name[name]
+            if operator.arrivals:
+                rates[name, 0] += operator.arrivals.rate
+            if operator.timer:
+                rates[name, operator.timer[0]] += 1 / operator.timer[1]
+            for stream in self.streams:
+                if stream.source == name:
+                    rates[stream.target, stream.input] += sum(
+                        rates[name, index] * port.mean(stream.output) for index, port in enumerate(operator.inputs)
+                    )
+        return rates
+
+    def named(self, names: Iterable[str], where: str) -> tuple[Operator, ...]:
+        """The operators called `names`, or an error that says which of them is unknown."""
+        for name in names:
+            if name not in self.by_name:
+                raise GraphError(
+                    f"{where} names operator {name}, which {self.name} does not have: {known(self.by_name, name)}"
+                )
+        return tuple(self.by_name[name] for name in names)
+
+
+def check(application: Application) -> None:
+    """Say what is wrong with a description, if anything."""
+    names = [operator.name for operator in application.operators]
+    for name in names:
+        if names.count(name) > 1:
+            raise GraphError(f"{application.name} has two operators called {name}; names must be unique")
+    for stream in application.streams:
+        source, target = application.named((stream.source, stream.target), f"a stream of {application.name}")
+        if not 0 <= stream.output < source.outputs:
+            raise GraphError(f"{source.name} has {source.outputs} output ports; a stream leaves port {stream.output}")
+        if not 0 <= stream.input < len(target.inputs):
+            raise GraphError(f"{target.name} has {len(target.inputs)} input ports; a stream enters port {stream.input}")
+    for operator in application.operators:
+        _check_operator(operator)
+    try:
+        _ = application.order
+    except CycleError as error:
+        cycle = " → ".join(error.args[1])
+        raise GraphError(
+            f"the streams of {application.name} form a cycle ({cycle}); models need a graph without cycles"
+        ) from None
+
+
+def _check_operator(operator: Operator) -> None:
+    for index, port in enumerate(operator.inputs):
+        where = f"{operator.name}, input port {index}"
+        if port.seconds < 0:
+            raise GraphError(f"{where}: a processing time of {port.seconds:g} s is below 0")
+        if len(port.emissions) != len(port.tainted):
+            raise GraphError(f"{where}: {len(port.emissions)} clean emissions but {len(port.tainted)} tainted ones")
+        for emissions in (port.emissions, port.tainted):
+            total = sum(each.probability for each in emissions)
+            if any(each.probability < 0 for each in emissions) or total > 1 + TOLERANCE:
+                listed = ", ".join(f"{each.probability:g}" for each in emissions)
+                raise GraphError(
+                    f"{where}: emission probabilities {listed} must each be at least 0 and sum to at most 1"
+                )
+    if operator.arrivals and not operator.arrivals.rate > 0:
+        raise GraphError(f"source {operator.name} has rate {operator.arrivals.rate:g}; it must be positive")
+    if operator.timer and not operator.timer[1] > 0:
+        raise GraphError(f"{operator.name} is triggered every {operator.timer[1]:g} s; the time must be positive")

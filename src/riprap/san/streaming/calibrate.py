@@ -1,0 +1,170 @@
+"""How state gets right again after a loss, fitted from a recorded stream (figures 5.10 and 5.11 of the published
+study).
+
+For many moments, source rates and outages: which groups had tuples among those lost, and how many tuples do their
+windows hold? So many have to be processed until no window holds what it should not. Fitted to that: Z = αS + βL, S
+being the tuples of all windows and L the tuples lost.
+
+While its state is wrong an operator may also emit more or less than it should: the recorded stream is run through the
+operator with a part missing, and what it emits until it has recovered is compared with what it emits with nothing
+missing.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from scipy.optimize import nnls
+
+from riprap.base.errors import DataError
+from riprap.base.randomness import generator
+from riprap.engine.engine import Engine
+from riprap.graph.graph import Graph
+from riprap.graph.keys import TS
+from riprap.graph.windows import Count, Time
+from riprap.san.streaming.describe import Stability
+
+RATES = (250.0, 350.0, 450.0, 550.0)  # source tuples/s
+OUTAGES = (1.0, 3.0, 5.0, 9.0, 13.0, 17.0)  # seconds
+MOMENTS = 200  # random moments for each rate and outage
+REPLAYS = 3  # runs with a part of the stream missing, for the tainted selectivity
+_SECOND = 1_000_000  # microseconds
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One point of the fitted curve: mean tuples to process after losing so many."""
+
+    lost: int
+    needed: float
+
+
+def calibrate(
+    graph: Graph, inputs: Mapping[str, Iterable[pa.RecordBatch]], seed: int = 1
+) -> dict[tuple[str, int], Stability]:
+    """The stability of every stateful port of `graph`, from one run over the recorded inputs."""
+    stateful = {spec.name: spec for spec in graph.operators if any(spec.stateful)}
+    received: dict[str, dict[int, list[pa.RecordBatch]]] = {name: {} for name in stateful}
+
+    def watch(name: str, port: int, batch: pa.RecordBatch) -> None:
+        if name in received:
+            received[name].setdefault(port, []).append(batch)
+
+    given = 0
+
+    def counted(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        nonlocal given
+        for batch in batches:
+            given += batch.num_rows
+            yield batch
+
+    for _ in Engine(graph, watch=watch).run({name: counted(batches) for name, batches in inputs.items()}):
+        pass
+    fitted = {}
+    for name, spec in stateful.items():
+        for port, is_stateful in enumerate(spec.stateful):
+            if not is_stateful:
+                continue
+            batches = received[name].get(port, [])
+            total = sum(batch.num_rows for batch in batches)
+            if total < 1000:
+                raise DataError(
+                    f"{name} received {total} tuples at port {port}; calibration needs at least 1,000: give more data"
+                )
+            keys = spec.partition_keys[port] or ()
+            groups, sizes = _windows(batches, keys, spec.windows[port])
+            samples = measure(groups, sizes, total / given, seed)
+            penalty, staleness = fit(samples, float(sizes.sum()))
+            ratio = _tainted_ratio(graph, name, port, received[name], samples)
+            fitted[name, port] = Stability(penalty, staleness, tainted_ratio=ratio)
+    return fitted
+
+
+def measure(groups: np.ndarray, sizes: np.ndarray, share: float, seed: int) -> list[Sample]:
+    """Mean tuples that have to be replaced after losses of different length.
+
+    `groups[i]`: the group of the i-th tuple of the port; `sizes[g]`: tuples in the window of group g; `share`: tuples
+    of the port per source tuple.
+    """
+    samples = []
+    for lost in sorted({max(1, round(rate * share * outage)) for rate in RATES for outage in OUTAGES}):
+        if lost >= len(groups):
+            continue
+        starts = generator(seed, "calibration", lost).integers(0, len(groups) - lost, MOMENTS)
+        needed = [float(sizes[np.unique(groups[start : start + lost])].sum()) for start in starts]
+        samples.append(Sample(lost, float(np.mean(needed))))
+    if not samples:
+        raise DataError("the recorded stream is shorter than any outage to calibrate with: give more data")
+    return samples
+
+
+def fit(samples: Sequence[Sample], state: float) -> tuple[float, float]:
+    """α and β of Z = αS + βL, neither negative, by least squares over the points below the cap."""
+    below = [sample for sample in samples if sample.needed < 0.98 * state] or list(samples)
+    matrix = np.array([[state, sample.lost] for sample in below], float)
+    (penalty, staleness), _ = nnls(matrix, np.array([sample.needed for sample in below]))
+    return float(penalty), float(staleness)
+
+
+def _windows(batches: list[pa.RecordBatch], keys: Sequence[str], window: object) -> tuple[np.ndarray, np.ndarray]:
+    """The group of every tuple, and how many tuples the window of each group holds."""
+    table = pa.Table.from_batches(batches)
+    codes = np.zeros(table.num_rows, np.int64)
+    for key in keys:
+        column = table.column(key).combine_chunks()
+        if not pa.types.is_dictionary(column.type):
+            column = column.dictionary_encode()
+        if isinstance(column, pa.ChunkedArray):
+            column = column.combine_chunks()
+        more = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        codes = codes * (int(more.max()) + 2) + more
+    _, groups = np.unique(codes, return_inverse=True)
+    count = int(groups.max()) + 1
+    if isinstance(window, Count):
+        return groups, np.full(count, window.size)
+    moments = table.column(TS).cast(pa.int64()).to_numpy()
+    length = max(1, int(moments[-1] - moments[0]))
+    span = window.size if isinstance(window, Time) else length
+    # A time window holds what arrives in its length; one that only punctuation ends holds everything.
+    return groups, np.maximum(1, np.bincount(groups, minlength=count) * min(1.0, span / length)).astype(np.int64)
+
+
+def _tainted_ratio(
+    graph: Graph, name: str, port: int, received: Mapping[int, list[pa.RecordBatch]], samples: Sequence[Sample]
+) -> float:
+    """What the operator emits while the state behind `port` is wrong, over what it should."""
+    streams = graph.inputs(name)
+    golden = {stream.id: received.get(number, []) for number, stream in enumerate(streams)}
+    loss = samples[len(samples) // 2]
+    whole = pa.Table.from_batches(received[port])
+    moments = whole.column(TS).cast(pa.int64()).to_numpy()
+    expected = _output_moments(graph, name, golden)
+    ratios = []
+    for replay in range(1, REPLAYS + 1):
+        start = whole.num_rows * replay // (REPLAYS + 1)
+        after = start + loss.lost
+        until = min(whole.num_rows - 1, after + round(loss.needed))
+        if until <= after:
+            continue
+        kept = pa.concat_tables([whole.slice(0, start), whole.slice(after)])
+        found = _output_moments(graph, name, {**golden, streams[port].id: kept.combine_chunks().to_batches()})
+        low, high = moments[after], moments[until]
+        right = np.count_nonzero((expected >= low) & (expected < high))
+        if right:
+            ratios.append(np.count_nonzero((found >= low) & (found < high)) / right)
+    return float(np.mean(ratios)) if ratios else 1.0
+
+
+def _output_moments(graph: Graph, name: str, inputs: Mapping[str, list[pa.RecordBatch]]) -> np.ndarray:
+    """`_ts` of everything that one operator emits."""
+    outputs = [
+        _moments(output.event)
+        for output in Engine(graph, members=[name]).run(inputs)
+        if isinstance(output.event, pa.RecordBatch)
+    ]
+    return np.concatenate(outputs) if outputs else np.zeros(0, np.int64)
+
+
+def _moments(batch: pa.RecordBatch) -> np.ndarray:
+    return batch.column(TS).cast(pa.int64()).to_numpy()

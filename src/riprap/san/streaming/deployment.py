@@ -1,0 +1,187 @@
+"""An application as it is deployed: instances of operators, the streams between them, groups, and what a restart means.
+
+A technique is a function from a deployment to a deployment. Both simulators read deployments and know no technique.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from riprap.san.streaming.application import Application, Operator
+
+
+@dataclass(frozen=True)
+class Restart:
+    """What one stateful port of an instance has to do after a crash of its own.
+
+    `tainted`: clean tuples to process while everything it emits is tainted (its state is old).
+    `refill`: tuples to process while it emits less, but nothing wrong (its state is empty).
+    """
+
+    tainted: int = 0
+    refill: int = 0
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One running copy of an operator."""
+
+    operator: Operator
+    replica: int  # 0 for the first, or only, copy
+    restarts: tuple[Restart, ...]  # per input port
+
+    @property
+    def name(self) -> str:
+        """Usable in names of places: letters, digits and _."""
+        slug = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in self.operator.name)
+        slug = f"_{slug}" if slug[:1].isdigit() else slug
+        return f"{slug}_{self.replica}" if self.replica else slug
+
+
+@dataclass(frozen=True)
+class Link:
+    """A stream between two instances, by their indices."""
+
+    source: int
+    output: int
+    target: int
+    input: int
+
+
+@dataclass(frozen=True)
+class Group:
+    """A high-availability group: replicas of a set of operators, one replica active, the others discarding at the
+    edge.
+    """
+
+    name: str
+    replicas: tuple[tuple[int, ...], ...]  # instances of each replica
+    failover: float  # seconds from noticing that no replica is active to another one being so
+
+
+@dataclass(frozen=True)
+class Shock:
+    """After an outage upstream, `instance` needs `tuples` clean ones at `port` until its state is right again."""
+
+    instance: int
+    port: int
+    tuples: int
+
+
+@dataclass(frozen=True)
+class Deployment:
+    application: Application
+    recovery: float  # seconds from a crash to running again
+    instances: tuple[Instance, ...]
+    links: tuple[Link, ...]
+    groups: tuple[Group, ...] = ()
+    redundant: frozenset[str] = frozenset()  # operators whose replicas all feed everyone, duplicates being dropped
+    punctuation: float = 0.0  # seconds between clearings of the duplicate counters
+    refill_selectivity: float = 0.5  # what an instance emits while it refills, relative to full state
+
+    @cached_property
+    def of_operator(self) -> Mapping[str, tuple[int, ...]]:
+        """Operator → its instances, by replica."""
+        found: dict[str, list[int]] = {operator.name: [] for operator in self.application.operators}
+        for index, instance in enumerate(self.instances):
+            found[instance.operator.name].append(index)
+        return {name: tuple(indices) for name, indices in found.items()}
+
+    @cached_property
+    def membership(self) -> Mapping[int, tuple[int, int]]:
+        """Instance → (group, replica), for those in a group."""
+        return {
+            instance: (group, replica)
+            for group, each in enumerate(self.groups)
+            for replica, members in enumerate(each.replicas)
+            for instance in members
+        }
+
+    def leaves_group(self, link: Link) -> bool:
+        """Whether `link` crosses the edge of its source's group, and so carries tuples only while that replica is
+        active.
+        """
+        return link.source in self.membership and self.membership.get(link.target) != self.membership[link.source]
+
+    def peers(self, instance: int) -> tuple[int, ...]:
+        """Other instances that do the same work all the time, so that nobody notices while one of them is alive."""
+        name = self.instances[instance].operator.name
+        return tuple(other for other in self.of_operator[name] if other != instance) if name in self.redundant else ()
+
+    def crash_shocks(self, instance: int) -> tuple[Shock, ...]:
+        """What a crash of `instance` does downstream; beyond the edge of its group, that is the group's affair."""
+        own = self.membership.get(instance)
+        return self._shocks(
+            [instance], self.recovery, lambda link: own is None or self.membership.get(link.target) == own
+        )
+
+    def group_shocks(self, group: int) -> tuple[Shock, ...]:
+        """What it does downstream that no replica of `group` is active for the time of a fail-over."""
+        members = {instance for replica in self.groups[group].replicas for instance in replica}
+        edges = {link.target for link in self.links if link.source in members and self.leaves_group(link)}
+        shocks = [self._shock(link, self.groups[group].failover) for link in self.links
+                  if link.source in members and self.leaves_group(link)]  # fmt: skip
+        further = self._shocks(edges, self.groups[group].failover, lambda _: True)
+        return _merged([*(shock for shock in shocks if shock), *further])
+
+    def _shocks(self, start: Iterable[int], outage: float, follow: Callable[[Link], bool]) -> tuple[Shock, ...]:
+        """Stateful ports reachable from `start`."""
+        shocks = []
+        waiting, seen = list(start), set(start)
+        while waiting:
+            source = waiting.pop()
+            for link in self.links:
+                if link.source == source and follow(link):
+                    shocks.append(self._shock(link, outage))
+                    if link.target not in seen:
+                        seen.add(link.target)
+                        waiting.append(link.target)
+        return _merged([shock for shock in shocks if shock])
+
+    def _shock(self, link: Link, outage: float) -> Shock | None:
+        operator = self.instances[link.target].operator
+        port = operator.inputs[link.input]
+        if not port.stateful:
+            return None
+        lost = self.application.rates[operator.name, link.input] * outage
+        return Shock(link.target, link.input, port.stabilisation(lost))
+
+
+def _merged(shocks: Iterable[Shock]) -> tuple[Shock, ...]:
+    return tuple(dict.fromkeys(shocks))
+
+
+def bare(application: Application, recovery: float) -> Deployment:
+    """One instance per operator; after a crash it starts from scratch, with empty state."""
+    index = {operator.name: number for number, operator in enumerate(application.operators)}
+    return Deployment(
+        application,
+        recovery,
+        tuple(
+            Instance(operator, 0, tuple(Restart(refill=port.state) for port in operator.inputs))
+            for operator in application.operators
+        ),
+        tuple(Link(index[each.source], each.output, index[each.target], each.input) for each in application.streams),
+    )
+
+
+def replicated(deployment: Deployment, names: frozenset[str], copies: int) -> Deployment:
+    """`copies` instances in place of each of the operators `names`, every one linked to all it was linked to.
+
+    Between two replicated operators, replica r feeds replica r only; the caller may add more links.
+    """
+    instances: list[Instance] = []
+    renumbered: dict[tuple[int, int], int] = {}
+    for old, instance in enumerate(deployment.instances):
+        for copy in range(copies if instance.operator.name in names else 1):
+            renumbered[old, copy] = len(instances)
+            instances.append(replace(instance, replica=instance.replica + copy))
+    links = []
+    for link in deployment.links:
+        sources = [number for (old, _), number in renumbered.items() if old == link.source]
+        targets = [number for (old, _), number in renumbered.items() if old == link.target]
+        pairs = zip(sources, targets, strict=True) if len(sources) == len(targets) else (
+            (source, target) for source in sources for target in targets
+        )  # fmt: skip
+        links += [Link(source, link.output, target, link.input) for source, target in pairs]
+    return replace(deployment, instances=tuple(instances), links=tuple(links))

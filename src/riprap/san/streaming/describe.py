@@ -1,0 +1,191 @@
+"""From a stream graph and its profile to the description that models need; from plans to protections."""
+
+import itertools
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import floor
+from pathlib import Path
+from typing import Any
+
+from riprap.base.errors import DataError, known
+from riprap.engine.profile import OperatorProfile, Profile
+from riprap.graph.graph import Graph
+from riprap.graph.specs import Aggregate, OperatorSpec, Sort
+from riprap.graph.windows import Time
+from riprap.san.streaming.application import Application, Arrivals, Emission, Operator, Port, Stream
+from riprap.san.streaming.scenario import Protection
+
+_SECOND = 1_000_000  # microseconds
+
+
+@dataclass(frozen=True)
+class Stability:
+    """How the state behind one port gets right again; see `Port`. Until it is calibrated, losing anything costs all
+    of it.
+    """
+
+    penalty: float = 1.0
+    staleness: float = 0.0
+    cap: float = 1.0
+    taint: float = 0.005  # published for both stateful operators of Bargain Discovery
+    tainted_ratio: float = 1.0  # what the operator emits while this state is wrong, relative to what it should
+
+
+def describe(
+    graph: Graph,
+    profile: Profile,
+    *,
+    rate: float | None = None,
+    stability: Mapping[tuple[str, int], Stability] | None = None,
+) -> Application:
+    """The application at `rate` source tuples/s in all, or at the recorded rates.
+
+    A profile tells the size of an operator's state and not of each port's: stateful ports are taken to share it
+    equally.
+    """
+    for name in profile.operators:
+        if name not in graph:
+            names = [operator.name for operator in graph.operators]
+            raise DataError(f"the profile has operator {name}, which {graph.name} does not have: {known(names, name)}")
+    for spec in graph.operators:
+        if spec.name not in profile.operators:
+            raise DataError(
+                f"the profile says nothing about operator {spec.name} of {graph.name}; profile the app again"
+            )
+    recorded = sum(sum(profile.operators[source.name].mean_rate) for source in graph.sources)
+    scale = 1.0 if rate is None else rate / recorded
+    operators = tuple(
+        _operator(spec, profile, scale, {} if stability is None else stability) for spec in graph.operators
+    )
+    streams = tuple(Stream(each.source, each.target, each.source_port, each.target_port) for each in graph.streams)
+    return Application(graph.name, operators, streams)
+
+
+def _operator(
+    spec: OperatorSpec, profile: Profile, scale: float, stability: Mapping[tuple[str, int], Stability]
+) -> Operator:
+    measured = profile.operators[spec.name]
+    seconds = measured.seconds_per_tuple
+    if spec.kind == "source":
+        port = Port(seconds, (Emission(1.0, (1,)),), (Emission(1.0, (1,)),))
+        return Operator(spec.name, spec.kind, (port,), 1, Arrivals(sum(measured.mean_rate) * scale))
+    if spec.kind == "sink":
+        return Operator(spec.name, spec.kind, (Port(seconds, (), ()),), 0)
+    period = spec.every.size / _SECOND if isinstance(spec, Aggregate) and isinstance(spec.every, Time) else 0.0
+    if isinstance(spec, Sort) and isinstance(spec.window, Time):
+        period = spec.window.size / _SECOND
+    state = measured.state_tuples // max(1, sum(spec.stateful))
+    ratios = [
+        stability.get((spec.name, number), Stability()).tainted_ratio
+        for number in range(spec.inputs)
+        if spec.stateful[number]
+    ]
+    ratio = sum(ratios) / len(ratios) if ratios else 1.0
+    ports = []
+    for number in range(spec.inputs):
+        means = _means(spec, measured, number)
+        if period:
+            means = (0.0,) * spec.outputs
+        fitted = stability.get((spec.name, number), Stability())
+        wrong = tuple(mean * ratio for mean in means)
+        ports.append(_port(seconds, means, wrong, state if spec.stateful[number] else 0, fitted))
+    if not period:
+        return Operator(spec.name, spec.kind, tuple(ports), spec.outputs)
+    per_trigger = tuple(out / max(1.0, profile.seconds / period) for out in measured.tuples_out)
+    ports.append(_port(seconds, per_trigger, per_trigger, 0, Stability()))
+    return Operator(spec.name, spec.kind, tuple(ports), spec.outputs, timer=(spec.inputs, period))
+
+
+def _means(spec: OperatorSpec, measured: OperatorProfile, number: int) -> tuple[float, ...]:
+    """Tuples at each output port per tuple at input port `number`."""
+    if spec.outputs == 1:
+        return (measured.port_selectivity[number],)
+    return measured.selectivity
+
+
+def _port(seconds: float, means: tuple[float, ...], wrong: tuple[float, ...], state: int, fitted: Stability) -> Port:
+    clean, dirty = emissions(means), emissions(wrong)
+    shapes = sorted({*clean, *dirty}) or [(1, *(0,) * (len(means) - 1))]
+    return Port(
+        seconds,
+        tuple(Emission(clean.get(shape, 0.0), shape) for shape in shapes),
+        tuple(Emission(dirty.get(shape, 0.0), shape) for shape in shapes),
+        state, fitted.penalty, fitted.staleness, fitted.cap, fitted.taint,
+    )  # fmt: skip
+
+
+def emissions(means: tuple[float, ...]) -> dict[tuple[int, ...], float]:
+    """Chances of emitting so many tuples at each output port, with the given means.
+
+    Where the means sum to at most 1, a tuple goes to one port, as in a split. Otherwise one draw decides for all
+    ports: those with a larger fraction emit whenever those with a smaller one do.
+    """
+    if sum(means) <= 1.0 + 1e-12:
+        single = {tuple(int(port == other) for other in range(len(means))): mean for port, mean in enumerate(means)}
+        return {shape: chance for shape, chance in single.items() if chance > 0}
+    levels = sorted({mean - floor(mean) for mean in means} | {0.0, 1.0})
+    found: dict[tuple[int, ...], float] = {}
+    for low, high in itertools.pairwise(levels):
+        shape = tuple(floor(mean) + int(mean - floor(mean) >= high) for mean in means)
+        if any(shape) and high > low:
+            found[shape] = found.get(shape, 0.0) + high - low
+    return found
+
+
+def protections(graph: Graph, failover: float = 1.0) -> tuple[Protection, ...]:
+    """What the annotations of a graph (a plan's, where one was applied) protect, as techniques.
+
+    The age of the last checkpoint is half the interval, which it is on average.
+    """
+    found = [
+        Protection("checkpoint", (spec.name,), {"age": spec.annotations.checkpoint_every / _SECOND / 2})
+        for spec in graph.operators
+        if spec.annotations.checkpoint_every is not None
+    ]
+    groups: dict[str, list[OperatorSpec]] = {}
+    for spec in graph.operators:
+        if spec.annotations.ha_group is not None:
+            groups.setdefault(spec.annotations.ha_group.name, []).append(spec)
+    for members in groups.values():
+        group = members[0].annotations.ha_group
+        assert group is not None
+        settings = {"replicas": float(group.replicas), "failover": failover}
+        found.append(Protection("ha-group", tuple(spec.name for spec in members), settings))
+    return tuple(found)
+
+
+def read_profile(path: Path) -> Profile:
+    """A profile that `riprap profile --out` wrote, or that was written by hand."""
+    try:
+        data = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise DataError(f"cannot read profile {path}: {error.strerror}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise DataError(f"profile {path} is not TOML: {error}") from error
+    try:
+        operators = {name: _operator_profile(name, table) for name, table in data["operators"].items()}
+        return Profile(data["app"], float(data["seconds"]), int(data["tuples"]), operators)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(
+            f"profile {path} lacks or misspells {error}; `riprap profile APP --out FILE` writes one"
+        ) from error
+
+
+def _operator_profile(name: str, table: Mapping[str, Any]) -> OperatorProfile:
+    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+    return OperatorProfile(name=name, **values)
+
+
+def with_rate(application: Application, rate: float) -> Application:
+    """The same application at another source rate in all, shared among the sources as before."""
+    total = sum(each.arrivals.rate for each in application.operators if each.arrivals)
+    return replace(
+        application,
+        operators=tuple(
+            replace(each, arrivals=replace(each.arrivals, rate=each.arrivals.rate * rate / total))
+            if each.arrivals
+            else each
+            for each in application.operators
+        ),
+    )

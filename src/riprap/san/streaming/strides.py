@@ -1,0 +1,289 @@
+"""Strides of the accelerated simulator: how far to go at once, and what flows meanwhile.
+
+A stride is a stretch of time in which nobody becomes right, wrong, dead, alive, active or inactive. So every operator
+passes each tuple with the same chance all the way, and how many it passes is binomial.
+"""
+
+from math import inf, sqrt
+
+import numpy as np
+from numba import njit
+
+from riprap.san.generator import uniform
+from riprap.san.samplers import NEVER, binomial, exponential, poisson
+from riprap.san.streaming.tables import (
+    EDGE_GROUP,
+    EDGE_REPLICA,
+    EMISSION_COUNT,
+    EMISSIONS,
+    FEED_PORT,
+    INSTANCE,
+    LINK_COUNT,
+    LINKS,
+    OPERATOR,
+    OUTPUT_COUNT,
+    OUTPUTS,
+    POISSON,
+    PORT_COUNT,
+    PORTS,
+    REFILL_SHARE,
+    SINK,
+    STATEFUL,
+    TAINT,
+    TARGET,
+    TWIN,
+    Tables,
+)
+from riprap.san.streaming.workspace import (
+    ACTIVE,
+    ALIVE,
+    CLEAN,
+    CORRUPT,
+    PENDING,
+    REFILL,
+    TAINTED,
+    UNSTABLE,
+    Workspace,
+)
+
+MANY, NOBODY = -1, -2  # who arrives during a stride, if not the next tuple of one feed
+
+_FEW = 2.0  # tuples expected in a stride below which the simulator goes tuple by tuple
+_ONE = np.uint64(1)
+_SURE = 6.0  # standard deviations by which a stride stays clear of the end of a repair
+
+
+@njit(forceinline=True)
+def status(t: Tables, w: Workspace) -> tuple[int, int]:
+    """(available, every operator alive in some copy), as 1 or 0."""
+    tainted = False
+    for port in range(t.ports.shape[0]):
+        tainted = tainted or w.repair[port, UNSTABLE] > 0 or w.repair[port, PENDING] > 0
+    w.fit[:] = 0
+    for instance in range(t.instances.shape[0]):
+        if w.being[instance, ALIVE] == 1:
+            value = 2
+            first = t.instances[instance, PORTS]
+            for port in range(first, first + t.instances[instance, PORT_COUNT]):
+                if w.repair[port, REFILL] > 0:
+                    value = 1
+            w.fit[t.instances[instance, OPERATOR]] = max(w.fit[t.instances[instance, OPERATOR]], value)
+    least = w.fit.min()
+    return int(least == 2 and (not tainted)), int(least >= 1)
+
+
+@njit(forceinline=True)
+def stride(t: Tables, w: Workspace, now: float, until: float, key: np.uint64) -> tuple[float, int]:
+    """(end of the next stride, who arrives in it: many, one feed's next tuple, or nobody)."""
+    repairing = False
+    single = False
+    for port in range(t.ports.shape[0]):
+        repairing = (
+            repairing or w.repair[port, UNSTABLE] > 0 or w.repair[port, REFILL] > 0 or (w.repair[port, PENDING] > 0)
+        )
+    for instance in range(t.instances.shape[0]):
+        single = single or w.being[instance, CORRUPT] == 1
+    if not repairing and (not single):
+        return until, MANY
+    end = until
+    if not single:
+        for port in range(t.ports.shape[0]):
+            if t.ports[port, STATEFUL] == 0 or w.being[t.ports[port, INSTANCE], ALIVE] == 0:
+                continue
+            left = inf
+            if w.repair[port, UNSTABLE] > 0:
+                left = w.repair[port, UNSTABLE]
+            elif w.flow[port, 1] > 0.0:
+                single = True  # the first tainted tuple will make a right state wrong
+            if w.repair[port, REFILL] > 0:
+                left = min(left, w.repair[port, REFILL])
+            if left < inf and w.flow[port, 0] > 0.0:
+                root = (sqrt(_SURE * _SURE + 4.0 * max(0.0, left - 1.0)) - _SURE) / 2.0
+                end = min(end, now + root * root / w.flow[port, 0])
+    total = 0.0
+    for feed in range(t.feeds.shape[0]):
+        total += t.feed_rates[feed]
+    if not single and (end - now) * total >= _FEW:
+        return end, MANY
+    # A stride would hold hardly any tuple: go to the next one instead.
+    end, arriving = until, NOBODY
+    for feed in range(t.feeds.shape[0]):
+        moment = w.ticks[feed] / t.feed_rates[feed]
+        if t.feeds[feed, POISSON] == 1:
+            moment = now + draw(w, t.feed_rates[feed], key)
+        if moment < end:
+            end, arriving = moment, feed
+    return end, arriving
+
+
+@njit(forceinline=True)
+def expect(t: Tables, w: Workspace) -> None:
+    """Mean rates of clean and tainted tuples into every port, as things stand."""
+    w.flow[:] = 0.0
+    for feed in range(t.feeds.shape[0]):
+        w.flow[t.feeds[feed, FEED_PORT], 0] += t.feed_rates[feed]
+    for instance in t.order:
+        if w.being[instance, ALIVE] == 0:
+            continue
+        wrong = _wrong(t, w, instance)
+        share = t.scalars[REFILL_SHARE] if _refilling(t, w, instance) else 1.0
+        w.out_rate[:] = 0.0
+        first = t.instances[instance, PORTS]
+        for port in range(first, first + t.instances[instance, PORT_COUNT]):
+            for emission in range(t.ports[port, EMISSIONS], t.ports[port, EMISSIONS] + t.ports[port, EMISSION_COUNT]):
+                for output in range(t.instances[instance, OUTPUT_COUNT]):
+                    count = t.tuples[emission, output]
+                    tainted = t.emissions[emission, 1] * count
+                    if wrong:
+                        w.out_rate[output, 1] += (w.flow[port, 0] + w.flow[port, 1]) * tainted
+                    else:
+                        w.out_rate[output, 0] += w.flow[port, 0] * t.emissions[emission, 0] * count * share
+                        w.out_rate[output, 1] += w.flow[port, 1] * tainted
+        for output in range(t.instances[instance, OUTPUT_COUNT]):
+            entry = t.instances[instance, OUTPUTS] + output
+            for link in range(t.outputs[entry, LINKS], t.outputs[entry, LINKS] + t.outputs[entry, LINK_COUNT]):
+                if _open(t, w, link):
+                    # Of twins, each is taken to pass everything: too much, which only makes strides shorter.
+                    w.flow[t.links[link, TARGET], 0] += w.out_rate[output, 0]
+                    w.flow[t.links[link, TARGET], 1] += w.out_rate[output, 1]
+
+
+@njit(forceinline=True)
+def move(t: Tables, w: Workspace, now: float, end: float, arriving: int, result: np.ndarray, key: np.uint64) -> bool:
+    """Everything that flows from `now` to `end`, drawn in bulk. Returns whether some state became right or wrong."""
+    changed = False
+    w.repair[:, CLEAN] = 0
+    w.repair[:, TAINTED] = 0
+    for feed in range(t.feeds.shape[0]):
+        if t.feeds[feed, POISSON] == 1:
+            count = int(arriving == feed)
+            if arriving == MANY:
+                count, following = poisson(t.feed_rates[feed] * (end - now), key, w.counter[0])
+                w.counter[0] = following
+        else:
+            # Ticks are at k / rate; the slack is for the rounding of that division.
+            last = int(end * t.feed_rates[feed] * (1.0 + 1e-15) + 1e-09)
+            count = max(0, last - w.ticks[feed] + 1)
+            w.ticks[feed] += count
+        w.repair[t.feeds[feed, FEED_PORT], CLEAN] += count
+    for instance in t.order:
+        if w.being[instance, ALIVE] == 0:
+            continue
+        first = t.instances[instance, PORTS]
+        last_port = first + t.instances[instance, PORT_COUNT]
+        arrived = 0
+        for port in range(first, last_port):
+            arrived += w.repair[port, CLEAN] + w.repair[port, TAINTED]
+        if arrived == 0:
+            continue
+        wrong = _wrong(t, w, instance)
+        share = t.scalars[REFILL_SHARE] if _refilling(t, w, instance) else 1.0
+        w.out[:] = 0
+        for port in range(first, last_port):
+            clean = w.repair[port, CLEAN]
+            corrupted = 0
+            if w.being[instance, CORRUPT] == 1 and clean > 0:
+                corrupted = 1
+                w.being[instance, CORRUPT] = 0
+            if t.instances[instance, SINK] >= 0:
+                column = 2 + 2 * t.instances[instance, SINK]
+                result[column] += clean + w.repair[port, TAINTED]
+                result[column + 1] += corrupted + w.repair[port, TAINTED]
+                continue
+            if wrong:
+                _emit(t, w, port, clean + w.repair[port, TAINTED], 1, 1, 1.0, key)
+            else:
+                _emit(t, w, port, clean - corrupted, 0, 0, share, key)
+                _emit(t, w, port, corrupted + w.repair[port, TAINTED], 1, 1, 1.0, key)
+        for port in range(first, last_port):
+            if t.ports[port, STATEFUL] == 1:
+                changed = _heal(t, w, port, key) or changed
+        for output in range(t.instances[instance, OUTPUT_COUNT]):
+            entry = t.instances[instance, OUTPUTS] + output
+            for link in range(t.outputs[entry, LINKS], t.outputs[entry, LINKS] + t.outputs[entry, LINK_COUNT]):
+                if _open(t, w, link):
+                    twin = t.links[link, TWIN]
+                    for kind in range(2):
+                        passed = w.out[output, kind]
+                        if twin >= 0:
+                            # Of two copies' tuples, those pass that are ahead of the other copy's.
+                            before = max(w.seen[link, kind], w.seen[twin, kind])
+                            w.seen[link, kind] += passed
+                            passed = max(before, w.seen[link, kind]) - before
+                        w.repair[t.links[link, TARGET], CLEAN + kind] += passed
+    return changed
+
+
+@njit(forceinline=True)
+def _emit(t: Tables, w: Workspace, port: int, count: int, column: int, kind: int, share: float, key: np.uint64) -> None:
+    """Draw what `count` tuples at `port` lead to, and add it to `out`."""
+    left = 1.0
+    for emission in range(t.ports[port, EMISSIONS], t.ports[port, EMISSIONS] + t.ports[port, EMISSION_COUNT]):
+        chance = t.emissions[emission, column] * share
+        if count == 0 or chance <= 0.0:
+            continue
+        chosen, following = binomial(count, min(1.0, chance / left), key, w.counter[0])
+        w.counter[0] = following
+        count -= chosen
+        left -= chance
+        for output in range(w.out.shape[0]):
+            w.out[output, kind] += chosen * t.tuples[emission, output]
+
+
+@njit(forceinline=True)
+def _heal(t: Tables, w: Workspace, port: int, key: np.uint64) -> bool:
+    """What a stride's tuples do to the state behind a port: clean ones repair it, each tainted one sets it back.
+
+    After the last tainted tuple the state needs `TAINT` clean ones; if k of the clean ones come after it, TAINT - k
+    are left. Earlier tainted tuples leave less than that, so the larger of both demands is what remains. Returns
+    whether the state became right or wrong.
+    """
+    clean, tainted = w.repair[port, CLEAN], w.repair[port, TAINTED]
+    was_unstable, was_refilling = w.repair[port, UNSTABLE] > 0, w.repair[port, REFILL] > 0
+    left = max(0, w.repair[port, UNSTABLE] - clean)
+    if tainted > 0:
+        behind = 0
+        while behind < clean and uniform(key, w.counter[0]) * (clean - behind + tainted) < clean - behind:
+            behind += 1
+            w.counter[0] += _ONE
+        w.counter[0] += _ONE
+        left = max(left, t.ports[port, TAINT] - behind)
+    w.repair[port, UNSTABLE] = left
+    w.repair[port, REFILL] = max(0, w.repair[port, REFILL] - clean)
+    return was_unstable != (left > 0) or was_refilling != (w.repair[port, REFILL] > 0)
+
+
+@njit(forceinline=True)
+def _wrong(t: Tables, w: Workspace, instance: int) -> bool:
+    """Whether what an instance emits is tainted because of its state."""
+    first = t.instances[instance, PORTS]
+    for port in range(first, first + t.instances[instance, PORT_COUNT]):
+        if w.repair[port, UNSTABLE] > 0 or w.repair[port, PENDING] > 0:
+            return True
+    return False
+
+
+@njit(forceinline=True)
+def _refilling(t: Tables, w: Workspace, instance: int) -> bool:
+    """Whether an instance emits less because its state is not full."""
+    first = t.instances[instance, PORTS]
+    return any(w.repair[port, REFILL] > 0 for port in range(first, first + t.instances[instance, PORT_COUNT]))
+
+
+@njit(forceinline=True)
+def _open(t: Tables, w: Workspace, link: int) -> bool:
+    """Whether what is sent into a link arrives: its target is alive, and its source's replica is the active one."""
+    if w.being[t.ports[t.links[link, TARGET], INSTANCE], ALIVE] == 0:
+        return False
+    edge = t.links[link, EDGE_GROUP]
+    return edge < 0 or w.group[edge, ACTIVE] == t.links[link, EDGE_REPLICA] + 1
+
+
+@njit(forceinline=True)
+def draw(w: Workspace, rate: float, key: np.uint64) -> float:
+    """Seconds to the next fault, or to the next tuple of a Poisson feed."""
+    if rate <= 0.0:
+        return NEVER
+    delay, following = exponential(rate, key, w.counter[0])
+    w.counter[0] = following
+    return delay

@@ -1,0 +1,58 @@
+"""A study: scenarios side by side, replicated until the answer is precise enough, each against its fault-free run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from riprap.san.replicate import Runner, replicate
+from riprap.san.statistics import Estimate, Precision, estimate
+from riprap.san.streaming.scenario import AVAILABILITY, WITHOUT_PROPAGATION, Method, Scenario, delivered, tainted
+
+
+@dataclass(frozen=True)
+class SinkAnswer:
+    """What one sink stores over the horizon. `share`: tainted tuples over what it stores when nothing fails."""
+
+    delivered: Estimate
+    tainted: Estimate
+    share: Estimate
+    fault_free: Estimate  # tuples stored when nothing fails
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one scenario gives."""
+
+    availability: Estimate
+    without_propagation: Estimate  # availability if errors did not spread
+    sinks: Mapping[str, SinkAnswer]
+    resources: Mapping[str, float]
+
+
+def study(
+    scenarios: Mapping[str, Scenario],
+    precision: Precision,
+    runner: Runner,
+    *,
+    method: Method = "accelerated",
+    seed: int = 1,
+) -> dict[str, Answer]:
+    """One answer per scenario, by its label."""
+    jobs = [scenario.job(method, seed) for scenario in scenarios.values()]
+    free = [scenario.fault_free().job(method, seed) for scenario in scenarios.values()]
+    results = replicate([*jobs, *free], precision, runner)
+    answers = {}
+    for (label, scenario), result, quiet in zip(scenarios.items(), results, results[len(jobs) :], strict=False):
+        sinks = {}
+        for sink in scenario.application.sinks:
+            normal = quiet.estimates[delivered(sink)]
+            share = result.column(tainted(sink)) / normal.mean if normal.mean else result.column(tainted(sink)) * 0.0
+            sinks[sink] = SinkAnswer(
+                result.estimates[delivered(sink)],
+                result.estimates[tainted(sink)],
+                estimate(share, precision.confidence),
+                normal,
+            )
+        answers[label] = Answer(
+            result.estimates[AVAILABILITY], result.estimates[WITHOUT_PROPAGATION], sinks, scenario.resources()
+        )
+    return answers

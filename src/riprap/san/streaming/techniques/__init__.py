@@ -1,0 +1,20 @@
+"""Techniques, one file each. A technique is a function from a deployment to a deployment; this is the list of them.
+
+To add one: write its file with `NAME`, `SETTINGS` (what a plan may say, with defaults) and `apply`, and list it here.
+"""
+
+from types import ModuleType
+
+from riprap.base.errors import PlanError, known
+from riprap.san.streaming.techniques import checkpoint, full_replication, ha_groups, none
+
+TECHNIQUES: tuple[ModuleType, ...] = (none, checkpoint, ha_groups, full_replication)
+
+
+def technique(name: str) -> ModuleType:
+    """The technique called `name`."""
+    for each in TECHNIQUES:
+        if name == each.NAME:
+            return each
+    names = [each.NAME for each in TECHNIQUES]
+    raise PlanError(f"technique {name} is unknown; there are {known(names, name)}")

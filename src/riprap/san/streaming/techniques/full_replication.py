@@ -1,0 +1,38 @@
+"""Full replication: two copies of every operator but sources and sinks, each sending to both copies downstream.
+
+Whoever receives drops duplicates by counting: the n-th tuple of one copy is dropped if the other copy's n-th has been
+seen. The counters are cleared by a punctuation mark every so often. Copies are meant to be deterministic; here they
+choose independently, as in the published model, so that even without faults slightly more tuples pass than without
+replication. A copy that crashed takes its state from the other one; if there is none alive it starts from scratch.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from riprap.base.errors import PlanError
+from riprap.san.streaming.deployment import Deployment, Link, replicated
+
+NAME = "full-replication"
+SETTINGS: Mapping[str, float] = {"punctuation": 15.0}  # seconds
+COPIES = 2
+
+
+def apply(deployment: Deployment, operators: frozenset[str], settings: Mapping[str, float]) -> Deployment:
+    """Replicate `operators`, except sources and sinks, and connect all copies with all."""
+    if deployment.groups:
+        raise PlanError("full replication and high-availability groups cannot be combined; choose one of them")
+    if not settings["punctuation"] > 0:
+        raise PlanError(f"a punctuation every {settings['punctuation']:g} s cannot be; it must be positive")
+    inner = frozenset(
+        each.name for each in deployment.application.operators
+        if each.name in operators and not each.sink and each.arrivals is None
+    )  # fmt: skip
+    copied = replicated(deployment, inner, COPIES)
+    crossed = {
+        Link(source, link.output, target, link.input)
+        for link in copied.links
+        for source in copied.of_operator[copied.instances[link.source].operator.name]
+        for target in copied.of_operator[copied.instances[link.target].operator.name]
+    }
+    links = tuple(sorted(crossed, key=lambda link: (link.target, link.input, link.source, link.output)))
+    return replace(copied, links=links, redundant=inner, punctuation=settings["punctuation"])

@@ -1,0 +1,265 @@
+"""The bounded run: an app over DataFrames or files, as a Spark job; a DataFrame out for each sink.
+
+The app is divided by key where the graph allows it (`riprap.graph.partitioning`): every task runs the whole app for
+its share of the keys,
+in the engine, and the outputs together are those of the whole app. Where the graph does not allow it, one task runs it.
+
+From DataFrames, Spark brings each key's tuples to their task, in order. From files, every task reads them itself, with
+pyarrow, and keeps
+its keys: reading twice is cheaper than a shuffle for as many tasks as one machine has. DataFrame API only: it runs
+over Spark Connect too.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from riprap.base.errors import DataError, UsageError, known
+from riprap.engine.engine import Engine, Output
+from riprap.engine.inputs import file_schema, keyed, read_file
+from riprap.engine.pruning import wanted_columns
+from riprap.graph.graph import Graph
+from riprap.graph.keys import SEQ, TS, OrderKey
+from riprap.graph.partitioning import key_partitioning
+from riprap.graph.specs import Source
+from riprap.operators.groups import GroupTable
+from riprap.operators.strings import StringPool
+from riprap.spark.session import session
+
+Input: TypeAlias = DataFrame | str | os.PathLike[str]
+_SOURCE = "_source"  # which source a row of the united input belongs to
+
+
+def run_bounded(
+    graph: Graph,
+    inputs: Mapping[str, Input] | Input,
+    *,
+    spark: SparkSession | None = None,
+    partitions: int | None = None,
+) -> dict[str, DataFrame]:
+    """A DataFrame for each sink. Nothing runs until one of them is used.
+
+    `inputs` has a DataFrame or a path (Parquet or Arrow) for each source; just that where there is one source. A
+    DataFrame needs `_ts`
+    (or the source's time column) and `_seq`. `partitions` defaults to the number of task slots.
+    """
+    spark = session(spark)
+    if not graph.sinks:
+        raise UsageError(f"app {graph.name} has no sink, so there is nothing to give out; add stream.sink(name)")
+    by_source = _by_source(graph, inputs)
+    count = _partitions(spark, graph, partitions)
+    return {sink.name: _of_sink(spark, graph, sink.name, by_source, count) for sink in graph.sinks}
+
+
+def _by_source(graph: Graph, inputs: Mapping[str, Input] | Input) -> dict[str, Input]:
+    names = [source.name for source in graph.sources]
+    if not isinstance(inputs, Mapping):
+        if len(names) != 1:
+            raise UsageError(f"app {graph.name} has sources {known(names)}; give an input for each, by name")
+        return {names[0]: inputs}
+    for name in inputs:
+        if name not in names:
+            raise UsageError(f"app {graph.name} has no source {name}; its sources are {known(names, name)}")
+    missing = [name for name in names if name not in inputs]
+    if missing:
+        raise UsageError(f"no input for source {missing[0]}; inputs were given for {known(inputs)}")
+    return dict(inputs)
+
+
+def _partitions(spark: SparkSession, graph: Graph, wanted: int | None) -> int:
+    if wanted is not None and wanted < 1:
+        raise UsageError(f"partitions={wanted}: an app runs in 1 partition or more")
+    if not key_partitioning(graph).divisible:
+        return 1
+    return wanted or task_slots(spark)
+
+
+def task_slots(spark: SparkSession) -> int:
+    """How many tasks run at once; 2 where the session does not tell (Spark Connect)."""
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except Exception:  # Connect has no context, and says so with errors of its own
+        return 2
+
+
+def _of_sink(spark: SparkSession, graph: Graph, sink: str, inputs: Mapping[str, Input], count: int) -> DataFrame:
+    job = _Job(graph.leading_to(sink), sink, count)
+    own = {source.name: inputs[source.name] for source in job.graph.sources}
+    if any(isinstance(given, DataFrame) for given in own.values()):
+        frames = {name: given if isinstance(given, DataFrame) else _read(spark, given) for name, given in own.items()}
+        return _united(job, frames).mapInArrow(partial(_run_united, job), job.spark_schema)
+    paths = {name: os.path.abspath(os.fspath(given)) for name, given in own.items()}  # type: ignore[arg-type]
+    for path in paths.values():
+        file_schema(path)  # a file that is not there is told here, not by a task
+    return spark.range(0, count, 1, count).mapInArrow(partial(_run_files, job, paths), job.spark_schema)
+
+
+# What tasks run -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What every task of a run has to know."""
+
+    graph: Graph  # what leads to the sink
+    sink: str
+    partitions: int
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The sink's rows at the border to Spark, which has no unsigned numbers and no dictionaries."""
+        stream = self.graph.inputs(self.sink)[0]
+        wider = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64()}
+        physical = self.graph.physical(stream.source, stream.source_port)
+        return pa.schema([pa.field(f.name, wider.get(f.type, f.type), f.nullable) for f in physical])
+
+    @property
+    def spark_schema(self) -> StructType:
+        return from_arrow_schema(self.schema)
+
+    def read_columns(self, source: str) -> list[str]:
+        """The columns of a source that the run reads."""
+        wanted = wanted_columns(self.graph)[source][0]
+        spec = self.source(source)
+        return [name for name in spec.schema.names if name in wanted]
+
+    def source(self, name: str) -> Source:
+        spec = self.graph[name]
+        assert isinstance(spec, Source)
+        return spec
+
+    def outputs(self, outputs: Iterable[Output]) -> Iterator[pa.RecordBatch]:
+        schema = self.schema
+        for output in outputs:
+            if isinstance(output.event, pa.RecordBatch) and output.event.num_rows:
+                yield pa.RecordBatch.from_arrays(
+                    [output.event.column(field.name).cast(field.type) for field in schema], schema=schema
+                )
+
+
+def _run_files(job: _Job, paths: Mapping[str, str], ids: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in ids:
+        for index in batch.column(0).to_pylist():
+            yield from job.outputs(Engine(job.graph).run(_file_inputs(job, paths, index)))
+
+
+def _file_inputs(job: _Job, paths: Mapping[str, str], index: int) -> dict[str, Iterator[pa.RecordBatch]]:
+    keys = key_partitioning(job.graph).columns
+    inputs = {}
+    for name, path in paths.items():
+        source, columns = job.source(name), job.read_columns(name)
+        extra = [TS, SEQ, *(keys[name] or ()), *([source.time] if source.time else [])]
+        batches = keyed(read_file(path, [*columns, *extra]), source, [*columns, *(keys[name] or ())])
+        inputs[name] = _share(batches, source, keys[name], index, job.partitions)
+    return inputs
+
+
+def _share(
+    batches: Iterable[pa.RecordBatch], source: Source, keys: tuple[str, ...] | None, index: int, count: int
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one partition: by the hash of the key, or turn by turn where any division will do."""
+    if count == 1:
+        yield from batches
+        return
+    table = GroupTable([source.schema.field(name).type for name in keys or ()], StringPool())
+    for number, batch in enumerate(batches):
+        if not keys:
+            if number % count == index:
+                yield batch
+            continue
+        groups = table.groups([batch.column(name) for name in keys])
+        mine = np.flatnonzero(table.hashes[groups] % np.uint64(count) == np.uint64(index))
+        if len(mine):
+            yield batch.take(pa.array(mine))
+
+
+# Input from DataFrames ------------------------------------------------------------------------------------------------
+
+
+def _read(spark: SparkSession, path: str | os.PathLike[str]) -> DataFrame:
+    file_schema(path)
+    return spark.read.parquet(os.path.abspath(os.fspath(path)))
+
+
+def _united(job: _Job, frames: Mapping[str, DataFrame]) -> DataFrame:
+    """All sources in one DataFrame: the source's number, the order key, and a struct per source (null for the
+    others).
+    """
+    keys = key_partitioning(job.graph).columns
+    parts = []
+    for number, (name, frame) in enumerate(frames.items()):
+        source = job.source(name)
+        ts = TS if TS in frame.columns else source.time
+        for column, advice in (
+            (ts, "name its time column with time= in the app"),
+            (SEQ, "number its rows in time order"),
+        ):
+            if column is None or column not in frame.columns:
+                raise DataError(f"the DataFrame for source {name} has no {column or TS} column; add one, or {advice}")
+        columns = list(dict.fromkeys([*job.read_columns(name), *(keys[name] or ())]))
+        for column in columns:
+            if column not in frame.columns:
+                raise DataError(
+                    f"the DataFrame for source {name} has no column {column}; it has {known(frame.columns, column)}"
+                )
+        key = [F.col(column).alias(f"_key{j}") for j, column in enumerate(keys[name] or ())]
+        struct = F.struct(*columns) if columns else F.struct(F.lit(0).alias("_"))
+        parts.append(
+            frame.select(
+                F.lit(number).alias(_SOURCE), F.col(ts or TS).alias(TS), F.col(SEQ), *key, struct.alias(f"s{number}")
+            )
+        )
+    united = parts[0]
+    for part in parts[1:]:
+        united = united.unionByName(part, allowMissingColumns=True)
+    names = [name for name in united.columns if name.startswith("_key")]
+    divided = united.repartition(job.partitions, *names) if names else united.repartition(job.partitions)
+    return divided.sortWithinPartitions(TS, _SOURCE, SEQ).drop(*names)
+
+
+def _run_united(job: _Job, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows of all sources come in the order of their keys: each batch moves every source forward."""
+    engine = Engine(job.graph)
+    sources = job.graph.sources
+    feeds = [_Feed(source, job.read_columns(source.name)) for source in sources]
+    for batch in rows:
+        owner = batch.column(_SOURCE).to_numpy()
+        for number, (source, feed) in enumerate(zip(sources, feeds, strict=True)):
+            own = batch.filter(pa.array(owner == number)) if len(sources) > 1 else batch
+            if own.num_rows:
+                yield from job.outputs(engine.push(source.name, feed.keyed(own, number)))
+        last = batch.slice(batch.num_rows - 1)
+        ts = last.column(TS).cast(pa.int64())[0].as_py()
+        if len(sources) > 1:
+            for source in sources:
+                yield from job.outputs(engine.advance(source.name, OrderKey(ts - 1, source.rank, 2**63 - 1)))
+    for source in sources:
+        yield from job.outputs(engine.end(source.name))
+
+
+class _Feed:
+    """Turns a source's rows of the united input into what the source is given."""
+
+    def __init__(self, source: Source, columns: list[str]) -> None:
+        self._given: list[pa.RecordBatch] = []
+        self._checked = keyed(self._drain(), source, columns)
+
+    def keyed(self, rows: pa.RecordBatch, number: int) -> pa.RecordBatch:
+        struct = rows.column(f"s{number}")
+        columns = dict(zip([field.name for field in struct.type], struct.flatten(), strict=True))
+        columns |= {TS: rows.column(TS), SEQ: rows.column(SEQ).cast(pa.int64())}
+        self._given.append(pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)))
+        return next(self._checked)
+
+    def _drain(self) -> Iterator[pa.RecordBatch]:
+        while self._given:
+            yield self._given.pop()

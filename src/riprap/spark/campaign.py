@@ -1,0 +1,267 @@
+"""Campaigns on Spark: the work of `riprap.faults.work`, mapped over a cluster in waves.
+
+A wave is one job of a few tasks per slot (a task alone costs 35 to 60 ms); its rows are committed as Parquet before the next one
+begins. A campaign that was interrupted, in whatever way, goes on after the last wave that was committed: `_SUCCESS` in its directory
+says so. The DataFrame API alone is used, so it runs over Connect too; driver and executors have to see the same files.
+
+    DIR/campaign.json      what the campaign is: a hash of app, settings and input, and the settings in words
+    DIR/recorded/          the recorded stream
+    DIR/shared/            golden runs and profiles, mapped by all tasks (`riprap.faults.store`)
+    DIR/waves/NAME/        Parquet: prepare, trials-000 …, golden
+"""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from riprap.base.clock import SYSTEM_CLOCK, Clock
+from riprap.base.errors import UsageError
+from riprap.engine.inputs import file_schema, read_file
+from riprap.faults import work
+from riprap.faults.campaign import Settings, check_settings, units
+from riprap.faults.divided import dividing_columns
+from riprap.faults.recording import load, record
+from riprap.graph.graph import Graph
+from riprap.spark.bounded import task_slots
+from riprap.spark.progress import with_progress
+from riprap.spark.session import session
+
+Tell = Callable[[str, int, int], None]  # what is being done, tasks done, tasks in all
+_PER_SLOT = 4  # tasks of a wave for each slot, so that a long one does not keep the others waiting
+_PREPARED = pa.schema([("what", pa.string())])
+
+
+@dataclass(frozen=True)
+class CampaignResult:
+    """The tables of a campaign, and how it was obtained."""
+
+    settings: Settings
+    trials: pa.Table  # work.TRIALS
+    golden: pa.Table  # work.GOLDEN
+    tuples: int  # of the recorded stream
+    path: Path
+    resumed: int  # waves that were found complete
+    waves: int
+    seconds: float  # in this call
+    divided: bool  # whether trials ran key by key
+
+
+def run_campaign(
+    graph: Graph,
+    settings: Settings,
+    inputs: Mapping[str, Path],
+    path: Path,
+    *,
+    recorded: Path | None = None,
+    spark: SparkSession | None = None,
+    tell: Tell | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> CampaignResult:
+    """Run a campaign, or what is left of it. `recorded` is a recording of the same input, if there is one."""
+    begun = clock.monotonic()
+    spark = session(spark)
+    path = path.absolute()
+    for file in inputs.values():
+        file_schema(file)  # a file that is not there, or is none, is told before anything is made
+    _claim(path, graph, settings, inputs)
+    recorded = recorded or path / "recorded"
+    if not recorded.exists():
+        record(graph, {name: read_file(file) for name, file in inputs.items()}, dividing_columns(graph), recorded)
+    recording = load(graph, recorded)
+    check_settings(settings, recording)
+    (path / "shared").mkdir(exist_ok=True)
+    campaign = _Campaign(spark, work.Job(graph, settings, path / "shared", recorded), path / "waves", tell)
+    trials, golden = campaign.run()
+    return CampaignResult(
+        settings,
+        trials,
+        golden,
+        recording.tuples,
+        path,
+        campaign.resumed,
+        campaign.waves,
+        clock.monotonic() - begun,
+        work.Job(graph, settings, path, recorded).divided,
+    )
+
+
+def trials_frame(result: CampaignResult, spark: SparkSession | None = None) -> DataFrame:
+    """All trials as a DataFrame, without what only the summary needs."""
+    frame = session(spark).read.parquet(*map(str, sorted((result.path / "waves").glob("trials-*"))))
+    return frame.drop("affected")
+
+
+def golden_frame(result: CampaignResult, spark: SparkSession | None = None) -> DataFrame:
+    return session(spark).read.parquet(str(result.path / "waves" / "golden"))
+
+
+def rows_frame(rows: pa.Table, spark: SparkSession | None = None) -> DataFrame:
+    """A small table as a DataFrame."""
+    return session(spark).createDataFrame(rows.to_pylist(), from_arrow_schema(rows.schema))
+
+
+# Whose directory it is --------------------------------------------------------------------------------------------------
+
+
+def _claim(path: Path, graph: Graph, settings: Settings, inputs: Mapping[str, Path]) -> None:
+    """Make the directory this campaign's, or check that it is."""
+    described = {"app": graph.name, "settings": json.loads(json.dumps(asdict(settings), default=str))}
+    files = {name: [(f.name, f.stat().st_size) for f in _files(given)] for name, given in inputs.items()}
+    # Functions of the user's own show an address, which is another one in each process.
+    text = re.sub(r"0x[0-9a-f]+", "", repr(graph)) + json.dumps(described, sort_keys=True) + repr(files)
+    identity = blake2b(text.encode(), digest_size=16).hexdigest()
+    about = path / "campaign.json"
+    if about.exists():
+        try:
+            known = json.loads(about.read_text())["identity"]
+        except (ValueError, KeyError, TypeError):
+            known = None
+        if known != identity:
+            raise UsageError(
+                f"{path} holds a different campaign: give another directory with --out, or remove this one to start anew"
+            )
+        return
+    if path.exists() and any(path.iterdir()):
+        raise UsageError(f"{path} is not empty and holds no campaign: give an empty or a new directory with --out")
+    path.mkdir(parents=True, exist_ok=True)
+    work_file = about.with_suffix(".part")
+    work_file.write_text(json.dumps({"identity": identity, **described}, indent=2))
+    work_file.rename(about)
+
+
+def _files(path: Path) -> list[Path]:
+    return sorted(path.iterdir()) if path.is_dir() else [path] if path.exists() else []
+
+
+# Waves ------------------------------------------------------------------------------------------------------------------
+
+
+class _Campaign:
+    def __init__(self, spark: SparkSession, job: work.Job, path: Path, tell: Tell | None) -> None:
+        self.spark, self.job, self.path, self.tell = spark, job, path, tell
+        self.slots = task_slots(spark)
+        self.resumed = self.waves = 0
+        settings = job.settings
+        self.preparations = work.preparations(settings)
+        self.units = list(units(settings))
+        chunks = min(settings.golden, _PER_SLOT * self.slots)
+        self.runs = [list(range(chunk, settings.golden, chunks)) for chunk in range(chunks)]
+        self.done, self.total = 0, len(self.preparations) + len(self.units) + len(self.runs)
+
+    def run(self) -> tuple[pa.Table, pa.Table]:
+        shipped = replace(self.job)  # without anything that it has mapped here
+        self._wave("prepare", partial_task(_prepare, shipped, self.preparations), len(self.preparations), _PREPARED)
+        for target, offset in self.units:
+            self.job.outages(target, offset)  # an outage that cannot be is told here, not by a task
+        size = _PER_SLOT * self.slots
+        trials = []
+        for number, first in enumerate(range(0, len(self.units), size)):
+            chosen = self.units[first : first + size]
+            task = partial_task(_run_units, shipped, chosen)
+            trials.append(self._wave(f"trials-{number:03d}", task, len(chosen), work.TRIALS))
+        table = pa.concat_tables(trials)
+        affected = self._affected(table)
+        golden = self._wave("golden", partial_task(_run_golden, shipped, (self.runs, affected)), len(self.runs), work.GOLDEN)
+        return table.drop_columns(["affected"]), golden
+
+    def _affected(self, trials: pa.Table) -> Path:
+        """Write the affected parts for the golden runs: a file, because what a task carries with it is slow to ship."""
+        path = self.job.path / "affected.arrow"
+        found = trials.filter(trials["affected"].is_valid()).select(["sink", "target", "offset", "affected"])
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, found.schema) as writer:
+            writer.write_table(found)
+        return path
+
+    def _wave(self, name: str, task: Callable[..., Iterator[pa.RecordBatch]], count: int, schema: pa.Schema) -> pa.Table:
+        self.waves += 1
+        path = self.path / name
+        if (path / "_SUCCESS").exists():
+            self.resumed += 1
+        else:
+            frame = self.spark.range(0, count, 1, count).mapInArrow(task, from_arrow_schema(schema))
+
+            def action() -> None:
+                frame.write.mode("overwrite").parquet(str(path))
+
+            with_progress(self.spark, action, lambda done, _: self._progress(name, min(done, count)))
+        self.done += count
+        self._progress(name, 0)
+        return pq.read_table(path, schema=schema)
+
+    def _progress(self, name: str, done: int) -> None:
+        if self.tell is not None:
+            self.tell(name, self.done + done, self.total)
+
+
+def partial_task(run: Callable[..., Iterator[pa.RecordBatch]], job: work.Job, tasks: Any) -> Callable[..., Any]:
+    """A function for `mapInArrow`: runs the tasks whose numbers it is given."""
+    paths = [path for path in sys.path if path and os.path.isdir(path)]
+
+    def task(ids: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for path in paths:  # the user's own modules are found as they were on the driver
+            if path not in sys.path:
+                sys.path.append(path)
+        for batch in ids:
+            for number in batch.column(0).to_pylist():
+                yield from run(_kept(job), tasks, number)
+
+    return task
+
+
+_JOBS: dict[tuple[Path, Path], work.Job] = {}
+
+
+def _kept(job: work.Job) -> work.Job:
+    """The job with what this process has mapped for it already: Python workers run many tasks."""
+    key = (job.path, job.recorded)
+    known = _JOBS.get(key)
+    if known is None or known.settings != job.settings:
+        _JOBS.clear()
+        _JOBS[key] = known = job
+    return known
+
+
+def _prepare(job: work.Job, tasks: Sequence[str], number: int) -> Iterator[pa.RecordBatch]:
+    work.prepare(job, tasks[number])
+    yield pa.RecordBatch.from_pylist([{"what": tasks[number]}], schema=_PREPARED)
+
+
+def _run_units(job: work.Job, tasks: Sequence[tuple[int, int]], number: int) -> Iterator[pa.RecordBatch]:
+    yield work.run_unit(job, *tasks[number])
+
+
+def _run_golden(job: work.Job, tasks: tuple[Sequence[Sequence[int]], Path], number: int) -> Iterator[pa.RecordBatch]:
+    runs, path = tasks
+    yield from work.run_golden(job, runs[number], _read_affected(job, path))
+
+
+@lru_cache(maxsize=1)
+def _affected_rows(path: Path, written: int) -> list[dict[str, Any]]:
+    with pa.memory_map(str(path)) as file:
+        table = pa.ipc.open_file(file).read_all()
+    identities = [row.values.to_numpy().view(np.uint64) for row in table["affected"]]
+    keys = table.select(["sink", "target", "offset"]).to_pylist()
+    return [key | {"affected": part} for key, part in zip(keys, identities, strict=True)]
+
+
+def _read_affected(job: work.Job, path: Path) -> dict[str, list[np.ndarray]]:
+    """The affected parts by sink, in the order of the units."""
+    settings = job.settings
+    found = {(row["sink"], row["target"], row["offset"]): row["affected"] for row in _affected_rows(path, path.stat().st_mtime_ns)}
+    return {
+        sink: [found[sink, settings.targets[t].name, settings.offsets[o]] for t, o in units(settings)]
+        for sink in settings.scores
+    }

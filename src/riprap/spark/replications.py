@@ -1,0 +1,48 @@
+"""Replications of models as Spark tasks. DataFrame API only: it runs over Spark Connect too.
+
+Pieces of work are cut by `riprap.san.replicate` without regard to the number of tasks, and come back with their
+number, so the result is the same on any cluster.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from riprap.san.replicate import Job, Piece, Runner
+from riprap.spark.bounded import task_slots
+from riprap.spark.progress import Tell, with_progress
+
+PIECES_PER_SLOT = 8  # tasks per slot at most: enough to balance, few enough that starting them costs little
+_SCHEMA = "piece bigint, rewards array<double>"
+
+
+def on_spark(spark: SparkSession, tell: Tell | None = None, tasks: int | None = None) -> Runner:
+    """Runs pieces as tasks of one job; `tell` hears how many tasks of how many are done."""
+
+    def run(jobs: Sequence[Job], pieces: Sequence[Piece]) -> list[np.ndarray]:
+        count = tasks or min(len(pieces), PIECES_PER_SLOT * task_slots(spark))
+        frame = spark.range(0, count, 1, count).mapInArrow(partial(_task, tuple(jobs), tuple(pieces), count), _SCHEMA)
+        table = with_progress(spark, frame.toArrow, tell) if tell else frame.toArrow()
+        found = dict(zip(table.column("piece").to_pylist(), table.column("rewards").to_pylist(), strict=True))
+        return [
+            np.array(found[number], np.float64).reshape(piece.count, len(jobs[piece.job].names))
+            for number, piece in enumerate(pieces)
+        ]
+
+    return run
+
+
+def _task(
+    jobs: tuple[Job, ...], pieces: tuple[Piece, ...], count: int, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Every `count`-th piece, so that long jobs are spread over the tasks."""
+    for batch in batches:
+        for task in batch.column(0).to_pylist():
+            for number in range(task, len(pieces), count):
+                piece = pieces[number]
+                rows = jobs[piece.job].rows(piece.first, piece.count)
+                values = pa.array([rows.ravel().tolist()], pa.list_(pa.float64()))
+                yield pa.record_batch([pa.array([number], pa.int64()), values], names=["piece", "rewards"])

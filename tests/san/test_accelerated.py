@@ -1,0 +1,143 @@
+"""The accelerated simulator against the network of activities: means and variances of every metric, on a grid of
+models.
+
+The tests are two-sided at 4.5 standard errors with fixed seeds: they fail for a difference of a few per mille in the
+means, and do not fail by chance.
+"""
+
+import numpy as np
+import pytest
+
+from riprap.san.compiled import compile_network
+from riprap.san.generator import key
+from riprap.san.interpreter import interpret
+from riprap.san.run import Span
+from riprap.san.streaming import kinds
+from riprap.san.streaming.application import Application, Stream
+from riprap.san.streaming.faults import Faults, Host
+from riprap.san.streaming.scenario import Protection, Scenario
+from riprap.san.streaming.template import build
+
+STANDARD_ERRORS = 4.5
+STATE = {"state": 60, "penalty": 0.1, "staleness": 0.5, "taint": 0.15}
+
+
+def diamond(rate: float, selectivity: float = 0.4) -> Application:
+    """source → filter → (aggregate → join port 0, join port 1) → sink: both kinds of state, and a stateless port."""
+    return Application(
+        "diamond",
+        (
+            kinds.source("source", rate, 1e-6),
+            kinds.functor("filter", 1e-6, selectivity, selectivity + 0.1),
+            kinds.aggregate("aggregate", kinds.port(1e-6, 0.9, 0.95, **STATE)),
+            kinds.join("join", kinds.port(1e-6, 0.0, **STATE), kinds.port(1e-6, 0.5, 0.8)),
+            kinds.sink("sink", 1e-6),
+        ),
+        (
+            Stream("source", "filter"),
+            Stream("filter", "aggregate"),
+            Stream("aggregate", "join", input=0),
+            Stream("source", "join", input=1),
+            Stream("join", "sink"),
+        ),
+    )
+
+
+def mixture(rate: float) -> Application:
+    """A Poisson source, a split and a union into a state that gets clean and tainted tuples at once, a time trigger,
+    two
+    sinks, and selectivities above one."""
+    return Application(
+        "mixture",
+        (
+            kinds.source("source", rate, 1e-6, poisson=True),
+            kinds.split("split", 1e-6, 0.5, 0.3),
+            kinds.aggregate("left", kinds.port(1e-6, 1.3, 1.5, **STATE)),
+            kinds.union("union", 1e-6),
+            kinds.aggregate_every("window", 0.5, kinds.port(1e-6, 0.0, **STATE), 1e-6),
+            kinds.punctor("punctor", 1e-6, 0.9, 0.2),
+            kinds.sink("sink", 1e-6),
+            kinds.sink("marks", 1e-6),
+        ),
+        (
+            Stream("source", "split"),
+            Stream("split", "left", output=0),
+            Stream("left", "union"),
+            Stream("split", "union", output=1),
+            Stream("union", "window"),
+            Stream("union", "punctor"),
+            Stream("window", "sink"),
+            Stream("punctor", "sink", output=0),
+            Stream("punctor", "marks", output=1),
+        ),
+    )
+
+
+CHECKPOINTS = (Protection("checkpoint", ("aggregate", "join")),)
+GROUPS = (Protection("checkpoint", ("join",)), Protection("ha-group", ("filter", "aggregate"), {"failover": 0.7}))
+COPIES = (Protection("full-replication", ("filter", "aggregate", "join"), {"punctuation": 4.0}),)
+GRID = {
+    "checkpoint, rare": Scenario(diamond(40.0), CHECKPOINTS, Faults(0.002, 0.002, recovery=3.0), 150.0),
+    "checkpoint, frequent": Scenario(diamond(60.0, 0.7), CHECKPOINTS, Faults(0.02, 0.02, recovery=2.0), 100.0),
+    "scratch": Scenario(diamond(50.0), (), Faults(0.01, 0.01, recovery=2.0), 100.0),
+    "groups, rare": Scenario(diamond(40.0), GROUPS, Faults(0.005, 0.002, recovery=3.0), 100.0),
+    "groups, frequent": Scenario(diamond(60.0, 0.7), GROUPS, Faults(0.04, 0.01, recovery=4.0), 80.0),
+    "copies": Scenario(diamond(50.0), COPIES, Faults(sdc_rate=0.02), 60.0),
+    "mixture": Scenario(
+        mixture(40.0), (), Faults(0.01, 0.02, recovery=2.0, hosts=(Host("host", ("left", "window"), 0.01),)), 80.0
+    ),
+}
+
+
+@pytest.mark.parametrize("case", GRID)
+def test_same_means_and_variances(case):
+    assert_same(GRID[case])
+
+
+@pytest.mark.soak
+def test_same_means_and_variances_when_copies_crash():
+    assert_same(Scenario(diamond(50.0), COPIES, Faults(0.01, 0.02, recovery=2.0), 60.0))
+
+
+def assert_same(scenario: Scenario) -> None:
+    tokens = scenario.job("tokens", seed=21).rows(0, 1200)
+    fast = scenario.job("accelerated", seed=22).rows(0, 4000)
+    for column, name in enumerate(scenario.job().names):
+        a, b = tokens[:, column], fast[:, column]
+        if a.std() == b.std() == 0.0:
+            assert a[0] == b[0], name
+            continue
+        error = np.sqrt(a.var() / len(a) + b.var() / len(b))
+        assert abs(a.mean() - b.mean()) < STANDARD_ERRORS * error + 1e-9, f"{name}: means {a.mean():g} and {b.mean():g}"
+        spread = np.sqrt(variance_error(a) ** 2 + variance_error(b) ** 2)
+        assert abs(a.var() - b.var()) < STANDARD_ERRORS * spread, f"{name}: variances {a.var():g} and {b.var():g}"
+
+
+def variance_error(values: np.ndarray) -> float:
+    """Standard error of a sample variance, whatever the distribution."""
+    centred = values - values.mean()
+    return float(np.sqrt((np.mean(centred**4) - values.var() ** 2) / len(values)))
+
+
+@pytest.mark.parametrize("case", ["checkpoint, rare", "groups, rare", "copies", "mixture"])
+def test_templates_run_alike_interpreted_and_compiled(case):
+    network = build(GRID[case].deployment(), GRID[case].faults)
+    expected = interpret(network, key(4, 0), Span(3.0))
+    found = compile_network(network).run(key(4, 0), Span(3.0), trace=100_000)
+    assert expected.events > 500
+    np.testing.assert_array_equal(found.activities, expected.activities)
+    np.testing.assert_array_equal(found.times, expected.times)
+    np.testing.assert_array_equal(found.rewards, expected.rewards)
+
+
+def test_without_faults_everything_is_available_and_nothing_tainted():
+    for case in ("checkpoint, rare", "copies"):
+        scenario = GRID[case].fault_free()
+        rows = scenario.job().rows(0, 20)
+        assert (rows[:, :2] == 1.0).all()
+        assert (rows[:, 3] == 0.0).all()
+
+
+def test_a_replication_does_not_depend_on_its_neighbours():
+    job = GRID["groups, frequent"].job(seed=3)
+    np.testing.assert_array_equal(job.rows(0, 30)[10:20], job.rows(10, 10))
