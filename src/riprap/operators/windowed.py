@@ -13,6 +13,7 @@ from riprap.operators.rows import RowStore, window_table
 from riprap.operators.strings import StringPool
 
 _LITTLE = 65_536  # places in stores, groups and strings that are not worth tidying up
+_SLACK = 8  # how many of them may be held for each that is needed
 
 
 class WindowedOperator(Operator):
@@ -105,9 +106,10 @@ class WindowedOperator(Operator):
         if self._held() <= self._tidy_at:
             return
         self._settle()
-        if self._held() > 8 * (sum(len(store.live()) + store.size() for store in self.stores.values()) + self._largest):
+        needed = self._largest + sum(len(store.live()) + store.size() for store in self.stores.values())
+        if self._held() > _SLACK * needed:
             self.restore([self.snapshot()])
-        self._tidy_at = max(_LITTLE, 2 * self._held() + 8 * self._largest)
+        self._tidy_at = max(_LITTLE, 2 * self._held(), _SLACK * needed)
 
     def _held(self) -> int:
         return self.pool.count + self.groups.count + sum(store.used for store in self.stores.values())
