@@ -10,7 +10,7 @@ from queue import Empty, Full, Queue
 
 from riprap.streams.segment import Found
 
-_WINDOW_BYTES = 1 << 20
+_WINDOW_BYTES, _WINDOW_BATCHES = 4 << 20, 64  # a window is full when it has either
 _WINDOWS = 2
 _WAKE = 0.1  # seconds; how soon either side notices that the other is gone
 
@@ -35,7 +35,7 @@ def read_ahead(batches: Iterator[Found]) -> Generator[Found, None, None]:
             for found in batches:
                 window.append(found)
                 size += found.header.length
-                if size >= _WINDOW_BYTES:
+                if size >= _WINDOW_BYTES or len(window) >= _WINDOW_BATCHES:
                     put(window, None)
                     window, size = [], 0
                 if closed.is_set():
@@ -59,4 +59,5 @@ def read_ahead(batches: Iterator[Found]) -> Generator[Found, None, None]:
                 raise error
     finally:
         closed.set()
-        thread.join()
+        if thread is not threading.current_thread():  # which may be the one to collect a reader that was dropped
+            thread.join()

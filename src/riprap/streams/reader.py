@@ -9,6 +9,7 @@ import threading
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _POLL_FASTEST, _POLL_SLOWEST = 0.001, 0.02  # seconds between looks at the mark of another process
 _WAKE = 0.1  # seconds; how soon a waiting reader notices `stop`
 _AHEAD_FROM = 4 << 20  # bytes; for less, a thread that reads ahead is not worth starting
+_FIRST = 8  # batches that are delivered without it, so that whoever wants only a few has them at once
 
 
 class StoredBatch(NamedTuple):
@@ -227,8 +229,9 @@ class Reader:
 
     def _walk(self, file: Readable, start: Start, offset: int, end: int, position: int) -> Iterator[StoredBatch]:
         batches = walk(file, start.carry.stream, offset, end, position)
-        with closing(read_ahead(batches) if end - offset >= _AHEAD_FROM else batches) as found_ones:
-            for found in found_ones:
+        rest = read_ahead(batches) if end - offset >= _AHEAD_FROM else batches
+        with closing(rest):
+            for found in chain(islice(batches, _FIRST), rest):
                 self._resume = (start.carry.segment, found.end)
                 item = None
                 if self._keyed and self._bounds.excludes(found.header.range):
