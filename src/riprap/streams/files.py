@@ -166,8 +166,8 @@ class MappedReadable(LocalReadable):
         self._buffer = pa.py_buffer(mmap.mmap(self._file, size, prot=mmap.PROT_READ) if size else b"")
 
     def read_at(self, offset: int, size: int) -> pa.Buffer:
-        if size >= self.chunk and self._file >= 0:  # a long read: have the next chunk brought from disk meanwhile
-            os.posix_fadvise(self._file, offset, 2 * self.chunk, os.POSIX_FADV_WILLNEED)
+        if size >= self.chunk and self._file >= 0:  # a long read: have what follows brought from disk meanwhile
+            os.posix_fadvise(self._file, offset, 4 * self.chunk, os.POSIX_FADV_WILLNEED)
         offset = min(offset, self._buffer.size)
         return self._buffer.slice(offset, min(size, self._buffer.size - offset))
 
