@@ -1,8 +1,8 @@
 """Taint tracking in the engine: the marks of single tuples follow the data through the real operators.
 
 `marked` gives every stream of a graph one more column, 0 or 1: a functor hands it on, a window is marked if anything
-in it is, a joined tuple if either side is. Running the marked graph over input in which a few tuples are marked shows how
-far one wrong tuple spreads, which is what the model's propagation is checked against.
+in it is, a joined tuple if either side is. Running the marked graph over input in which a few tuples are marked shows
+how far one wrong tuple spreads, which is what the model's propagation is checked against.
 """
 
 from collections.abc import Iterable, Iterator
