@@ -1,6 +1,8 @@
-"""Bargain Discovery, 5 million tuples: the engine against a hand-fused loop, Polars and DuckDB; on Spark against Spark SQL; memory.
+"""Bargain Discovery, 5 million tuples: the engine against a hand-fused loop, Polars and DuckDB; on Spark against Spark
+SQL; memory.
 
-One core: Polars and DuckDB are held to one thread, the fused loop and the engine have one each. Every side gets the input in memory in the
+One core: Polars and DuckDB are held to one thread, the fused loop and the engine have one each. Every side gets the
+input in memory in the
 form that it likes best, and is timed for the query alone. All answers are compared before anything is timed.
 """
 
@@ -84,7 +86,9 @@ def _on_spark(table: pa.Table) -> Iterator[Result]:
 
 
 def _memory() -> Iterator[Result]:
-    """Peak memory of a process that streams 1 and 8 million tuples through the engine, beyond that of streaming one batch."""
+    """Peak memory of a process that streams 1 and 8 million tuples through the engine, beyond that of streaming one
+    batch.
+    """
     peaks = [_peak(tuples) for tuples in (BATCH_ROWS, 1_000_000, 8_000_000)]
     short, long = peaks[1] - peaks[0], peaks[2] - peaks[0]
     how = "peak resident memory over 8 M tuples less that over 1 M, state and batches alike"

@@ -1,3 +1,74 @@
-"""Riprap: find the operators of a streaming application worth protecting, protect exactly those, prove it."""
+"""Riprap: find the operators of a streaming application worth protecting, protect exactly those, prove it.
+
+    from riprap import App, count, run_bounded
+
+Names are loaded when they are used, so that importing `riprap` costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "App": "riprap.graph.builder",
+    "Stream": "riprap.graph.builder",
+    "Graph": "riprap.graph.graph",
+    "apply": "riprap.graph.aggregates",
+    "backup": "riprap.graph.annotations",
+    "checkpoint": "riprap.graph.annotations",
+    "ha_group": "riprap.graph.annotations",
+    "persist": "riprap.graph.annotations",
+    "count": "riprap.graph.windows",
+    "punctuated": "riprap.graph.windows",
+    "time": "riprap.graph.windows",
+    "zero": "riprap.graph.windows",
+    "read_plan": "riprap.graph.plan",
+    "Engine": "riprap.engine.engine",
+    "Rows": "riprap.operators.user",
+    "UserOperator": "riprap.operators.user",
+    "check_operator": "riprap.operators.checker",
+    "run_bounded": "riprap.spark.bounded",
+    "session": "riprap.spark.session",
+}
+
+__all__ = [
+    "App",
+    "Engine",
+    "Graph",
+    "Rows",
+    "Stream",
+    "UserOperator",
+    "apply",
+    "backup",
+    "check_operator",
+    "checkpoint",
+    "count",
+    "ha_group",
+    "persist",
+    "punctuated",
+    "read_plan",
+    "run_bounded",
+    "session",
+    "time",
+    "zero",
+]
+
+if TYPE_CHECKING:
+    from riprap.engine.engine import Engine
+    from riprap.graph.aggregates import apply
+    from riprap.graph.annotations import backup, checkpoint, ha_group, persist
+    from riprap.graph.builder import App, Stream
+    from riprap.graph.graph import Graph
+    from riprap.graph.plan import read_plan
+    from riprap.graph.windows import count, punctuated, time, zero
+    from riprap.operators.checker import check_operator
+    from riprap.operators.user import Rows, UserOperator
+    from riprap.spark.bounded import run_bounded
+    from riprap.spark.session import session
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module riprap has no attribute {name}")
+    return getattr(import_module(_HOMES[name]), name)

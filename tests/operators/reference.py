@@ -35,10 +35,10 @@ class Overflow(Exception):
 
 def group_key(row: Row, names: list[str]) -> tuple:
     """Equal keys are equal: null equals null, NaN equals NaN, -0.0 equals 0.0."""
-    return tuple(_canonical(row.values[name]) for name in names)
+    return tuple(canonical(row.values[name]) for name in names)
 
 
-def _canonical(value: Any) -> Any:
+def canonical(value: Any) -> Any:
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else value + 0.0
     return value

@@ -59,9 +59,11 @@ def raw(array: pa.Array) -> list:
 
 def batch(schema: pa.Schema, shape: KeyShape, rows: list[Row], encoded: bool) -> pa.RecordBatch:
     columns = {f.name: column(f.name, f.type, [row.values[f.name] for row in rows], encoded) for f in schema}
-    parts = dict(zip(("_ts", "_src", "_seq", "_n"), zip(*(row.key for row in rows), strict=True), strict=True)) if (
-        rows
-    ) else dict.fromkeys(("_ts", "_src", "_seq", "_n"), ())
+    parts = (
+        dict(zip(("_ts", "_src", "_seq", "_n"), zip(*(row.key for row in rows), strict=True), strict=True))
+        if (rows)
+        else dict.fromkeys(("_ts", "_src", "_seq", "_n"), ())
+    )
     columns |= {f.name: pa.array(parts[f.name], f.type) for f in shape.fields}
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
@@ -125,8 +127,9 @@ def run(graph: Graph, name: str, feed: Feed, random, *, end: bool = True) -> lis
         if random.random() < 0.2:
             out += _taken(operator, operator.process(Channel(port), batches[port].slice(0, 0)))
         at = stop
-        if random.random() < 0.5:
-            out += _taken(operator, operator.progress(OrderKey(*feed.items[stop - 1][1].key)))
+        key = feed.items[stop - 1][1].key
+        if random.random() < 0.5 and all(item.key > key for _, item in feed.items[stop:] if isinstance(item, Row)):
+            out += _taken(operator, operator.progress(OrderKey(*key)))
     return out + (_taken(operator, operator.end()) if end else [])
 
 
@@ -146,6 +149,23 @@ def _taken(operator, emissions) -> list[tuple[int, Row | Mark]]:
             row = {n: c[i] for n, c in zip(schema.names, columns, strict=True)}
             out.append((emission.port, Row(tuple(keys.at(i)), row)))
     return out
+
+
+def as_events(feed: Feed):
+    """The feed's ports as events for the checker, in several batches encoded in turn."""
+    ports = []
+    for port, (schema, shape) in enumerate(zip(feed.schemas, feed.shapes, strict=True)):
+        events, rows = [batch(schema, shape, [], False)], []
+        for number, (_, item) in enumerate(entry for entry in feed.items if entry[0] == port):
+            if isinstance(item, Row):
+                rows.append(item)
+            if isinstance(item, Mark) or number % 5 == 4:
+                events.append(batch(schema, shape, rows, number % 2 == 0))
+                rows = []
+            if isinstance(item, Mark):
+                events.append(Punctuation(OrderKey(*item.key)))
+        ports.append([*events, batch(schema, shape, rows, True)])
+    return ports
 
 
 def same(found: list, expected: list) -> None:

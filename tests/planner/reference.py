@@ -28,9 +28,7 @@ def recovery(size, edges, latency, backups, failures=1):
 
 def cheapest(size, edges, latency, bound, cost, must=(), must_not=(), failures=1):
     """The least cost of backups that put `failures` of them on every way that is too long; None if there are none."""
-    long = {
-        frozenset(way[:-1]) for way in all_ways(size, edges) if sum(latency[task] for task in way) > bound[way[-1]]
-    }
+    long = {frozenset(way[:-1]) for way in all_ways(size, edges) if sum(latency[task] for task in way) > bound[way[-1]]}
     best = None
     for count in range(size + 1):
         for chosen in combinations(range(size), count):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from tests.planner.strategies import bounded
 
 from riprap.base.errors import UsageError
 from riprap.planner.exact import solve
@@ -15,7 +16,6 @@ from riprap.planner.published_share import share, shares
 from riprap.planner.published_tree import tree
 from riprap.planner.topologies import SECOND
 from riprap.planner.topology import topology
-from tests.planner.strategies import bounded
 
 
 def seconds(**latency):

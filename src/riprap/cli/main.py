@@ -8,7 +8,7 @@ import sys
 import typer
 
 from riprap.base.errors import RiprapError
-from riprap.cli import assess, data, doctor, graph, profile, run_bounded
+from riprap.cli import assess, data, doctor, graph, plan, profile, reproduce, run_bounded, stream
 
 app = typer.Typer(
     name="riprap",
@@ -25,12 +25,16 @@ def _root() -> None:
     """Makes `riprap` a group of commands however many there are."""
 
 
-app.command("assess")(assess.command)
-app.command("run-bounded")(run_bounded.command)
+# In the order a user meets them.
 app.command("graph")(graph.command)
 app.command("profile")(profile.command)
-app.command("doctor")(doctor.command)
+app.command("run-bounded")(run_bounded.command)
+app.command("assess")(assess.command)
+app.command("plan")(plan.command)
+app.add_typer(stream.app, name="stream")
+app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(data.app, name="data")
+app.command("doctor")(doctor.command)
 
 
 def main() -> None:

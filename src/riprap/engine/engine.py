@@ -21,7 +21,7 @@ import pyarrow as pa
 from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import GraphError, UsageError, known
 from riprap.engine.jitter import Jitter
-from riprap.engine.merger import Mark, Merger, MergerState, Rows
+from riprap.engine.merger import Mark, Merger, MergerState, Rows, just_before
 from riprap.engine.pruning import wanted_columns
 from riprap.graph.graph import Graph, StreamSpec
 from riprap.graph.keys import END_KEY, START_KEY, OrderKey
@@ -111,13 +111,17 @@ class Engine:
     # Events -----------------------------------------------------------------------------------------------------------
 
     def push(self, name: str, event: Event) -> list[Output]:
-        """Give a batch or punctuation to a source, or to a stream (by id) that enters the fragment."""
+        """Give a batch or punctuation to a source, or to a stream (by id) that enters the fragment.
+
+        On an entering stream a punctuation may still follow the last row: that none does is told with `advance`.
+        """
         target, port = self._entry(name)
         if isinstance(event, pa.RecordBatch) and event.num_rows == 0:
             return []
         self._inbox[target].append((port, event))
         if isinstance(event, pa.RecordBatch):
-            self._advance(target, port, self._last_key(name, event))
+            last = self._last_key(name, event)
+            self._advance(target, port, just_before(last) if name in self._entries else last)
         return self._sweep()
 
     def advance(self, name: str, key: OrderKey) -> list[Output]:

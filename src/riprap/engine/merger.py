@@ -127,7 +127,7 @@ class Merger:
             order = self._order(port, keys)
             self._queues[port].append(_Segment(event, order))
             self._last_order[port] = tuple(order[-1].tolist())
-            self.advance(port, keys.at(event.num_rows - 1))
+            self.advance(port, just_before(keys.at(event.num_rows - 1)))  # a punctuation may follow the last row
 
     def advance(self, port: int, key: OrderKey) -> None:
         """Nothing at or below `key` will be put on this port any more."""
@@ -216,11 +216,15 @@ class Merger:
         if self._jitter is not None:
             for port, queue in enumerate(self._queues):
                 for item in queue:
-                    if isinstance(item, _Segment):
-                        keys = keys_of(item.batch, self._shapes[port])
-                        least = np.lexsort(tuple(np.broadcast_to(part, len(keys.ts)) for part in reversed(keys)))[0]
-                        key = min(key, _before(keys.at(int(least))))
+                    key = min(key, just_before(self._least(port, item)))
         return key
+
+    def _least(self, port: int, item: _Segment | _Cut) -> OrderKey:
+        """The least key of what waits: behind a jitter upstream they need not ascend."""
+        if isinstance(item, _Cut):
+            return item.punctuation.key
+        keys = keys_of(item.batch, self._shapes[port])
+        return keys.at(int(np.lexsort(tuple(np.broadcast_to(part, len(keys.ts)) for part in reversed(keys)))[0]))
 
 
 def _below(order: np.ndarray, limit: Order, *, inclusive: bool = False) -> int:
@@ -231,7 +235,7 @@ def _below(order: np.ndarray, limit: Order, *, inclusive: bool = False) -> int:
     return find(order, limit, key=lambda row: tuple(row.tolist()))
 
 
-def _before(key: OrderKey) -> OrderKey:
+def just_before(key: OrderKey) -> OrderKey:
     """A key below `key` and above every other key below it."""
     return key._replace(n=key.n - 1) if key.n > 0 else OrderKey(key.ts, key.src, key.seq - 1, 2**63 - 1)
 

@@ -6,8 +6,10 @@ from riprap.graph.specs import Sink
 Wanted = dict[str, tuple[frozenset[str], ...]]  # by operator, one set of columns per output port (a sink: its input)
 
 
-def wanted_columns(graph: Graph, members: frozenset[str]) -> Wanted:
-    """For the operators of a fragment. Streams that leave the fragment, or that are kept, have all their columns."""
+def wanted_columns(graph: Graph, members: frozenset[str] | None = None) -> Wanted:
+    """For the operators of a fragment (omitted: all). Streams that leave it or are kept have all their columns."""
+    if members is None:
+        members = frozenset(graph.order)
     wanted: Wanted = {}
     for name in reversed(graph.order):
         if name not in members:

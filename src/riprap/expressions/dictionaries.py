@@ -53,7 +53,8 @@ class Lifted:
     def _table(self, dictionary: pa.Array) -> Vector | None:
         """The expression's value for each entry of `dictionary`, and last for NULL. None when an entry has no value:
         rows that use it must fail, the others must not, so it has to be computed row by row."""
-        key = (len(dictionary), dictionary.offset, *[buffer and buffer.address for buffer in dictionary.buffers()])
+        addresses = [None if buffer is None else buffer.address for buffer in dictionary.buffers()]
+        key = (len(dictionary), dictionary.offset, *addresses)
         found = self._tables.get(key)
         if found is None:
             found = dictionary, self._computed(dictionary)

@@ -155,6 +155,16 @@ class Graph:
         streams = [part for old in self.streams for part in ((before, after) if old == stream else (old,))]
         return replace(self, operators=(*self.operators, operator), streams=tuple(streams))
 
+    def leading_to(self, name: str) -> "Graph":
+        """The part of the graph that an operator depends on, itself included."""
+        self[name]
+        members = {op.name for op in self.operators if name in self.reachable(op.name)}
+        return Graph(
+            self.name,
+            tuple(op for op in self.operators if op.name in members),
+            tuple(stream for stream in self.streams if {stream.source, stream.target} <= members),
+        )
+
     def __iter__(self) -> Iterator[OperatorSpec]:
         return (self[name] for name in self.order)
 

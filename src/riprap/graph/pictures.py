@@ -37,5 +37,5 @@ def picture(graph: Graph) -> tuple[list[Node], list[Edge]]:
     return nodes, edges
 
 
-def _short(text: str, limit: int = 32) -> str:
+def _short(text: str, limit: int = 36) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -146,8 +146,9 @@ class _Run:
             (self._merged if merged else self._by_port)(first, last)
             self._marks(last)
         key = self._feed.keys[stop - 1]
-        self._take(self._operator.progress(key), None, stop)
-        self._progress = self._operator.output_progress(key)
+        if stop == len(self._feed.keys) or self._feed.keys[stop] > key:  # else another port's tuple has the same key
+            self._take(self._operator.progress(key), None, stop)
+            self._progress = self._operator.output_progress(key)
 
     def _merged(self, start: int, stop: int) -> None:
         batches = self._feed.piece(start, stop)

@@ -38,12 +38,13 @@ class _Matches(NamedTuple):
     rows: np.ndarray
     sides: np.ndarray  # not filled where only one port's arrivals give output
     met: np.ndarray
+    triggers: np.ndarray  # merged row of the arrival
 
     def chosen(self, selection: np.ndarray) -> "_Matches":
         if len(selection) == len(self.rows):
             return self
         sides = self.sides[selection] if len(self.sides) else self.sides
-        return _Matches(self.rows[selection], sides, self.met[selection])
+        return _Matches(self.rows[selection], sides, self.met[selection], self.triggers[selection])
 
 
 class JoinOperator(WindowedOperator):
@@ -119,7 +120,7 @@ class JoinOperator(WindowedOperator):
                 for name in self._stored[port]:
                     store.write(name, positions[port], to_words(batches[port].column(name), self.pool))
             self._note(port, before[port])
-        emissions = self._emit(matches, positions, batches, keys, ports)
+        emissions = self._emit(matches, positions, batches, keys)
         self._tidy(len(ports))
         return emissions
 
@@ -165,14 +166,10 @@ class JoinOperator(WindowedOperator):
         positions = [np.empty(0, np.int64), np.empty(0, np.int64)]
         positions[kept] = np.empty(len(groups[kept]), np.int64)
         asking = groups[1 - kept]
-        met = np.empty(len(asking) + 1, np.int64)
+        rows, met, triggers = (np.empty(len(asking) + 1, np.int64) for _ in range(3))
         rings = (store.base, store.cap, store.head, store.tail)
-        meet_latest(ports, kept, groups[kept], asking, *rings, positions[kept], met)
-        met = met[:-1]
-        if (met >= 0).all():
-            return _Matches(np.arange(len(met)), _ONE_SIDE, met), positions
-        rows = np.flatnonzero(met >= 0)
-        return _Matches(rows, _ONE_SIDE, met[rows]), positions
+        count = meet_latest(ports, kept, groups[kept], asking, *rings, positions[kept], rows, met, triggers)
+        return _Matches(rows[:count], _ONE_SIDE, met[:count], triggers[:count]), positions
 
     # What is given out ------------------------------------------------------------------------------------------------
 
@@ -182,7 +179,6 @@ class JoinOperator(WindowedOperator):
         positions: list[np.ndarray],
         batches: Sequence[pa.RecordBatch],
         keys: list[Keys | None],
-        ports: np.ndarray,
     ) -> list[Emission]:
         if not len(matches.rows):
             return []
@@ -197,11 +193,7 @@ class JoinOperator(WindowedOperator):
         else:
             columns = {name: bound.evaluate(shown) for name, bound in self._projections}
         columns |= self._order_keys(matches, keys)
-        triggers = np.empty(len(matches.rows), np.int64)
-        for port in self._speaking:
-            mine = slice(None) if len(self._speaking) == 1 else np.flatnonzero(matches.sides == port)
-            triggers[mine] = np.flatnonzero(ports == port)[matches.rows[mine]]
-        return [Emission(0, batch_of(columns), triggers)]
+        return [Emission(0, batch_of(columns), matches.triggers)]
 
     def _pairs(
         self,

@@ -1,13 +1,14 @@
 """The cheapest backups for a bound, with proof; or, when time is up, the best found and how far it can be from that.
 
-After the reductions each core is a covering problem: choose vertices so that every way that is too long has k of them. Its
-rows are generated as needed (`ways`). First the linear relaxation, whose bound is recomputed here from the dual values
-alone; then, if rounding has not met that bound, integer programs over the rows found so far, each a relaxation and so a
-lower bound, until one has a solution that covers all ways. The solver is never believed: plans are checked with whole
-numbers, bounds are taken with a margin.
+After the reductions each core is a covering problem: choose vertices so that every way that is too long has k of
+them. Its rows are generated as needed (`ways`). First the linear relaxation, whose bound is recomputed here from the
+dual values alone; then, if rounding has not met that bound, integer programs over the rows found so far, each a
+relaxation and so a lower bound, until one has a solution that covers all ways. The solver is never believed: plans
+are checked with whole numbers, bounds are taken with a margin.
 
-Rows that no optimum breaks make it quicker: if u′ is at least as slow as u, fed by all that feeds u and feeding all that u feeds,
-then a backup at u is of no use without one at u′ (every way through u is one through u′, and longer there).
+Rows that no optimum breaks make it quicker: if u′ is at least as slow as u, fed by all that feeds u and feeding all
+that u feeds, then a backup at u is of no use without one at u′ (every way through u is one through u′, and longer
+there).
 """
 
 from dataclasses import dataclass
@@ -141,7 +142,7 @@ class _Covering:
             self._round(weight)
 
     def _accept_dual_bound(self) -> bool:
-        """With prices y ≥ 0 on the rows, k·Σy + the least of Σ (cost − paid)·M is a lower bound, whatever the solver did."""
+        """For any prices y ≥ 0 on the rows, k·Σy + the least of Σ (cost − paid)·M is a lower bound."""
         solution = self.highs.getSolution()
         if not solution.dual_valid:
             return False
@@ -221,7 +222,7 @@ def dominances(core: Core) -> list[tuple[int, int]]:
             continue
         for other in before[through]:
             equal = latency[other] == latency[u] and before[other] == before[u] and after[other] == after[u]
-            if other != u and latency[other] >= latency[u] and after[u] <= after[other] and before[u] <= before[other]:
-                if not equal and core.fixed[other] != 1:
-                    pairs.append((u, other))
+            covers = latency[other] >= latency[u] and after[u] <= after[other] and before[u] <= before[other]
+            if covers and other != u and not equal and core.fixed[other] != 1:
+                pairs.append((u, other))
     return pairs

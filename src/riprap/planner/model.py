@@ -115,8 +115,8 @@ class Covers:
     """Which backups a recovering task takes its input from, and the other way round.
 
     `forward[u]` are the tasks that backup u f-covers: those that u reaches over tasks without a backup (the last one
-    may be one). `backward[u]` are the tasks that u b-covers: those without a backup that reach u in the same way, and the
-    backups where such ways begin. `upstream[v]` is the upstream cover set C(v): the backups that f-cover v.
+    may be one). `backward[u]` are the tasks that u b-covers: those without a backup that reach u in the same way, and
+    the backups where such ways begin. `upstream[v]` is the upstream cover set C(v): the backups that f-cover v.
     """
 
     forward: dict[int, frozenset[int]]

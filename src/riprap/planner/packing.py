@@ -1,10 +1,10 @@
-"""A lower bound for graphs that are too large for a linear program: ways that are too long and have no task in common."""
+"""A lower bound for graphs too large for a linear program: ways that are too long and have no task in common."""
 
 from riprap.planner.reductions import Core
 
 
 def packed_bound(core: Core) -> int:
-    """Ways that are too long and share no task (but the last): each needs k backups of its own, so their sum is a bound.
+    """Ways that are too long and share no task (but the last): each needs k backups of its own.
 
     One pass from the sources: every task knows the longest way to it over tasks not yet in a chosen way; where that is
     too long, the way is taken and its tasks are used up.

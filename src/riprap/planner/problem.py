@@ -135,8 +135,8 @@ def _refuse_impossible(asked: Problem) -> None:
             if asked.failures > 1
             else "tasks before it may not be backups"
         )
+        allowed, taken = (format_duration(Duration(int(value[task]))) for value in (asked.bound, latency))
         raise PlanError(
-            f"no plan recovers {topology.tasks[task]} within {format_duration(Duration(int(asked.bound[task])))}: with a "
-            f"backup at every task that may be one it still takes {format_duration(Duration(int(latency[task])))}, "
-            f"because {cause}; allow more, or raise the bound"
+            f"no plan recovers {topology.tasks[task]} within {allowed}: with a backup at every task that may be one it "
+            f"still takes {taken}, because {cause}; allow more, or raise the bound"
         )

@@ -1,7 +1,8 @@
 """The main loop of the published algorithm, and what its three choices of backups have in common.
 
-    V. "…guaranteed recovery latency with minimum backups" (the FTC problem): pending search sources S, at first all sources.
-    Each round takes the one farthest from the sinks (most hops), chooses backups within R downstream of it, and adds those to S.
+    V. "…guaranteed recovery latency with minimum backups" (the FTC problem): pending search sources S, at first all
+    sources. Each round takes the one farthest from the sinks (most hops), chooses backups within R downstream of it,
+    and adds those to S.
 
 What the published text leaves open is settled so that the bound always holds; docs/plan.md says where and why.
 """

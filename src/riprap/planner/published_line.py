@@ -1,6 +1,7 @@
 """The published algorithm for lines: each task feeds one other, and lines meet only in a sink.
 
-From a search source walk downstream as long as the way stays within R; the last task within it becomes a backup. Optimal.
+From a search source walk downstream as long as the way stays within R; the last task within it becomes a backup.
+Optimal.
 """
 
 from riprap.base.errors import UsageError

@@ -1,8 +1,8 @@
-"""The comparison by resource shares: the task with the largest optimal share of the resources becomes a backup, again and again.
+"""The comparison by resource shares: again and again the task with the largest optimal share becomes a backup.
 
-Shares are those that make the whole topology fastest when a task with share r takes T/r: r(v) ∝ √(T(v)·f(v)), where f is the unit
-flow from the sources to the sinks that maximises (Σ √(T·f))² (the dual of the latency problem; concave, found by
-Frank–Wolfe steps along longest ways). In series and in parallel this gives the known closed forms.
+Shares are those that make the whole topology fastest when a task with share r takes T/r: r(v) ∝ √(T(v)·f(v)), where f
+is the unit flow from the sources to the sinks that maximises (Σ √(T·f))² (the dual of the latency problem; concave,
+found by Frank–Wolfe steps along longest ways). In series and in parallel this gives the known closed forms.
 """
 
 import numpy as np

@@ -1,9 +1,9 @@
 """The published algorithm for trees: every task feeds at most one other, ways join on the way to the sink.
 
-As for lines, but a search that meets a backup ends there. Published, searches start in the order of hops from the sink; where
-a source with fewer hops but slower tasks joins, that order sets a backup which a later search makes useless. So all
-searches advance together here, in topological order: at a join the slowest goes on. With that the result is optimal for
-any latencies, as the paper claims, in one pass.
+As for lines, but a search that meets a backup ends there. Published, searches start in the order of hops from the
+sink; where a source with fewer hops but slower tasks joins, that order sets a backup which a later search makes
+useless. So all searches advance together here, in topological order: at a join the slowest goes on. With that the
+result is optimal for any latencies, as the paper claims, in one pass.
 """
 
 from riprap.base.errors import UsageError

@@ -3,9 +3,9 @@
 - forced: an edge u → v with T(u) + T(v) above v's bound takes a backup at u, and then u hands over nothing but
   its backup: its edges go (only for one failure at a time; with k, such a problem has no solution);
 - useless: an edge on no way longer than its bound goes, and with it tasks left without edges;
-- twins: tasks with equal T, bound, predecessors and successors become one, with the sum of their costs. In an optimum all of
-  them are backups or none: if u is and u′ is not, every way through u′ has its backups elsewhere, so the same way
-  through u does too, and u's is not needed. This holds for any costs and any number of failures;
+- twins: tasks with equal T, bound, predecessors and successors become one, with the sum of their costs. In an optimum
+  all of them are backups or none: if u is and u′ is not, every way through u′ has its backups elsewhere, so the same
+  way through u does too, and u's is not needed. This holds for any costs and any number of failures;
 - sinks with equal predecessors: only the one with the least bound − T matters.
 
 Last, the rest falls apart into components, each a `Core` to be solved by itself.
@@ -225,6 +225,6 @@ def _components(work: _Working) -> list[Core]:
                 edges.astype(np.int32),
                 members,
                 work.failures,
-            )  # fmt: skip
+            )
         )
     return cores

@@ -12,7 +12,7 @@ LARGEST_PRUNED = 2_000  # vertices: pruning for several failures recomputes ever
 
 
 def first_plan(core: Core, clock: Clock, deadline: float) -> np.ndarray:
-    """The better of greedy from the sources and greedy from the sinks, pruned, improved while time is left; bool [n]."""
+    """The better of greedy from the sources and from the sinks, pruned, improved while time is left; bool [n]."""
     if core.failures > 1:
         return pruned_from_all(core, [0.0] * core.size) if core.size <= LARGEST_PRUNED else core.fixed != 0
     cover = Cover(core)
@@ -54,7 +54,8 @@ def pruned_from_all(core: Core, weight: list[float]) -> np.ndarray:
     assert levels is not None
     forward = sweep(core.size, core.edges, levels)
     plan = core.fixed != 0
-    order = sorted(np.flatnonzero(core.fixed < 0).tolist(), key=lambda u: (weight[u] / max(1, core.cost[u]), u))
+    cost: list[int] = np.maximum(core.cost, 1).tolist()
+    order = sorted(np.flatnonzero(core.fixed < 0).tolist(), key=lambda u: (weight[u] / cost[u], u))
     for u in order:
         plan[u] = False
         if np.any(forward.recovery(core.latency, plan, core.failures) > core.bound):

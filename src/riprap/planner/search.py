@@ -6,7 +6,8 @@ The state keeps, for every vertex v of a core under the current backups,
     excess[v]  the most that a way on from v exceeds the bound of its end: −bound(v), or T(w) + excess[w] over v → w
                unless v keeps a backup
 
-so the backup of u can go iff late[u] plus its excess without a backup is ≤ 0. A change is carried only as far as it reaches.
+so the backup of u can go iff late[u] plus its excess without a backup is ≤ 0. A change is carried only as far as it
+reaches.
 """
 
 from collections.abc import Iterable
@@ -17,7 +18,7 @@ from riprap.planner.reductions import Core
 
 
 class Cover:
-    """Backups of a core, one failure at a time. Vertices ascend along edges, so their numbers are a topological order."""
+    """Backups of a core, one failure at a time. Numbers of vertices ascend along edges: a topological order."""
 
     def __init__(self, core: Core) -> None:
         self.size = core.size

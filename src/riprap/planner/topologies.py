@@ -10,7 +10,8 @@ from riprap.planner.topology import Topology
 
 SECOND = 1_000_000
 
-# SignalGuru: the published figure shows nine steps of different width, 55 tasks in all; the widths and wiring here are ours.
+# SignalGuru: the published figure shows nine steps of different width, 55 tasks in all; the widths and wiring here
+# are ours.
 _SIGNAL_GURU = (
     ("Camera", 4), ("Dispatch", 4), ("Colour", 12), ("Shape", 12), ("Motion", 12), ("Voting", 4), ("Group", 4),
     ("Predict", 2), ("Sink", 1),
@@ -45,7 +46,8 @@ def tree(size: int, *, heaviest: int = 1, seed: int = 0) -> Topology:
 
 def signal_guru(*, heaviest: int = 1, seed: int = 0) -> Topology:
     """55 tasks in 9 steps: four phones, each with its own filters, then votes and groups over all of them."""
-    tasks, first = [], {}
+    tasks: list[str] = []
+    first: dict[str, int] = {}
     for step, width in _SIGNAL_GURU:
         first[step] = len(tasks)
         tasks += [f"{step}{i + 1}" for i in range(width)] if width > 1 else [step]
@@ -87,6 +89,6 @@ def layered(layers: int, width: int, *, most_inputs: int = 3, heaviest: int = 1,
     for _, target_layer in pairwise(range(layers)):
         targets = np.repeat(np.arange(width), rng.integers(1, most_inputs + 1, width))
         pairs = np.stack([rng.integers(0, width, len(targets)), targets], axis=1)
-        chosen.append(np.unique(pairs, axis=0) + [(target_layer - 1) * width, target_layer * width])
+        chosen.append(np.unique(pairs, axis=0) + np.array([target_layer - 1, target_layer]) * width)
     tasks = [f"t{layer + 1}.{i + 1}" for layer in range(layers) for i in range(width)]
     return _build(f"layered({layers},{width})", tasks, np.concatenate(chosen), heaviest, seed)

@@ -1,8 +1,9 @@
 """Ways that are too long, found on demand: the rows of the covering problem.
 
 A plan meets its bounds iff every way with ΣT above the bound of its last task has at least k backups before that task
-(k failures at once). There are too many such ways to list, so they are generated: for fractional backups, the ways whose
-backups sum to less than k. That is a shortest path with a resource, solved with Pareto labels (sum of backups, ΣT).
+(k failures at once). There are too many such ways to list, so they are generated: for fractional backups, the ways
+whose backups sum to less than k. That is a shortest path with a resource, solved with Pareto labels (sum of backups,
+ΣT).
 """
 
 from dataclasses import dataclass
@@ -30,7 +31,8 @@ class Ways:
         for source, target in core.edges.tolist():
             self.before[target].append(source)
             after[source].append(target)
-        # The most that any way on from v exceeds the bound of its end: a way to v with ΣT ≤ −excess[v] never is too long.
+        # The most that any way on from v exceeds the bound of its end: a way to v with ΣT ≤ −excess[v] never is too
+        # long.
         self.excess = [0] * core.size
         for v in range(core.size - 1, -1, -1):
             onward = max((self.latency[w] + self.excess[w] for w in after[v]), default=-self.bound[v])
@@ -39,7 +41,8 @@ class Ways:
     def uncovered(self, weight: list[float]) -> list[tuple[int, ...]]:
         """For every task one way to it that is too long and has the least sum of `weight` before its end, if below k.
 
-        Each is given by its tasks without the last, ascending, and is minimal: without its first task it is short enough.
+        Each is given by its tasks without the last, ascending, and is minimal: without its first task it is short
+        enough.
         """
         limit = self.failures - EPSILON
         labels: list[list[_Label]] = []

@@ -9,7 +9,8 @@ _WIDTH, _HEIGHT = 680.0, 320.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 68.0, 20.0, 22.0, 50.0
 
 _STYLE = """\
-.ch{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;font-size:12px}
+.ch{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;font-size:12px;max-width:100%;\
+height:auto}
 .ch text{fill:var(--ink,#1f2328)}.ch .t{fill:var(--soft,#59636e);font-size:11px}
 .ch .g{stroke:var(--line,#d1d9e0);stroke-width:1}
 .ch .l{fill:none;stroke-width:2}.ch .p{stroke:var(--surface,#fff);stroke-width:1.5}
@@ -97,8 +98,8 @@ def chart(series: Sequence[Series], *, x_label: str, y_label: str) -> str:
 def ticks(low: float, high: float) -> list[float]:
     """Round numbers from at or below `low` to at or above `high`, about five of them."""
     span = high - low
-    if span <= 0:
-        return [low, low + 1.0] if low else [0.0, 1.0]
+    if span <= 1e-9 * max(1.0, abs(low), abs(high)):  # flat, as far as anybody can see
+        return [float(floor(low)), float(floor(low)) + 1.0]
     magnitude = 10.0 ** floor(log10(span / 5))
     step = min((factor * magnitude for factor in (1, 2, 5, 10)), key=lambda s: abs(span / s - 5))
     first = floor(low / step + 1e-9)

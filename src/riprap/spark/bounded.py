@@ -92,9 +92,8 @@ def task_slots(spark: SparkSession) -> int:
 
 
 def _of_sink(spark: SparkSession, graph: Graph, sink: str, inputs: Mapping[str, Input], count: int) -> DataFrame:
-    members = frozenset(op.name for op in graph.operators if sink in graph.reachable(op.name))
-    job = _Job(graph, sink, members, count)
-    own = {name: given for name, given in inputs.items() if name in members}
+    job = _Job(graph.leading_to(sink), sink, count)
+    own = {source.name: inputs[source.name] for source in job.graph.sources}
     if any(isinstance(given, DataFrame) for given in own.values()):
         frames = {name: given if isinstance(given, DataFrame) else _read(spark, given) for name, given in own.items()}
         return _united(job, frames).mapInArrow(partial(_run_united, job), job.spark_schema)
@@ -111,9 +110,8 @@ def _of_sink(spark: SparkSession, graph: Graph, sink: str, inputs: Mapping[str, 
 class _Job:
     """What every task of a run has to know."""
 
-    graph: Graph
+    graph: Graph  # what leads to the sink
     sink: str
-    members: frozenset[str]
     partitions: int
 
     @property
@@ -130,7 +128,7 @@ class _Job:
 
     def read_columns(self, source: str) -> list[str]:
         """The columns of a source that the run reads."""
-        wanted = wanted_columns(self.graph, self.members)[source][0]
+        wanted = wanted_columns(self.graph)[source][0]
         spec = self.source(source)
         return [name for name in spec.schema.names if name in wanted]
 
@@ -151,7 +149,7 @@ class _Job:
 def _run_files(job: _Job, paths: Mapping[str, str], ids: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in ids:
         for index in batch.column(0).to_pylist():
-            yield from job.outputs(Engine(job.graph, job.members).run(_file_inputs(job, paths, index)))
+            yield from job.outputs(Engine(job.graph).run(_file_inputs(job, paths, index)))
 
 
 def _file_inputs(job: _Job, paths: Mapping[str, str], index: int) -> dict[str, Iterator[pa.RecordBatch]]:
@@ -230,8 +228,8 @@ def _united(job: _Job, frames: Mapping[str, DataFrame]) -> DataFrame:
 
 def _run_united(job: _Job, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows of all sources come in the order of their keys: each batch moves every source forward."""
-    engine = Engine(job.graph, job.members)
-    sources = [source for source in job.graph.sources if source.name in job.members]
+    engine = Engine(job.graph)
+    sources = job.graph.sources
     feeds = [_Feed(source, job.read_columns(source.name)) for source in sources]
     for batch in rows:
         owner = batch.column(_SOURCE).to_numpy()

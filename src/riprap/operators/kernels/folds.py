@@ -20,7 +20,9 @@ from riprap.operators.kernels.exact import LIMBS, accumulate, rounded
 
 @kernel
 def sum_floats(column, valid, base, cap, who, lo, hi):
-    """Exactly rounded sums: cascaded additions that know their error; the exact accumulator where that is not enough."""
+    """Exactly rounded sums: cascaded additions that know their error; the exact accumulator where that is not
+    enough.
+    """
     n = len(who)
     out = np.empty(n, np.float64)
     some = np.empty(n, np.uint8)

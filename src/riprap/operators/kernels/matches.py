@@ -106,37 +106,34 @@ def meet(
 
 
 @kernel
-def meet_latest(ports, kept, groups_kept, groups_asking, base, cap, head, tail, positions, met):
+def meet_latest(ports, kept, groups_kept, groups_asking, base, cap, head, tail, positions, rows, met, triggers):
     """The common special case of `meet`: port `kept` keeps the latest tuple per group, the other port keeps nothing.
 
-    Writes the position of what each asking row meets (-1: nothing) and of each inserted row (-1: not kept). The loop
-    has
-    no branch that depends on the data, which processors guess wrong for interleaved ports. `met` has one place to
-    spare.
+    Writes the positions of inserted rows (-1: not kept), and for each asking row that meets something its row, the
+    position of what it meets, and its merged row. Returns how many do; the three arrays have one place to spare.
     """
     groups = len(tail)
-    latest = np.empty(groups + 1, np.int64)  # by group, and a last place for rows without one (group -1)
+    latest = np.empty(groups + 1, np.int64)  # position by group; the last place is for rows without one (group -1)
     for g in range(groups):
         latest[g] = base[g] + (head[g] & (cap[g] - 1)) if tail[g] > head[g] else -1
     latest[groups] = -1
-    for i in range(len(groups_kept)):
-        g = groups_kept[i]
-        if g < 0:
-            positions[i] = -1
-        else:
-            positions[i] = base[g] + (tail[g] & (cap[g] - 1))
-            head[g] = tail[g]
-            tail[g] += 1
-    i = j = 0
-    last_kept, last_asking = len(groups_kept) - 1, len(groups_asking) - 1
+    count = i = j = 0
     for k in range(len(ports)):
-        is_kept = ports[k] == kept
-        g = groups_kept[min(i, last_kept)] if is_kept else groups_asking[min(j, last_asking)]
-        position = latest[g]
-        met[j] = position
-        latest[g] = positions[min(i, last_kept)] if is_kept else position
-        i += is_kept
-        j += not is_kept
+        if ports[k] == kept:
+            g = groups_kept[i]
+            positions[i] = -1
+            if g >= 0:
+                positions[i] = latest[g] = base[g] + (tail[g] & (cap[g] - 1))
+                head[g] = tail[g]
+                tail[g] += 1
+            i += 1
+        else:
+            rows[count] = j
+            met[count] = latest[groups_asking[j]]
+            triggers[count] = k
+            count += met[count] >= 0
+            j += 1
+    return count
 
 
 @kernel
@@ -147,6 +144,7 @@ def list_matches(ports, groups0, groups1, lo, hi, base0, cap0, base1, cap1, tota
     rows = np.empty(total, np.int64)
     sides = np.empty(total, np.int8)
     met = np.empty(total, np.int64)
+    triggers = np.empty(total, np.int64)
     row0 = row1 = 0
     at = 0
     for k in range(len(ports)):
@@ -156,6 +154,7 @@ def list_matches(ports, groups0, groups1, lo, hi, base0, cap0, base1, cap1, tota
                 rows[at] = row0
                 sides[at] = 0
                 met[at] = base1[g] + (a & (cap1[g] - 1))
+                triggers[at] = k
                 at += 1
             row0 += 1
         else:
@@ -164,6 +163,7 @@ def list_matches(ports, groups0, groups1, lo, hi, base0, cap0, base1, cap1, tota
                 rows[at] = row1
                 sides[at] = 1
                 met[at] = base0[g] + (a & (cap0[g] - 1))
+                triggers[at] = k
                 at += 1
             row1 += 1
-    return rows, sides, met
+    return rows, sides, met, triggers

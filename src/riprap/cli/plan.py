@@ -1,0 +1,262 @@
+"""`riprap plan`: the fewest backups for a recovery bound, or the best protection for a budget."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from riprap.base.errors import MissingPrerequisite, PlanError, UsageError, known
+from riprap.base.quantities import Duration, format_duration, format_size, parse_duration
+
+if TYPE_CHECKING:
+    from riprap.graph.graph import Graph
+    from riprap.planner.backup_plan import BackupPlan
+    from riprap.planner.topology import Topology
+    from riprap.planner.tradeoff import Tradeoff
+
+
+def command(
+    target: Annotated[str, typer.Argument(metavar="APP|TOPOLOGY", help="An app, or a .json or .graphml topology.")],
+    recovery: Annotated[str | None, typer.Option(help="Bound on recovery latency, as in 2s.")] = None,
+    sink: Annotated[
+        list[str] | None, typer.Option(help="A stricter bound for one sink: NAME=500ms. Repeatable.")
+    ] = None,
+    k: Annotated[int, typer.Option("--k", help="Simultaneous failures to tolerate.")] = 1,
+    cost: Annotated[
+        str, typer.Option(help="What a backup costs: count (one each) or bytes (from the file).")
+    ] = "count",
+    must: Annotated[str, typer.Option(help="Tasks that must keep a backup: A,B.")] = "",
+    must_not: Annotated[str, typer.Option(help="Tasks that may not keep one: A,B.")] = "",
+    algorithm: Annotated[str, typer.Option(help="exact, dag, tree, line, share or exhaust.")] = "exact",
+    time_limit: Annotated[str, typer.Option(help="After this, the best plan so far, with its proven gap.")] = "10s",
+    latency: Annotated[
+        list[str] | None, typer.Option(help="T of an app's operators: 1s, or NAME=1s. Repeatable.")
+    ] = None,
+    profile: Annotated[
+        Path | None, typer.Option(help="JSON with measured T, checkpoint intervals and bytes/s.")
+    ] = None,
+    worst_case: Annotated[bool, typer.Option(help="T is the whole checkpoint interval, not half of it.")] = False,
+    previous: Annotated[
+        Path | None, typer.Option(help="An earlier plan: change as few of its backups as can be.")
+    ] = None,
+    from_assessment: Annotated[Path | None, typer.Option(help="Directory of an assessment: plan a budget.")] = None,
+    budget: Annotated[str, typer.Option(help="Extra cpu=CORES,memory=SIZE,storage=SIZE (per second).")] = "",
+    reassess: Annotated[bool, typer.Option(help="Assess the chosen protection again.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Write the plan file that `riprap run` takes.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write an HTML report with the drawing.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Where to keep backups so that recovery takes at most so long; or how to protect best for a budget."""
+    bound = None if recovery is None else parse_duration(recovery)
+    graph, topology = _load(target, latency or [], profile, worst_case, cost, needs_latency=from_assessment is None)
+    if from_assessment is not None:
+        _plan_budget(graph, target, from_assessment, budget, bound, reassess, out, report, json)
+        return
+    if budget or reassess:
+        raise UsageError("--budget and --reassess need an assessment: give its directory with --from-assessment")
+    if bound is None:
+        raise UsageError("a plan needs a bound: give --recovery 2s, or --from-assessment DIR to plan for a budget")
+    if previous is not None and algorithm != "exact":
+        raise UsageError("--previous works with --algorithm exact only")
+    assert topology is not None
+    from riprap.graph.plan import read_plan
+    from riprap.planner.backup_plan import plan_backups
+    from riprap.planner.problem import problem
+
+    asked = problem(
+        topology,
+        bound,
+        sinks=dict(_named_duration(item, "--sink") for item in sink or []),
+        must=_names(must),
+        must_not=_names(must_not),
+        failures=k,
+    )
+    existing = None
+    if previous is not None:
+        existing = tuple(name for name, kept in read_plan(previous).operators.items() if kept.backup)
+    limit = parse_duration(time_limit) / 1e6
+    plan = plan_backups(asked, algorithm=algorithm, existing=existing, time_limit=limit)
+    written = _write(out, _plan_text(graph, plan)) + _write(report, _report(plan, target, recovery))
+    _show(plan, written, json)
+
+
+def _load(
+    target: str, latency: list[str], profile: Path | None, worst_case: bool, cost: str, *, needs_latency: bool
+) -> tuple["Graph | None", "Topology | None"]:
+    from riprap.planner.files import Estimate, TaskProfile, read_profile, read_topology
+
+    if cost not in ("count", "bytes"):
+        raise UsageError(f"--cost {cost}: choose one of {known(('count', 'bytes'), cost)}")
+    if target.endswith((".json", ".graphml")):
+        if latency or profile:
+            raise UsageError("--latency and --profile are for apps: a topology file has T in it")
+        read = read_topology(Path(target), "worst" if worst_case else "average")
+        if cost == "bytes" and read.cost is None:
+            raise UsageError(f"{target} gives its tasks no cost: add one per task, or plan with --cost count")
+        return None, replace(read, cost=None) if cost == "count" else read
+    from riprap.apps.catalogue import load_app
+    from riprap.planner.from_graph import topology_of
+
+    graph = load_app(target)
+    if not needs_latency:
+        return graph, None
+    known_profiles = read_profile(profile) if profile else {}
+    otherwise: Duration | None = None
+    for item in latency:
+        if "=" in item:
+            name, value = _named_duration(item, "--latency")
+            known_profiles[name] = replace(known_profiles.get(name, TaskProfile()), latency=value)
+        else:
+            otherwise = parse_duration(item)
+    estimate: Estimate = "worst" if worst_case else "average"
+    return graph, topology_of(graph, known_profiles, otherwise=otherwise, estimate=estimate, by_bytes=cost == "bytes")
+
+
+def _named_duration(item: str, option: str) -> tuple[str, Duration]:
+    name, equals, value = item.partition("=")
+    if not equals or not name:
+        raise UsageError(f"{option} {item}: expected NAME=DURATION, as in Sink=500ms")
+    return name, parse_duration(value)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _plan_text(graph: "Graph | None", plan: "BackupPlan") -> str:
+    from riprap.graph.annotations import Annotations
+    from riprap.graph.plan import Plan, write_plan
+    from riprap.planner.from_graph import plan_with_backups
+
+    if graph is not None:
+        return write_plan(plan_with_backups(graph, set(plan.names)))
+    return write_plan(Plan(plan.asked.topology.name, {name: Annotations(backup=True) for name in plan.names}))
+
+
+def _report(plan: "BackupPlan", target: str, recovery: str | None) -> str:
+    from riprap.report.plan_report import plan_report
+
+    return plan_report(plan, command=f"riprap plan {target} --recovery {recovery}")
+
+
+def _write(path: Path | None, text: str) -> list[str]:
+    if path is None:
+        return []
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+    return [str(path)]
+
+
+def _show(plan: "BackupPlan", written: list[str], json: bool) -> None:
+    from rich.table import Table
+
+    from riprap.cli.console import ERR, OUT, print_json
+    from riprap.planner.backup_plan import PREDICTION
+
+    if json:
+        print_json(plan.to_json() | {"written": written})
+        return
+    topology = plan.asked.topology
+    OUT.print(plan.verdict)
+    OUT.print(
+        f"Worst recovery {format_duration(Duration(plan.effect.worst))} of "
+        f"{format_duration(Duration(int(plan.asked.bound.max())))} allowed, by {' → '.join(plan.critical[-12:])}.",
+        soft_wrap=True,
+    )
+    for source, target in plan.cut_edges:
+        OUT.print(f"The stream {source} → {target} leads back; the backup at {source} cuts it.")
+    if plan.change is not None:
+        added, removed = ", ".join(plan.change.added) or "none", ", ".join(plan.change.removed) or "none"
+        OUT.print(f"Against the earlier plan: added {added}; removed {removed}.", soft_wrap=True)
+    if topology.size <= 60:
+        from riprap.graph.drawing import draw_text
+        from riprap.report.plan_report import drawing
+
+        OUT.print()
+        OUT.print(draw_text(*drawing(plan)), soft_wrap=True, markup=False)
+    elif plan.names:
+        table = Table("backup at", "T", "L", box=None)
+        for name in plan.names[:40]:
+            task = topology.index(name)
+            times = (int(topology.latency[task]), int(plan.effect.latency[task]))
+            table.add_row(name, *(format_duration(Duration(value)) for value in times))
+        OUT.print(table)
+        if len(plan.names) > 40:
+            OUT.print(f"… and {len(plan.names) - 40} more; --json and --report list all of them.")
+    ERR.print(f"[dim]{PREDICTION}[/]")
+    for path in written:
+        ERR.print(f"[dim]wrote {path}[/]")
+
+
+def _plan_budget(
+    graph: "Graph | None", target: str, directory: Path, budget: str, bound: Duration | None, reassess: bool,
+    out: Path | None, report: Path | None, json: bool,
+) -> None:  # fmt: skip
+    from riprap.planner.assessment import read_assessment
+    from riprap.planner.budget import budget_problem, parse_budget
+    from riprap.planner.tradeoff import tradeoff
+
+    if graph is None:
+        raise UsageError("--from-assessment plans for an app, not for a topology file: give the app that was assessed")
+    if reassess:
+        raise MissingPrerequisite(
+            "--reassess runs the assessment again under the chosen protection, and there is no assessment here yet: "
+            "write the plan with --out plan.toml and assess it where there is one"
+        )
+    assessment = read_assessment(directory)
+    if assessment.app != graph.name:
+        raise PlanError(f"the assessment in {directory} is of app {assessment.app}, and this is app {graph.name}")
+    inner = set(assessment.operators)
+    # Sinks hand over what they get: an assessment may leave them out.
+    sinks = {sink.name for sink in graph.sinks} - inner
+    streams = [stream for stream in graph.streams if not {stream.source, stream.target} & sinks]
+    asked = budget_problem(
+        assessment,
+        [(stream.source, stream.target) for stream in streams if stream.feedback is None],
+        [(stream.source, stream.target) for stream in streams if stream.feedback is not None],
+    )
+    curve = tradeoff(asked, parse_budget(budget, bound))
+    from riprap.graph.plan import write_plan
+    from riprap.planner.from_graph import plan_with_protection
+    from riprap.report.budget_report import budget_report
+
+    best = curve.steps[-1].protection
+    written = _write(out, write_plan(plan_with_protection(graph, best, assessment.settings.replicas)))
+    written += _write(
+        report, budget_report(graph, curve, command=f"riprap plan {target} --from-assessment {directory}")
+    )
+    _show_budget(curve, written, json)
+
+
+def _show_budget(curve: "Tradeoff", written: list[str], json: bool) -> None:
+    from rich.table import Table
+
+    from riprap.cli.console import ERR, OUT, print_json
+    from riprap.planner.tradeoff import SUM_NOTE, to_json
+
+    if json:
+        print_json(to_json(curve) | {"written": written})
+        return
+    best = curve.steps[-1]
+    OUT.print(f"Expected loss {best.protection.loss:.4g} a day with {best.share:.0%} of the budget.")
+    table = Table("operator", "protection", "backup", box=None)
+    for name, option in best.protection.chosen.items():
+        table.add_row(name, option.describe(), "backup" if name in best.protection.backups else "")
+    OUT.print(table)
+    used = best.protection.resources
+    OUT.print(
+        f"It takes {used.cpu:.3g} cores, {format_size(round(used.memory))} of memory and "
+        f"{format_size(round(used.storage))}/s of storage more; "
+        f"worst recovery {format_duration(best.protection.worst)}."
+    )
+    OUT.print("\nWhat each step of the budget buys:")
+    for number, step in enumerate(curve.steps):
+        knee = "  [bold]← knee[/]" if number == curve.knee else ""
+        OUT.print(f"{step.share:6.1%}  {step.buys}{knee}", soft_wrap=True)
+    ERR.print(f"[dim]{SUM_NOTE}[/]")
+    for path in written:
+        ERR.print(f"[dim]wrote {path}[/]")

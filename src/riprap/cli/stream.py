@@ -1,0 +1,240 @@
+"""`riprap stream`: look at persistent streams, check them, follow them, take them elsewhere, trim them."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from riprap.base.errors import CheckFailed, UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+app = typer.Typer(help="Look at persistent streams, check, follow, export and trim them.", no_args_is_help=True)
+
+Path_ = Annotated[str, typer.Argument(metavar="STREAM", help="Directory or URI of the stream.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+From = Annotated[str | None, typer.Option("--from", metavar="TS", help="First _ts: 2009-04-02T09:30:00Z or µs.")]
+To = Annotated[str | None, typer.Option("--to", metavar="TS", help="End, not included.")]
+
+_SHOWN_SEGMENTS = 20
+
+
+@app.command("ls")
+def ls(
+    directory: Annotated[Path, typer.Argument(help="Where to look, at any depth.")] = Path(),
+    json: Json = False,
+) -> None:
+    """List the streams below a directory, with sizes, time ranges and rates."""
+    from rich.table import Table
+
+    from riprap.base.quantities import format_count, format_size
+    from riprap.cli.console import OUT, print_json
+    from riprap.streams.overview import overview, streams_below
+    from riprap.streams.stream import Stream
+
+    if not directory.is_dir():
+        raise UsageError(f"{directory} is not a directory: name one that holds streams")
+    found = [overview(Stream.open(path)) for path in streams_below(directory)]
+    if json:
+        print_json([vars(item) for item in found])
+        return
+    table = Table(box=None)
+    for column in ("stream", "segments", "rows", "size", "from", "to", "rows/s", "B/s"):
+        table.add_column(column, justify="left" if column in ("stream", "from", "to") else "right", overflow="fold")
+    for item in found:
+        rate = item.rows_per_second, item.bytes_per_second
+        table.add_row(
+            os.path.relpath(item.location, directory),
+            format_count(item.segments), format_count(item.rows), format_size(item.bytes),
+            _when(item.min_ts), _when(item.max_ts),
+            "" if rate[0] is None else format_count(rate[0]), "" if rate[1] is None else format_size(int(rate[1])),
+        )  # fmt: skip
+    OUT.print(table if found else f"no streams below {directory}")
+
+
+@app.command("show")
+def show(stream: Path_, json: Json = False) -> None:
+    """Show one stream: schema, settings, segments, registered readers, and whether it is being written."""
+    from dataclasses import asdict
+
+    from rich.table import Table
+
+    from riprap.base.quantities import format_count, format_size
+    from riprap.cli.console import OUT, print_json
+    from riprap.streams.overview import overview, segment_table
+    from riprap.streams.stream import Stream
+
+    opened = Stream.open(stream)
+    seen, segments = overview(opened), segment_table(opened)
+    if json:
+        columns = {field.name: str(field.type) for field in opened.schema}
+        settings = asdict(opened.description.settings)
+        print_json({**vars(seen), "columns": columns, "settings": settings, "finished": segments})
+        return
+    facts = {
+        "stream": f"{seen.location}  ({seen.id})",
+        "rows": f"{format_count(seen.rows)}, positions {format_count(seen.first_position)} to "
+        f"{format_count(seen.next_position)}",
+        "size": f"{format_size(seen.bytes)} in {seen.segments} segments",
+        "time": f"{_when(seen.min_ts)} to {_when(seen.max_ts)}" if seen.rows else "no rows",
+        "rate": f"{format_count(seen.rows_per_second)} rows/s, {format_size(int(seen.bytes_per_second or 0))}/s"
+        if seen.rows_per_second
+        else "",
+        "columns": ", ".join(f"{field.name} {field.type}" for field in opened.schema),
+        "settings": ", ".join(f"{name} {value}" for name, value in asdict(opened.description.settings).items()),
+        "writer": "alive" if seen.written else "none",
+        "readers": ", ".join(f"{name} at {format_count(at)}" for name, at in seen.readers.items()) or "none",
+    }
+    table = Table(box=None, show_header=False)
+    for name, value in facts.items():
+        if value:
+            table.add_row(name, value)
+    OUT.print(table)
+    listing = Table(
+        box=None, title=f"the newest {_SHOWN_SEGMENTS} finished" if len(segments) > _SHOWN_SEGMENTS else None
+    )
+    for column in ("segment", "position", "rows", "batches", "size", "from", "to"):
+        listing.add_column(column, justify="left" if column in ("segment", "from", "to") else "right")
+    for row in segments[-_SHOWN_SEGMENTS:]:
+        values: dict[str, Any] = row
+        listing.add_row(
+            values["segment"], format_count(values["position"]), format_count(values["rows"]),
+            format_count(values["batches"]), format_size(values["bytes"]),
+            _when(values["min_ts"]), _when(values["max_ts"]),
+        )  # fmt: skip
+    if segments:
+        OUT.print(listing)
+
+
+@app.command("verify")
+def verify(stream: Path_, json: Json = False) -> None:
+    """Check every checksum. Exit 1, with the damage listed, if one does not hold."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+    from riprap.base.quantities import format_count, format_size
+    from riprap.cli.console import ERR, OUT, print_json
+    from riprap.streams.stream import Stream
+    from riprap.streams.verify import verify as check
+
+    opened = Stream.open(stream)
+    with Progress(TextColumn("checking"), BarColumn(), DownloadColumn(), console=ERR, transient=True) as progress:
+        task = progress.add_task("checking", total=None)
+        report = check(opened, lambda done, of: progress.update(task, completed=done, total=of))
+    if json:
+        print_json({**vars(report), "damage": [vars(item) for item in report.damage]})
+    else:
+        for item in report.damage:
+            OUT.print(f"{item.file}: byte {item.offset}: {item.what}", soft_wrap=True)
+        OUT.print(
+            f"{format_count(report.batches)} batches, {format_count(report.rows)} rows, "
+            f"{format_size(report.bytes)} in {report.segments} segments are sound"
+        )
+    if report.damage:
+        raise CheckFailed(f"{stream} is damaged in {len(report.damage)} places, listed above")
+
+
+@app.command("tail")
+def tail(
+    stream: Path_,
+    start: From = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes; end with Ctrl-C.")] = False,
+    rows: Annotated[int, typer.Option("--rows", "-n", min=0, help="Without --from: how many of the last rows.")] = 10,
+    json: Json = False,
+) -> None:
+    """Print rows: the last ones, or those from a time on; with --follow also what comes."""
+    from riprap.streams.stream import Stream
+
+    opened = Stream.open(stream)
+    first = 0 if start is not None else max(opened.stable().position - rows, opened.first_position())
+    reader = opened.read(from_position=first, from_ts=start, follow=follow)
+    try:
+        for item in reader:
+            _print_rows(item.batch, json)
+    except KeyboardInterrupt:
+        reader.close()
+
+
+@app.command("export")
+def export(
+    stream: Path_,
+    target: Annotated[Path, typer.Argument(help="File to write: .arrow, .parquet or .csv.")],
+    start: From = None,
+    end: To = None,
+    columns: Annotated[str | None, typer.Option(help="Names with commas between them.")] = None,
+) -> None:
+    """Write the rows of a stream, or of a part of it, to one file of another format."""
+    import pyarrow as pa
+
+    from riprap.base.quantities import format_count
+    from riprap.cli.console import ERR
+    from riprap.streams.stream import Stream
+
+    opened = Stream.open(stream)
+    names = None if columns is None else [name.strip() for name in columns.split(",")]
+    reader = opened.read(from_ts=start, to_ts=end, columns=names)
+    schema = opened.schema if names is None else pa.schema([opened.schema.field(name) for name in names])
+    count = 0
+    with _file_writer(target, schema) as writer:
+        for item in reader:
+            writer.write_batch(item.batch)
+            count += item.batch.num_rows
+    ERR.print(f"{format_count(count)} rows written to {target}")
+
+
+@app.command("trim")
+def trim(
+    stream: Path_,
+    before: Annotated[str | None, typer.Option(metavar="TS", help="Delete what lies wholly before this time.")] = None,
+    before_position: Annotated[int | None, typer.Option(help="Delete what lies wholly before this position.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Also what registered readers still need.")] = False,
+    json: Json = False,
+) -> None:
+    """Delete finished segments, oldest first, as far as registered readers allow."""
+    from riprap.base.quantities import format_count, format_size
+    from riprap.cli.console import OUT, print_json
+    from riprap.streams.stream import Stream
+
+    deleted = Stream.open(stream).trim(before_ts=before, before_position=before_position, force=force)
+    rows, size = sum(item.rows for item in deleted), sum(item.end for item in deleted)
+    if json:
+        print_json({"segments": len(deleted), "rows": rows, "bytes": size})
+    else:
+        OUT.print(f"deleted {len(deleted)} segments: {format_count(rows)} rows, {format_size(size)}")
+
+
+def _when(ts: int | None) -> str:
+    from datetime import UTC, datetime, timedelta
+
+    if ts is None:
+        return ""
+    try:
+        return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=ts)).isoformat().replace("+00:00", "Z")
+    except OverflowError:
+        return f"{ts} µs"
+
+
+def _print_rows(batch: "pa.RecordBatch", json: bool) -> None:
+    from json import dumps
+
+    for row in batch.to_pylist():
+        if json:
+            print(dumps(row, default=str), flush=True)
+        else:
+            print("  ".join(f"{name}={value}" for name, value in row.items()), flush=True)
+
+
+def _file_writer(target: Path, schema: "pa.Schema") -> Any:
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    writers = {
+        ".arrow": lambda: pa.ipc.new_file(str(target), schema),
+        ".parquet": lambda: pyarrow.parquet.ParquetWriter(target, schema),
+        ".csv": lambda: pyarrow.csv.CSVWriter(str(target), schema),
+    }
+    if target.suffix not in writers:
+        raise UsageError(f"cannot tell the format of {target}: end its name with {', '.join(writers)}")
+    return writers[target.suffix]()

@@ -1,0 +1,232 @@
+"""Specifications of operators without windows: source, sink, functor, punctor, split, union, user-defined."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from riprap.base.errors import GraphError
+from riprap.expressions import Expression
+from riprap.graph.keys import KeyShape, joined_shape, overlapping, source_shape
+from riprap.graph.spec_base import Columns, OperatorSpec, PartitionKey, projected_schema, user_columns
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source(OperatorSpec):
+    """Where tuples enter. It emits what it is given, in order.
+
+    `rank` orders sources of one app. `time` names the column that becomes `_ts` where the input has no `_ts`; the
+    order of rows becomes `_seq` where it has no `_seq`.
+    """
+
+    kind: ClassVar[str] = "source"
+    schema: pa.Schema
+    rank: int
+    time: str | None = None
+
+    @property
+    def inputs(self) -> int:
+        return 0
+
+    def output_schemas(self, inputs: tuple[pa.Schema, ...]) -> tuple[pa.Schema, ...]:
+        if self.time is not None:
+            self._columns_exist([self.time], self.schema, "time")
+            type_ = self.schema.field(self.time).type
+            if not (pa.types.is_timestamp(type_) or pa.types.is_int64(type_)):
+                raise GraphError(
+                    f"operator {self.name}: time column {self.time} is {type_}; it has to be a timestamp, "
+                    "or int64 microseconds since 1970"
+                )
+        return (self.schema,)
+
+    def output_shapes(self, inputs: tuple[KeyShape, ...]) -> tuple[KeyShape, ...]:
+        return (source_shape(self.rank),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sink(OperatorSpec):
+    """Where tuples leave. It hands on what it receives, in order, with the whole order key."""
+
+    kind: ClassVar[str] = "sink"
+
+    @property
+    def outputs(self) -> int:
+        return 0
+
+    def output_schemas(self, inputs: tuple[pa.Schema, ...]) -> tuple[pa.Schema, ...]:
+        return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Functor(OperatorSpec):
+    """Filter, project, map, rename: a condition, then columns. Keeps each tuple's order key.
+
+    A tuple whose `predicate` is true gives one output with the columns of `projections`, in their order; one whose
+    predicate is false or null gives none. Without a predicate every tuple passes; without projections the columns
+    stay as they are. Punctuation passes.
+    """
+
+    kind: ClassVar[str] = "functor"
+    predicate: Expression | None = None
+    projections: tuple[tuple[str, Expression], ...] | None = None
+
+    def output_schemas(self, inputs: tuple[pa.Schema, ...]) -> tuple[pa.Schema, ...]:
+        if self.predicate is not None:
+            self._predicate(self.predicate, inputs[0])
+        return (self.projected(inputs[0]),)
+
+    def projected(self, schema: pa.Schema) -> pa.Schema:
+        if self.projections is None:
+            return schema
+        return projected_schema(self, self.projections, schema)
+
+    def needed(self, inputs: tuple[pa.Schema, ...], wanted: tuple[Columns, ...]) -> tuple[Columns, ...]:
+        columns = user_columns(self.predicate) if self.predicate is not None else frozenset()
+        if self.projections is None:
+            return (columns | wanted[0],)
+        return (columns.union(*(user_columns(e) for name, e in self.projections if name in wanted[0])),)
+
+    def describe(self) -> str:
+        if self.predicate is not None:
+            return f"where {self.predicate.text}"
+        return "select " + ", ".join(name for name, _ in self.projections or ())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Punctor(OperatorSpec):
+    """Passes every tuple on, and a punctuation after each one for which `predicate` is true."""
+
+    kind: ClassVar[str] = "punctor"
+    predicate: Expression
+
+    def output_schemas(self, inputs: tuple[pa.Schema, ...]) -> tuple[pa.Schema, ...]:
+        self._predicate(self.predicate, inputs[0])
+        return inputs
+
+    def needed(self, inputs: tuple[pa.Schema, ...], wanted: tuple[Columns, ...]) -> tuple[Columns, ...]:
+        return (wanted[0] | user_columns(self.predicate),)
+
+    def describe(self) -> str:
+        return f"after {self.predicate.text}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split(OperatorSpec):
+    """Sends each tuple to the output port of the first of `routes` that is true for it.
+
+    With `otherwise` there is one more port, for tuples for which none is; without it they are dropped. Keeps the order
+    key. Punctuation goes to every port.
+    """
+
+    kind: ClassVar[str] = "split"
+    routes: tuple[Expression, ...]
+    otherwise: bool = False
+
+    @property
+    def outputs(self) -> int:
+        return len(self.routes) + self.otherwise
+
+    def output_schemas(self, inputs: tuple[pa.Schema, ...]) -> tuple[pa.Schema, ...]:
+        for route in self.routes:
+            self._predicate(route, inputs[0])
+        return (inputs[0],) * self.outputs
+
+    def needed(self, inputs: tuple[pa.Schema, ...], wanted: tuple[Columns, ...]) -> tuple[Columns, ...]:
+        return (frozenset().union(*wanted, *(user_columns(route) for route in self.routes)),)
+
+    def describe(self) -> str:
+        return " | ".join(route.text for route in self.routes) + (" | otherwise" if self.otherwise else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Union(OperatorSpec):
+    """Passes every tuple of every port on, merged by order key, lower ports first among equal keys.
+
+    Keeps the order key; where two ports can carry the same one, `_n` numbers them. Punctuation passes.
+    """
+
+    kind: ClassVar[str] = "union"
+    ports: int
+
+    @property
+    def inputs(self) -> int:
+        return self.ports
+
+    def output_schemas(self, inputs: tuple[pa.Schema, ...]) -> tuple[pa.Schema, ...]:
+        first = inputs[0]
+        for port, schema in enumerate(inputs[1:], 1):
+            if [(f.name, f.type) for f in schema] != [(f.name, f.type) for f in first]:
+                raise GraphError(
+                    f"operator {self.name}: input {port} has columns ({_columns(schema)}) "
+                    f"and input 0 has ({_columns(first)}); a union needs the same"
+                )
+        nullable = [any(schema.field(f.name).nullable for schema in inputs) for f in first]
+        return (pa.schema([f.with_nullable(null) for f, null in zip(first, nullable, strict=True)]),)
+
+    def output_shapes(self, inputs: tuple[KeyShape, ...]) -> tuple[KeyShape, ...]:
+        return (joined_shape(list(inputs), n=overlapping(list(inputs))),)
+
+    def needed(self, inputs: tuple[pa.Schema, ...], wanted: tuple[Columns, ...]) -> tuple[Columns, ...]:
+        return (wanted[0],) * self.ports
+
+    def describe(self) -> str:
+        return f"{self.ports} ports"
+
+
+@dataclass(frozen=True, kw_only=True)
+class UserDefined(OperatorSpec):
+    """An operator that the user wrote: a class on batches (`riprap.operators.UserOperator`) with the given options.
+
+    `factory(**options)` makes a fresh one. What the graph has to know about it is declared on the class; see there.
+    """
+
+    kind: ClassVar[str] = "user-defined"
+    factory: type[Any]
+    options: tuple[tuple[str, Any], ...] = ()
+    ports: int = 1
+
+    @property
+    def inputs(self) -> int:
+        return self.ports
+
+    @property
+    def outputs(self) -> int:
+        return int(self.factory.outputs)
+
+    @property
+    def stateful(self) -> tuple[bool, ...]:
+        return (bool(self.factory.stateful),) * self.ports
+
+    @property
+    def partition_keys(self) -> tuple[PartitionKey, ...]:
+        by = dict(self.options).get("by")
+        if not self.factory.stateful:
+            return (None,) * self.ports
+        return ((by,) if isinstance(by, str) else tuple(by or ()),) * self.ports
+
+    @property
+    def deterministic(self) -> bool:
+        return bool(self.factory.deterministic)
+
+    @property
+    def tolerates_loss(self) -> bool:
+        return bool(self.factory.tolerates_loss)
+
+    def output_schemas(self, inputs: tuple[pa.Schema, ...]) -> tuple[pa.Schema, ...]:
+        for schema, by in zip(inputs, self.partition_keys, strict=True):
+            self._columns_exist(by or (), schema, "group-by")
+        return tuple(self.factory(**dict(self.options)).output_schemas(inputs))
+
+    def output_shapes(self, inputs: tuple[KeyShape, ...]) -> tuple[KeyShape, ...]:
+        return (joined_shape(list(inputs), n=self.renumbers(inputs)),) * self.outputs
+
+    def renumbers(self, inputs: tuple[KeyShape, ...]) -> bool:
+        """Whether several outputs can share a trigger's key, so that `_n` has to count them."""
+        return not self.factory.one_per_trigger or overlapping(list(inputs))
+
+    def describe(self) -> str:
+        return self.factory.__name__
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)

@@ -1,0 +1,323 @@
+"""Specifications of operators with windows: aggregate, join, sort, barrier."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+
+from riprap.base.errors import GraphError
+from riprap.expressions import Expression
+from riprap.graph.aggregates import AggregateCall
+from riprap.graph.keys import TIMER, KeyShape, joined_shape, overlapping
+from riprap.graph.spec_base import Columns, OperatorSpec, PartitionKey, projected_schema, user_columns
+from riprap.graph.types import is_key
+from riprap.graph.windows import Count, Punctuated, Time, Window, Zero
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aggregate(OperatorSpec):
+    """Functions over a window, per group of equal `by` columns or over everything.
+
+    Every tuple enters its group's window. When the operator speaks, it gives the `by` columns and one column per call.
+
+    window   every   when it speaks
+    count(n) count(k) at every k-th tuple of the group, over the group's n most recent tuples, this one included.
+    time(w)  count(k) at every k-th tuple of the group, over the group's tuples with _ts > now − w (now: the greatest
+    _ts
+                     so far, as a rule this tuple's).
+    count(n) time(s)  at every multiple of s since 1970, for each group that had a tuple since the last one, over the
+                     group's n most recent tuples.
+    time(w)  time(s)  at every multiple b of s, for each group that has any, over its tuples with b − w <= _ts < b.
+    punctuated()      at a punctuation, for each group that had a tuple since the last one, over those tuples.
+
+    `every` omitted means `every` = `window`: tumbling, and the window is empty afterwards. `partial=False` (count
+    windows only) speaks only over full windows. A boundary b speaks as soon as nothing before b can follow: before the
+    first tuple with _ts >= b, or on progress. At the end of the stream windows that time would close are closed;
+    count and punctuated windows that are not complete are dropped.
+
+    Order key: a tuple's own for count triggers and the punctuation's for punctuated windows; (b, TIMER, b / s) for
+    time triggers. Groups that speak together are ordered by the hash of their key, which is their `_n`.
+    """
+
+    kind: ClassVar[str] = "aggregate"
+    calls: tuple[AggregateCall, ...]
+    window: Window
+    every: Window
+    by: tuple[str, ...] = ()
+    partial: bool = True
+
+    @property
+    def tumbling(self) -> bool:
+        return self.every == self.window
+
+    @property
+    def stateful(self) -> tuple[bool, ...]:
+        return (True,)
+
+    @property
+    def partition_keys(self) -> tuple[PartitionKey, ...]:
+        return (self.by,)
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        return (self.window,)
+
+    def output_schemas(self, inputs: tuple[pa.Schema, ...]) -> tuple[pa.Schema, ...]:
+        (schema,) = inputs
+        self._columns_exist(self.by, schema, "group-by")
+        self._check_windows()
+        fields = [schema.field(name) for name in self.by]
+        for call in self.calls:
+            if is_key(call.name) or call.name in (field.name for field in fields):
+                raise GraphError(f"operator {self.name}: column {call.name} is taken; choose another name with AS")
+            argument = self.bind(call.argument, schema) if call.argument is not None else None
+            try:
+                fields.append(
+                    call.output_field(argument.type if argument else None, bool(argument and argument.nullable))
+                )
+            except GraphError as error:
+                raise GraphError(f"operator {self.name}: {error}") from error
+        if not self.calls:
+            raise GraphError(f"operator {self.name}: an aggregate needs at least one call, e.g. 'count(*) AS n'")
+        return (pa.schema(fields),)
+
+    def _check_windows(self) -> None:
+        if isinstance(self.window, Zero) or isinstance(self.every, Zero):
+            raise GraphError(
+                f"operator {self.name}: an aggregate over a window of nothing; use count, time or punctuated"
+            )
+        if isinstance(self.window, Punctuated) != isinstance(self.every, Punctuated):
+            raise GraphError(f"operator {self.name}: a punctuated() window speaks at punctuations; leave out every=")
+        if isinstance(self.window, Time) and isinstance(self.every, Time) and self.every.size > self.window.size:
+            raise GraphError(f"operator {self.name}: every {self.every} skips tuples of {self.window}; make it shorter")
+        if not self.partial and not (isinstance(self.window, Count) and isinstance(self.every, Count)):
+            raise GraphError(
+                f"operator {self.name}: partial=False is for count windows that speak by count; "
+                f"{self.window} every {self.every} has no full size"
+            )
+
+    def output_shapes(self, inputs: tuple[KeyShape, ...]) -> tuple[KeyShape, ...]:
+        if isinstance(self.every, Time):
+            return (KeyShape(src=TIMER, n=bool(self.by), origins=frozenset((TIMER,))),)
+        return (joined_shape([inputs[0]], n=isinstance(self.every, Punctuated)),)
+
+    def needed(self, inputs: tuple[pa.Schema, ...], wanted: tuple[Columns, ...]) -> tuple[Columns, ...]:
+        arguments = [user_columns(call.argument) for call in self.calls if call.argument is not None]
+        return (frozenset(self.by).union(*arguments),)
+
+    def describe(self) -> str:
+        group = f" by {', '.join(self.by)}" if self.by else ""
+        return f"{self.window} every {self.every}{group}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Join(OperatorSpec):
+    """Two ports, each with a window; a tuple meets the other port's window when it arrives.
+
+    On arrival on one port a tuple is matched against the tuples in the window of the other port that have equal `on`
+    columns (null equals nothing), oldest first; then it is inserted into its own port's window (a zero() window keeps
+    nothing). Each match
+    for which `predicate` is true gives one output. `per_group` keeps one window per value of the `on` columns; without
+    it the window is over the whole port. A time(w) window holds the tuples with _ts > now − w, where now is the
+    greatest _ts delivered to either port so far, the arriving tuple included.
+
+    Output columns: left's, then right's without those `on` columns that have the same name; `projections` over them
+    where given. Order key: the arriving tuple's, with `_n` counting where one arrival can give several outputs.
+    Ports are merged by order key, the left port first among equal keys. Punctuation of both ports passes.
+    """
+
+    kind: ClassVar[str] = "join"
+    on: tuple[tuple[str, str], ...]
+    left_window: Window
+    right_window: Window
+    per_group: bool = True
+    predicate: Expression | None = None
+    projections: tuple[tuple[str, Expression], ...] | None = None
+
+    @property
+    def inputs(self) -> int:
+        return 2
+
+    @property
+    def stateful(self) -> tuple[bool, ...]:
+        return tuple(not isinstance(window, Zero) for window in self.windows)
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        return (self.left_window, self.right_window)
+
+    @property
+    def partition_keys(self) -> tuple[PartitionKey, ...]:
+        # A count window over the whole port depends on every tuple of the port; the other windows only on their key's.
+        whole = any(isinstance(window, Count) for window in self.windows) and not self.per_group
+        if whole or not self.on:
+            return ((), ())
+        return (tuple(left for left, _ in self.on), tuple(right for _, right in self.on))
+
+    def combined_schema(self, inputs: tuple[pa.Schema, ...]) -> pa.Schema:
+        """The columns that `predicate` and `projections` see."""
+        left, right = inputs
+        shared = {name for name, other in self.on if name == other}
+        clash = [name for name in right.names if name in left.names and name not in shared]
+        if clash:
+            raise GraphError(
+                f"operator {self.name}: both inputs have column {', '.join(clash)}; rename it on one side first"
+            )
+        return pa.schema([*left, *(field for field in right if field.name not in shared)])
+
+    def output_schemas(self, inputs: tuple[pa.Schema, ...]) -> tuple[pa.Schema, ...]:
+        for left, right in self.on:
+            self._columns_exist([left], inputs[0], "left join")
+            self._columns_exist([right], inputs[1], "right join")
+            types = inputs[0].field(left).type, inputs[1].field(right).type
+            if types[0] != types[1]:
+                raise GraphError(
+                    f"operator {self.name}: {left} is {types[0]} and {right} is {types[1]}; cast one before the join"
+                )
+        if any(isinstance(window, Punctuated) for window in self.windows):
+            raise GraphError(f"operator {self.name}: a join's window is count, time or zero; punctuated() is not")
+        if not any(self.stateful):
+            raise GraphError(
+                f"operator {self.name}: with two zero() windows nothing ever matches; give one port a window"
+            )
+        if self.per_group and not self.on:
+            raise GraphError(f"operator {self.name}: windows per group need on= columns; or say per_group=False")
+        combined = self.combined_schema(inputs)
+        if self.predicate is not None:
+            self._predicate(self.predicate, combined)
+        if self.projections is None:
+            return (combined,)
+        return (projected_schema(self, self.projections, combined),)
+
+    def triggers(self, port: int) -> bool:
+        """Whether an arrival on `port` can give output: the other port remembers something."""
+        return self.stateful[1 - port]
+
+    def single_match(self, port: int) -> bool:
+        """Whether an arrival on `port` meets one tuple at most."""
+        return self.windows[1 - port] in (Count(1), Zero())
+
+    def renumbers(self, inputs: tuple[KeyShape, ...]) -> bool:
+        """Whether several outputs can share a trigger's key, so that `_n` has to count them."""
+        speaking = [port for port in (0, 1) if self.triggers(port)]
+        single = all(self.single_match(port) for port in speaking)
+        return not single or overlapping([inputs[port] for port in speaking])
+
+    def output_shapes(self, inputs: tuple[KeyShape, ...]) -> tuple[KeyShape, ...]:
+        shapes = [inputs[port] for port in (0, 1) if self.triggers(port)]
+        return (joined_shape(shapes, n=self.renumbers(inputs)),)
+
+    def needed(self, inputs: tuple[pa.Schema, ...], wanted: tuple[Columns, ...]) -> tuple[Columns, ...]:
+        columns = user_columns(self.predicate) if self.predicate is not None else frozenset()
+        if self.projections is None:
+            columns |= wanted[0]
+        else:
+            columns = columns.union(*(user_columns(e) for name, e in self.projections if name in wanted[0]))
+        left = frozenset(name for name in inputs[0].names if name in columns)
+        right = frozenset(name for name in inputs[1].names if name in columns and name not in left)
+        return (left | {name for name, _ in self.on}, right | {name for _, name in self.on})
+
+    def describe(self) -> str:
+        on = ", ".join(left if left == right else f"{left} = {right}" for left, right in self.on)
+        return f"{self.left_window} ⋈ {self.right_window}" + (f" on {on}" if on else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sort(OperatorSpec):
+    """Collects a window of tuples, gives them out in the order of `by`, then gives out a punctuation.
+
+    A count(n) window is given out when it has n tuples, a time(w) window at every multiple of w since 1970 (when
+    nothing
+    before it can follow), a punctuated() one at a punctuation only. A punctuation, and the end of the stream, give out
+    what
+    there is with any window. Ties keep arrival order; nulls come last; NaN comes after all numbers.
+
+    Order key: the trigger's (the tuple that filled the window, the boundary, the punctuation), numbered with `_n`.
+    """
+
+    kind: ClassVar[str] = "sort"
+    by: tuple[tuple[str, bool], ...]  # column, descending
+    window: Window
+
+    @property
+    def stateful(self) -> tuple[bool, ...]:
+        return (True,)
+
+    @property
+    def partition_keys(self) -> tuple[PartitionKey, ...]:
+        return ((),)
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        return (self.window,)
+
+    def output_schemas(self, inputs: tuple[pa.Schema, ...]) -> tuple[pa.Schema, ...]:
+        self._columns_exist([name for name, _ in self.by], inputs[0], "sort")
+        if not self.by:
+            raise GraphError(f"operator {self.name}: a sort needs at least one column")
+        if isinstance(self.window, Zero):
+            raise GraphError(f"operator {self.name}: a sort of nothing; use count, time or punctuated")
+        return inputs
+
+    def output_shapes(self, inputs: tuple[KeyShape, ...]) -> tuple[KeyShape, ...]:
+        if isinstance(self.window, Time):
+            # The end of the stream and punctuations give out under the key of a tuple.
+            timer = KeyShape(src=TIMER, n=True, origins=frozenset((TIMER,)))
+            return (joined_shape([timer, inputs[0]], n=True),)
+        return (joined_shape([inputs[0]], n=True),)
+
+    def needed(self, inputs: tuple[pa.Schema, ...], wanted: tuple[Columns, ...]) -> tuple[Columns, ...]:
+        return (wanted[0] | {name for name, _ in self.by},)
+
+    def describe(self) -> str:
+        return f"{self.window} by " + ", ".join(name + (" desc" if desc else "") for name, desc in self.by)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Barrier(OperatorSpec):
+    """Pairs streams that belong together: the i-th tuple of each port with the i-th of every other.
+
+    When every port has a tuple waiting, the oldest of each leave together as one output with all their columns. Order
+    key:
+    that of the tuple that completed the set. Punctuation stops here: it says nothing about the pairs.
+    A lost tuple shifts every later pair, so a barrier does not tolerate loss.
+    """
+
+    kind: ClassVar[str] = "barrier"
+    ports: int
+
+    @property
+    def inputs(self) -> int:
+        return self.ports
+
+    @property
+    def stateful(self) -> tuple[bool, ...]:
+        return (True,) * self.ports
+
+    @property
+    def partition_keys(self) -> tuple[PartitionKey, ...]:
+        return ((),) * self.ports
+
+    @property
+    def tolerates_loss(self) -> bool:
+        return False
+
+    def output_schemas(self, inputs: tuple[pa.Schema, ...]) -> tuple[pa.Schema, ...]:
+        fields: list[pa.Field] = []
+        for schema in inputs:
+            for column in schema:
+                if column.name in (field.name for field in fields):
+                    raise GraphError(
+                        f"operator {self.name}: two inputs have column {column.name}; rename it before the barrier"
+                    )
+                fields.append(column)
+        return (pa.schema(fields),)
+
+    def output_shapes(self, inputs: tuple[KeyShape, ...]) -> tuple[KeyShape, ...]:
+        return (joined_shape(list(inputs), n=False),)
+
+    def needed(self, inputs: tuple[pa.Schema, ...], wanted: tuple[Columns, ...]) -> tuple[Columns, ...]:
+        return tuple(frozenset(schema.names) & wanted[0] for schema in inputs)
+
+    def describe(self) -> str:
+        return f"{self.ports} ports"

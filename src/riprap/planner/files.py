@@ -1,0 +1,176 @@
+"""Topologies and profiles from files.
+
+JSON:
+    {"name": "pipeline",
+     "tasks": [{"name": "parse", "T": "1.5s"},               T: a duration, or a number of seconds
+               {"name": "count", "checkpoint": "2s",         instead of T: the interval between checkpoints
+                "cost": 120000}],                            bytes/s that a backup of its output keeps
+     "edges": [["parse", "count"],
+               {"from": "count", "to": "parse", "feedback": true}]}
+
+GraphML: nodes with the same attributes `T` or `checkpoint`, and `cost`; edges with an attribute `feedback`.
+
+A profile (for an app) is the TOML that `riprap profile --out` writes, or JSON written by hand:
+{"operators": {"count": {"T": "0.4s", "checkpoint": "1s", "cost": 120000}}}.
+"""
+
+import json
+import tomllib
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import Any, Literal
+
+from riprap.base.errors import DataError, UsageError
+from riprap.base.quantities import Duration, parse_duration
+from riprap.planner.json_input import as_object, read_json
+from riprap.planner.topology import Topology, topology
+
+# How much of a checkpoint interval has to be reprocessed: half of it on average, all of it in the worst case.
+Estimate = Literal["average", "worst"]
+
+_TASK_KEYS = ("name", "T", "checkpoint", "cost")
+
+
+@dataclass(frozen=True)
+class TaskProfile:
+    """What is known of one task or operator."""
+
+    latency: Duration | None = None  # T, measured
+    checkpoint: Duration | None = None  # interval
+    cost: int | None = None  # bytes/s
+    pace: float = 1.0  # seconds of work per second of input: how long a second of input takes to reprocess
+    output: float | None = None  # tuples/s
+
+    def reprocessing(self, estimate: Estimate) -> Duration | None:
+        """T: as measured, else from the interval between checkpoints; None where neither is known."""
+        if self.latency is not None or self.checkpoint is None:
+            return self.latency
+        interval = self.checkpoint if estimate == "worst" else self.checkpoint // 2
+        return Duration(ceil(interval * self.pace))
+
+
+def read_topology(path: Path, estimate: Estimate = "average") -> Topology:
+    """By its suffix: `.json` or `.graphml`."""
+    if path.suffix == ".json":
+        return _from_json(path, estimate)
+    if path.suffix == ".graphml":
+        return _from_graphml(path, estimate)
+    raise UsageError(f"cannot read {path} as a topology: expected a .json or a .graphml file")
+
+
+def read_profile(path: Path) -> dict[str, TaskProfile]:
+    if path.suffix == ".toml":
+        return _measured(path)
+    operators = as_object(read_json(path), str(path)).get("operators")
+    if not isinstance(operators, dict):
+        raise DataError(f'{path} is no profile: expected {{"operators": {{NAME: {{"T": …, "cost": …}}}}}}')
+    return {name: _task(entry, f"{path}: operator {name}") for name, entry in operators.items()}
+
+
+def _measured(path: Path) -> dict[str, TaskProfile]:
+    """What `riprap profile` measured. T still needs an interval; from it follows how much input there is to reprocess."""
+    try:
+        data = tomllib.loads(path.read_text())
+        length = float(data["seconds"])
+        return {
+            name: TaskProfile(
+                pace=sum(entry["mean_rate"]) * float(entry["seconds_per_tuple"]),
+                output=sum(entry["tuples_out"]) / length,
+            )
+            for name, entry in data["operators"].items()
+        }
+    except FileNotFoundError:
+        raise DataError(f"there is no file {path}") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise DataError(f"cannot read {path} as TOML: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
+        raise DataError(f"{path} is not a profile that `riprap profile --out` wrote ({error!r})") from None
+
+
+def _task(value: Any, where: str) -> TaskProfile:
+    entry = as_object(value, where, _TASK_KEYS)
+    cost = entry.get("cost")
+    if cost is not None and (isinstance(cost, bool) or not isinstance(cost, int | float) or cost < 0):
+        raise DataError(f"{where}: cost must be bytes/s, 0 or more, not {cost!r}")
+    return TaskProfile(
+        _time(entry.get("T"), where), _time(entry.get("checkpoint"), where), None if cost is None else round(cost)
+    )
+
+
+def _time(value: Any, where: str) -> Duration | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        try:
+            return parse_duration(value)
+        except UsageError as error:
+            raise DataError(f"{where}: {error}") from None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
+        raise DataError(f'{where}: a time must be a duration such as "1.5s" or a number of seconds, not {value!r}')
+    return Duration(round(value * 1_000_000))
+
+
+def _from_json(path: Path, estimate: Estimate) -> Topology:
+    data = as_object(read_json(path), str(path))
+    entries, edges = data.get("tasks"), data.get("edges", [])
+    if not isinstance(entries, list) or not isinstance(edges, list):
+        raise DataError(f'{path} is no topology: expected {{"tasks": […], "edges": […]}}')
+    tasks = []
+    for number, entry in enumerate(entries):
+        task = as_object(entry, f"{path}: task {number + 1}")
+        if not isinstance(task.get("name"), str):
+            raise DataError(f"{path}: task {number + 1} has no name")
+        tasks.append((task["name"], _task(task, f"{path}: task {task['name']}")))
+    pairs, feedback = [], []
+    for edge in edges:
+        ends = (edge.get("from"), edge.get("to")) if isinstance(edge, dict) else edge
+        if not isinstance(ends, list | tuple) or len(ends) != 2 or not all(isinstance(end, str) for end in ends):
+            raise DataError(f'{path}: an edge is ["a", "b"] or {{"from": "a", "to": "b"}}, not {json.dumps(edge)[:60]}')
+        pairs.append((ends[0], ends[1]))
+        if isinstance(edge, dict) and edge.get("feedback"):
+            feedback.append(pairs[-1])
+    return _built(str(data.get("name") or path.stem), tasks, pairs, feedback, estimate, str(path))
+
+
+def _from_graphml(path: Path, estimate: Estimate) -> Topology:
+    from xml.etree.ElementTree import ParseError
+
+    import networkx
+
+    if not path.exists():
+        raise DataError(f"there is no file {path}")
+    try:
+        graph = networkx.read_graphml(path)
+    except (ParseError, networkx.NetworkXError, KeyError, ValueError, TypeError, AttributeError) as error:
+        raise DataError(f"{path} is not GraphML: {error}") from None
+    if not graph.is_directed():
+        raise DataError(f'{path} is undirected: a topology needs edgedefault="directed"')
+    tasks = [
+        (str(node), _task({key: value for key, value in data.items() if key in _TASK_KEYS[1:]}, f"{path}: task {node}"))
+        for node, data in graph.nodes(data=True)
+    ]
+    pairs = [(str(a), str(b)) for a, b in graph.edges()]
+    feedback = [(str(a), str(b)) for a, b, data in graph.edges(data=True) if data.get("feedback")]
+    return _built(path.stem, tasks, pairs, feedback, estimate, str(path))
+
+
+def _built(
+    name: str,
+    tasks: list[tuple[str, TaskProfile]],
+    edges: list[tuple[str, str]],
+    feedback: list[tuple[str, str]],
+    estimate: Estimate,
+    where: str,
+) -> Topology:
+    latency = []
+    for task, profile in tasks:
+        reprocessing = profile.reprocessing(estimate)
+        if reprocessing is None:
+            raise DataError(f"{where}: task {task} has neither T nor checkpoint, so its reprocessing time is unknown")
+        latency.append((task, reprocessing))
+    costs = {task: profile.cost for task, profile in tasks if profile.cost is not None}
+    if costs and len(costs) < len(tasks):
+        missing = next(task for task, profile in tasks if profile.cost is None)
+        raise DataError(f"{where}: task {missing} has no cost, but others have: give all tasks a cost or none")
+    return topology(name, latency, edges, feedback=feedback, cost=costs or None)

@@ -1,0 +1,96 @@
+"""What each technique does for an operator, and what it takes.
+
+A failure of operator v is followed by an *effective outage*, during which its input is missed, and leaves a state of
+some *age*:
+
+    technique            time until it runs again     age of its state
+    restart              restart                      lost
+    checkpoint (τ)       restart + reading the state  τ/2 (on average)
+    HA group             fail-over                    kept
+
+Where all operators that feed v keep a backup of their output (or v is a source, whose input is always kept), what it
+missed is replayed: the effective outage is 0, and with a checkpoint the state is as if nothing had happened. Expected
+loss is failures per day × the assessed quality impact of that outage and age, summed over the operators: a sum leaves
+out that failures may coincide and that one operator's loss may hide another's.
+
+T(v), for the bound on recovery latency, is the time until it runs again plus what it has to reprocess (τ/2).
+"""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from riprap.base.quantities import Duration, format_duration
+from riprap.planner.assessment import LOST, Assessment, OperatorImpact, Settings
+
+Technique = Literal["restart", "checkpoint", "ha_group"]
+
+
+class Resources(NamedTuple):
+    """What protection takes beyond running the app."""
+
+    cpu: float = 0.0  # cores
+    memory: float = 0.0  # bytes
+    storage: float = 0.0  # bytes/s written
+
+    def plus(self, other: "Resources") -> "Resources":
+        return Resources(*(a + b for a, b in zip(self, other, strict=True)))
+
+
+@dataclass(frozen=True)
+class Option:
+    """One way to protect one operator."""
+
+    technique: Technique
+    interval: Duration | None  # between checkpoints
+    resources: Resources
+    latency: Duration  # T
+    loss: float  # expected per day when its input is not kept
+    loss_replayed: float  # expected per day when it is
+
+    def describe(self) -> str:
+        if self.technique == "checkpoint":
+            assert self.interval is not None
+            return f"checkpoint every {format_duration(self.interval)}"
+        return {"restart": "restart", "ha_group": "HA group"}[self.technique]
+
+
+def options(assessment: Assessment, operator: str) -> list[Option]:
+    """Restart first; then checkpoints, longest interval first; then the HA group."""
+    impact, settings = assessment.operators[operator], assessment.settings
+    found = [_option(impact, "restart", None, Resources(), settings.restart, settings.restart, LOST, LOST)]
+    if impact.state:
+        found += [_checkpoint(impact, settings, interval) for interval in reversed(settings.intervals)]
+    extra = settings.replicas - 1
+    replicas = Resources(extra * impact.cpu, extra * impact.memory, 0.0)
+    kept = Duration(0)
+    found.append(_option(impact, "ha_group", None, replicas, settings.failover, settings.failover, kept, kept))
+    return found
+
+
+def _checkpoint(impact: OperatorImpact, settings: Settings, interval: Duration) -> Option:
+    rate = impact.state / (interval / 1e6)
+    running = Duration(settings.restart + round(impact.state / settings.read * 1e6))
+    age = Duration(interval // 2)
+    takes = Resources(rate / settings.write_per_core, 0.0, rate)
+    return _option(impact, "checkpoint", interval, takes, running, Duration(running + age), age, Duration(0))
+
+
+def _option(
+    impact: OperatorImpact,
+    technique: Technique,
+    interval: Duration | None,
+    takes: Resources,
+    outage: Duration,
+    latency: Duration,
+    age: Duration,
+    age_replayed: Duration,
+) -> Option:
+    missed = impact.failures_per_day * impact.quality_impact(outage, age)
+    replayed = impact.failures_per_day * impact.quality_impact(Duration(0), age_replayed)
+    return Option(technique, interval, takes, latency, missed, min(missed, replayed))
+
+
+def backup_resources(assessment: Assessment, operator: str) -> Resources:
+    """Of keeping all output streams of an operator."""
+    output = assessment.operators[operator].output
+    return Resources(output / assessment.settings.write_per_core, 0.0, output)

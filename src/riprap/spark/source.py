@@ -1,0 +1,267 @@
+"""The Spark data source `riprap`: persistent streams as DataFrames, of the past and live. Arrow in and out.
+
+A position in the stream is Spark's offset: `{"position": rows before it}`. Options:
+
+    path                                      the stream
+    startTs, endTs, startSeq, endSeq          bounds on rows, answered from the index; ends are exclusive
+    columns                                   names with commas between them
+    maxRowsPerTrigger, maxBytesPerTrigger     admission control of a streaming read
+    reader                                    name to register a streaming read under: retention spares what it needs
+
+Filters on `_ts` and `_seq` become bounds too when `spark.sql.python.filterPushdown.enabled` is on. Spark then plans the
+read in a worker of its own, and refuses a reader with `pushFilters` in any other: so only there is the reader one that
+has it.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from riprap.base.errors import UsageError, known
+from riprap.spark.sink import BatchSink, StreamSink
+from riprap.streams.keys import Bounds, as_microseconds
+from riprap.streams.plan import after_bytes, beginning, stretches
+from riprap.streams.stream import Stream
+
+_PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
+_TASK_BYTES = 32 << 20  # neighbouring small segments share a task up to this: a task costs some 50 ms
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    path: str
+    bounds: Bounds
+    columns: tuple[str, ...] | None
+    max_rows: int | None
+    max_bytes: int | None
+    reader: str | None
+
+
+def read_options(options: Any) -> ReadOptions:
+    """From Spark's case-insensitive options; raises `UsageError`."""
+
+    def number(name: str, least: int | None = None) -> int | None:
+        text = options.get(name)
+        if text is None:
+            return None
+        try:
+            value = int(text)
+        except ValueError:
+            raise UsageError(f"the option {name} is a whole number, not {text!r}") from None
+        if least is not None and value < least:
+            raise UsageError(f"the option {name} must be at least {least}, not {value}")
+        return value
+
+    def time(name: str) -> int | None:
+        text = options.get(name)
+        return None if text is None else as_microseconds(text)
+
+    columns = options.get("columns")
+    bounds = Bounds(from_ts=time("startTs"), to_ts=time("endTs"), from_seq=number("startSeq"), to_seq=number("endSeq"))
+    return ReadOptions(
+        path_option(options),
+        bounds,
+        tuple(name.strip() for name in columns.split(",")) if columns else None,
+        number("maxRowsPerTrigger", 1),
+        number("maxBytesPerTrigger", 1),
+        options.get("reader"),
+    )
+
+
+def path_option(options: Any) -> str:
+    path = options.get("path")
+    if not path:
+        raise UsageError('the format riprap needs the path of a stream: .load("…") or .option("path", "…")')
+    return str(path)
+
+
+class StreamSource(DataSource):
+    """`spark.read.format("riprap")`, `readStream`, `write` and `writeStream`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "riprap"
+
+    def schema(self) -> StructType:
+        options = read_options(self.options)
+        schema = Stream.open(options.path).schema
+        for name in options.columns or ():
+            if name not in schema.names:
+                raise UsageError(f"the stream has no column {name}: {known(schema.names, name)}")
+        if options.columns is not None:
+            schema = pa.schema([schema.field(name) for name in options.columns])
+        return from_arrow_schema(schema)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        kind = FilteringPastReader if _PUSHDOWN_WORKER in sys.modules else PastReader
+        return kind(read_options(self.options), schema)
+
+    def streamReader(self, schema: StructType) -> "LiveReader":
+        return LiveReader(read_options(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
+        return BatchSink(path_option(self.options), schema, overwrite, self._merge())
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:
+        return StreamSink(path_option(self.options), schema, overwrite, self._merge())
+
+    def _merge(self) -> bool:
+        return str(self.options.get("mergeSchema", "false")).lower() == "true"
+
+
+class Part(InputPartition):
+    """The rows that one task reads."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        super().__init__(None)
+        self.bounds = bounds
+
+
+class _Reads:
+    """What the readers of the past and the live one share. Pickled to tasks: holds no open stream."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self.options = options
+        self.bounds = options.bounds
+        self._schema = to_arrow_schema(schema, timezone="UTC")
+
+    def parts(self, stream: Stream, bounds: Bounds) -> Sequence[Part]:
+        return [
+            Part(replace(bounds, from_position=item.from_position, to_position=item.to_position))
+            for item in stretches(stream, bounds, _TASK_BYTES)
+        ]
+
+    def rows(self, part: Part) -> Iterator[pa.RecordBatch]:
+        bounds = part.bounds
+        for item in Stream.open(self.options.path).read(
+            from_position=bounds.from_position,
+            to_position=bounds.to_position,
+            from_ts=bounds.from_ts,
+            to_ts=bounds.to_ts,
+            from_seq=bounds.from_seq,
+            to_seq=bounds.to_seq,
+            columns=self.options.columns,
+        ):
+            batch = item.batch
+            yield batch if batch.schema.equals(self._schema) else batch.cast(self._schema)
+
+
+class PastReader(_Reads, DataSourceReader):
+    def partitions(self) -> Sequence[InputPartition]:
+        return self.parts(Stream.open(self.options.path), self.bounds) or [Part(Bounds(0, 0))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Part)
+        return self.rows(partition)
+
+
+class FilteringPastReader(PastReader):
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Narrow the bounds. Every filter is handed back, so Spark applies it again and nothing depends on ours."""
+        for filter_ in filters:
+            self.bounds = narrowed(self.bounds, filter_)
+        return filters
+
+
+def narrowed(bounds: Bounds, filter_: Filter) -> Bounds:
+    """The bounds and the filter, as far as bounds can say it."""
+    column = getattr(filter_, "attribute", None)
+    value = getattr(filter_, "value", None)
+    if column == ("_ts",) and isinstance(value, datetime):
+        value, least, limit = as_microseconds(value), "from_ts", "to_ts"
+    elif column == ("_seq",) and isinstance(value, int) and not isinstance(value, bool | date):
+        least, limit = "from_seq", "to_seq"
+    else:
+        return bounds
+    low, high = getattr(bounds, least), getattr(bounds, limit)
+    if isinstance(filter_, EqualTo | GreaterThan | GreaterThanOrEqual):
+        bound = value + isinstance(filter_, GreaterThan)
+        low = bound if low is None else max(low, bound)
+    if isinstance(filter_, EqualTo | LessThan | LessThanOrEqual):
+        bound = value + (not isinstance(filter_, LessThan))
+        high = bound if high is None else min(high, bound)
+    return replace(bounds, **{least: low, limit: high})
+
+
+class LiveReader(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets are positions. `latestOffset` reads the stream's mark, 64 bytes: an idle query calls it all the time."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        super().__init__(options, schema)
+        self._target: int | None = None  # where Trigger.AvailableNow ends
+        self._open: Stream | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_open": None}
+
+    def _stream(self) -> Stream:
+        if self._open is None:
+            self._open = Stream.open(self.options.path)
+        return self._open
+
+    def initialOffset(self) -> dict[str, int]:
+        stream = self._stream()
+        unbounded = self.bounds.from_ts is None and self.bounds.from_seq is None
+        return {"position": stream.first_position() if unbounded else beginning(stream, self.bounds)}
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = self._stream().stable().position
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        if self.options.max_rows is not None:
+            return ReadMaxRows(self.options.max_rows)
+        if self.options.max_bytes is not None:
+            return ReadMaxBytes(self.options.max_bytes)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        position = start["position"]
+        end = self._stream().stable().position
+        if self._target is not None:
+            end = min(end, self._target)
+        if not isinstance(limit, ReadAllAvailable) and end > position:
+            if self.options.max_rows is not None:
+                end = min(end, position + self.options.max_rows)
+            if self.options.max_bytes is not None:
+                end = min(end, after_bytes(self._stream(), position, self.options.max_bytes))
+        return {"position": max(end, position)}
+
+    def reportLatestOffset(self) -> dict[str, int]:
+        return {"position": self._stream().stable().position}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        bounds = replace(self.bounds, from_position=start["position"], to_position=end["position"])
+        return self.parts(self._stream(), bounds)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Part)
+        return self.rows(partition)
+
+    def commit(self, end: dict[str, int]) -> None:
+        if self.options.reader is not None:
+            self._stream().register_reader(self.options.reader, end["position"])

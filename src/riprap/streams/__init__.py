@@ -1,0 +1,10 @@
+"""Persistent streams: an append-only log of Arrow batches with an index, replay, live follow, retention. No Spark."""
+
+from riprap.streams.description import Settings
+from riprap.streams.errors import Busy, Damaged, Fenced
+from riprap.streams.keys import OrderKey
+from riprap.streams.reader import StoredBatch
+from riprap.streams.stream import Stream
+from riprap.streams.writer import Appended, Writer
+
+__all__ = ["Appended", "Busy", "Damaged", "Fenced", "OrderKey", "Settings", "StoredBatch", "Stream", "Writer"]

@@ -1,0 +1,130 @@
+"""What a stream is: id, settings and schemas, in `stream.json`, which is replaced atomically.
+
+Schemas only grow: every version is the one before it plus nullable columns at the end. The file keeps them all, and
+each segment keeps the one it was written with, so that rows of an old segment read as rows of the newest schema, with
+nulls.
+"""
+
+import base64
+import os
+from dataclasses import asdict, dataclass
+from typing import Literal, get_args
+
+import pyarrow as pa
+import xxhash
+
+from riprap.base.clock import Clock
+from riprap.base.errors import DataError, UsageError
+from riprap.streams.files import Files, get_document, put_document
+from riprap.streams.keys import check_key_columns
+
+DESCRIPTION = "stream.json"
+FORMAT = 1
+
+Stability = Literal["fsync", "async", "none"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a stream is written and kept. Sizes in bytes, times in microseconds; None: without limit."""
+
+    stability: Stability = "fsync"  # when an append counts as done; see writer.py
+    outstanding: int = 64  # appends that may wait for stability before `append` blocks
+    outstanding_bytes: int = 32 << 20  # the same in bytes; one append may exceed it
+    segment_bytes: int = 64 << 20  # roll when the open segment has grown to this
+    segment_age: int | None = None  # roll when the open segment is this old
+    memory_bytes: int = 16 << 20  # the newest batches, kept for followers in the writer's process
+    retain_bytes: int | None = None
+    retain_age: int | None = None
+    ordered: bool = True  # without a `_src` column: refuse rows whose `_ts` falls or whose `_seq` does not rise
+
+    def __post_init__(self) -> None:
+        if self.stability not in get_args(Stability):
+            raise UsageError(f"stability is one of {', '.join(get_args(Stability))}, not {self.stability!r}")
+        for name in ("outstanding", "outstanding_bytes", "segment_bytes"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} must be at least 1, not {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class Description:
+    id: bytes  # 16 bytes, in every message of the stream
+    schemas: tuple[pa.Schema, ...]  # oldest first
+    settings: Settings
+    created_at: int
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.schemas[-1]
+
+    @property
+    def keys_never_fall(self) -> bool:
+        """One source, checked when appended: a read may stop at the first row behind its end."""
+        return self.settings.ordered and "_src" not in self.schema.names
+
+
+def new_description(location: str, schema: pa.Schema, settings: Settings, clock: Clock) -> Description:
+    check_key_columns(schema)
+    created_at = clock.now()
+    identity = f"{os.path.abspath(location)}\n{created_at}\n{os.getpid()}"
+    return Description(xxhash.xxh3_128_digest(identity.encode()), (schema.remove_metadata(),), settings, created_at)
+
+
+def store_description(files: Files, description: Description) -> None:
+    put_document(
+        files,
+        DESCRIPTION,
+        {
+            "format": FORMAT,
+            "id": description.id.hex(),
+            "created_at": description.created_at,
+            "settings": asdict(description.settings),
+            "schemas": [base64.b64encode(schema.serialize()).decode() for schema in description.schemas],
+            "columns": {field.name: str(field.type) for field in description.schema},  # for people
+        },
+    )
+
+
+def load_description(files: Files) -> Description:
+    try:
+        told = get_document(files, DESCRIPTION)
+    except FileNotFoundError:
+        raise UsageError(f"there is no stream at {files.location}: create one, or check the path") from None
+    if told["format"] != FORMAT:
+        raise DataError(f"{files.location} has format {told['format']}; this release reads format {FORMAT}")
+    return Description(
+        bytes.fromhex(told["id"]),
+        tuple(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))) for text in told["schemas"]),
+        Settings(**told["settings"]),
+        told["created_at"],
+    )
+
+
+def is_stream(files: Files) -> bool:
+    return DESCRIPTION in files.names()
+
+
+def evolved(current: pa.Schema, wanted: pa.Schema) -> pa.Schema:
+    """`wanted`, if it is `current` plus nullable columns at the end; else a `DataError` that shows both."""
+    wanted = wanted.remove_metadata()
+    kept, added = [*wanted][: len(current)], [*wanted][len(current) :]
+    if [*current] == kept and all(field.nullable for field in added):
+        check_key_columns(wanted)
+        return wanted
+    raise DataError(
+        "a stream's schema changes only by nullable columns added at the end; "
+        f"the stream has ({shown(current)}), this is ({shown(wanted)})"
+    )
+
+
+def shown(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}{'' if field.nullable else ' not null'}" for field in schema)
+
+
+def fitted(batch: pa.RecordBatch, schema: pa.Schema, columns: list[str] | None = None) -> pa.RecordBatch:
+    """A batch of an older schema as one of `schema`, and of it only `columns`."""
+    if batch.num_columns < len(schema):
+        missing = [schema.field(at) for at in range(batch.num_columns, len(schema))]
+        arrays = [*batch.columns, *(pa.nulls(batch.num_rows, field.type) for field in missing)]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return batch if columns is None else batch.select(columns)

@@ -1,0 +1,27 @@
+"""What can go wrong with a stream besides bad arguments."""
+
+from riprap.base.errors import DataError
+
+
+class Damaged(DataError):
+    """Bytes of a stream that do not carry their checksum. Names the file and the offset of the first bad message."""
+
+    def __init__(self, file: str, offset: int, what: str) -> None:
+        super().__init__(
+            f"{file} is damaged at byte {offset}: {what}; everything before it was read and is sound "
+            "(`riprap stream verify` lists all damage)"
+        )
+        self.file = file
+        self.offset = offset
+        self.what = what
+
+    def __reduce__(self) -> tuple[type["Damaged"], tuple[str, int, str]]:
+        return Damaged, (self.file, self.offset, self.what)  # Spark pickles errors across processes
+
+
+class Fenced(DataError):
+    """An append by a producer that a newer epoch of itself has replaced. Nothing of it was acknowledged."""
+
+
+class Busy(DataError):
+    """Another process is writing the stream, and the caller's epoch does not replace it."""

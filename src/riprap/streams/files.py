@@ -1,0 +1,305 @@
+"""Every file operation of a stream, behind one small interface.
+
+`Files` knows whole-file writes, positioned reads, listing and deletion: what every pyarrow file system can do, those of
+object stores without append and without rename included. Only the open segment needs more, and it always lies in a
+local directory (see `writer.py`).
+
+    LocalFiles    a directory of this machine. `put` is atomic and durable: temporary file, fsync, rename, fsync of the
+                  directory. A crash leaves the old file or the new one, and perhaps a `.tmp`, which is ignored.
+    RemoteFiles   a pyarrow file system. `put` writes the name directly, as object stores have no rename; there a file
+                  appears when it is closed. Where it appears earlier (HDFS), a crash leaves a torn file: documents and
+                  segments carry checksums, so it is taken for absent and uploaded again.
+
+Documents are small JSON files with a checksum over the rest of their content.
+"""
+
+import contextlib
+import fcntl
+import json
+import mmap
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.fs
+import xxhash
+
+from riprap.base.errors import UsageError
+from riprap.streams.errors import Damaged
+
+
+class Readable(Protocol):
+    """An open file. Reads past its end are short, as the system's are."""
+
+    name: str
+    chunk: int  # bytes that are worth reading at once
+
+    def size(self) -> int: ...
+
+    def read_at(self, offset: int, size: int) -> pa.Buffer: ...
+
+    def close(self) -> None: ...
+
+
+class Files(Protocol):
+    """The files of one stream, by names relative to its location."""
+
+    location: str
+
+    def names(self, folder: str = "") -> list[str]: ...
+
+    def open(self, name: str, *, finished: bool = False) -> Readable:
+        """Raises `FileNotFoundError`. A file that is `finished` never changes again and may be mapped into memory."""
+
+    def get(self, name: str) -> bytes:
+        """Raises `FileNotFoundError`."""
+
+    def put(self, name: str, data: Any) -> None:
+        """Write the whole file, replacing one of that name; `data` is anything with a buffer."""
+
+    def sink(self, name: str) -> pa.NativeFile:
+        """Write a whole file bit by bit; a crash may leave a part of it, so its name is told only when it is closed."""
+
+    def delete(self, name: str) -> None:
+        """Deleting what is not there is no error."""
+
+    def exclusive(self) -> AbstractContextManager[object]:
+        """Keeps registering and trimming apart, between processes too; remote locations offer no such thing."""
+
+
+class LocalFiles:
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self.directory = Path(directory)
+        self.location = str(directory)
+
+    def names(self, folder: str = "") -> list[str]:
+        try:
+            with os.scandir(self.directory / folder) as entries:
+                return sorted(entry.name for entry in entries if not entry.name.endswith(".tmp"))
+        except FileNotFoundError:
+            return []
+
+    def open(self, name: str, *, finished: bool = False) -> "LocalReadable":
+        return MappedReadable(self.directory / name) if finished else LocalReadable(self.directory / name)
+
+    def get(self, name: str) -> bytes:
+        return (self.directory / name).read_bytes()
+
+    def put(self, name: str, data: Any) -> None:
+        path = self.directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(temporary, path)
+        sync_directory(path.parent)
+
+    def sink(self, name: str) -> pa.NativeFile:
+        path = self.directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return pa.OSFile(str(path), "wb")
+
+    def delete(self, name: str) -> None:
+        (self.directory / name).unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def exclusive(self) -> Iterator[None]:
+        file = os.open(self.directory / "retention.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(file)
+
+
+class LocalReadable:
+    """Reads with `pread`: a failing disk is an error, and a file that a recovering writer shortens is a short read."""
+
+    chunk = 1 << 20  # stays in the processor's cache while it is checked
+
+    def __init__(self, path: Path) -> None:
+        self.name = str(path)
+        self._file = -1
+        self._file = os.open(path, os.O_RDONLY)
+
+    def size(self) -> int:
+        return os.fstat(self._file).st_size
+
+    def read_at(self, offset: int, size: int) -> pa.Buffer:
+        buffer = pa.allocate_buffer(size)
+        view = memoryview(buffer)
+        filled = 0
+        while filled < size:
+            count = os.preadv(self._file, [view[filled:]], offset + filled)
+            if count == 0:
+                return buffer.slice(0, filled)
+            filled += count
+        return buffer
+
+    def sync(self) -> None:
+        os.fdatasync(self._file)
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def __del__(self) -> None:
+        with contextlib.suppress(OSError):
+            self.close()
+
+
+class MappedReadable(LocalReadable):
+    """Reads by mapping, without a copy; what was read keeps the mapping. A failing disk is a signal here, which ends
+    the process: `verify` reads without a mapping and reports it."""
+
+    chunk = 1 << 62
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        size = self.size()
+        self._buffer = pa.py_buffer(mmap.mmap(self._file, size, prot=mmap.PROT_READ) if size else b"")
+
+    def read_at(self, offset: int, size: int) -> pa.Buffer:
+        offset = min(offset, self._buffer.size)
+        return self._buffer.slice(offset, min(size, self._buffer.size - offset))
+
+
+class RemoteFiles:
+    def __init__(self, system: pyarrow.fs.FileSystem, root: str) -> None:
+        self.location = f"{system.type_name}:{root}"
+        self._system = system
+        self._root = root.rstrip("/")
+
+    def names(self, folder: str = "") -> list[str]:
+        base = f"{self._root}/{folder}".rstrip("/")
+        infos = self._system.get_file_info(pyarrow.fs.FileSelector(base, allow_not_found=True))
+        return sorted(info.base_name for info in infos)
+
+    def open(self, name: str, *, finished: bool = False) -> "RemoteReadable":
+        return RemoteReadable(f"{self.location}/{name}", self._system.open_input_file(f"{self._root}/{name}"))
+
+    def get(self, name: str) -> bytes:
+        with self._system.open_input_file(f"{self._root}/{name}") as file:
+            return bytes(file.read())
+
+    def put(self, name: str, data: Any) -> None:
+        with self.sink(name) as file:
+            file.write(data)
+
+    def sink(self, name: str) -> pa.NativeFile:
+        folder, _, _ = f"{self._root}/{name}".rpartition("/")
+        self._system.create_dir(folder, recursive=True)
+        return self._system.open_output_stream(f"{self._root}/{name}")
+
+    def delete(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._system.delete_file(f"{self._root}/{name}")
+
+    def exclusive(self) -> AbstractContextManager[object]:
+        return contextlib.nullcontext()
+
+
+class SpooledFiles:
+    """A remote location whose newest segments lie in a local directory, the spool, until they are uploaded."""
+
+    def __init__(self, remote: Files, spool: LocalFiles) -> None:
+        self.location = remote.location
+        self.remote = remote
+        self.spool = spool
+
+    def names(self, folder: str = "") -> list[str]:
+        return sorted({*self.remote.names(folder), *self.spool.names(folder)})
+
+    def open(self, name: str, *, finished: bool = False) -> Readable:
+        try:
+            return self.spool.open(name, finished=finished)
+        except FileNotFoundError:
+            return self.remote.open(name, finished=finished)
+
+    def get(self, name: str) -> bytes:
+        return self.remote.get(name)
+
+    def put(self, name: str, data: Any) -> None:
+        self.remote.put(name, data)
+
+    def sink(self, name: str) -> pa.NativeFile:
+        return self.remote.sink(name)
+
+    def delete(self, name: str) -> None:
+        self.remote.delete(name)
+        self.spool.delete(name)
+
+    def exclusive(self) -> AbstractContextManager[object]:
+        return self.remote.exclusive()
+
+    def upload(self, name: str) -> None:
+        """Move a finished file from the spool to the remote location."""
+        self.remote.put(name, self.spool.get(name))
+        self.spool.delete(name)
+
+
+class RemoteReadable:
+    chunk = 8 << 20  # a request costs a round trip
+
+    def __init__(self, name: str, file: pa.NativeFile) -> None:
+        self.name = name
+        self._file = file
+
+    def size(self) -> int:
+        return int(self._file.size())
+
+    def read_at(self, offset: int, size: int) -> pa.Buffer:
+        return pa.py_buffer(self._file.read_at(size, offset))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def files_at(location: "str | os.PathLike[str] | Files") -> Files:
+    """A directory for a path or a `file:` URI; any other URI is a pyarrow file system; `Files` are themselves."""
+    if not isinstance(location, str | os.PathLike):
+        return location
+    text = os.fspath(location)
+    if "://" not in text and not text.startswith("file:"):
+        return LocalFiles(text)
+    try:
+        system, path = pyarrow.fs.FileSystem.from_uri(text)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise UsageError(f"no file system for {text}: {error}") from None
+    return LocalFiles(path) if isinstance(system, pyarrow.fs.LocalFileSystem) else RemoteFiles(system, path)
+
+
+def sync_directory(path: Path) -> None:
+    """Make renames, creations and deletions in a directory durable."""
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def put_document(files: Files, name: str, content: Mapping[str, Any]) -> None:
+    text = json.dumps(content, indent=1, sort_keys=True)
+    files.put(name, json.dumps({**content, "check": _check(text)}, indent=1, sort_keys=True).encode())
+
+
+def get_document(files: Files, name: str) -> dict[str, Any]:
+    """Raises `FileNotFoundError`, or `Damaged` when the content does not carry its checksum."""
+    try:
+        content = json.loads(files.get(name))
+        check = content.pop("check")
+    except (ValueError, KeyError, AttributeError):
+        raise Damaged(f"{files.location}/{name}", 0, "not a document with a checksum") from None
+    if check != _check(json.dumps(content, indent=1, sort_keys=True)):
+        raise Damaged(f"{files.location}/{name}", 0, "the document's checksum does not match")
+    return dict(content)
+
+
+def _check(text: str) -> str:
+    return xxhash.xxh3_64_hexdigest(text.encode())

@@ -1,0 +1,147 @@
+"""The frame: what makes every Arrow message of a stream self-identifying and checked.
+
+An encapsulated Arrow message begins `FFFFFFFF, metadata length, flatbuffer`, and a flatbuffer begins with the relative
+offset of its root table. Offsets in flatbuffers are relative, so a gap may follow the first one: the frame lies in that
+gap, at a fixed place, and every Arrow reader steps over it. Bytes of a message:
+
+    0    u32  FFFFFFFF                        Arrow: continuation
+    4    i32  length of the metadata          Arrow: includes the frame
+    8    u32  offset of the root table        Arrow: includes the frame
+    12        the frame, 152 bytes            the fields of `Header`, then the two checks
+    164       rest of the flatbuffer, padding, body
+
+    body check    xxh3-64 of bytes 164 … end
+    header check  xxh3-64 of bytes 0 … 155, which include the body check: so it vouches for the whole message
+
+Nothing of a message is interpreted before it is checked: `read_header` looks at 164 bytes and believes none before the
+header check holds; `check_body` comes before any flatbuffer is parsed. Integers are little-endian.
+"""
+
+import struct
+from typing import NamedTuple
+
+import pyarrow as pa
+import xxhash
+
+from riprap.streams.keys import NOTHING, OrderKey, Range
+
+MAGIC = b"RPRP"
+VERSION = 1
+SCHEMA, BATCH = 1, 2
+
+_ARROW = struct.Struct("<IiI")
+_FRAME = struct.Struct("<4sHHQ16sQqqqIIqqqqqiqiqQ")
+_CHECK = struct.Struct("<Q")
+HEADER_SIZE = _ARROW.size + _FRAME.size + _CHECK.size
+_GAP = _FRAME.size + _CHECK.size
+assert HEADER_SIZE == 164
+assert _GAP % 8 == 0  # or the flatbuffer behind it would lose its alignment
+
+END_OF_STREAM = struct.pack("<Ii", 0xFFFFFFFF, 0)
+
+
+class Header(NamedTuple):
+    """The frame's fields, in the order of the file. Times are microseconds since 1970-01-01 UTC."""
+
+    magic: bytes
+    version: int
+    kind: int  # SCHEMA (first message of a segment) or BATCH
+    length: int  # bytes of the whole message, this header included
+    stream: bytes  # id of the stream, 16 bytes
+    producer: int  # xxh3-64 of the producer's name
+    epoch: int  # incarnation of the producer
+    sequence: int  # the producer's own number for what it appended; never falls within a producer
+    position: int  # of the first row
+    rows: int
+    remaining: int  # batches that follow in the same atomic append; 0 in its last one
+    min_ts: int
+    max_ts: int
+    min_seq: int
+    max_seq: int
+    progress_ts: int  # progress: nothing at or below this key will follow; ts is NOTHING where none was given
+    progress_src: int
+    progress_seq: int
+    progress_n: int
+    written_at: int
+    body_check: int
+
+    @property
+    def progress(self) -> OrderKey | None:
+        if self.progress_ts == NOTHING:
+            return None
+        return OrderKey(self.progress_ts, self.progress_src, self.progress_seq, self.progress_n)
+
+    @property
+    def range(self) -> Range:
+        return Range(self.min_ts, self.max_ts, self.min_seq, self.max_seq)
+
+    @property
+    def end(self) -> int:
+        """The position after the last row."""
+        return self.position + self.rows
+
+
+class Message(NamedTuple):
+    """A framed message, ready to be written: `head` then `rest`, which is not copied out of Arrow's buffer."""
+
+    header: Header
+    head: bytes
+    rest: memoryview
+
+
+def producer_id(name: str) -> int:
+    return xxhash.xxh3_64_intdigest(name.encode())
+
+
+def frame(
+    arrow: pa.Buffer,
+    kind: int,
+    *,
+    stream: bytes,
+    producer: int,
+    epoch: int,
+    sequence: int,
+    position: int,
+    rows: int,
+    remaining: int,
+    range_: Range,
+    progress: OrderKey | None,
+    written_at: int,
+) -> Message:
+    """Put a frame into a serialized Arrow message (uncompressed, with continuation marker)."""
+    view = memoryview(arrow)
+    _, metadata, root = _ARROW.unpack_from(view)
+    rest = view[_ARROW.size :]
+    header = Header(
+        MAGIC, VERSION, kind, len(view) + _GAP, stream, producer, epoch, sequence, position, rows, remaining,
+        *range_, *(progress or (NOTHING, 0, 0, 0)), written_at, xxhash.xxh3_64_intdigest(rest),
+    )  # fmt: skip
+    head = _ARROW.pack(0xFFFFFFFF, metadata + _GAP, root + _GAP) + _FRAME.pack(*header)
+    return Message(header, head + _CHECK.pack(xxhash.xxh3_64_intdigest(head)), rest)
+
+
+def read_header(data: memoryview, at: int = 0) -> Header | str:
+    """The header of the message at `at`, or what is wrong with it. The body is not looked at."""
+    checked = at + HEADER_SIZE - _CHECK.size
+    if len(data) < at + HEADER_SIZE:
+        return f"{len(data) - at} bytes where a header of {HEADER_SIZE} was expected"
+    if _CHECK.unpack_from(data, checked)[0] != xxhash.xxh3_64_intdigest(data[at:checked]):
+        return "the header's checksum does not match"
+    header = Header._make(_FRAME.unpack_from(data, at + _ARROW.size))
+    if header.magic != MAGIC or header.version != VERSION or header.length < HEADER_SIZE:
+        return f"a message of version {header.version}, where this release reads version {VERSION}"
+    return header
+
+
+def check_body(header: Header, data: memoryview, at: int = 0) -> str | None:
+    """What is wrong with the message at `at`, whose header holds, or None."""
+    if len(data) - at < header.length:
+        return f"{len(data) - at} of the message's {header.length} bytes are there"
+    if xxhash.xxh3_64_intdigest(data[at + HEADER_SIZE : at + header.length]) != header.body_check:
+        return "the checksum of the message does not match"
+    return None
+
+
+def metadata_size(head: bytes | memoryview) -> int:
+    """Bytes of a message before its body, as Arrow's footer counts them."""
+    return int(_ARROW.unpack_from(head)[1]) + 8

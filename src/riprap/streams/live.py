@@ -1,0 +1,75 @@
+"""The newest batches of a stream, in the memory of the process that writes it, for followers in the same process.
+
+Bounded by bytes: what does not fit any more is dropped, oldest first, and is read from disk by whoever is that far
+behind. Only what is stable is published here. Positions are exact, so a follower changes from disk to memory and back
+without loss or repetition.
+"""
+
+import threading
+from collections import deque
+from itertools import islice
+
+import pyarrow as pa
+
+from riprap.streams.frame import Header
+from riprap.streams.mark import Mark
+
+
+class Live:
+    def __init__(self, mark: Mark, memory_bytes: int) -> None:
+        self.mark = mark  # how far the stream is stable; replaced, never changed
+        self.writing = True
+        self._memory_bytes = memory_bytes
+        self._bytes = 0
+        self._batches: deque[tuple[Header, pa.RecordBatch]] = deque()
+        self._changed = threading.Condition()
+
+    def publish(self, batches: list[tuple[Header, pa.RecordBatch]], mark: Mark) -> None:
+        with self._changed:
+            self._batches.extend(batches)
+            self._bytes += sum(header.length for header, _ in batches)
+            while self._batches and self._bytes > self._memory_bytes:
+                self._bytes -= self._batches.popleft()[0].length
+            self.mark = mark
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        with self._changed:
+            self.writing = False
+            self._batches.clear()
+            self._changed.notify_all()
+
+    def since(self, position: int) -> list[tuple[Header, pa.RecordBatch]] | None:
+        """The batches with rows at or behind `position`; None if memory does not reach back that far."""
+        with self._changed:
+            if not self._batches or position < self._batches[0][0].position:
+                return None
+            back = 0
+            for header, _ in reversed(self._batches):
+                if header.end <= position:
+                    break
+                back += 1
+            return list(islice(self._batches, len(self._batches) - back, None))
+
+    def wait(self, position: int, seconds: float) -> None:
+        """Until something is stable behind `position`, the writer closes, or the time is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.mark.position > position or not self.writing, seconds)
+
+
+# Streams that this process is writing, by the real path of the directory with the open segment.
+_WRITTEN: dict[str, Live] = {}
+
+
+def announce(directory: str, live: Live) -> None:
+    _WRITTEN[directory] = live
+
+
+def withdraw(directory: str, live: Live) -> None:
+    if _WRITTEN.get(directory) is live:
+        del _WRITTEN[directory]
+    live.close()
+
+
+def written_here(directory: str) -> Live | None:
+    return _WRITTEN.get(directory)

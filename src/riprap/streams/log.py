@@ -1,0 +1,226 @@
+"""The open segment: writing, syncing, rolling. Used by one thread at a time; knows nothing of futures or producers.
+
+Order of effects, so that a crash at any point leaves a stream that opens:
+    append   the messages, then fdatasync; a crash leaves a prefix, and garbage behind what was synced
+    roll     the ending, fdatasync; the next segment under a temporary name, fsync, link; then the catalogue
+             (a crash between two of these leaves a finished segment without record, or without successor: both are
+             found)
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from riprap.base.clock import Clock
+from riprap.streams import catalogue
+from riprap.streams.description import Description
+from riprap.streams.errors import Damaged, Fenced
+from riprap.streams.files import Files, LocalFiles, SpooledFiles, sync_directory
+from riprap.streams.frame import Message, metadata_size
+from riprap.streams.lock import WriterLock
+from riprap.streams.mark import Mark, read_mark
+from riprap.streams.segment import Builder, Carry, Start, opening, read_start, recover, segment_name, walk
+from riprap.streams.summary import Summary
+
+_VECTORS = 512  # buffers per writev; the system allows 1024
+MOST_BATCHES = 1 << 16  # in a segment, so that walking its headers stays quick
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What recovery removed from the end of the newest segment."""
+
+    file: str
+    offset: int
+    size: int  # bytes
+    reason: str
+    kept: str  # file that holds the bytes that were cut, if they had been acknowledged; else ""
+
+    def __str__(self) -> str:
+        aside = f"; they had been acknowledged and are kept in {self.kept}" if self.kept else ""
+        return f"cut {self.size} bytes of {self.file} at byte {self.offset} ({self.reason}){aside}"
+
+
+class Log:
+    def __init__(self, files: Files, directory: Path, description: Description, lock: WriterLock, clock: Clock) -> None:
+        """Open for writing: recover the newest segment, or begin the first."""
+        self.cut: Cut | None = None
+        self.upload_failure: OSError | None = None
+        self._files = files
+        self._directory = directory
+        self._description = description
+        self._lock = lock
+        self._clock = clock
+        self._file = -1
+        found = catalogue.load(files)
+        self.finished: tuple[Summary, ...] = found.finished
+        self.carry = Carry(description.id, 0)
+        self._upload()  # a crash, or the network, may have come between finishing and uploading
+        if found.open is not None and (directory / segment_name(found.open)).exists():
+            self._reopen(found.open)
+        else:
+            self._begin_after_finished()
+
+    def _reopen(self, number: int) -> None:
+        """Go on with the newest segment where its last whole append ends."""
+        path = self._directory / segment_name(number)
+        file = LocalFiles(self._directory).open(path.name)
+        try:
+            try:
+                start = read_start(file)
+            except Damaged as damage:  # torn while it was created: nothing in it was ever acknowledged
+                self.cut = self._set_aside(path, 0, damage.what)
+                path.unlink()
+                self._begin_after_finished()
+                return
+            recovered = recover(file, start)
+        finally:
+            file.close()
+        self._start, self._builder, self.carry = start, recovered.builder, recovered.carry
+        if os.path.getsize(path) > self._builder.end:
+            self.cut = self._set_aside(path, self._builder.end, recovered.reason)
+        if self._lock.took_over:
+            self._replace(path)
+            return
+        self._file = os.open(path, os.O_WRONLY)
+        os.ftruncate(self._file, self._builder.end)
+        os.fdatasync(self._file)
+        if start.schema != self._description.schema:
+            self.roll()
+
+    def _set_aside(self, path: Path, offset: int, reason: str) -> Cut:
+        """Say what will be cut. Bytes below the mark had been acknowledged: they are damage, and kept."""
+        mark = read_mark(self._directory)
+        number = int(path.stem)
+        kept = ""
+        if mark is not None and mark.segment == number and mark.offset > offset:
+            kept = f"{path.stem}-{offset}.cut"
+            LocalFiles(self._directory).put(kept, path.read_bytes()[offset:])
+        return Cut(str(path), offset, os.path.getsize(path) - offset, reason or "torn by a crash", kept)
+
+    def _replace(self, path: Path) -> None:
+        """Finish, as a copy, a segment that a fenced writer may still hold open: it then writes to no file of ours."""
+        summary, ending = self._builder.finished(self._start, self._clock.now())
+        LocalFiles(self._directory).put(path.name, path.read_bytes()[: self._builder.end] + ending)
+        self._go_on(summary)
+
+    def _begin_after_finished(self) -> None:
+        """There is no open segment: begin the next one, going on from what the last finished one says."""
+        if self.finished:
+            last = self.finished[-1]
+            file = self._files.open(segment_name(last.segment))
+            try:
+                start = read_start(file)
+                found = walk(file, start.carry.stream, start.end, last.end, last.position, bodies=False)
+                self.carry = replace(start.carry.after([item.header for item in found]), segment=last.segment + 1)
+            finally:
+                file.close()
+        self._begin()
+
+    def _begin(self) -> None:
+        path = self._directory / segment_name(self.carry.segment)
+        now = self._clock.now()
+        data = opening(self._description.schema, self.carry, now)
+        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+        self._file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        os.write(self._file, data)
+        os.fsync(self._file)
+        try:
+            os.link(temporary, path)
+            temporary.unlink()
+        except FileExistsError:  # the leftover of a fenced writer; or we are the one who was fenced
+            self.check_lock()
+            os.rename(temporary, path)
+        sync_directory(self._directory)
+        self._start = Start(self._description.schema, self.carry, now, len(data))
+        self._builder = Builder(len(data))
+
+    @property
+    def end(self) -> Mark:
+        """Behind the last message written."""
+        return Mark(self.carry.segment, self._builder.end, self.carry.position, self.carry.last_ts, 0)
+
+    def must_roll(self, unwritten: int) -> bool:
+        """Whether the open segment is full, counting bytes that are about to be written to it."""
+        settings = self._description.settings
+        return self._builder.batches + unwritten > 0 and (
+            self._builder.end + unwritten >= settings.segment_bytes
+            or self._builder.batches >= MOST_BATCHES
+            or (settings.segment_age is not None and self._clock.now() - self._start.written_at >= settings.segment_age)
+        )
+
+    def write(self, messages: Sequence[Message]) -> None:
+        """Append whole messages with as few system calls as their number allows, none of them copied."""
+        parts: list[bytes | memoryview] = []
+        for message in messages:
+            parts += (message.head, message.rest)
+        offset = self._builder.end
+        for at in range(0, len(parts), _VECTORS):
+            offset += _write_all(self._file, parts[at : at + _VECTORS], offset)
+        for message in messages:
+            self._builder.add(message.header, metadata_size(message.head))
+        self.carry = self.carry.after([message.header for message in messages])
+
+    def sync(self) -> None:
+        os.fdatasync(self._file)
+
+    def check_lock(self) -> None:
+        if not self._lock.held():
+            raise Fenced(f"a newer epoch of this producer has taken over {self._directory}: stop this one")
+
+    def roll(self, schema: pa.Schema | None = None) -> None:
+        """Finish the open segment, which is an Arrow file for good, and begin the next, perhaps of a newer schema."""
+        self.check_lock()
+        if schema is not None:
+            self._description = replace(self._description, schemas=(*self._description.schemas, schema))
+        summary, ending = self._builder.finished(self._start, self._clock.now())
+        _write_all(self._file, [ending], self._builder.end)
+        os.fdatasync(self._file)
+        os.close(self._file)
+        self._file = -1
+        self._go_on(summary)
+
+    def _go_on(self, summary: Summary) -> None:
+        """Begin the segment behind one that was just finished, and record that one."""
+        self.finished = (*self.finished, summary)
+        number = self.carry.segment
+        self.carry = replace(self.carry, segment=number + 1)
+        self._begin()
+        if self._upload():
+            there = set(self._files.names())  # without what was trimmed
+            self.finished = tuple(item for item in self.finished if segment_name(item.segment) in there)
+            catalogue.store(self._files, self.finished)
+
+    def _upload(self) -> bool:
+        """Upload what is finished and still in the spool. While the remote location fails, it stays there: no append
+        depends on it, and the next roll tries again."""
+        if not isinstance(self._files, SpooledFiles):
+            return True
+        try:
+            waiting = set(self._files.spool.names())
+            for item in self.finished:
+                if segment_name(item.segment) in waiting:
+                    self._files.upload(segment_name(item.segment))
+        except OSError as error:
+            self.upload_failure = error
+            return False
+        self.upload_failure = None
+        return True
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+def _write_all(file: int, parts: list[bytes | memoryview], offset: int) -> int:
+    """`pwritev` until everything is written; returns the number of bytes."""
+    size = sum(len(part) for part in parts)
+    done = os.pwritev(file, parts, offset)
+    while done < size:  # rare: a signal, or a nearly full disk
+        rest = memoryview(b"".join(parts))[done:]
+        done += os.pwritev(file, [rest], offset + done)
+    return size

@@ -1,0 +1,252 @@
+"""Reading: the past from disk, then the present from memory or as the mark moves, through one cursor.
+
+A read goes forward from a position. As long as the writer is in this process and its memory reaches back to that
+position, it is served from there; otherwise it reads segments up to the point that is known to be stable, as it was
+at that moment, and looks again. Both sources number rows the same way, so the change between them needs no care.
+"""
+
+import threading
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.base.errors import DataError
+from riprap.streams.ahead import read_ahead
+from riprap.streams.description import fitted
+from riprap.streams.files import Readable
+from riprap.streams.frame import Header
+from riprap.streams.keys import Bounds, OrderKey, Range
+from riprap.streams.mark import Mark
+from riprap.streams.segment import Start, read_batch, read_entries, read_start, segment_name, walk
+from riprap.streams.summary import Summary
+
+if TYPE_CHECKING:
+    from riprap.streams.stream import Stream
+
+_POLL_FASTEST, _POLL_SLOWEST = 0.001, 0.02  # seconds between looks at the mark of another process
+_WAKE = 0.1  # seconds; how soon a waiting reader notices `stop`
+_AHEAD_FROM = 4 << 20  # bytes; for less, a thread that reads ahead is not worth starting
+
+
+class StoredBatch(NamedTuple):
+    """A batch as delivered: the rows within the bounds, and what the stream knows of the batch they are from."""
+
+    batch: pa.RecordBatch
+    header: Header
+    next_position: int  # where a reader that has done with this batch goes on
+
+    @property
+    def progress(self) -> OrderKey | None:
+        return self.header.progress
+
+
+@dataclass
+class Counts:
+    """How a read was served, in batches."""
+
+    stored: int = 0
+    live: int = 0
+
+
+class Reader:
+    """An iterator of `StoredBatch`. Made by `Stream.read`."""
+
+    def __init__(
+        self,
+        stream: "Stream",
+        bounds: Bounds,
+        columns: list[str] | None,
+        follow: bool,
+        idle: float | None,
+        stop: threading.Event | None,
+    ) -> None:
+        self.counts = Counts()
+        self._stream = stream
+        self._bounds = bounds
+        self._columns = columns
+        self._follow = follow
+        self._idle = idle  # seconds without rows after which a following read ends
+        self._stop = stop or threading.Event()
+        self._position = bounds.from_position
+        self._resume: tuple[int, int] | None = None  # segment and offset of `_position`, where known
+        self._over = False
+        self._keyed = (
+            replace(bounds, from_position=0, to_position=None) != Bounds()
+        )  # bounds on keys, not only positions
+        self._never_falls = stream.description.keys_never_fall
+        self._batches = self._run()
+
+    def __iter__(self) -> "Reader":
+        return self
+
+    def __next__(self) -> StoredBatch:
+        return next(self._batches)
+
+    def close(self) -> None:
+        self._batches.close()
+
+    def _run(self) -> Generator[StoredBatch, None, None]:
+        clock, poll = self._stream.clock, _POLL_FASTEST
+        end = self._stream.stable()
+        served_at = clock.monotonic()
+        while not self._over and not self._stop.is_set():
+            live = self._stream.live()
+            recent = live.since(self._position) if live and self._follow else None
+            before = self._position
+            if recent:
+                self._resume = None
+                for header, batch in recent:
+                    item = self._delivered(header, batch)
+                    if item is not None:
+                        self.counts.live += 1
+                        yield item
+                    if self._over:
+                        break
+            elif self._position < end.position:
+                yield from self._stored(end)
+            elif not self._follow:
+                return
+            if self._position > before:
+                served_at, poll = clock.monotonic(), _POLL_FASTEST
+            elif self._idle is not None and clock.monotonic() - served_at >= self._idle:
+                return
+            elif live and live.writing:
+                live.wait(self._position, _WAKE if self._idle is None else min(_WAKE, self._idle))
+            else:
+                clock.sleep(poll)
+                poll = min(poll * 2, _POLL_SLOWEST)
+            if self._follow:
+                end = self._stream.stable()
+
+    def _delivered(self, header: Header, batch: pa.RecordBatch) -> StoredBatch | None:
+        """The rows of a batch that are at or behind the cursor and within the bounds; moves the cursor behind it."""
+        bounds = self._bounds
+        first, last = header.position, header.end
+        if last <= self._position:
+            return None
+        low, high = max(self._position - first, 0), header.rows
+        if bounds.to_position is not None:
+            if first + low >= bounds.to_position:
+                self._over = True
+                return None
+            high = min(last, bounds.to_position) - first
+        if low > 0 or high < header.rows:
+            batch = batch.slice(low, high - low)
+        if self._keyed:
+            if self._never_falls and bounds.passed(header.range):
+                self._over = True
+                return None
+            if not bounds.includes(header.range):
+                batch = bounds.rows(batch)
+            # The producer may have promised that nothing earlier follows.
+            self._over = bounds.to_ts is not None and header.progress_ts >= bounds.to_ts
+        self._position = last
+        if not batch.num_rows:
+            return None
+        return StoredBatch(fitted(batch, self._stream.description.schema, self._columns), header, first + high)
+
+    def _stored(self, end: Mark) -> Iterator[StoredBatch]:
+        """Everything from the cursor to `end` that the index does not exclude."""
+        catalogue = self._stream.catalogue(end)
+        if catalogue.finished:
+            self._check_kept(catalogue.finished[0].position)
+        at = catalogue.first(replace(self._bounds, from_position=self._position))
+        if at > 0:
+            self._position = max(self._position, catalogue.finished[at - 1].next_position)
+        for item in catalogue.finished[at:]:
+            if item.next_position > self._position and not self._bounds.excludes(item.range):
+                yield from self._finished(item)
+            if self._over:
+                return
+            self._position = max(self._position, item.next_position)
+        if self._position < end.position:
+            yield from self._open(end)
+        if not self._over:
+            self._position = max(self._position, end.position)
+
+    def _check_kept(self, first: int) -> None:
+        """A read from the beginning begins with what is there; one from a position must not miss rows silently."""
+        if 0 < self._position < first:
+            raise DataError(
+                f"position {self._position} of {self._stream.files.location} was trimmed: "
+                f"the stream begins at {first}; register a reader to keep what it needs"
+            )
+
+    def _finished(self, item: Summary) -> Iterator[StoredBatch]:
+        file = self._open_segment(item.segment, finished=True)
+        try:
+            start = read_start(file)
+            if self._resume is not None and self._resume[0] == item.segment:
+                yield from self._walk(file, start, self._resume[1], item.end, self._position)
+            else:
+                for offset, until, position in self._runs(read_entries(file, item), item):
+                    self._position = max(self._position, position)
+                    yield from self._walk(file, start, offset, until, position)
+        finally:
+            file.close()
+
+    def _runs(self, entries: np.ndarray, item: Summary) -> Iterator[tuple[int, int, int]]:
+        """Stretches of the segment that the index does not exclude: offset, end, position of the first row."""
+        first = max(int(np.searchsorted(entries["position"], self._position, "right")) - 1, 0)
+        begun: tuple[int, int] | None = None
+        for entry in entries[first:].tolist():
+            position, offset = entry[:2]
+            if self._bounds.excludes(Range(*entry[2:])):
+                if begun:
+                    yield begun[0], offset, begun[1]
+                begun = None
+            elif begun is None:
+                begun = (offset, position)
+        if begun:
+            yield begun[0], item.end, begun[1]
+
+    def _open(self, end: Mark) -> Iterator[StoredBatch]:
+        file = self._open_segment(end.segment, finished=False)
+        try:
+            start = read_start(file)
+            self._check_kept(start.carry.position)
+            if self._resume is not None and self._resume[0] == end.segment:
+                offset, position = self._resume[1], self._position
+            else:
+                offset, position = self._seek(file, start, end)
+                self._position = max(self._position, position)
+            yield from self._walk(file, start, offset, end.offset, position)
+        finally:
+            file.close()
+
+    def _seek(self, file: Readable, start: Start, end: Mark) -> tuple[int, int]:
+        """The first batch of the open segment that the bounds do not exclude, by the headers."""
+        for found in walk(file, start.carry.stream, start.end, end.offset, start.carry.position, bodies=False):
+            if found.header.end > self._position and not self._bounds.excludes(found.header.range):
+                return found.offset, found.header.position
+        return end.offset, end.position
+
+    def _walk(self, file: Readable, start: Start, offset: int, end: int, position: int) -> Iterator[StoredBatch]:
+        batches = walk(file, start.carry.stream, offset, end, position)
+        with closing(read_ahead(batches) if end - offset >= _AHEAD_FROM else batches) as found_ones:
+            for found in found_ones:
+                self._resume = (start.carry.segment, found.end)
+                item = None
+                if self._keyed and self._bounds.excludes(found.header.range):
+                    self._position = max(self._position, found.header.end)
+                    self._over = self._never_falls and self._bounds.passed(found.header.range)
+                else:
+                    item = self._delivered(found.header, read_batch(found, start.schema))
+                if item is not None:
+                    self.counts.stored += 1
+                    yield item
+                if self._over or self._stop.is_set():
+                    return
+
+    def _open_segment(self, number: int, finished: bool) -> Readable:
+        try:
+            return self._stream.files.open(segment_name(number), finished=finished)
+        except FileNotFoundError:
+            raise DataError(
+                f"segment {number} of {self._stream.files.location} was trimmed while it was read: "
+                "register a reader to keep what it needs"
+            ) from None

@@ -1,0 +1,68 @@
+"""What may be deleted: whole finished segments, oldest first, never past a registered reader unless forced.
+
+A reader registers, in `readers/NAME.json`, the position of its *oldest* retained checkpoint: the earliest it may ever
+ask for again. Registering and trimming exclude each other (`Files.exclusive`), so a position that was accepted stays
+readable. A crash while trimming leaves some of the segments deleted, oldest first. A damaged registration stops
+trimming.
+"""
+
+import re
+from collections.abc import Sequence
+
+from riprap.base.clock import Clock
+from riprap.base.errors import DataError, UsageError
+from riprap.streams.description import Settings
+from riprap.streams.files import Files, get_document, put_document
+from riprap.streams.segment import segment_name
+from riprap.streams.summary import Summary
+
+READERS = "readers"
+_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+
+
+def register(files: Files, first: int, name: str, position: int) -> None:
+    """`first` is the position of the stream's oldest row that is still there; called within `files.exclusive()`."""
+    if not _NAME.match(name):
+        raise UsageError(f"a reader's name has letters, digits, '.', '_' and '-', and {name!r} has others")
+    if position < first:
+        raise DataError(f"reader {name} asks for position {position}, and the stream was trimmed up to {first}")
+    put_document(files, f"{READERS}/{name}.json", {"position": position})
+
+
+def unregister(files: Files, name: str) -> None:
+    files.delete(f"{READERS}/{name}.json")
+
+
+def registered(files: Files) -> dict[str, int]:
+    """Position by reader; raises `Damaged` if a registration cannot be read."""
+    names = [name for name in files.names(READERS) if name.endswith(".json")]
+    return {name[:-5]: int(get_document(files, f"{READERS}/{name}")["position"]) for name in names}
+
+
+def delete(files: Files, oldest_first: Sequence[Summary], force: bool) -> list[Summary]:
+    """Delete segments in this order, up to the first that a registered reader needs; returns those deleted."""
+    with files.exclusive():
+        needed = min(registered(files).values(), default=None) if not force else None
+        deleted = []
+        for item in oldest_first:
+            if needed is not None and item.next_position > needed:
+                break
+            files.delete(segment_name(item.segment))
+            deleted.append(item)
+    return deleted
+
+
+def enforce(files: Files, finished: Sequence[Summary], settings: Settings, clock: Clock) -> None:
+    """Delete what the settings do not retain: what is too old, and what is too much. Called at every roll."""
+    if settings.retain_age is None and settings.retain_bytes is None:
+        return
+    excess = sum(item.end for item in finished) - (settings.retain_bytes or 0)
+    doomed = []
+    for item in finished:
+        too_much = settings.retain_bytes is not None and excess > 0
+        too_old = settings.retain_age is not None and clock.now() - item.finished_at > settings.retain_age
+        if not too_much and not too_old:
+            break
+        doomed.append(item)
+        excess -= item.end
+    delete(files, doomed, force=False)

@@ -1,0 +1,306 @@
+"""A segment: one file of a stream, an Arrow IPC file once it is finished.
+
+    "ARROW1\\0\\0"
+    schema message           framed; the schema's metadata holds the `Carry`: what was true of the stream before
+    record batch messages    framed, positions contiguous
+    end-of-stream marker     from here on only in a finished segment
+    index entries            one per run of about 64 KiB: position, offset, range of `_ts` and `_seq`
+    record                   the segment's `Summary`, with the check of the entries and its own
+    Arrow's footer, its length, "ARROW1"
+
+A finished segment never changes. The newest may be open, and a crash may leave any prefix of it, with garbage behind
+what was synced. `walk` reads what is whole; `recover` says where that ends. A batch whose atomic append is incomplete
+counts as torn.
+"""
+
+import base64
+import json
+import struct
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from xxhash import xxh3_64_intdigest as _xxh3
+
+from riprap.streams.errors import Damaged
+from riprap.streams.files import Readable
+from riprap.streams.footer import FILE_START, MAGIC, footer
+from riprap.streams.frame import (
+    BATCH,
+    END_OF_STREAM,
+    HEADER_SIZE,
+    SCHEMA,
+    Header,
+    check_body,
+    frame,
+    metadata_size,
+    read_header,
+)
+from riprap.streams.keys import NOTHING, Range
+from riprap.streams.summary import RECORD_SIZE, Summary, unpacked
+
+RUN_BYTES = 64 << 10  # an index entry stands for the batches of about this many bytes
+
+ENTRY = np.dtype([(name, "<i8") for name in ("position", "offset", "min_ts", "max_ts", "min_seq", "max_seq")])
+_CARRY = b"riprap.carry"
+
+
+def segment_name(number: int) -> str:
+    return f"{number:08d}.arrow"
+
+
+def segment_numbers(names: list[str]) -> list[int]:
+    return sorted(int(name[:-6]) for name in names if name.endswith(".arrow") and name[:-6].isdigit())
+
+
+@dataclass(frozen=True)
+class Carry:
+    """What a segment inherits from those before it, so that no earlier one is ever needed to go on."""
+
+    stream: bytes  # id of the stream
+    segment: int
+    position: int = 0
+    producers: dict[int, tuple[int, int]] = field(default_factory=dict)  # producer → epoch, last sequence
+    last_ts: int = NOTHING  # greatest `_ts` and `_seq` so far
+    last_seq: int = NOTHING
+
+    def after(self, headers: Sequence[Header]) -> "Carry":
+        """What is true behind batches that follow."""
+        if not headers:
+            return self
+        return replace(
+            self,
+            position=headers[-1].end,
+            producers=self.producers | {header.producer: (header.epoch, header.sequence) for header in headers},
+            last_ts=max(self.last_ts, *(header.max_ts for header in headers)),
+            last_seq=max(self.last_seq, *(header.max_seq for header in headers)),
+        )
+
+
+class Found(NamedTuple):
+    """A message where it was found. `data` is all of it, or its header where only headers were asked for."""
+
+    offset: int
+    header: Header
+    data: pa.Buffer
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.header.length
+
+
+class Start(NamedTuple):
+    """The first message of a segment."""
+
+    schema: pa.Schema
+    carry: Carry
+    written_at: int
+    end: int  # offset of the first batch
+
+
+class Builder:
+    """Accounts for the batches of one segment: what its index and footer will say."""
+
+    def __init__(self, start: int) -> None:
+        self.end = start  # offset behind the last batch
+        self.rows = 0
+        self._blocks: list[tuple[int, int, int]] = []
+        self._runs: list[list[int]] = []
+
+    @property
+    def batches(self) -> int:
+        return len(self._blocks)
+
+    def add(self, header: Header, metadata: int) -> None:
+        self._blocks.append((self.end, metadata, header.length - metadata))
+        run = self._runs[-1] if self._runs else None
+        if run is None or self.end - run[1] >= RUN_BYTES:
+            self._runs.append([header.position, self.end, *header.range])
+        else:
+            run[2:] = [
+                min(run[2], header.min_ts),
+                max(run[3], header.max_ts),
+                min(run[4], header.min_seq),
+                max(run[5], header.max_seq),
+            ]
+        self.end += header.length
+        self.rows += header.rows
+
+    def entries(self) -> np.ndarray:
+        return np.array([tuple(run) for run in self._runs], ENTRY)
+
+    def range(self) -> Range:
+        entries = self.entries()
+        if not len(entries):
+            return Range(NOTHING, NOTHING, NOTHING, NOTHING)
+        return Range(
+            int(entries["min_ts"].min()),
+            int(entries["max_ts"].max()),
+            int(entries["min_seq"].min()),
+            int(entries["max_seq"].max()),
+        )
+
+    def finished(self, start: "Start", finished_at: int) -> tuple[Summary, bytes]:
+        """The record of the segment when it is finished, and everything that then lies behind its last batch."""
+        entries = self.entries().tobytes()
+        blocks = np.array(self._blocks, np.int64).reshape(-1, 3)
+        foot = footer(start.schema, blocks[:, 0], blocks[:, 1], blocks[:, 2])
+        summary = Summary(
+            start.carry.segment, start.carry.position, self.rows, self.batches, self.end, self.range(),
+            start.written_at, finished_at, len(self._runs), _xxh3(entries), _xxh3(foot),
+        )  # fmt: skip
+        return summary, END_OF_STREAM + entries + summary.packed() + foot
+
+
+def opening(schema: pa.Schema, carry: Carry, written_at: int) -> bytes:
+    """The first bytes of a segment."""
+    text = json.dumps(
+        {
+            "stream": base64.b64encode(carry.stream).decode(),
+            "segment": carry.segment,
+            "position": carry.position,
+            "producers": {str(name): list(state) for name, state in carry.producers.items()},
+            "last_ts": carry.last_ts,
+            "last_seq": carry.last_seq,
+        }
+    )
+    message = frame(
+        schema.with_metadata({**(schema.metadata or {}), _CARRY: text}).serialize(),
+        SCHEMA,
+        stream=carry.stream,
+        producer=0,
+        epoch=0,
+        sequence=carry.segment,
+        position=carry.position,
+        rows=0,
+        remaining=0,
+        range_=Range(NOTHING, NOTHING, NOTHING, NOTHING),
+        progress=None,
+        written_at=written_at,
+    )
+    return FILE_START + message.head + bytes(message.rest)
+
+
+def read_start(file: Readable) -> Start:
+    """The schema message of a segment; raises `Damaged`."""
+    data = memoryview(file.read_at(0, 64 << 10))
+    if bytes(data[: len(FILE_START)]) != FILE_START:
+        raise Damaged(file.name, 0, "it does not begin as an Arrow file")
+    header = _sound_header(file, data, len(FILE_START), len(FILE_START))
+    if header.kind != SCHEMA:
+        raise Damaged(file.name, len(FILE_START), "the first message is not a schema")
+    message = file.read_at(len(FILE_START), header.length)
+    wrong = check_body(header, memoryview(message))
+    if wrong:
+        raise Damaged(file.name, len(FILE_START), wrong)
+    schema = pa.ipc.read_schema(message)
+    metadata = dict(schema.metadata)
+    told = json.loads(metadata.pop(_CARRY))
+    carry = Carry(
+        base64.b64decode(told["stream"]),
+        told["segment"],
+        told["position"],
+        {int(name): (state[0], state[1]) for name, state in told["producers"].items()},
+        told["last_ts"],
+        told["last_seq"],
+    )
+    return Start(schema.with_metadata(metadata or None), carry, header.written_at, len(FILE_START) + header.length)
+
+
+def _sound_header(file: Readable, data: memoryview, at: int, offset: int) -> Header:
+    header = read_header(data, at)
+    if isinstance(header, str):
+        raise Damaged(file.name, offset, header)
+    return header
+
+
+def walk(
+    file: Readable, stream: bytes, offset: int, end: int, position: int | None, bodies: bool = True
+) -> Generator[Found, None, None]:
+    """The batches from `offset` to `end`, each checked before it is yielded; raises `Damaged` at the first that is not
+    whole, or is not the one that belongs there. `position` is that of the first row, None where it is not known."""
+    ahead = file.chunk if bodies else HEADER_SIZE
+    chunk, start = pa.py_buffer(b""), offset
+    view = memoryview(chunk)
+    while offset < end:
+        at = offset - start
+        if len(view) - at < HEADER_SIZE:
+            chunk, start, at = file.read_at(offset, min(ahead, end - offset)), offset, 0
+            view = memoryview(chunk)
+        header = read_header(view, at)
+        if isinstance(header, str):
+            raise Damaged(file.name, offset, header)
+        if header.kind != BATCH or header.stream != stream or (position is not None and header.position != position):
+            raise Damaged(file.name, offset, "a message that belongs elsewhere")
+        if bodies:
+            if len(view) - at < header.length and start + len(view) < end:
+                # Batches of a stream are of similar sizes: read a few whole ones, so that little is read twice.
+                ahead = max(1, file.chunk // header.length) * header.length * 17 // 16
+                chunk, start, at = file.read_at(offset, min(ahead, end - offset)), offset, 0
+                view = memoryview(chunk)
+            wrong = check_body(header, view, at)
+            if wrong:
+                raise Damaged(file.name, offset, wrong)
+        yield Found(offset, header, chunk.slice(at, header.length if bodies else HEADER_SIZE))
+        offset += header.length
+        position = header.position + header.rows
+
+
+class Recovered(NamedTuple):
+    """Where the whole batches of a segment end, and what is true of the stream there."""
+
+    builder: Builder
+    carry: Carry
+    reason: str  # why the walk ended: what is wrong behind the last whole batch; "" where the file ends there
+
+
+def recover(file: Readable, start: Start) -> Recovered:
+    """Find the last whole, checksummed atomic append of a segment, looking at every byte before it."""
+    builder, carry, pending, reason = Builder(start.end), start.carry, [], ""
+    try:
+        for found in walk(file, carry.stream, start.end, file.size(), carry.position):
+            pending.append((found.header, metadata_size(memoryview(found.data))))
+            if found.header.remaining == 0:
+                for header, metadata in pending:
+                    builder.add(header, metadata)
+                carry = carry.after([header for header, _ in pending])
+                pending = []
+    except Damaged as damage:
+        reason = damage.what
+    return Recovered(builder, carry, reason or ("an append of several batches is incomplete" if pending else ""))
+
+
+def read_summary(file: Readable) -> Summary | None:
+    """The record of a finished segment; None if it is not there or does not carry its check."""
+    size = file.size()
+    tail = bytes(memoryview(file.read_at(max(0, size - 10), 10)))
+    if tail[4:] != MAGIC:
+        return None
+    (footer_size,) = struct.unpack_from("<i", tail)
+    at = size - len(tail) - footer_size - RECORD_SIZE
+    if footer_size < 0 or at < 0:
+        return None
+    return unpacked(bytes(memoryview(file.read_at(at, RECORD_SIZE))))
+
+
+def read_entries(file: Readable, summary: Summary) -> np.ndarray:
+    """The sparse index of a finished segment; from its headers where what is stored does not carry its check."""
+    data = memoryview(file.read_at(summary.end + len(END_OF_STREAM), summary.entries * ENTRY.itemsize))
+    if _xxh3(data) == summary.entries_check:
+        return np.frombuffer(data, ENTRY)
+    return scan_headers(file, read_start(file), summary.end).entries()
+
+
+def scan_headers(file: Readable, start: Start, end: int) -> Builder:
+    """Account for the batches up to `end` by their headers alone; raises `Damaged` where one is not sound."""
+    builder = Builder(start.end)
+    for found in walk(file, start.carry.stream, start.end, end, start.carry.position, bodies=False):
+        builder.add(found.header, metadata_size(memoryview(found.data)))
+    return builder
+
+
+def read_batch(found: Found, schema: pa.Schema) -> pa.RecordBatch:
+    """Parse a message that `walk` has checked. Without a copy: the batch keeps the chunk it lies in."""
+    return pa.ipc.read_record_batch(found.data, schema)

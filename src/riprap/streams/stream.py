@@ -1,0 +1,231 @@
+"""The persistent stream: the durable image of a stream over time. One object to create, write, read and trim it."""
+
+import os
+import threading
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from riprap.base.clock import SYSTEM_CLOCK, Clock
+from riprap.base.errors import UsageError, known
+from riprap.streams import catalogue as catalogues
+from riprap.streams import retention
+from riprap.streams.catalogue import Catalogue
+from riprap.streams.description import (
+    Description,
+    Settings,
+    is_stream,
+    load_description,
+    new_description,
+    store_description,
+)
+from riprap.streams.errors import Damaged
+from riprap.streams.files import Files, LocalFiles, SpooledFiles, files_at
+from riprap.streams.keys import NOTHING, Bounds, OrderKey, as_microseconds
+from riprap.streams.live import Live, written_here
+from riprap.streams.lock import is_written
+from riprap.streams.mark import Mark, read_mark
+from riprap.streams.reader import Reader
+from riprap.streams.segment import read_start, recover, segment_name
+from riprap.streams.summary import Summary
+from riprap.streams.writer import Writer
+
+Location = str | os.PathLike[str] | Files
+Time = int | str | datetime  # microseconds, ISO 8601 text (UTC where it names no zone), datetime
+
+
+class Stream:
+    """Made by `Stream.create` or `Stream.open`; any number of them, in any number of processes, for one location."""
+
+    def __init__(self, files: Files, spool: Path | None, description: Description, clock: Clock) -> None:
+        self.files = files
+        self.description = description
+        self.clock = clock
+        self._spool = spool  # the directory of the open segment; None: a remote location, seen from elsewhere
+        self._catalogue: Catalogue | None = None
+
+    @classmethod
+    def create(
+        cls,
+        location: Location,
+        schema: pa.Schema,
+        *,
+        spool: str | os.PathLike[str] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        **settings: Any,
+    ) -> "Stream":
+        """A new stream; `settings` are the fields of `Settings`. A remote location needs a local `spool` directory."""
+        files, directory = _placed(location, spool)
+        if is_stream(files):
+            raise UsageError(f"{files.location} is a stream already: open it, or choose another location")
+        unknown = [name for name in settings if name not in Settings.__dataclass_fields__]
+        if unknown:
+            raise UsageError(f"unknown setting {unknown[0]}: {known(Settings.__dataclass_fields__, unknown[0])}")
+        description = new_description(files.location, schema, Settings(**settings), clock)
+        store_description(files, description)
+        return cls(files, directory, description, clock)
+
+    @classmethod
+    def open(
+        cls, location: Location, *, spool: str | os.PathLike[str] | None = None, clock: Clock = SYSTEM_CLOCK
+    ) -> "Stream":
+        files, directory = _placed(location, spool)
+        return cls(files, directory, load_description(files), clock)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.description.schema
+
+    def writer(self, *, producer: str = "", epoch: int = 0) -> Writer:
+        """Append as `producer`, in its life number `epoch`. One writer at a time; an older epoch is refused."""
+        if self._spool is None:
+            raise UsageError(
+                f"writing to {self.files.location} needs a local directory for the open segment: give spool="
+            )
+        self._spool.mkdir(parents=True, exist_ok=True)
+        self._catalogue = None
+        self.description = load_description(self.files)
+        return Writer(self.files, self._spool, self.description, producer, epoch, self.clock)
+
+    def read(
+        self,
+        *,
+        from_position: int = 0,
+        to_position: int | None = None,
+        from_ts: Time | None = None,
+        to_ts: Time | None = None,
+        from_seq: int | None = None,
+        to_seq: int | None = None,
+        after_key: OrderKey | None = None,
+        columns: Sequence[str] | None = None,
+        follow: bool = False,
+        idle: float | None = None,
+        stop: threading.Event | None = None,
+    ) -> Reader:
+        """Batches of the rows within all the bounds (ends are exclusive), in the order in which they were appended.
+
+        Without `follow`, up to what is stable now. With it, also what comes: until the generator is closed, `stop` is
+        set, an end is passed, or nothing came for `idle` seconds.
+        """
+        self.description = load_description(self.files)
+        bounds = Bounds(
+            from_position,
+            to_position,
+            None if from_ts is None else as_microseconds(from_ts),
+            None if to_ts is None else as_microseconds(to_ts),
+            from_seq,
+            to_seq,
+            after_key,
+        )
+        for name in columns or ():
+            if name not in self.schema.names:
+                raise UsageError(f"the stream has no column {name}: {known(self.schema.names, name)}")
+        return Reader(self, bounds, None if columns is None else list(columns), follow, idle, stop)
+
+    def live(self) -> Live | None:
+        """The memory of the writer, if it is in this process."""
+        return None if self._spool is None else written_here(os.path.realpath(self._spool))
+
+    def stable(self) -> Mark:
+        """How far the stream may be read: everything before is stable and whole. Costs the reading of 64 bytes."""
+        live = self.live()
+        if live is not None:
+            return live.mark
+        mark = None if self._spool is None else read_mark(self._spool)
+        if mark is not None and not self._may_be_stale(mark):
+            return mark
+        return self._found_end()
+
+    def _may_be_stale(self, mark: Mark) -> bool:
+        """Behind the mark lies something, and nobody is writing: a crash kept the mark from moving."""
+        assert self._spool is not None
+        try:
+            size = os.path.getsize(self._spool / segment_name(mark.segment))
+        except FileNotFoundError:
+            size = -1
+        return size != mark.offset and not is_written(self._spool)
+
+    def _found_end(self) -> Mark:
+        """The end without help of a mark: that of the last whole append, which is then made stable."""
+        self._catalogue = found = catalogues.load(self.files)
+        end = Mark(-1, 0, found.next_position, max((item.range.max_ts for item in found.finished), default=NOTHING), 0)
+        if found.open is None or self._spool is None:
+            return end
+        file = LocalFiles(self._spool).open(segment_name(found.open))
+        try:
+            recovered = recover(file, read_start(file))
+            file.sync()
+        except Damaged:  # torn while it was created
+            return end
+        finally:
+            file.close()
+        return Mark(found.open, recovered.builder.end, recovered.carry.position, recovered.carry.last_ts, 0)
+
+    def catalogue(self, end: Mark | None = None) -> Catalogue:
+        """The finished segments, as of `end` or later; without `end`, as of now."""
+        if self._catalogue is None or end is None or self._catalogue.open != end.segment:
+            self._catalogue = catalogues.load(self.files)
+        return self._catalogue
+
+    def first_position(self) -> int:
+        """Of the oldest row that is still there."""
+        found = self.catalogue()
+        if found.finished:
+            return found.finished[0].position
+        if found.open is None:
+            return 0
+        file = self.files.open(segment_name(found.open))
+        try:
+            return read_start(file).carry.position
+        except Damaged:
+            return 0
+        finally:
+            file.close()
+
+    def register_reader(self, name: str, position: int) -> None:
+        """Keep everything from `position` on, the oldest that the reader may ask for again. Call again to move on."""
+        with self.files.exclusive():
+            retention.register(self.files, self.first_position(), name, position)
+
+    def unregister_reader(self, name: str) -> None:
+        retention.unregister(self.files, name)
+
+    def readers(self) -> dict[str, int]:
+        """Registered positions by name."""
+        return retention.registered(self.files)
+
+    def trim(
+        self, *, before_position: int | None = None, before_ts: Time | None = None, force: bool = False
+    ) -> list[Summary]:
+        """Delete the finished segments that lie wholly before a position or a time, as far as registered readers allow.
+
+        `force` ignores the readers. Returns the records of what was deleted.
+        """
+        if (before_position is None) == (before_ts is None):
+            raise UsageError("trim needs one of before_position and before_ts")
+        found = self.catalogue()
+        candidates = found.finished if found.open is not None else found.finished[:-1]
+        limit = None if before_ts is None else as_microseconds(before_ts)
+        doomed = []
+        for item in candidates:
+            if item.range.max_ts >= limit if limit is not None else item.next_position > (before_position or 0):
+                break
+            doomed.append(item)
+        deleted = retention.delete(self.files, doomed, force)
+        self._catalogue = None
+        return deleted
+
+
+def _placed(location: Location, spool: str | os.PathLike[str] | None) -> tuple[Files, Path | None]:
+    files = files_at(location)
+    if isinstance(files, LocalFiles):
+        if spool is not None:
+            raise UsageError("a stream in a local directory needs no spool: leave it out")
+        return files, files.directory
+    if spool is None:
+        return files, None
+    directory = Path(spool)
+    return SpooledFiles(files, LocalFiles(directory)), directory

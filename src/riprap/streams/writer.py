@@ -1,0 +1,361 @@
+"""Appending: batches in, futures out, many appends per sync.
+
+`append` serializes and checks the batch in the caller's thread and queues it; one thread per writer takes everything
+queued, writes it with one system call, syncs once, publishes how far the stream is stable, and completes the futures
+(group commit). While a sync runs, the next group gathers. `append` blocks while `outstanding` appends or bytes wait,
+so memory is bounded.
+
+When an append counts as done, by the stream's `stability`:
+
+    fsync   after fdatasync: it survives a crash of the machine
+    async   after write: it survives a crash of the process; synced about once a second and when the segment is finished
+    none    at once: it is written soon, and may be lost in any crash
+
+Whatever the setting, what is lost is a tail: never a batch whose successor is there, never a part of an atomic append.
+
+Identity: a *producer* (a name) numbers its appends with rising sequences, and each life of it has a higher *epoch*.
+An append whose sequence is not higher than the last one stored for the producer is a repetition: it is acknowledged
+and not written. A writer that fails (disk full, fenced) stays failed; opening another recovers.
+"""
+
+import os
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.base.clock import Clock
+from riprap.base.errors import DataError, UsageError
+from riprap.streams.description import Description, evolved, shown, store_description
+from riprap.streams.errors import Fenced
+from riprap.streams.files import Files
+from riprap.streams.frame import BATCH, Message, frame, producer_id
+from riprap.streams.keys import OrderKey, Range, int64_values
+from riprap.streams.live import Live, announce, withdraw
+from riprap.streams.lock import acquire
+from riprap.streams.log import Cut, Log
+from riprap.streams.mark import Mark, MarkFile
+from riprap.streams.retention import enforce
+
+_SYNC_EVERY = 1_000_000  # microseconds between syncs where stability is "async"
+
+
+class Appended(NamedTuple):
+    """Where an append lies. `repeated`: it was there already, or so the sequence says, and nothing was written."""
+
+    position: int  # of its first row; of a repetition, the end of the stream
+    rows: int
+    repeated: bool = False
+
+
+@dataclass(frozen=True)
+class _Append:
+    messages: tuple[Message, ...]
+    batches: tuple[pa.RecordBatch, ...]
+    appended: Appended
+    future: "Future[Appended]"
+
+    @property
+    def size(self) -> int:
+        return sum(message.header.length for message in self.messages)
+
+
+class Writer:
+    """Made by `Stream.writer`. May be used from several threads; appends are numbered in the order of the calls."""
+
+    def __init__(
+        self, files: Files, directory: Path, description: Description, producer: str, epoch: int, clock: Clock
+    ) -> None:
+        self._files = files
+        self._description = description
+        self._clock = clock
+        self._producer = producer_id(producer)
+        self._lock = acquire(directory, producer, epoch, clock)
+        try:
+            self._log = Log(files, directory, description, self._lock, clock)
+            known_epoch, self._sequence = self._log.carry.producers.get(self._producer, (epoch, -1))
+            if known_epoch > epoch:
+                raise Fenced(f"{directory} knows epoch {known_epoch} of producer {producer!r}: epoch {epoch} is older")
+        except BaseException:
+            self._lock.release()
+            raise
+        self.epoch = epoch
+        carry = self._log.carry
+        self._position, self._last_ts, self._last_seq = carry.position, carry.last_ts, carry.last_seq
+        self._mark = MarkFile(directory, self._log.end)
+        self._live = Live(self._log.end, description.settings.memory_bytes)
+        self._directory = os.path.realpath(directory)
+        announce(self._directory, self._live)
+        self._queue: deque[_Append] = deque()
+        self._waiting = 0  # appends not yet done, and their bytes
+        self._waiting_bytes = 0
+        self._changed = threading.Condition()
+        self._closing = False
+        self._failure: BaseException | None = None
+        self._synced_at = clock.now()
+        self._thread = threading.Thread(target=self._run, name=f"riprap-writer-{directory.name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def cut(self) -> Cut | None:
+        """What recovery cut from the stream when this writer was opened."""
+        return self._log.cut
+
+    @property
+    def upload_failure(self) -> OSError | None:
+        """Why the last upload to a remote location failed; finished segments then wait in the spool."""
+        return self._log.upload_failure
+
+    @property
+    def last_sequence(self) -> int:
+        """Of this producer's last append, stored or queued, -1 if there was none: whoever comes back goes on here."""
+        return self._sequence
+
+    @property
+    def position(self) -> int:
+        """Behind the last row appended, stable or not."""
+        return self._position
+
+    def append(
+        self, batch: pa.RecordBatch, *, sequence: int | None = None, progress: OrderKey | None = None
+    ) -> "Future[Appended]":
+        """Append a batch; the future is done when it is stable. Without `sequence` it is the producer's next."""
+        return self.append_all((batch,), sequence=sequence, progress=progress)
+
+    def append_all(
+        self, batches: Sequence[pa.RecordBatch], *, sequence: int | None = None, progress: OrderKey | None = None
+    ) -> "Future[Appended]":
+        """Append batches as one: after any crash all of them are there or none, and no reader sees a part."""
+        kept = tuple(self._checked(batch) for batch in batches if batch.num_rows)
+        ranges = tuple(self._range(batch) for batch in kept)
+        serialized = tuple(batch.serialize() for batch in kept)  # before the lock: this copies the rows
+        settings = self._description.settings
+        size = sum(buffer.size for buffer in serialized)
+        future: Future[Appended] = Future()
+        with self._changed:
+            self._changed.wait_for(
+                lambda: (
+                    self._failure is not None
+                    or self._closing
+                    or (
+                        self._waiting < settings.outstanding
+                        and (not self._waiting or self._waiting_bytes + size <= settings.outstanding_bytes)
+                    )
+                )
+            )
+            if self._failure is not None:
+                raise self._failure
+            if self._closing:
+                raise UsageError("this writer is closed: open another one to append")
+            if sequence is not None and sequence <= self._sequence:
+                append = _Append((), (), Appended(self._position, 0, repeated=True), future)
+            else:
+                self._check_order(ranges)
+                self._sequence = self._sequence + 1 if sequence is None else sequence
+                messages = self._framed(serialized, kept, ranges, progress)
+                rows = sum(batch.num_rows for batch in kept)
+                append = _Append(messages, kept, Appended(self._position - rows, rows), future)
+            self._queue.append(append)
+            self._waiting += 1
+            self._waiting_bytes += append.size
+            if settings.stability == "none":
+                future.set_result(append.appended)
+            if len(self._queue) == 1:
+                self._changed.notify_all()
+        return future
+
+    def _framed(
+        self,
+        serialized: tuple[pa.Buffer, ...],
+        batches: tuple[pa.RecordBatch, ...],
+        ranges: tuple[Range, ...],
+        progress: OrderKey | None,
+    ) -> tuple[Message, ...]:
+        messages, last, now = [], len(batches) - 1, self._clock.now()
+        for at, (buffer, batch, range_) in enumerate(zip(serialized, batches, ranges, strict=True)):
+            messages.append(
+                frame(
+                    buffer,
+                    BATCH,
+                    stream=self._description.id,
+                    producer=self._producer,
+                    epoch=self.epoch,
+                    sequence=self._sequence,
+                    position=self._position,
+                    rows=batch.num_rows,
+                    remaining=last - at,
+                    range_=range_,
+                    progress=progress if at == last else None,
+                    written_at=now,
+                )
+            )
+            self._position += batch.num_rows
+            self._last_ts, self._last_seq = max(self._last_ts, range_.max_ts), max(self._last_seq, range_.max_seq)
+        return tuple(messages)
+
+    def _checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        schema = self._description.schema
+        if not batch.schema.equals(schema):
+            raise DataError(f"this batch has ({shown(batch.schema)}), the stream has ({shown(schema)}): see `evolve`")
+        for name in ("_ts", "_seq"):
+            if batch.column(name).null_count:
+                raise DataError(f"the column {name} has nulls: every row of a stream has an order key")
+        return batch
+
+    def _range(self, batch: pa.RecordBatch) -> Range:
+        ts, seq = int64_values(batch, "_ts"), int64_values(batch, "_seq")
+        if not self._description.keys_never_fall:
+            return Range(int(ts.min()), int(ts.max()), int(seq.min()), int(seq.max()))
+        rising = np.greater_equal if "_n" in batch.schema.names else np.greater  # rows of one trigger share its `_seq`
+        if not (ts[1:] >= ts[:-1]).all() or not rising(seq[1:], seq[:-1]).all():
+            raise DataError(
+                "within this batch `_ts` falls or `_seq` does not rise: sort it by order key, give the stream a `_src` "
+                "column if it has several sources, or create it with ordered=False"
+            )
+        return Range(int(ts[0]), int(ts[-1]), int(seq[0]), int(seq[-1]))
+
+    def _check_order(self, ranges: tuple[Range, ...]) -> None:
+        if not self._description.keys_never_fall:
+            return
+        least = 0 if "_n" in self._description.schema.names else 1
+        last_ts, last_seq = self._last_ts, self._last_seq
+        for range_ in ranges:
+            if range_.min_ts < last_ts or range_.min_seq < last_seq + least:
+                raise DataError(
+                    f"this batch begins at _ts {range_.min_ts}, _seq {range_.min_seq}, and the stream is already at "
+                    f"_ts {last_ts}, _seq {last_seq}: append in the order of the keys, or create the stream with "
+                    "ordered=False"
+                )
+            last_ts, last_seq = range_.max_ts, range_.max_seq
+
+    def flush(self) -> None:
+        """Return when everything appended so far is done, as `stability` has it; raise what went wrong."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._failure is not None or not self._waiting)
+            if self._failure is not None:
+                raise self._failure
+
+    def evolve(self, schema: pa.Schema) -> None:
+        """Add nullable columns at the end: the next segment begins with the new schema."""
+        wanted = evolved(self._description.schema, schema)
+        if wanted.equals(self._description.schema):
+            return
+        with self._idle():
+            self._description = replace(self._description, schemas=(*self._description.schemas, wanted))
+            store_description(self._files, self._description)
+            self._log.roll(wanted)
+            self._publish([])
+
+    def finish_segment(self) -> None:
+        """Finish the open segment now, so that other Arrow readers can open it."""
+        with self._idle():
+            self._log.roll()
+            self._publish([])
+
+    @contextmanager
+    def _idle(self) -> Iterator[None]:
+        """Holds back new appends until the block ends, once everything queued is done."""
+        with self._changed:
+            self.flush()
+            yield
+
+    def close(self) -> None:
+        """Make everything stable and let go of the stream. The newest segment stays open for the next writer."""
+        with self._changed:
+            if self._closing:
+                return
+            self._closing = True
+            self._changed.notify_all()
+        self._thread.join()
+        withdraw(self._directory, self._live)
+        try:
+            if self._failure is None and self._description.settings.stability != "none":
+                self._log.sync()
+        finally:
+            self._log.close()
+            self._mark.close()
+            self._lock.release()
+        if self._failure is not None:
+            raise self._failure
+
+    def __enter__(self) -> "Writer":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except BaseException:
+            if error is None:  # do not hide what ended the block
+                raise
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._queue or self._closing)
+                if not self._queue:
+                    return
+                group = list(self._queue)
+                self._queue.clear()
+            try:
+                self._commit(group)
+                failure: BaseException | None = None
+            except BaseException as error:
+                failure = error
+            with self._changed:
+                if failure is not None:
+                    self._failure = failure
+                    group += self._queue
+                    self._queue.clear()
+                self._waiting -= len(group)
+                self._waiting_bytes -= sum(append.size for append in group)
+                self._changed.notify_all()
+            for append in group:
+                if failure is not None and not append.future.done():
+                    append.future.set_exception(failure)
+                elif not append.future.done():
+                    append.future.set_result(append.appended)
+            if failure is not None:
+                return
+
+    def _commit(self, group: list[_Append]) -> None:
+        settings = self._description.settings
+        messages: list[Message] = []
+        size = 0
+        for append in group:
+            if self._log.must_roll(size):
+                self._log.write(messages)
+                messages, size = [], 0
+                self._log.roll()
+                enforce(self._files, self._log.finished, settings, self._clock)
+            messages += append.messages
+            size += append.size
+        self._log.write(messages)
+        if settings.stability == "fsync":
+            self._log.sync()
+        elif settings.stability == "async" and self._clock.now() - self._synced_at >= _SYNC_EVERY:
+            self._synced_at = self._clock.now()
+            self._log.sync()
+        self._log.check_lock()
+        self._publish(group)
+
+    def _publish(self, group: list[_Append]) -> None:
+        mark: Mark = self._log.end._replace(commits=self._live.mark.commits + 1)
+        self._mark.store(mark)
+        self._live.publish(
+            [
+                (message.header, batch)
+                for append in group
+                for message, batch in zip(append.messages, append.batches, strict=True)
+            ],
+            mark,
+        )

@@ -1,0 +1,110 @@
+"""Commands as a person types them: what they print, and what they say when asked for nonsense."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from riprap.base.errors import RiprapError
+from riprap.cli.main import app
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(app, list(arguments))
+
+
+def refused(*arguments: str) -> RiprapError:
+    error = run(*arguments).exception
+    assert isinstance(error, RiprapError), error
+    return error
+
+
+def test_graph_as_text_names_every_operator():
+    out = run("graph", "bargain-discovery").stdout
+    for name in ("Source", "TradeQuote", "TradeFilter", "Aggregator", "VWAP", "QuoteFilter", "BargainIndex", "Sink"):
+        assert name in out
+
+
+def test_graph_explains_the_division():
+    out = " ".join(run("graph", "bargain-discovery", "--explain").stdout.split())
+    assert "Divided by key: Source by ticker, because Aggregator, BargainIndex keep their state by ticker." in out
+
+
+def test_graph_draws_svg(tmp_path):
+    path = tmp_path / "graph.svg"
+    assert run("graph", "bargain-discovery", "--svg", str(path)).exit_code == 0
+    text = path.read_text()
+    assert text.startswith("<svg")
+    assert "BargainIndex" in text
+
+
+def test_graph_with_a_plan(tmp_path):
+    plan = tmp_path / "plan.toml"
+    plan.write_text('app = "bargain-discovery"\n[operators.Aggregator]\ncheckpoint = "1s"\nbackup = true\n')
+    described = json.loads(run("graph", "bargain-discovery", "--plan", str(plan), "--json").stdout)
+    assert described["operators"]["Aggregator"]["protection"] == ["checkpoint every 1s", "backup"]
+    plan.write_text('app = "bargain-discovery"\n[operators.Agregator]\ncheckpoint = "1s"\n')
+    message = str(refused("graph", "bargain-discovery", "--plan", str(plan)))
+    assert "names operator Agregator" in message
+    assert "did you mean Aggregator?" in message
+
+
+def test_profile_measures_every_operator(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    out = tmp_path / "profile.toml"
+    result = json.loads(run("profile", "bargain-discovery", "--tuples", "20000", "--out", str(out), "--json").stdout)
+    assert result["tuples"] == 20_000
+    join = result["operators"]["BargainIndex"]
+    assert sum(join["tuples_in"]) == 20_000
+    assert join["port_selectivity"][0] == 0.0
+    assert join["port_selectivity"][1] == pytest.approx(join["tuples_out"][0] / join["tuples_in"][1])
+    assert '[operators."BargainIndex"]' in out.read_text()
+
+
+def test_unknown_apps_are_refused():
+    assert "bundled apps are bargain-discovery (did you mean bargain-discovery?)" in str(
+        refused("graph", "bargain-discover")
+    )
+    assert "cannot import nosuch" in str(refused("graph", "nosuch:app"))
+    assert "has no nosuch" in str(refused("graph", "riprap.apps.bargain_discovery:nosuch"))
+    assert "has to be an App, a Graph" in str(refused("graph", "riprap.apps.bargain_discovery:SCHEMA"))
+
+
+def test_bad_inputs_are_refused(tmp_path):
+    assert "does not exist" in str(refused("profile", "bargain-discovery", "--input", str(tmp_path / "none.parquet")))
+    text = tmp_path / "text.parquet"
+    text.write_text("no")
+    assert "has to be Parquet or Arrow" in str(refused("profile", "bargain-discovery", "--input", str(text)))
+    assert "the sources are Source" in str(refused("profile", "bargain-discovery", "--input", "Sauce=x.parquet"))
+    existing = str(tmp_path)
+    assert "exists already" in str(refused("run-bounded", "bargain-discovery", "--out", existing))
+
+
+@pytest.mark.xdist_group("spark")
+def test_run_bounded(spark, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    out = tmp_path / "out"
+    arguments = ("run-bounded", "bargain-discovery", "--tuples", "20000", "--out", str(out), "--json")
+    result = json.loads(run(*arguments).stdout)
+    rows = spark.read.parquet(str(out / "Sink"))
+    assert result["sinks"]["Sink"]["rows"] == rows.count() > 1_000
+    assert result["sinks"]["Sink"]["sums"]["gain"] == pytest.approx(rows.groupBy().sum("gain").first()[0])
+
+
+def test_errors_end_with_their_exit_code_and_no_traceback():
+    command = [sys.executable, "-m", "riprap.cli.main", "graph", "nonsense"]
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert process.returncode == 2
+    assert process.stderr.startswith("riprap: app nonsense is unknown")
+    assert "Traceback" not in process.stderr
+
+
+def test_help_is_quick_to_import():
+    """`riprap --help` loads neither Spark nor Arrow nor the compiler."""
+    script = (
+        "import sys, riprap.cli.main; print([m for m in ('pyspark', 'pyarrow', 'numba', 'numpy') if m in sys.modules])"
+    )
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "[]"

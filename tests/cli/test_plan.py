@@ -1,0 +1,127 @@
+"""`riprap plan` and `riprap reproduce`, as a user types them."""
+
+import json
+import tomllib
+
+import pytest
+from typer.testing import CliRunner
+
+from riprap.base.errors import MissingPrerequisite, PlanError, RiprapError, UsageError
+from riprap.cli.main import app
+
+TOPOLOGY = {
+    "name": "pipe",
+    "tasks": [{"name": name, "T": 1, "cost": cost} for name, cost in (("a", 5), ("b", 9), ("c", 1), ("d", 1))],
+    "edges": [["a", "b"], ["b", "c"], ["c", "d"]],
+}
+
+
+@pytest.fixture
+def pipe(tmp_path):
+    path = tmp_path / "pipe.json"
+    path.write_text(json.dumps(TOPOLOGY))
+    return str(path)
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, list(arguments))
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_json_is_one_object_with_rows(pipe):
+    found = json.loads(run("plan", pipe, "--recovery", "2s", "--json"))
+    assert found["backups"] == ["b"]
+    (row,) = found["rows"]
+    assert {"case", "R", "backups", "optimal", "gap", "seconds", "published"} <= set(row)
+    assert (row["case"], row["R"], row["backups"], row["optimal"], row["gap"]) == ("pipe", 2.0, 1, True, 0.0)
+    assert found["critical_path"] == ["a", "b"]
+    assert [task["L"] for task in found["tasks"]] == [1.0, 2.0, 1.0, 2.0]
+
+
+def test_costs_move_the_backup(pipe):
+    assert json.loads(run("plan", pipe, "--recovery", "3s", "--json"))["cost"] == 1
+    found = json.loads(run("plan", pipe, "--recovery", "3s", "--cost", "bytes", "--json"))
+    assert (found["backups"], found["cost"]) == (["c"], 1)
+
+
+def test_the_plan_file_and_the_report_are_written(pipe, tmp_path):
+    out, report = tmp_path / "deep" / "plan.toml", tmp_path / "plan.html"
+    shown = run("plan", pipe, "--recovery", "2s", "--out", str(out), "--report", str(report))
+    assert "1 of 4 tasks keep a backup; proven" in shown
+    assert "■ b" in shown
+    assert tomllib.loads(out.read_text()) == {"app": "pipe", "operators": {"b": {"backup": True}}}
+    assert "<svg" in report.read_text()
+    again = json.loads(run("plan", pipe, "--recovery", "3s", "--previous", str(out), "--json"))
+    assert again["backups"] == ["b"]
+    assert again["changed"] == {"added": [], "removed": []}
+
+
+@pytest.mark.parametrize("algorithm", ["exact", "dag", "tree", "line", "share", "exhaust"])
+def test_every_algorithm_runs(pipe, algorithm):
+    found = json.loads(run("plan", pipe, "--recovery", "2s", "--algorithm", algorithm, "--json"))
+    assert found["algorithm"] == algorithm
+    assert max(task["L"] for task in found["tasks"]) <= 2
+
+
+def test_an_app(tmp_path):
+    out = tmp_path / "plan.toml"
+    found = json.loads(
+        run("plan", "bargain-discovery", "--recovery", "2s", "--latency", "1s", "--out", str(out), "--json")
+    )
+    assert found["backups"] == ["TradeQuote", "Aggregator", "BargainIndex"]
+    assert tomllib.loads(out.read_text())["app"] == "bargain-discovery"
+
+
+def test_a_budget(tmp_path):
+    impact = [{"outage": "1s", "impact": 4}, {"outage": "1s", "state_age": "lost", "impact": 9}]
+    names = ["Source", "TradeQuote", "TradeFilter", "Aggregator", "VWAP", "QuoteFilter", "BargainIndex"]
+    entry = {"failures_per_day": 1, "impact": impact, "cpu": 0.5, "memory": 1e6, "state": 1e5, "output": 1e4}
+    content = {"app": "bargain-discovery", "operators": dict.fromkeys(names, entry), "settings": {"intervals": ["1s"]}}
+    (tmp_path / "assessment.json").write_text(json.dumps(content))
+    common = ["plan", "bargain-discovery", "--from-assessment", str(tmp_path), "--budget", "cpu=1"]
+    out = tmp_path / "plan.toml"
+    found = json.loads(run(*common, "--out", str(out), "--report", str(tmp_path / "r.html"), "--json"))
+    assert found["steps"][-1]["loss"] < found["steps"][0]["loss"]
+    assert 0 <= found["knee"] < len(found["steps"])
+    assert tomllib.loads(out.read_text())["app"] == "bargain-discovery"
+    assert "What each step of the budget buys" in run(*common)
+    with pytest.raises(MissingPrerequisite, match="there is no assessment here yet"):
+        run(*common, "--reassess")
+    content["app"] = "other"
+    (tmp_path / "assessment.json").write_text(json.dumps(content))
+    with pytest.raises(PlanError, match="is of app other"):
+        run(*common)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "a plan needs a bound"),
+        (["--recovery", "2"], "cannot read '2' as a duration"),
+        (["--recovery", "500ms"], "the least bound that can be met is 1s"),
+        (["--recovery", "2s", "--k", "0"], "k must be 1 or more"),
+        (["--recovery", "2s", "--k", "3"], "failures at once"),
+        (["--recovery", "2s", "--algorithm", "exat"], "did you mean exact"),
+        (["--recovery", "2s", "--cost", "x"], "count, bytes"),
+        (["--recovery", "2s", "--must", "z"], "there is no task z"),
+        (["--recovery", "2s", "--sink", "d"], "expected NAME=DURATION"),
+        (["--recovery", "2s", "--budget", "cpu=1"], "need an assessment"),
+        (["--recovery", "2s", "--latency", "1s"], "are for apps"),
+        (["--recovery", "2s", "--previous", "none.toml"], "cannot read plan"),
+        (["--from-assessment", "x"], "not for a topology file"),
+    ],
+)
+def test_bad_arguments_get_a_sentence(pipe, arguments, message):
+    with pytest.raises(RiprapError, match=message):
+        run("plan", pipe, *arguments)
+
+
+def test_too_many_tasks_to_try_everything(tmp_path):
+    tasks = [{"name": f"t{i}", "T": 1} for i in range(30)]
+    path = tmp_path / "long.json"
+    path.write_text(json.dumps({"tasks": tasks, "edges": [[f"t{i}", f"t{i + 1}"] for i in range(29)]}))
+    with pytest.raises(UsageError, match="too many to try every set"):
+        run("plan", str(path), "--recovery", "2s", "--algorithm", "exhaust")

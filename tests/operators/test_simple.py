@@ -1,0 +1,129 @@
+"""Barrier, union, punctor, split and functor mean what the per-tuple reference says."""
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from riprap.graph.builder import App
+from riprap.operators.checker import check_operator
+from tests.operators import reference
+from tests.operators.reference import Row
+from tests.operators.streams import VALUES, as_events, feeds, run, same
+
+SCHEMA = pa.schema([("s", pa.string()), ("i", pa.int64())])
+
+
+@st.composite
+def barriers(draw):
+    ports = draw(st.integers(2, 3))
+    types = draw(st.lists(st.sampled_from(list(VALUES)), min_size=ports, max_size=ports))
+    app = App("test")
+    shared = draw(st.booleans())
+    base = app.source("S", pa.schema([(f"c{j}", type_) for j, type_ in enumerate(types)])) if shared else None
+    streams = [
+        base.select(f"c{j}", name=f"P{j}") if base is not None else app.source(f"S{j}", pa.schema([(f"c{j}", type_)]))
+        for j, type_ in enumerate(types)
+    ]
+    streams[0].barrier(*streams[1:], name="B").sink("Sink")
+    graph = app.build()
+    return graph, draw(feeds(graph, "B")), {"ports": ports}
+
+
+@settings(max_examples=80)
+@given(barriers(), st.randoms(use_true_random=False))
+def test_barrier(case, random):
+    graph, feed, options = case
+    same(run(graph, "B", feed, random), reference.barrier(feed.items, **options))
+
+
+@settings(max_examples=25)
+@given(barriers(), st.integers(0, 2**32))
+def test_barrier_keeps_the_contract(case, seed):
+    graph, feed, _ = case
+    check_operator(graph, "B", as_events(feed), seed=seed, rounds=4)
+
+
+@st.composite
+def unions(draw):
+    ports = draw(st.integers(2, 3))
+    app = App("test")
+    shared = draw(st.booleans())
+    base = app.source("S", SCHEMA) if shared else None
+    streams = [
+        base.filter("i > 0", name=f"P{j}") if base is not None else app.source(f"S{j}", SCHEMA) for j in range(ports)
+    ]
+    streams[0].union(*streams[1:], name="U").sink("Sink")
+    graph = app.build()
+    return graph, draw(feeds(graph, "U")), {"numbered": shared}
+
+
+@settings(max_examples=80)
+@given(unions(), st.randoms(use_true_random=False))
+def test_union(case, random):
+    graph, feed, options = case
+    same(run(graph, "U", feed, random), reference.union(feed.items, **options))
+
+
+@settings(max_examples=25)
+@given(unions(), st.integers(0, 2**32))
+def test_union_keeps_the_contract(case, seed):
+    graph, feed, _ = case
+    check_operator(graph, "U", as_events(feed), seed=seed, rounds=4)
+
+
+def punctuating():
+    app = App("test")
+    app.source("S", SCHEMA).punctuate("i > 0", name="P").sink("Sink")
+    return app.build()
+
+
+def splitting(otherwise):
+    app = App("test")
+    for j, stream in enumerate(app.source("S", SCHEMA).split("i > 0", "s = 'a'", otherwise=otherwise, name="X")):
+        stream.sink(f"Sink{j}")
+    return app.build()
+
+
+def filtering():
+    app = App("test")
+    app.source("S", SCHEMA).select("i + 1 AS j", "s", where="i < 100", name="F").sink("Sink")
+    return app.build()
+
+
+ROUTES = [lambda row: row["i"] is not None and row["i"] > 0, lambda row: row["s"] == "a"]
+
+
+@settings(max_examples=60)
+@given(st.data(), st.randoms(use_true_random=False))
+def test_punctor(data, random):
+    graph = punctuating()
+    feed = data.draw(feeds(graph, "P"))
+    same(run(graph, "P", feed, random), reference.punctor(feed.items, after=ROUTES[0]))
+    check_operator(graph, "P", as_events(feed), rounds=2)
+
+
+@settings(max_examples=60)
+@given(st.data(), st.booleans(), st.randoms(use_true_random=False))
+def test_split(data, otherwise, random):
+    graph = splitting(otherwise)
+    feed = data.draw(feeds(graph, "X"))
+    found = run(graph, "X", feed, random)
+    expected = reference.split(feed.items, routes=ROUTES, otherwise=otherwise)
+    for port in range(2 + otherwise):
+        same([entry for entry in found if entry[0] == port], [entry for entry in expected if entry[0] == port])
+    check_operator(graph, "X", as_events(feed), rounds=2)
+
+
+@settings(max_examples=40)
+@given(st.data(), st.randoms(use_true_random=False))
+def test_functor(data, random):
+    graph = filtering()
+    feed = data.draw(feeds(graph, "F"))
+    expected = []
+    for port, item in feed.items:
+        if not isinstance(item, Row):
+            expected.append((port, item))
+        elif item.values["i"] is not None and item.values["i"] < 100:
+            expected.append((port, Row(item.key, {"j": item.values["i"] + 1, "s": item.values["s"]})))
+    same(run(graph, "F", feed, random), expected)
+    check_operator(graph, "F", as_events(feed), rounds=2)

@@ -1,0 +1,126 @@
+"""Reports are complete pages that parse, escape what they are given, and need nothing from outside."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from riprap.apps.catalogue import load_app
+from riprap.planner.assessment import LOST, Assessment, OperatorImpact, Settings
+from riprap.planner.backup_plan import plan_backups
+from riprap.planner.budget import Budget, budget_problem
+from riprap.planner.problem import problem
+from riprap.planner.topologies import SECOND, line, twitter_sentiment
+from riprap.planner.topology import topology
+from riprap.planner.tradeoff import tradeoff
+from riprap.report import page
+from riprap.report.budget_report import budget_report
+from riprap.report.chart import Point, Series, chart, ticks
+from riprap.report.plan_report import plan_report
+
+VOID = {"meta", "br", "path", "circle"}
+
+
+class Balanced(HTMLParser):
+    """Fails on tags that do not match; collects the text."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.words = [], []
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag, attrs):
+        pass
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def words(html):
+    parser = Balanced()
+    parser.feed(html)
+    assert not parser.open
+    assert not re.search(r"(src|href)=|url\(|@import", html), "a report fetches nothing"
+    return " ".join(parser.words)
+
+
+def test_a_plan_report_says_what_matters():
+    plan = plan_backups(problem(twitter_sentiment(5, 4, 3), 3 * SECOND))
+    shown = words(plan_report(plan, command="riprap plan x"))
+    assert plan.verdict in shown
+    assert "predictions" in shown
+    for task in plan.asked.topology.tasks:
+        assert task in shown
+    assert " → ".join(plan.critical) in shown
+    assert "riprap plan x" in shown
+
+
+def test_a_large_plan_is_not_drawn():
+    plan = plan_backups(problem(line(5, 100), 3 * SECOND))
+    html = plan_report(plan)
+    assert "<svg" not in html
+    assert "501 tasks are too many to draw" in words(html)
+
+
+def test_names_are_escaped():
+    graph = topology("<b>&", {"<script>": SECOND, "x": SECOND}, [("<script>", "x")])
+    html = plan_report(plan_backups(problem(graph, SECOND)))
+    assert "<script>" not in html
+    assert "<script>" in words(html)
+
+
+def test_a_budget_report_has_the_curve_and_the_steps():
+    graph = load_app("bargain-discovery")
+    inner = [operator.name for operator in graph if operator.name != "Sink"]
+    impact = OperatorImpact(
+        1.0, {0: ((SECOND, 2.0),), LOST: ((SECOND, 9.0),)}, cpu=0.5, memory=1e6, state=1e5, output=1e4
+    )
+    edges = [(stream.source, stream.target) for stream in graph.streams if stream.target != "Sink"]
+    asked = budget_problem(
+        Assessment(graph.name, dict.fromkeys(inner, impact), Settings(intervals=(SECOND,))), edges, []
+    )
+    curve = tradeoff(asked, Budget(cpu=1.0, recovery=5 * SECOND))
+    html = budget_report(graph, curve)
+    shown = words(html)
+    assert all(step.buys in shown for step in curve.steps)
+    assert "knee" in shown
+    assert html.count("<svg") == 2
+
+
+@given(st.floats(-1e6, 1e6), st.floats(0, 1e6))
+def test_ticks_enclose_and_are_few(low, span):
+    found = ticks(low, low + span)
+    assert found[0] <= low + 1e-6 * max(1, span)
+    assert found[-1] >= low + span - 1e-6 * max(1, span)
+    assert 2 <= len(found) <= 12
+    assert found == sorted(set(found))
+
+
+def test_a_chart_shows_every_point():
+    svg = chart(
+        [Series("a", [Point(0, 1), Point(2, 3, "here", "knee")]), Series("b", [Point(1, 1)])], x_label="x", y_label="y"
+    )
+    assert svg.count("<circle") == 4
+    assert "<title>here</title>" in svg
+    assert chart([], x_label="x", y_label="y") == ""
+
+
+def test_tables_align_and_mark():
+    html = page.table(["a", "b"], [["1", "<2>"], ["3", "4"]], numbers=(1,), hot=(1,))
+    assert '<td class="num">&lt;2&gt;</td>' in html
+    assert html.count("<tr class=hot>") == 1
+
+
+@pytest.mark.parametrize("block", [page.text("<"), page.note("<"), page.code("<"), page.facts({"<": "<"})])
+def test_blocks_escape(block):
+    assert "&lt;" in page.page("t", [block], lead="<", footer="<")
+    words(page.page("t", [page.section("s", block)], lead="<", footer="<"))
