@@ -22,7 +22,7 @@ from riprap.engine.jitter import Jitter
 from riprap.graph.keys import START_KEY, KeyShape, OrderKey
 from riprap.operators.columns import Keys, batch_of, concatenated, keys_of
 from riprap.operators.contract import Punctuation
-from riprap.operators.kernels.merging import merge_many, merge_two, running_maximum
+from riprap.operators.kernels.merging import merge_many, merge_two, running_greatest, running_maximum
 
 Order = tuple[int, ...]
 _FIRST = np.iinfo(np.int64).min
@@ -143,7 +143,10 @@ class Merger:
             arrivals = self._jitter.arrivals(self._streams[port], keys)
             in_order = np.empty(count, np.int64)
             self._latest[port] = int(running_maximum(arrivals, self._latest[port], in_order))
-            parts = [in_order, *parts]
+            order = np.stack([in_order, *parts], axis=1)
+            # Behind a jitter upstream keys may fall; what arrived together stays in the order it came in.
+            running_greatest(order, np.array(self._last_order[port]))
+            return order
         return parts[0].reshape(-1, 1) if len(parts) == 1 else np.stack(parts, axis=1)
 
     # Out --------------------------------------------------------------------------------------------------------------

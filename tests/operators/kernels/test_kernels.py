@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from riprap.operators.kernels.delays import delays
+from riprap.operators.kernels.delays import stalled_until
 from riprap.operators.kernels.exact import LIMBS, accumulate, rounded
 from riprap.operators.kernels.folds import (
     count_values,
@@ -20,7 +20,14 @@ from riprap.operators.kernels.folds import (
 )
 from riprap.operators.kernels.groups import groups_by_code, groups_by_words, intern, rehash_strings, rehash_words
 from riprap.operators.kernels.hashing import SEED, hash_bytes, hash_words, mix
-from riprap.operators.kernels.merging import merge_many, merge_two, number_runs, running_maximum, source_rows
+from riprap.operators.kernels.merging import (
+    merge_many,
+    merge_two,
+    number_runs,
+    running_greatest,
+    running_maximum,
+    source_rows,
+)
 from riprap.operators.kernels.rings import expire, insert_all, move_rings, plan_room, positions_of
 from tests.operators.reference import evaluate, total
 
@@ -211,8 +218,9 @@ def test_merging():
         assert merged.tolist() == [p for _, p in expected]
         flat = [x for xs in ports for x in xs]
         assert [flat[r] for r in source_rows(merged, starts[:-1])] == [x for x, _ in expected]
-        two = merge_two(np.array(ports[0], np.int64), np.array(ports[1], np.int64))
-        assert two.tolist() == [p for _, p in sorted((x, p) for p in (0, 1) for x in ports[p])]
+        pair = [sorted(set(xs)) for xs in ports[:2]] if rng.random() < 0.7 else [[1, 4, 5], [2, 3, 6]]
+        two = merge_two(np.array(pair[0], np.int64), np.array(pair[1], np.int64))
+        assert two.tolist() == [p for _, p in sorted((x, p) for p in (0, 1) for x in pair[p])]
 
 
 def test_numbering_and_running_maximum():
@@ -222,6 +230,12 @@ def test_numbering_and_running_maximum():
     assert out.tolist() == [7, 8, 0, 0]
     assert running_maximum(np.array([3, 9, 1, 4, 12]), 5, out := np.empty(5, np.int64)) == 12
     assert out.tolist() == [5, 9, 9, 9, 12]
+
+
+def test_running_greatest():
+    rows = np.array([[1, 5], [1, 4], [2, 0], [1, 9], [2, 1]])
+    running_greatest(rows, np.array([1, 4]))
+    assert rows.tolist() == [[1, 5], [1, 5], [2, 0], [2, 0], [2, 1]]
 
 
 def test_groups_of_words_and_strings():
@@ -274,8 +288,16 @@ def test_hashes_never_change():
     assert out.tolist() == [0x73C766B0DAB6D907, 0x46D06A767C5D038E]
 
 
-def test_delays_are_within_the_bound():
-    due = np.arange(1000)
-    out = np.empty(1000, np.int64)
-    delays(np.uint64(5), due, np.zeros(1, np.int64), due, np.zeros(1, np.int64), 4, out)
-    assert set((out - due).tolist()) == {0, 1, 2, 3, 4}
+@pytest.mark.parametrize(("width", "bound"), [(1, 4), (3, 10), (5, 3), (1, 0)])
+def test_arrivals_are_within_the_bound_and_do_not_see_other_tuples(width, bound):
+    due = np.arange(-200, 300)
+    out = np.empty(len(due), np.int64)
+    stalled_until(np.uint64(5), due, width, bound, out)
+    waits = set((out - due).tolist())
+    assert min(waits) == 0
+    assert max(waits) == bound
+    assert (np.diff(out) >= 0).all()
+    some = np.flatnonzero(np.arange(len(due)) % 7 == 3)
+    alone = np.empty(len(some), np.int64)
+    stalled_until(np.uint64(5), due[some], width, bound, alone)
+    assert alone.tolist() == out[some].tolist()

@@ -97,3 +97,15 @@ def running_maximum(values, start, out):
             start = values[i]
         out[i] = start
     return start
+
+
+@kernel
+def running_greatest(rows, last):
+    """In place: each row of numbers becomes the greatest so far, `last` included, compared from left to right."""
+    for i in range(rows.shape[0]):
+        for j in range(rows.shape[1]):
+            if rows[i, j] != last[j]:
+                if rows[i, j] < last[j]:
+                    rows[i] = last
+                break
+        last = rows[i]
