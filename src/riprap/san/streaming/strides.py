@@ -39,6 +39,7 @@ from riprap.san.streaming.workspace import (
     ALIVE,
     CLEAN,
     CORRUPT,
+    FLOWS,
     PENDING,
     REFILL,
     TAINTED,
@@ -113,7 +114,7 @@ def stride(t: Tables, w: Workspace, now: float, until: float, key: np.uint64) ->
     for feed in range(t.feeds.shape[0]):
         moment = w.ticks[feed] / t.feed_rates[feed]
         if t.feeds[feed, POISSON] == 1:
-            moment = now + draw(w, t.feed_rates[feed], key)
+            moment = now + draw(w, FLOWS, t.feed_rates[feed], key)
         if moment < end:
             end, arriving = moment, feed
     return end, arriving
@@ -161,8 +162,8 @@ def move(t: Tables, w: Workspace, now: float, end: float, arriving: int, result:
         if t.feeds[feed, POISSON] == 1:
             count = int(arriving == feed)
             if arriving == MANY:
-                count, following = poisson(t.feed_rates[feed] * (end - now), key, w.counter[0])
-                w.counter[0] = following
+                count, following = poisson(t.feed_rates[feed] * (end - now), key, w.counter[FLOWS])
+                w.counter[FLOWS] = following
         else:
             # Ticks are at k / rate; the slack is for the rounding of that division.
             last = int(end * t.feed_rates[feed] * (1.0 + 1e-15) + 1e-09)
@@ -225,8 +226,8 @@ def _emit(t: Tables, w: Workspace, port: int, count: int, column: int, kind: int
         chance = t.emissions[emission, column] * share
         if count == 0 or chance <= 0.0:
             continue
-        chosen, following = binomial(count, min(1.0, chance / left), key, w.counter[0])
-        w.counter[0] = following
+        chosen, following = binomial(count, min(1.0, chance / left), key, w.counter[FLOWS])
+        w.counter[FLOWS] = following
         count -= chosen
         left -= chance
         for output in range(w.out.shape[0]):
@@ -246,10 +247,10 @@ def _heal(t: Tables, w: Workspace, port: int, key: np.uint64) -> bool:
     left = max(0, w.repair[port, UNSTABLE] - clean)
     if tainted > 0:
         behind = 0
-        while behind < clean and uniform(key, w.counter[0]) * (clean - behind + tainted) < clean - behind:
+        while behind < clean and uniform(key, w.counter[FLOWS]) * (clean - behind + tainted) < clean - behind:
             behind += 1
-            w.counter[0] += _ONE
-        w.counter[0] += _ONE
+            w.counter[FLOWS] += _ONE
+        w.counter[FLOWS] += _ONE
         left = max(left, t.ports[port, TAINT] - behind)
     w.repair[port, UNSTABLE] = left
     w.repair[port, REFILL] = max(0, w.repair[port, REFILL] - clean)
@@ -286,10 +287,10 @@ def _open(t: Tables, w: Workspace, link: int) -> bool:
 
 
 @_inlined
-def draw(w: Workspace, rate: float, key: np.uint64) -> float:
+def draw(w: Workspace, stream: int, rate: float, key: np.uint64) -> float:
     """Seconds to the next fault, or to the next tuple of a Poisson feed."""
     if rate <= 0.0:
         return NEVER
-    delay, following = exponential(rate, key, w.counter[0])
-    w.counter[0] = following
+    delay, following = exponential(rate, key, w.counter[stream])
+    w.counter[stream] = following
     return delay
