@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from riprap.engine.jitter import Jitter
 from riprap.faults.campaign import counts_jitter_in_tuples
-from riprap.faults.divided import dividing_columns
+from riprap.faults.divided import runs_by_key
 from riprap.faults.golden import golden_run
 from riprap.faults.models import KINDS, Fault
 from riprap.faults.outputs import sink_reader
@@ -98,8 +98,8 @@ def readers_of(graph, recording, function="sum(x)"):
     ]
 
 
-def bench_of(graph, recording, jitter, starts):
-    divided = dividing_columns(graph) is not None
+def bench_of(graph, recording, jitter, starts, kind):
+    divided = runs_by_key(graph, kind)
     readers = readers_of(graph, recording)
     golden = golden_run(graph, recording, readers, jitter, starts, divided=divided)
     return Bench(graph, recording, readers, jitter, golden, divided)

@@ -25,7 +25,7 @@ def check(data, graph, most):
     fault, begin = data.draw(faults(recording))
     jitter = data.draw(jitters(graph))
     targets = data.draw(targets_of(graph, fault))
-    bench = bench_of(graph, recording, jitter, begin)
+    bench = bench_of(graph, recording, jitter, begin, fault.kind)
     fast, slow = replay(bench, targets, fault), rerun(bench, targets, fault)
     for sink, rows in bench.golden.rows.items():
         assert as_multiset(fast[sink], rows) == as_multiset(slow[sink], rows)

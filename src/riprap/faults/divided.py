@@ -7,6 +7,9 @@ speaks to all keys. With an arrival jitter no tuple may be merged twice: the sec
 first one let tuples of all keys pass. Nor may outputs of several ports share a key: `_n` would count them as they come.
 """
 
+import pyarrow as pa
+
+from riprap.faults.models import FaultKind
 from riprap.graph.graph import Graph
 from riprap.graph.keys import overlapping
 from riprap.graph.partitioning import key_partitioning
@@ -21,6 +24,18 @@ def dividing_columns(graph: Graph) -> dict[str, tuple[str, ...]] | None:
     if len(columns) < len(graph.sources) or not all(_by_key_alone(spec) for spec in graph.operators):
         return None
     return columns if not _merged_twice(graph) and not any(_renumbers(graph, spec) for spec in graph.operators) else None
+
+
+def runs_by_key(graph: Graph, kind: FaultKind) -> bool:
+    """Whether trials of this fault can run key by key.
+
+    A reorder holds tuples of all keys until one of any key comes; a wrong value could be that of the key itself.
+    """
+    columns = dividing_columns(graph)
+    if columns is None or kind == "reorder":
+        return False
+    texts = all(pa.types.is_string(s.schema.field(name).type) for s in graph.sources for name in columns[s.name])
+    return texts or kind not in ("diverge", "corrupt")
 
 
 def _by_key_alone(spec: OperatorSpec) -> bool:

@@ -142,7 +142,7 @@ class InjectedOperator(Operator):
             return self._around_a_crash(batches, ports, zones)
         during = zones == _DURING
         if self.fault.kind == "reorder" and len(batches) > 1:
-            return self._reordered(batches, ports, during, bool((zones == _AFTER).any()))
+            return self._reordered(batches, ports, zones)
         if not during.any() or self.fault.kind == "reorder":
             return self._deliver(self._before, batches, ports, np.arange(len(ports)))
         if self.fault.kind == "loss":
@@ -172,15 +172,20 @@ class InjectedOperator(Operator):
                 emissions += self._chosen(self._before if zone == _BEFORE else self._after, batches, ports, rows)
         return emissions
 
-    def _reordered(
-        self, batches: list[pa.RecordBatch], ports: np.ndarray, during: np.ndarray, over: bool
-    ) -> list[Emission]:
+    def _reordered(self, batches: list[pa.RecordBatch], ports: np.ndarray, zones: np.ndarray) -> list[Emission]:
+        """Hold the tuples of the outage until the first one after it arrives."""
+        during = zones == _DURING
         for port, batch in enumerate(batches):
             mine = np.flatnonzero(during[ports == port])
             if len(mine):
                 self._held[port].append(take(batch, mine))
-        emissions = self._release() if over else []
-        return emissions + self._chosen(self._before, batches, ports, np.flatnonzero(~during))
+        over = zones == _AFTER
+        first = int(np.argmax(over)) if over.any() else len(ports)
+        passing = np.flatnonzero(~during)
+        emissions = self._chosen(self._before, batches, ports, passing[passing < first])
+        if first < len(ports):
+            emissions += self._release()
+        return emissions + self._chosen(self._before, batches, ports, passing[passing >= first])
 
     def _release(self) -> list[Emission]:
         """What a reorder held back, one port after another."""
@@ -238,7 +243,7 @@ class InjectedOperator(Operator):
 
     def output_progress(self, key: OrderKey) -> OrderKey:
         promised = self._after.output_progress(key)
-        return min(promised, _just_before(self.fault.start)) if self.holding else promised
+        return min(promised, just_before(self.fault.start)) if self.holding else promised
 
     def _from_the_end_on(self, emissions: list[Emission]) -> list[Emission]:
         """What an operator that came back gives out by itself: nothing for moments before it was back."""
@@ -289,7 +294,8 @@ def below(keys: Keys, limit: OrderKey) -> np.ndarray:
     return np.asarray(result)
 
 
-def _just_before(key: OrderKey) -> OrderKey:
+def just_before(key: OrderKey) -> OrderKey:
+    """A key below `key` and above every other key below it (`key` is the first of its source tuple)."""
     return OrderKey(key.ts, key.src, key.seq - 1, END_KEY.n)
 
 

@@ -17,13 +17,13 @@ import numpy as np
 from riprap.engine.engine import Engine
 from riprap.engine.jitter import Jitter
 from riprap.faults.golden import Golden, Mark, checks_after, mark
-from riprap.faults.injection import InjectedOperator, below, with_fault
+from riprap.faults.injection import InjectedOperator, just_before, with_fault
 from riprap.faults.models import Fault
 from riprap.faults.outputs import Difference, OutputRows, SinkReader, difference, joined
 from riprap.faults.recording import Recording, rows_within
 from riprap.graph.graph import Graph
 from riprap.graph.keys import OrderKey
-from riprap.operators.columns import Keys, keys_of
+from riprap.operators.columns import Keys
 
 CHEAPER_THAN_CHECKS = 20_000  # tuples: with no more left, going on to the end takes less time than looking for an end
 
@@ -131,16 +131,12 @@ def _over(bench: Bench, engine: Engine, golden: Mark, remaining: np.ndarray) -> 
 
 
 def _still_striking(engine: Engine) -> bool:
-    """Whether the fault has tuples to strike yet: some are held back, or wait in front of a target."""
-    waiting = engine.waiting()
-    for name, operator in engine.operators.items():
-        if not isinstance(operator, InjectedOperator):
-            continue
-        shapes = engine.graph.input_shapes(name) if name in waiting else ()
-        batches = waiting[name].batches() if name in waiting else []
-        if operator.holding or any(below(keys_of(b, shapes[port]), operator.fault.end).any() for port, b in batches):
-            return True
-    return False
+    """Whether the fault has tuples to strike yet: they are on their way to a target, or held back by it."""
+    return any(
+        isinstance(operator, InjectedOperator)
+        and (operator.holding or engine.reached(name) < just_before(operator.fault.end))
+        for name, operator in engine.operators.items()
+    )
 
 
 def _golden_rows(bench: Bench, sink: str, parts: np.ndarray, start: int, cut: int) -> np.ndarray:
