@@ -44,7 +44,7 @@ def test_bounds(rows):
 @pytest.mark.parametrize("operator", VALIDATION)
 def test_validation_table_tuple_by_tuple(operator):
     job = forced_crash(operator).job("tokens")
-    means = dict(zip(job.names, job.rows(0, 20).mean(axis=0), strict=True))
+    means = dict(zip(job.names, job.rows(0, 80).mean(axis=0), strict=True))
     availability, count = VALIDATION[operator]
     assert means[AVAILABILITY] == pytest.approx(availability, abs=0.001)
     assert means[tainted("Sink")] == pytest.approx(count, rel=0.01)
