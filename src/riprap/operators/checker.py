@@ -61,14 +61,14 @@ def check_operator(graph: Graph, name: str, inputs: Sequence[Input], *, seed: in
         fingerprints.append(baseline.fingerprint())
     baseline.finish()
     for number in range(rounds):
-        random = generator(seed, "check", name, number)
-        pieces = int(random.integers(1, min(len(feed.ports), 12) + 1)) if len(feed.ports) else 1
-        cuts = sorted({0, len(feed.ports), *random.integers(0, len(feed.ports) + 1, pieces - 1).tolist()})
+        chance = generator(seed, "check", name, number)
+        pieces = int(chance.integers(1, min(len(feed.ports), 12) + 1)) if len(feed.ports) else 1
+        cuts = sorted({0, len(feed.ports), *chance.integers(0, len(feed.ports) + 1, pieces - 1).tolist()})
         run = _Run(graph, name, feed, f"operator {name}, seed {seed}, round {number}, cut at {cuts}")
         for start, stop in pairwise(cuts):
-            run.deliver(start, stop, merged=bool(random.integers(2)))
+            run.deliver(start, stop, merged=bool(chance.integers(2)))
             run.promise(run.fingerprint() == fingerprints[stop], "equal state has an equal digest", stop)
-            run.save(random)
+            run.save(chance)
             run.promise(run.fingerprint() == fingerprints[stop], "a restored state has the same digest", stop)
         run.finish()
         run.compare(baseline)
@@ -226,10 +226,10 @@ class _Run:
         keys, digests = self._operator.digest()
         return keys.tobytes(), digests.tobytes()
 
-    def save(self, random: np.random.Generator) -> None:
+    def save(self, chance: np.random.Generator) -> None:
         """Save the operator in one of the ways, and go on with a fresh one that was restored from it, or with it."""
         ways = ["nothing", "snapshot", "delta", "delta and restore", *(["split"] if self._by_key else [])]
-        way = ways[int(random.integers(len(ways)))]
+        way = ways[int(chance.integers(len(ways)))]
         if way == "nothing":
             return
         size = self._operator.size()
@@ -242,7 +242,7 @@ class _Run:
             return
         parts: list[State] = pickle.loads(pickle.dumps(self._chain))
         if way == "split" and not parts[0].blob:
-            bounds = sorted(random.integers(0, 2**64, int(random.integers(1, 4)), np.uint64).tolist())
+            bounds = sorted(chance.integers(0, 2**64, int(chance.integers(1, 4)), np.uint64).tolist())
             parts = [merge_states(split_state(parts[0], bounds))]
         self._operator = self._make()
         self._operator.restore(parts)
