@@ -14,6 +14,7 @@ demo: install            ## the main job, on an embedded local Spark
 	@scripts/demo
 
 test: install lint       ## linters, then the whole suite
+	@scripts/ensure-chromium
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "not soak" $(ARGS)
 
 bench: install           ## ratios measured side by side; ONLY=name runs one

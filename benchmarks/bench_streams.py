@@ -73,7 +73,7 @@ def appends(directory: Path) -> Iterator[Result]:
                         taken[name].append(elapsed)
             plain, stream = (statistics.median(taken[name]) for name in ("plain", "stream"))
             rate = streams * count * kib * 1024 / 1e6
-            how = f"aggregate MB/s, stable appends {rate / stream:.0f}, plain write+fdatasync {rate / plain:.0f}; median of 5"
+            how = f"MB/s over all: stable appends {rate / stream:.0f}, plain write+fdatasync {rate / plain:.0f}"
             yield at_least(f"stable appends, {kib} KiB, {streams} streams", plain / stream, 0.85, how)
 
 
@@ -159,7 +159,7 @@ def replay(directory: Path) -> Iterator[Result]:
             f"rows/s: replay with checksums {rows['stream']:,.0f}, pyarrow batch by batch {rows['pyarrow']:,.0f}; warm"
         )
         yield at_least(f"replay, {kib} KiB, warm", rows["stream"] / rows["pyarrow"], 0.8, how)
-        cold = {"pyarrow": [], "stream": []}  # type: dict[str, list[float]]
+        cold: dict[str, list[float]] = {"pyarrow": [], "stream": []}
         for _ in range(3):
             for name, task in (("pyarrow", with_pyarrow), ("stream", with_stream)):
                 _forget(file)
@@ -197,7 +197,7 @@ def _live(directory: Path, kib: int, schema: pa.Schema, made: list[pa.RecordBatc
         served = reader.counts
         reader.close()
     shutil.rmtree(directory / "live")
-    how = f"{rows / elapsed:,.0f} rows/s while they are appended, {served.live} batches from memory, {served.stored} from disk"
+    how = f"{rows / elapsed:,.0f} rows/s while appended; batches from memory {served.live}, from disk {served.stored}"
     return reported(f"live follow, {kib} KiB, against pyarrow's reading", rows / elapsed / pyarrow_rate, "×", how)
 
 

@@ -18,6 +18,9 @@ from riprap.san.streaming.faults import Faults, Host
 from riprap.san.streaming.scenario import Protection, Scenario
 from riprap.san.streaming.template import build
 
+# One process for all tests that use the same networks: each is compiled once.
+pytestmark = pytest.mark.xdist_group("san-streaming")
+
 STANDARD_ERRORS = 4.5
 STATE = {"state": 60, "penalty": 0.1, "staleness": 0.5, "taint": 0.15}
 

@@ -14,6 +14,9 @@ from riprap.san.markov import solve
 from riprap.san.run import Span
 from riprap.san.statistics import estimate
 
+# One process for all tests that use the same networks: each is compiled once.
+pytestmark = pytest.mark.xdist_group("san-networks")
+
 
 def mm1_length(load: float) -> float:
     return load / (1 - load)

@@ -25,6 +25,9 @@ from riprap.san.markov import solve
 from riprap.san.resolved import NetworkError, resolve
 from riprap.san.run import Span
 
+# One process for all tests that use the same networks: each is compiled once.
+pytestmark = pytest.mark.xdist_group("san-networks")
+
 
 def one(activity: Activity, *more: Activity, **rest) -> Network:
     return Network("net", (Place("a", 1), Place("b")), (activity, *more), **rest)

@@ -11,6 +11,9 @@ from riprap.san.generator import key
 from riprap.san.interpreter import interpret
 from riprap.san.run import Span
 
+# One process for all tests that use the same networks: each is compiled once.
+pytestmark = pytest.mark.xdist_group("san-networks")
+
 FULL = compile_network(everything())
 SIMPLE = compile_network(all_closed_forms())
 

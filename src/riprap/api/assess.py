@@ -16,11 +16,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from riprap.api.impact import write_impact, write_request
 from riprap.apps.catalogue import load_app
 from riprap.base.errors import UsageError, known
 from riprap.base.quantities import Duration, format_count, format_duration, parse_duration
 from riprap.engine.inputs import count_rows
-from riprap.faults.campaign import Rate, Settings, Target
+from riprap.faults.campaign import Rate, Settings, Target, counts_jitter_in_tuples
 from riprap.faults.models import parse_kind, parse_state
 from riprap.faults.placement import Placement, chosen_targets, placements
 from riprap.faults.scoring import default_score, parse_score
@@ -188,6 +189,8 @@ def run_request(request: Request, out: Path, *, spark: Any = None, tell: Tell | 
         _warnings(summaries), write_plan(proposed),
     )  # fmt: skip
     (out / "plan.toml").write_text(write_plan(proposed))
+    write_impact(graph, settings, request.inputs, placed, summaries, out)
+    write_request(request, out)
     (out / "report.html").write_text(report(content))
     return Assessment(graph, result, placed, summaries, found, protected, proposed, content, out / "report.html")
 
@@ -212,7 +215,7 @@ def settings_of(graph: Graph, request: Request) -> Settings:
         rates.append("average" if text == "average" else "peak")
     reps = request.reps if request.reps is not None else scale.reps
     bound = request.jitter if request.jitter is not None else 10
-    one = len(graph.sources) == 1
+    one = counts_jitter_in_tuples(graph)
     return Settings(
         targets=targets,
         offsets=tuple(sorted(set(offsets))),

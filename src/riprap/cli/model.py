@@ -12,7 +12,6 @@ from riprap.cli.inputs import AppName, AsJson, InputPaths, PlanFile, Seed, Tuple
 if TYPE_CHECKING:
     from riprap.engine.profile import Profile
     from riprap.graph.graph import Graph
-    from riprap.san.streaming.application import Application
     from riprap.san.streaming.describe import Stability
     from riprap.san.streaming.scenario import Protection
 
@@ -71,15 +70,19 @@ def command(
     from riprap.san.streaming.scenario import Scenario
     from riprap.san.streaming.study import study
 
-    graph = planned_app(app, plan)
-    measured = _profile(graph, profile, input, tuples, seed)
-    stability = _calibration(graph, input, tuples, seed) if calibrate else {}
-    application = describe(graph, measured, stability=stability)
-    asked = _rates(rates) or [sum(each.arrivals.rate for each in application.operators if each.arrivals)]
+    # Whatever can be wrong with the question is found before anything is measured.
     faults = Faults(crash_rate, sdc_rate, parse_duration(recovery) / 1e6)
     low, _, high = runs.partition("-")
     wanted = Precision(_share(confidence), _share(precision), _whole(low), _whole(high or low))
-    protections = _protections(graph, application, technique)
+    asked = _rates(rates)
+    if method not in ("accelerated", "tokens"):
+        raise UsageError(f"--method {method} is unknown; there are accelerated and tokens")
+    graph = planned_app(app, plan)
+    protections = _protections(graph, technique)
+    measured = _profile(graph, profile, input, tuples, seed)
+    stability = _calibration(graph, input, tuples, seed) if calibrate else {}
+    application = describe(graph, measured, stability=stability)
+    asked = asked or [sum(each.arrivals.rate for each in application.operators if each.arrivals)]
     scenarios = {
         (name, rate): Scenario(with_rate(application, rate), protection, faults, hours * 3600)
         for name, protection in protections.items()
@@ -134,9 +137,7 @@ def _calibration(graph: "Graph", input: list[str] | None, tuples: int, seed: int
     )
 
 
-def _protections(
-    graph: "Graph", application: "Application", techniques: list[str] | None
-) -> "dict[str, tuple[Protection, ...]]":
+def _protections(graph: "Graph", techniques: list[str] | None) -> "dict[str, tuple[Protection, ...]]":
     """By technique, or what the annotations say."""
     from riprap.san.streaming.describe import protections
     from riprap.san.streaming.scenario import Protection
@@ -144,7 +145,7 @@ def _protections(
 
     if not techniques:
         return {"as planned": protections(graph)}
-    inner = tuple(each.name for each in application.operators if not each.sink and each.arrivals is None)
+    inner = tuple(spec.name for spec in graph.operators if spec.kind not in ("source", "sink"))
     return {technique(name).NAME: (Protection(name, inner),) for name in techniques}
 
 

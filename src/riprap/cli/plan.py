@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from riprap.base.errors import CheckFailed, MissingPrerequisite, PlanError, UsageError, known
+from riprap.base.errors import CheckFailed, PlanError, UsageError, known
 from riprap.base.quantities import Duration, format_duration, format_size, parse_duration
 
 if TYPE_CHECKING:
     from riprap.graph.graph import Graph
+    from riprap.graph.plan import Plan
     from riprap.planner.backup_plan import BackupPlan
     from riprap.planner.topology import Topology
     from riprap.planner.tradeoff import Tradeoff
@@ -43,7 +44,9 @@ def command(
     check: Annotated[
         Path | None, typer.Option(help="Plan nothing: what a given plan's backups come to; exit 1 if too little.")
     ] = None,
-    from_assessment: Annotated[Path | None, typer.Option(help="Directory of an assessment: plan a budget.")] = None,
+    from_assessment: Annotated[
+        list[Path] | None, typer.Option(help="Directory of an assessment: plan a budget. Repeatable.")
+    ] = None,
     budget: Annotated[str, typer.Option(help="Extra cpu=CORES,memory=SIZE,storage=SIZE (per second).")] = "",
     reassess: Annotated[bool, typer.Option(help="Assess the chosen protection again.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write the plan file that `riprap run` takes.")] = None,
@@ -52,8 +55,8 @@ def command(
 ) -> None:
     """Where to keep backups so that recovery takes at most so long; or how to protect best for a budget."""
     bound = None if recovery is None else parse_duration(recovery)
-    graph, topology = _load(target, latency or [], profile, worst_case, cost, needs_latency=from_assessment is None)
-    if from_assessment is not None:
+    graph, topology = _load(target, latency or [], profile, worst_case, cost, needs_latency=not from_assessment)
+    if from_assessment:
         _plan_budget(graph, target, from_assessment, budget, bound, reassess, out, report, json)
         return
     if budget or reassess:
@@ -206,23 +209,18 @@ def _show(plan: "BackupPlan", written: list[str], json: bool) -> None:
 
 
 def _plan_budget(
-    graph: "Graph | None", target: str, directory: Path, budget: str, bound: Duration | None, reassess: bool,
+    graph: "Graph | None", target: str, directories: list[Path], budget: str, bound: Duration | None, reassess: bool,
     out: Path | None, report: Path | None, json: bool,
 ) -> None:  # fmt: skip
-    from riprap.planner.assessment import read_assessment
+    from riprap.planner.assessment import merged_assessment, read_assessment
     from riprap.planner.budget import budget_problem, parse_budget
     from riprap.planner.tradeoff import tradeoff
 
     if graph is None:
         raise UsageError("--from-assessment plans for an app, not for a topology file: give the app that was assessed")
-    if reassess:
-        raise MissingPrerequisite(
-            "--reassess runs the assessment again under the chosen protection, and there is no assessment here yet: "
-            "write the plan with --out plan.toml and assess it where there is one"
-        )
-    assessment = read_assessment(directory)
+    assessment = merged_assessment([read_assessment(directory) for directory in directories])
     if assessment.app != graph.name:
-        raise PlanError(f"the assessment in {directory} is of app {assessment.app}, and this is app {graph.name}")
+        raise PlanError(f"the assessment in {directories[0]} is of app {assessment.app}, and this is app {graph.name}")
     inner = set(assessment.operators)
     # Sinks hand over what they get: an assessment may leave them out.
     sinks = {sink.name for sink in graph.sinks} - inner
@@ -238,21 +236,44 @@ def _plan_budget(
     from riprap.report.budget_report import budget_report
 
     best = curve.steps[-1].protection
-    written = _write(out, write_plan(plan_with_protection(graph, best, assessment.settings.replicas)))
+    chosen = plan_with_protection(graph, best, assessment.settings.replicas)
+    written = _write(out, write_plan(chosen))
     written += _write(
-        report, budget_report(graph, curve, command=f"riprap plan {target} --from-assessment {directory}")
+        report, budget_report(graph, curve, command=f"riprap plan {target} --from-assessment {directories[0]}")
     )
-    _show_budget(curve, written, json)
+    measured = _reassess(graph, chosen, directories[0], json) if reassess else {}
+    _show_budget(curve, written, measured, json)
 
 
-def _show_budget(curve: "Tradeoff", written: list[str], json: bool) -> None:
+def _reassess(graph: "Graph", chosen: "Plan", directory: Path, json: bool) -> dict[str, dict[str, float]]:
+    """The assessment again under the chosen plan: impact of each protected operator before and after."""
+    from riprap.api.assess import Request, run_request
+    from riprap.api.impact import read_request
+    from riprap.cli.console import ERR
+    from riprap.graph.plan import write_plan
+
+    path = directory / "reassessed-plan.toml"
+    path.write_text(write_plan(chosen))
+    if not json:
+        ERR.print("assessing again under the plan …")
+    found = run_request(read_request(directory, Request, graph, path), directory)
+    like = {place.operator: place.operator if place.chosen else place.like for place in found.placed}
+    before = {summary.target: float(summary.paired.I) for summary in found.summaries}
+    return {
+        name: {"before": before[like[name]], "after": float(summary.paired.I)}
+        for name, summary in found.protected.items()
+        if like[name] in before
+    }
+
+
+def _show_budget(curve: "Tradeoff", written: list[str], measured: dict[str, dict[str, float]], json: bool) -> None:
     from rich.table import Table
 
     from riprap.cli.console import ERR, OUT, print_json
     from riprap.planner.tradeoff import SUM_NOTE, to_json
 
     if json:
-        print_json(to_json(curve) | {"written": written})
+        print_json(to_json(curve) | {"written": written} | ({"reassessed": measured} if measured else {}))
         return
     best = curve.steps[-1]
     OUT.print(f"Expected loss {best.protection.loss:.4g} a day with {best.share:.0%} of the budget.")
@@ -270,6 +291,12 @@ def _show_budget(curve: "Tradeoff", written: list[str], json: bool) -> None:
     for number, step in enumerate(curve.steps):
         knee = "  [bold]← knee[/]" if number == curve.knee else ""
         OUT.print(f"{step.share:6.1%}  {step.buys}{knee}", soft_wrap=True)
+    if measured:
+        OUT.print("\nAssessed again with all of it in place (quality impact of one failure):")
+        again = Table("operator", "before", "after", box=None)
+        for name, row in measured.items():
+            again.add_row(name, f"{row['before']:.2f}", f"{row['after']:.2f}")
+        OUT.print(again)
     ERR.print(f"[dim]{SUM_NOTE}[/]")
     for path in written:
         ERR.print(f"[dim]wrote {path}[/]")

@@ -288,6 +288,10 @@ class Engine:
         self._progress = dict(state.progress)
         self._ended = {name for name, key in self._progress.items() if key == END_KEY}
 
+    def reached(self, name: str) -> OrderKey:
+        """How far the input of an operator has come: nothing at or below this key will reach it."""
+        return self._progress[name]
+
     def waiting(self) -> dict[str, MergerState]:
         """What waits in front of each operator with several ports."""
         return {name: merger.snapshot() for name, merger in self._mergers.items()}

@@ -107,6 +107,12 @@ class Outage:
         return Fault(settings.fault, start, recording.key_at(self.end), restored, seed, columns)
 
 
+def counts_jitter_in_tuples(graph: Graph) -> bool:
+    """Whether a jitter can be bounded in tuples: all that is merged anywhere comes from one source."""
+    shapes = [shape for spec in graph.operators if spec.inputs > 1 for shape in graph.input_shapes(spec.name)]
+    return len(graph.sources) == 1 and all(shape.src is not None and shape.src >= 0 for shape in shapes)
+
+
 def checkpoint_cut(recording: Recording, offset: int, state: StateOutcome) -> int:
     """The position of the last checkpoint before a fault at `offset`."""
     return int(np.searchsorted(recording.time, recording.time[offset] - state.age))

@@ -4,10 +4,14 @@ They can where what happens to the tuples of one key never depends on tuples of 
 its fault touched and no others. The app has to be divided by one column of its sources (`graph.partitioning`), and beyond
 that every state must be one of count windows per key: windows of time look at the clock of all keys, and punctuation
 speaks to all keys. With an arrival jitter no tuple may be merged twice: the second merge keeps the order in which the
-first one let tuples of all keys pass.
+first one let tuples of all keys pass. Nor may outputs of several ports share a key: `_n` would count them as they come.
 """
 
+import pyarrow as pa
+
+from riprap.faults.models import FaultKind
 from riprap.graph.graph import Graph
+from riprap.graph.keys import overlapping
 from riprap.graph.partitioning import key_partitioning
 from riprap.graph.specs import Aggregate, Join, OperatorSpec, Punctor
 from riprap.graph.windows import Count, Zero
@@ -19,7 +23,19 @@ def dividing_columns(graph: Graph) -> dict[str, tuple[str, ...]] | None:
     columns = {name: chosen for name, chosen in partitioning.columns.items() if chosen is not None and len(chosen) == 1}
     if len(columns) < len(graph.sources) or not all(_by_key_alone(spec) for spec in graph.operators):
         return None
-    return columns if not _merged_twice(graph) else None
+    return columns if not _merged_twice(graph) and not any(_renumbers(graph, spec) for spec in graph.operators) else None
+
+
+def runs_by_key(graph: Graph, kind: FaultKind) -> bool:
+    """Whether trials of this fault can run key by key.
+
+    A reorder holds tuples of all keys until one of any key comes; a wrong value could be that of the key itself.
+    """
+    columns = dividing_columns(graph)
+    if columns is None or kind == "reorder":
+        return False
+    texts = all(pa.types.is_string(s.schema.field(name).type) for s in graph.sources for name in columns[s.name])
+    return texts or kind not in ("diverge", "corrupt")
 
 
 def _by_key_alone(spec: OperatorSpec) -> bool:
@@ -32,6 +48,13 @@ def _by_key_alone(spec: OperatorSpec) -> bool:
     if isinstance(spec, Aggregate):
         return isinstance(spec.window, Count) and isinstance(spec.every, Count)
     return isinstance(spec, Join) and spec.per_group and all(isinstance(w, Count | Zero) for w in spec.windows)
+
+
+def _renumbers(graph: Graph, spec: OperatorSpec) -> bool:
+    """Whether tuples of two ports can give outputs with one key between them."""
+    shapes = graph.input_shapes(spec.name)
+    speaking = [shape for port, shape in enumerate(shapes) if not isinstance(spec, Join) or spec.triggers(port)]
+    return spec.inputs > 1 and overlapping(speaking)
 
 
 def _merged_twice(graph: Graph) -> bool:

@@ -19,7 +19,7 @@ from riprap.base.randomness import derived_seed
 from riprap.faults.alterations import altered
 from riprap.faults.models import Fault
 from riprap.graph.graph import Graph
-from riprap.graph.keys import KeyShape, OrderKey
+from riprap.graph.keys import END_KEY, KeyShape, OrderKey
 from riprap.graph.specs import Columns, OperatorSpec, PartitionKey, Sink, Source
 from riprap.graph.windows import Window
 from riprap.operators.build import operator_for, register
@@ -81,6 +81,8 @@ def with_fault(graph: Graph, targets: Iterable[str], fault: Fault) -> Graph:
         spec = graph[name]
         if isinstance(spec, Sink):
             raise UsageError(f"{name} is a sink, and what it loses is lost at its upstream operator: name that one")
+        if fault.kind == "reorder" and spec.inputs > 1:
+            _check_reorder(graph, name)
         if isinstance(spec, Source):
             graph = graph.with_operator(InjectedSource(**vars(spec), fault=fault))
         else:
@@ -89,22 +91,30 @@ def with_fault(graph: Graph, targets: Iterable[str], fault: Fault) -> Graph:
     return graph
 
 
+def _check_reorder(graph: Graph, name: str) -> None:
+    for other in graph.reachable(name) - {name}:
+        if graph[other].inputs > 1:
+            raise UsageError(
+                f"a reorder at {name} would reach {other}, which takes its inputs in order; inject it at {other} instead"
+            )
+
+
 class InjectedOperator(Operator):
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
         spec = setting.spec
         assert isinstance(spec, Injected | InjectedSource)
-        self._fault = spec.fault
+        self.fault = spec.fault
         if isinstance(spec, Injected):
             target = spec.target
         else:
             target = Source(**{name: value for name, value in vars(spec).items() if name != "fault"})
         inner = replace(setting, spec=target)
         self._before = operator_for(inner)
-        self._after = self._before if self._fault.keeps_state else operator_for(inner)
+        self._after = self._before if self.fault.keeps_state else operator_for(inner)
         # Tuples of the outage that a reorder holds back, with their ports; and the order in which ports will be served.
         self._held: list[list[pa.RecordBatch]] = [[] for _ in setting.shapes]
-        first = derived_seed(self._fault.seed, "reorder") % max(1, len(setting.shapes))
+        first = derived_seed(self.fault.seed, "reorder") % max(1, len(setting.shapes))
         self._turns = [*range(first, len(setting.shapes)), *range(first)]
 
     # Rows -------------------------------------------------------------------------------------------------------------
@@ -124,36 +134,36 @@ class InjectedOperator(Operator):
 
     def _zones(self, keys: Keys) -> np.ndarray:
         """For each row whether it comes before, during or after the outage."""
-        return np.int8(1) * ~below(keys, self._fault.start) + ~below(keys, self._fault.end)
+        return np.int8(1) * ~below(keys, self.fault.start) + ~below(keys, self.fault.end)
 
     def _take(self, batches: list[pa.RecordBatch], ports: np.ndarray, zones: np.ndarray) -> list[Emission]:
         self.version += len(ports)
-        if not self._fault.keeps_state:
+        if not self.fault.keeps_state:
             return self._around_a_crash(batches, ports, zones)
         during = zones == _DURING
-        if self._fault.kind == "reorder":
-            return self._reordered(batches, ports, during, bool((zones == _AFTER).any()))
-        if not during.any():
+        if self.fault.kind == "reorder" and len(batches) > 1:
+            return self._reordered(batches, ports, zones)
+        if not during.any() or self.fault.kind == "reorder":
             return self._deliver(self._before, batches, ports, np.arange(len(ports)))
-        if self._fault.kind == "loss":
+        if self.fault.kind == "loss":
             return self._chosen(self._before, batches, ports, np.flatnonzero(~during))
-        if self._fault.kind == "duplicate":
+        if self.fault.kind == "duplicate":
             return self._chosen(self._before, batches, ports, np.repeat(np.arange(len(ports)), 1 + during))
         for port, batch in enumerate(batches):
             mine = during[ports == port]
             if mine.any():
-                batches[port] = altered(batch, self.setting.shapes[port], mine, self._fault)
+                batches[port] = altered(batch, self.setting.shapes[port], mine, self.fault)
         return self._deliver(self._before, batches, ports, np.arange(len(ports)))
 
     def _around_a_crash(
         self, batches: list[pa.RecordBatch], ports: np.ndarray, zones: np.ndarray
     ) -> list[Emission]:
-        if not self._fault.loses_state:
+        if not self.fault.loses_state:
             restored = np.empty(len(ports), bool)
             for port, batch in enumerate(batches):
                 if batch.num_rows:
                     keys = keys_of(batch, self.setting.shapes[port])
-                    restored[ports == port] = below(keys, self._fault.restored)
+                    restored[ports == port] = below(keys, self.fault.restored)
             # What the checkpoint has seen; its outputs were given out by the operator before the crash.
             self._chosen(self._after, batches, ports, np.flatnonzero(restored))
         emissions: list[Emission] = []
@@ -162,15 +172,20 @@ class InjectedOperator(Operator):
                 emissions += self._chosen(self._before if zone == _BEFORE else self._after, batches, ports, rows)
         return emissions
 
-    def _reordered(
-        self, batches: list[pa.RecordBatch], ports: np.ndarray, during: np.ndarray, over: bool
-    ) -> list[Emission]:
+    def _reordered(self, batches: list[pa.RecordBatch], ports: np.ndarray, zones: np.ndarray) -> list[Emission]:
+        """Hold the tuples of the outage until the first one after it arrives."""
+        during = zones == _DURING
         for port, batch in enumerate(batches):
             mine = np.flatnonzero(during[ports == port])
             if len(mine):
                 self._held[port].append(take(batch, mine))
-        emissions = self._release() if over else []
-        return emissions + self._chosen(self._before, batches, ports, np.flatnonzero(~during))
+        over = zones == _AFTER
+        first = int(np.argmax(over)) if over.any() else len(ports)
+        passing = np.flatnonzero(~during)
+        emissions = self._chosen(self._before, batches, ports, passing[passing < first])
+        if first < len(ports):
+            emissions += self._release()
+        return emissions + self._chosen(self._before, batches, ports, passing[passing >= first])
 
     def _release(self) -> list[Emission]:
         """What a reorder held back, one port after another."""
@@ -208,23 +223,27 @@ class InjectedOperator(Operator):
     # Control ----------------------------------------------------------------------------------------------------------
 
     def punctuate(self, channel: Channel, punctuation: Punctuation) -> list[Emission]:
-        lost = self._fault.kind == "loss" and self._fault.start <= punctuation.key < self._fault.end
+        lost = self.fault.kind == "loss" and self.fault.start <= punctuation.key < self.fault.end
         if lost:
             return []
-        inner = self._before if punctuation.key < self._fault.start else self._after
+        inner = self._before if punctuation.key < self.fault.start else self._after
         return inner.punctuate(channel, punctuation)
 
     def progress(self, key: OrderKey) -> list[Emission]:
-        if self._fault.keeps_state:
-            released = self._release() if key >= self._fault.end else []
+        if self.fault.keeps_state:
+            released = self._release() if key >= self.fault.end else []
             return released + self._before.progress(key)
-        emissions = self._before.progress(key) if key < self._fault.start else []
+        emissions = self._before.progress(key) if key < self.fault.start else []
         return emissions + self._from_the_end_on(self._after.progress(key))
 
     def end(self) -> list[Emission]:
-        if self._fault.keeps_state:
+        if self.fault.keeps_state:
             return self._release() + self._before.end()
         return self._from_the_end_on(self._after.end())
+
+    def output_progress(self, key: OrderKey) -> OrderKey:
+        promised = self._after.output_progress(key)
+        return min(promised, just_before(self.fault.start)) if self.holding else promised
 
     def _from_the_end_on(self, emissions: list[Emission]) -> list[Emission]:
         """What an operator that came back gives out by itself: nothing for moments before it was back."""
@@ -232,10 +251,10 @@ class InjectedOperator(Operator):
         for emission in emissions:
             if isinstance(emission.event, pa.RecordBatch):
                 keys = keys_of(emission.event, self.setting.output_shapes[emission.port])
-                rows = np.flatnonzero(~below(keys, self._fault.end))
+                rows = np.flatnonzero(~below(keys, self.fault.end))
                 if len(rows):
                     kept.append(Emission(emission.port, take(emission.event, rows)))
-            elif emission.event.key >= self._fault.end:
+            elif emission.event.key >= self.fault.end:
                 kept.append(emission)
         return kept
 
@@ -247,7 +266,7 @@ class InjectedOperator(Operator):
     def restore(self, parts: Sequence[State]) -> None:
         """Start from a fault-free state. It has to be one of a cut at or before `restored`."""
         self._before.restore(parts)
-        if not self._fault.keeps_state and not self._fault.loses_state:
+        if not self.fault.keeps_state and not self.fault.loses_state:
             self._after.restore(parts)
         self.version = parts[-1].version
 
@@ -273,6 +292,11 @@ def below(keys: Keys, limit: OrderKey) -> np.ndarray:
         )
         result = result | (tied & in_src)
     return np.asarray(result)
+
+
+def just_before(key: OrderKey) -> OrderKey:
+    """A key below `key` and above every other key below it (`key` is the first of its source tuple)."""
+    return OrderKey(key.ts, key.src, key.seq - 1, END_KEY.n)
 
 
 def _runs(zones: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:

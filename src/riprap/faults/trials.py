@@ -17,7 +17,7 @@ import numpy as np
 from riprap.engine.engine import Engine
 from riprap.engine.jitter import Jitter
 from riprap.faults.golden import Golden, Mark, checks_after, mark
-from riprap.faults.injection import InjectedOperator, with_fault
+from riprap.faults.injection import InjectedOperator, just_before, with_fault
 from riprap.faults.models import Fault
 from riprap.faults.outputs import Difference, OutputRows, SinkReader, difference, joined
 from riprap.faults.recording import Recording, rows_within
@@ -120,7 +120,7 @@ def _touched(bench: Bench, fault: Fault, start: int, over: int) -> np.ndarray:
 
 def _over(bench: Bench, engine: Engine, golden: Mark, remaining: np.ndarray) -> np.ndarray:
     """Which of the remaining parts will go on as in the golden run."""
-    if any(isinstance(op, InjectedOperator) and op.holding for op in engine.operators.values()):
+    if _still_striking(engine):
         return np.empty(0, np.int64)
     now = mark(engine, bench.recording, divided=bench.divided)
     if not bench.divided:
@@ -128,6 +128,15 @@ def _over(bench: Bench, engine: Engine, golden: Mark, remaining: np.ndarray) -> 
     same = (now.digests[:, remaining] == golden.digests[:, remaining]).all(axis=0)
     on_the_way = np.isin(remaining, golden.waiting) | np.isin(remaining, now.waiting)
     return remaining[same & ~on_the_way]
+
+
+def _still_striking(engine: Engine) -> bool:
+    """Whether the fault has tuples to strike yet: they are on their way to a target, or held back by it."""
+    return any(
+        isinstance(operator, InjectedOperator)
+        and (operator.holding or engine.reached(name) < just_before(operator.fault.end))
+        for name, operator in engine.operators.items()
+    )
 
 
 def _golden_rows(bench: Bench, sink: str, parts: np.ndarray, start: int, cut: int) -> np.ndarray:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from riprap.faults import store
 from riprap.faults.campaign import Outage, Settings, TargetProfile, outages_of, profile_targets, starts
-from riprap.faults.divided import dividing_columns
+from riprap.faults.divided import runs_by_key
 from riprap.faults.golden import golden_run
 from riprap.faults.outputs import Difference, OutputRows, SinkReader, sink_reader
 from riprap.faults.recording import Recording, load
@@ -72,15 +72,7 @@ class Job:
 
     @cached_property
     def divided(self) -> bool:
-        """Whether trials run key by key. A fault that could alter a key's own column has to replay everything."""
-        columns = dividing_columns(self.graph)
-        if columns is None or self.settings.fault not in ("diverge", "corrupt"):
-            return columns is not None
-        return all(
-            pa.types.is_string(source.schema.field(name).type)
-            for source in self.graph.sources
-            for name in columns[source.name]
-        )
+        return runs_by_key(self.graph, self.settings.fault)
 
     @cached_property
     def scores(self) -> dict[str, OutputScore]:

@@ -24,7 +24,7 @@ An outage of 0 with state kept is no failure at all: impact 0. All settings have
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +114,19 @@ def read_assessment(directory: Path) -> Assessment:
         {name: _operator(entry, f"{where}: {name}") for name, entry in operators.items()},
         _settings(top.get("settings", {}), f"{where}: settings"),
     )
+
+
+def merged_assessment(parts: Sequence[Assessment]) -> Assessment:
+    """Assessments of one app with state of different ages, as one."""
+    first = parts[0]
+    operators = dict(first.operators)
+    for part in parts[1:]:
+        if part.app != first.app:
+            raise DataError(f"one assessment is of app {first.app} and another of {part.app}; give those of one app")
+        for name, entry in part.operators.items():
+            known = operators.get(name, entry)
+            operators[name] = replace(known, impact={**entry.impact, **known.impact})
+    return replace(first, operators=operators)
 
 
 def _operator(entry: Any, where: str) -> OperatorImpact:

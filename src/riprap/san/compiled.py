@@ -6,6 +6,7 @@ of the same structure is compiled once per machine, whatever its parameters.
 
 import importlib.util
 import os
+import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from types import ModuleType
 import numpy as np
 
 from riprap.base.errors import known
+from riprap.san import generator, machine, samplers
 from riprap.san.codegen import generate, parameter_array, sizes
 from riprap.san.formalism import Network
 from riprap.san.resolved import NetworkError, Resolved, resolve
@@ -89,8 +91,8 @@ def compile_network(network: Network) -> Compiled:
 
 @lru_cache(maxsize=64)
 def _load(text: str) -> ModuleType:
-    digest = blake2b(text.encode(), digest_size=12).hexdigest()
-    path = _cache_directory() / f"network_{digest}.py"
+    digest = blake2b(text.encode() + _called(), digest_size=12).hexdigest()
+    path = _cache_directory() / f"riprap_network_{digest}.py"
     if not path.exists():
         with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False) as file:
             file.write(text)
@@ -99,8 +101,15 @@ def _load(text: str) -> ModuleType:
     assert specification is not None
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
+    sys.modules[path.stem] = module  # Numba's cache finds the module again by its name
     specification.loader.exec_module(module)
     return module
+
+
+@lru_cache(maxsize=1)
+def _called() -> bytes:
+    """The sources of what generated functions call: Numba's cache does not notice when those change."""
+    return b"".join(Path(module.__file__ or "").read_bytes() for module in (generator, machine, samplers))
 
 
 @lru_cache(maxsize=1)

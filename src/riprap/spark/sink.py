@@ -76,9 +76,10 @@ class _Sink:
             stream = _opened(self._path, self._schema)
             with _patient_writer(stream, producer) as writer:
                 if sequence is None or sequence > writer.last_sequence:
+                    schema = stream.schema
                     if self._merge:
-                        writer.evolve(_merged(stream.schema, self._schema))
-                    schema = stream.description.schema if not self._merge else _merged(stream.schema, self._schema)
+                        schema = _merged(schema, self._schema)
+                        writer.evolve(schema)
                     batches = [_fitted(batch, schema) for part in parts for batch in _read(files, part)]
                     if stream.description.keys_never_fall and not _in_order(batches):
                         batches = _sorted(batches)
@@ -114,10 +115,14 @@ class StreamSink(_Sink, DataSourceStreamArrowWriter):
 
 
 class BatchSink(_Sink, DataSourceArrowWriter):
+    """Made once per job, on the driver; tasks and commit get copies of it, and so the name of the job."""
+
+    def __init__(self, path: str, schema: StructType, overwrite: bool, merge: bool) -> None:
+        super().__init__(path, schema, overwrite, merge)
+        self._job = f"job-{os.getpid()}-{SYSTEM_CLOCK.now()}"
+
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        context = TaskContext.get()
-        assert context is not None
-        return self._stage(iterator, f"job-{context.stageId()}-{os.getppid()}")
+        return self._stage(iterator, self._job)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         self._commit(_in_partition_order(messages), "spark-batch", None)

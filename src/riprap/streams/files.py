@@ -158,7 +158,7 @@ class MappedReadable(LocalReadable):
     """Reads by mapping, without a copy; what was read keeps the mapping. A failing disk is a signal here, which ends
     the process: `verify` reads without a mapping and reports it."""
 
-    chunk = 1 << 62
+    chunk = 4 << 20
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -166,6 +166,8 @@ class MappedReadable(LocalReadable):
         self._buffer = pa.py_buffer(mmap.mmap(self._file, size, prot=mmap.PROT_READ) if size else b"")
 
     def read_at(self, offset: int, size: int) -> pa.Buffer:
+        if size >= self.chunk and self._file >= 0:  # a long read: have what follows brought from disk meanwhile
+            os.posix_fadvise(self._file, offset, 4 * self.chunk, os.POSIX_FADV_WILLNEED)
         offset = min(offset, self._buffer.size)
         return self._buffer.slice(offset, min(size, self._buffer.size - offset))
 

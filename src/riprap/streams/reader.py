@@ -7,7 +7,6 @@ at that moment, and looks again. Both sources number rows the same way, so the c
 
 import threading
 from collections.abc import Generator, Iterator
-from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.base.errors import DataError
-from riprap.streams.ahead import read_ahead
 from riprap.streams.description import fitted
 from riprap.streams.files import Readable
 from riprap.streams.frame import Header
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
 
 _POLL_FASTEST, _POLL_SLOWEST = 0.001, 0.02  # seconds between looks at the mark of another process
 _WAKE = 0.1  # seconds; how soon a waiting reader notices `stop`
-_AHEAD_FROM = 4 << 20  # bytes; for less, a thread that reads ahead is not worth starting
 
 
 class StoredBatch(NamedTuple):
@@ -226,21 +223,25 @@ class Reader:
         return end.offset, end.position
 
     def _walk(self, file: Readable, start: Start, offset: int, end: int, position: int) -> Iterator[StoredBatch]:
-        batches = walk(file, start.carry.stream, offset, end, position)
-        with closing(read_ahead(batches) if end - offset >= _AHEAD_FROM else batches) as found_ones:
-            for found in found_ones:
-                self._resume = (start.carry.segment, found.end)
-                item = None
-                if self._keyed and self._bounds.excludes(found.header.range):
-                    self._position = max(self._position, found.header.end)
-                    self._over = self._never_falls and self._bounds.passed(found.header.range)
-                else:
-                    item = self._delivered(found.header, read_batch(found, start.schema))
-                if item is not None:
-                    self.counts.stored += 1
-                    yield item
-                if self._over or self._stop.is_set():
-                    return
+        unbounded = not self._keyed and self._bounds.to_position is None
+        whole = unbounded and self._columns is None and len(start.schema) == len(self._stream.schema)
+        for found in walk(file, start.carry.stream, offset, end, position):
+            header = found.header
+            self._resume = (start.carry.segment, found.offset + header.length)
+            item = None
+            if whole and header.position >= self._position:  # the common case, without a question asked per batch
+                self._position = header.position + header.rows
+                item = StoredBatch(read_batch(found, start.schema), header, self._position)
+            elif self._keyed and self._bounds.excludes(header.range):
+                self._position = max(self._position, header.end)
+                self._over = self._never_falls and self._bounds.passed(header.range)
+            else:
+                item = self._delivered(header, read_batch(found, start.schema))
+            if item is not None:
+                self.counts.stored += 1
+                yield item
+            if self._over or self._stop.is_set():
+                return
 
     def _open_segment(self, number: int, finished: bool) -> Readable:
         try:

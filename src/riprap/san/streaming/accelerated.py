@@ -58,6 +58,9 @@ from riprap.san.streaming.workspace import (
     CANDIDATE,
     CORRUPT,
     CRASH_AT,
+    FAULTS,
+    FIRST_FAULT,
+    FLOWS,
     FORCED,
     PENDING,
     REFILL,
@@ -133,7 +136,8 @@ def _many(t: Tables, w: Workspace, keys: np.ndarray, horizon: float, results: np
 @njit(forceinline=True)
 def _one(t: Tables, w: Workspace, key: np.uint64, horizon: float, result: np.ndarray) -> None:
     """One replication."""
-    w.counter[0] = 0
+    w.counter[FLOWS] = 0
+    w.counter[FAULTS] = FIRST_FAULT
     result[:] = 0.0
     w.being[:, ALIVE] = 1
     w.being[:, CORRUPT] = 0
@@ -145,11 +149,11 @@ def _one(t: Tables, w: Workspace, key: np.uint64, horizon: float, result: np.nda
     w.failover_at[:] = inf
     w.ticks[:] = 1
     for instance in range(t.instances.shape[0]):
-        w.moments[instance, CRASH_AT] = draw(w, t.rates[instance, CRASH_RATE], key)
-        w.moments[instance, SDC_AT] = draw(w, t.rates[instance, SDC_RATE], key)
+        w.moments[instance, CRASH_AT] = draw(w, FAULTS, t.rates[instance, CRASH_RATE], key)
+        w.moments[instance, SDC_AT] = draw(w, FAULTS, t.rates[instance, SDC_RATE], key)
         w.moments[instance, BACK_AT] = inf
     for host in range(t.hosts.shape[0]):
-        w.host_at[host] = draw(w, t.hosts[host], key)
+        w.host_at[host] = draw(w, FAULTS, t.hosts[host], key)
     punctuation_at = t.scalars[PUNCTUATION]
     now = 0.0
     available = alive = 1
@@ -187,13 +191,13 @@ def _one(t: Tables, w: Workspace, key: np.uint64, horizon: float, result: np.nda
                 for member in range(t.members.shape[0]):
                     if t.members[member, 0] == host:
                         _crash(t, w, t.members[member, 1], now)
-                w.host_at[host] = now + draw(w, t.hosts[host], key)
+                w.host_at[host] = now + draw(w, FAULTS, t.hosts[host], key)
         for instance in range(t.instances.shape[0]):
             if w.moments[instance, BACK_AT] <= now:
                 _recover(t, w, instance, now, key)
             if w.moments[instance, SDC_AT] <= now:
                 _corrupt(t, w, instance, key)
-                w.moments[instance, SDC_AT] = now + draw(w, t.rates[instance, SDC_RATE], key)
+                w.moments[instance, SDC_AT] = now + draw(w, FAULTS, t.rates[instance, SDC_RATE], key)
             if w.moments[instance, CRASH_AT] <= now:
                 _crash(t, w, instance, now)
             if w.being[instance, FORCED] == 0 and t.rates[instance, FORCED_AT] <= now:
@@ -239,8 +243,8 @@ def _recover(t: Tables, w: Workspace, instance: int, now: float, key: np.uint64)
         _release(t, w, first, t.instances[instance, SHOCK_COUNT])
     w.being[instance, ALIVE] = 1
     w.moments[instance, BACK_AT] = inf
-    w.moments[instance, CRASH_AT] = now + draw(w, t.rates[instance, CRASH_RATE], key)
-    w.moments[instance, SDC_AT] = now + draw(w, t.rates[instance, SDC_RATE], key)
+    w.moments[instance, CRASH_AT] = now + draw(w, FAULTS, t.rates[instance, CRASH_RATE], key)
+    w.moments[instance, SDC_AT] = now + draw(w, FAULTS, t.rates[instance, SDC_RATE], key)
 
 
 @njit(forceinline=True)
@@ -263,8 +267,8 @@ def _corrupt(t: Tables, w: Workspace, instance: int, key: np.uint64) -> None:
         stateful = stateful or t.ports[port, STATEFUL] == 1
     hits_state = False
     if stateful:
-        hits_state = uniform(key, w.counter[0]) >= 1.0 - t.scalars[STATE_SHARE]
-        w.counter[0] += _ONE
+        hits_state = uniform(key, w.counter[FAULTS]) >= 1.0 - t.scalars[STATE_SHARE]
+        w.counter[FAULTS] += _ONE
     if not hits_state:
         w.being[instance, CORRUPT] = 1
         return

@@ -35,6 +35,20 @@ class Faults:
     hosts: tuple[Host, ...] = ()
     forced: Mapping[str, float] = field(default_factory=dict)  # operator → second of a single crash
 
+    def __post_init__(self) -> None:
+        rates = {"the crash rate": self.crash_rate, "the corruption rate": self.sdc_rate}
+        rates |= {f"the crash rate of {name}": rate for name, rate in self.crash_rates.items()}
+        rates |= {f"the corruption rate of {name}": rate for name, rate in self.sdc_rates.items()}
+        rates |= {f"the crash rate of host {host.name}": host.crash_rate for host in self.hosts}
+        rates |= {f"the second of the forced crash of {name}": moment for name, moment in self.forced.items()}
+        for what, rate in rates.items():
+            if not rate >= 0:
+                raise UsageError(f"{what} is {rate:g}; it must be 0 or more")
+        if not self.recovery > 0:
+            raise UsageError(f"a recovery of {self.recovery:g} s cannot be; it must be positive")
+        if not 0 <= self.state_share <= 1:
+            raise UsageError(f"the share of corruptions that hit state is {self.state_share:g}; it must be from 0 to 1")
+
     def crash_rate_of(self, operator: str) -> float:
         return self.crash_rates.get(operator, self.crash_rate)
 
@@ -55,24 +69,9 @@ NO_FAULTS = Faults()
 
 
 def check(faults: Faults, application: Application) -> None:
-    """Say which fault cannot be."""
-    for what, rates in (
-        ("crash", faults.crash_rates),
-        ("corruption", faults.sdc_rates),
-        ("forced crash", faults.forced),
-    ):
-        application.named(rates, f"a {what} rate" if what != "forced crash" else "a forced crash")
-        for name, rate in rates.items():
-            if not rate >= 0:
-                raise UsageError(f"the {what} rate of {name} is {rate:g}; it must be 0 or more")
-    for what, rate in (("crash", faults.crash_rate), ("corruption", faults.sdc_rate)):
-        if not rate >= 0:
-            raise UsageError(f"the {what} rate is {rate:g}; it must be 0 or more per second")
-    if not faults.recovery > 0:
-        raise UsageError(f"a recovery of {faults.recovery:g} s cannot be; it must be positive")
-    if not 0 <= faults.state_share <= 1:
-        raise UsageError(f"the share of corruptions that hit state is {faults.state_share:g}; it must be from 0 to 1")
+    """Say which fault names an operator that is not there."""
+    application.named(faults.crash_rates, "a crash rate")
+    application.named(faults.sdc_rates, "a corruption rate")
+    application.named(faults.forced, "a forced crash")
     for host in faults.hosts:
         application.named(host.operators, f"host {host.name}")
-        if not host.crash_rate >= 0:
-            raise UsageError(f"host {host.name} has crash rate {host.crash_rate:g}; it must be 0 or more")

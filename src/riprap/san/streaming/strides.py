@@ -39,6 +39,7 @@ from riprap.san.streaming.workspace import (
     ALIVE,
     CLEAN,
     CORRUPT,
+    FLOWS,
     PENDING,
     REFILL,
     TAINTED,
@@ -50,10 +51,13 @@ MANY, NOBODY = -1, -2  # who arrives during a stride, if not the next tuple of o
 
 _FEW = 2.0  # tuples expected in a stride below which the simulator goes tuple by tuple
 _ONE = np.uint64(1)
+# Inlined, because a call that hands on this many arrays costs more than what most of these functions do.
+_inlined = njit(forceinline=True)
+
 _SURE = 6.0  # standard deviations by which a stride stays clear of the end of a repair
 
 
-@njit(forceinline=True)
+@_inlined
 def status(t: Tables, w: Workspace) -> tuple[int, int]:
     """(available, every operator alive in some copy), as 1 or 0."""
     tainted = False
@@ -72,7 +76,7 @@ def status(t: Tables, w: Workspace) -> tuple[int, int]:
     return int(least == 2 and (not tainted)), int(least >= 1)
 
 
-@njit(forceinline=True)
+@_inlined
 def stride(t: Tables, w: Workspace, now: float, until: float, key: np.uint64) -> tuple[float, int]:
     """(end of the next stride, who arrives in it: many, one feed's next tuple, or nobody)."""
     repairing = False
@@ -110,13 +114,13 @@ def stride(t: Tables, w: Workspace, now: float, until: float, key: np.uint64) ->
     for feed in range(t.feeds.shape[0]):
         moment = w.ticks[feed] / t.feed_rates[feed]
         if t.feeds[feed, POISSON] == 1:
-            moment = now + draw(w, t.feed_rates[feed], key)
+            moment = now + draw(w, FLOWS, t.feed_rates[feed], key)
         if moment < end:
             end, arriving = moment, feed
     return end, arriving
 
 
-@njit(forceinline=True)
+@_inlined
 def expect(t: Tables, w: Workspace) -> None:
     """Mean rates of clean and tainted tuples into every port, as things stand."""
     w.flow[:] = 0.0
@@ -148,7 +152,7 @@ def expect(t: Tables, w: Workspace) -> None:
                     w.flow[t.links[link, TARGET], 1] += w.out_rate[output, 1]
 
 
-@njit(forceinline=True)
+@_inlined
 def move(t: Tables, w: Workspace, now: float, end: float, arriving: int, result: np.ndarray, key: np.uint64) -> bool:
     """Everything that flows from `now` to `end`, drawn in bulk. Returns whether some state became right or wrong."""
     changed = False
@@ -158,8 +162,8 @@ def move(t: Tables, w: Workspace, now: float, end: float, arriving: int, result:
         if t.feeds[feed, POISSON] == 1:
             count = int(arriving == feed)
             if arriving == MANY:
-                count, following = poisson(t.feed_rates[feed] * (end - now), key, w.counter[0])
-                w.counter[0] = following
+                count, following = poisson(t.feed_rates[feed] * (end - now), key, w.counter[FLOWS])
+                w.counter[FLOWS] = following
         else:
             # Ticks are at k / rate; the slack is for the rounding of that division.
             last = int(end * t.feed_rates[feed] * (1.0 + 1e-15) + 1e-09)
@@ -214,7 +218,7 @@ def move(t: Tables, w: Workspace, now: float, end: float, arriving: int, result:
     return changed
 
 
-@njit(forceinline=True)
+@_inlined
 def _emit(t: Tables, w: Workspace, port: int, count: int, column: int, kind: int, share: float, key: np.uint64) -> None:
     """Draw what `count` tuples at `port` lead to, and add it to `out`."""
     left = 1.0
@@ -222,15 +226,15 @@ def _emit(t: Tables, w: Workspace, port: int, count: int, column: int, kind: int
         chance = t.emissions[emission, column] * share
         if count == 0 or chance <= 0.0:
             continue
-        chosen, following = binomial(count, min(1.0, chance / left), key, w.counter[0])
-        w.counter[0] = following
+        chosen, following = binomial(count, min(1.0, chance / left), key, w.counter[FLOWS])
+        w.counter[FLOWS] = following
         count -= chosen
         left -= chance
         for output in range(w.out.shape[0]):
             w.out[output, kind] += chosen * t.tuples[emission, output]
 
 
-@njit(forceinline=True)
+@_inlined
 def _heal(t: Tables, w: Workspace, port: int, key: np.uint64) -> bool:
     """What a stride's tuples do to the state behind a port: clean ones repair it, each tainted one sets it back.
 
@@ -243,17 +247,17 @@ def _heal(t: Tables, w: Workspace, port: int, key: np.uint64) -> bool:
     left = max(0, w.repair[port, UNSTABLE] - clean)
     if tainted > 0:
         behind = 0
-        while behind < clean and uniform(key, w.counter[0]) * (clean - behind + tainted) < clean - behind:
+        while behind < clean and uniform(key, w.counter[FLOWS]) * (clean - behind + tainted) < clean - behind:
             behind += 1
-            w.counter[0] += _ONE
-        w.counter[0] += _ONE
+            w.counter[FLOWS] += _ONE
+        w.counter[FLOWS] += _ONE
         left = max(left, t.ports[port, TAINT] - behind)
     w.repair[port, UNSTABLE] = left
     w.repair[port, REFILL] = max(0, w.repair[port, REFILL] - clean)
     return was_unstable != (left > 0) or was_refilling != (w.repair[port, REFILL] > 0)
 
 
-@njit(forceinline=True)
+@_inlined
 def _wrong(t: Tables, w: Workspace, instance: int) -> bool:
     """Whether what an instance emits is tainted because of its state."""
     first = t.instances[instance, PORTS]
@@ -263,14 +267,17 @@ def _wrong(t: Tables, w: Workspace, instance: int) -> bool:
     return False
 
 
-@njit(forceinline=True)
+@_inlined
 def _refilling(t: Tables, w: Workspace, instance: int) -> bool:
     """Whether an instance emits less because its state is not full."""
     first = t.instances[instance, PORTS]
-    return any(w.repair[port, REFILL] > 0 for port in range(first, first + t.instances[instance, PORT_COUNT]))
+    refilling = False
+    for port in range(first, first + t.instances[instance, PORT_COUNT]):
+        refilling = refilling or w.repair[port, REFILL] > 0
+    return refilling
 
 
-@njit(forceinline=True)
+@_inlined
 def _open(t: Tables, w: Workspace, link: int) -> bool:
     """Whether what is sent into a link arrives: its target is alive, and its source's replica is the active one."""
     if w.being[t.ports[t.links[link, TARGET], INSTANCE], ALIVE] == 0:
@@ -279,11 +286,11 @@ def _open(t: Tables, w: Workspace, link: int) -> bool:
     return edge < 0 or w.group[edge, ACTIVE] == t.links[link, EDGE_REPLICA] + 1
 
 
-@njit(forceinline=True)
-def draw(w: Workspace, rate: float, key: np.uint64) -> float:
+@_inlined
+def draw(w: Workspace, stream: int, rate: float, key: np.uint64) -> float:
     """Seconds to the next fault, or to the next tuple of a Poisson feed."""
     if rate <= 0.0:
         return NEVER
-    delay, following = exponential(rate, key, w.counter[0])
-    w.counter[0] = following
+    delay, following = exponential(rate, key, w.counter[stream])
+    w.counter[stream] = following
     return delay

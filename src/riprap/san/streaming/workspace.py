@@ -15,6 +15,10 @@ UNSTABLE, REFILL, PENDING, CLEAN, TAINTED = range(5)
 # group: 1 + active replica, 1 + the replica that is being activated; 0 for none
 ACTIVE, CANDIDATE = range(2)
 
+# counter
+FLOWS, FAULTS = range(2)
+FIRST_FAULT = np.uint64(1 << 62)  # where the counter of faults starts: far from where that of flows can get
+
 
 class Workspace(NamedTuple):
     being: np.ndarray
@@ -29,7 +33,7 @@ class Workspace(NamedTuple):
     out: np.ndarray  # per output port of the instance at work: clean and tainted tuples
     out_rate: np.ndarray  # the same as mean rates
     fit: np.ndarray  # per operator: 2 alive with full state, 1 alive, 0 neither, in its best copy
-    counter: np.ndarray  # of the random generator
+    counter: np.ndarray  # of the random generator, FLOWS and FAULTS apart: equal faults whatever flows, for comparisons
 
 
 def workspace(tables: Tables) -> Workspace:
@@ -47,5 +51,5 @@ def workspace(tables: Tables) -> Workspace:
         np.empty((width, 2), np.int64),
         np.empty((width, 2)),
         np.empty(int(tables.instances[:, OPERATOR].max()) + 1, np.int64),
-        np.zeros(1, np.uint64),
+        np.zeros(2, np.uint64),
     )

@@ -1,0 +1,107 @@
+"""What an assessment leaves for the planner: `assessment.json` (see `riprap.planner.assessment`), and how to repeat it.
+
+An operator that is no target of its own has the impact of the one that it behaves like. Failures per day are assumed
+to be one for every
+operator, because an assessment cannot know them: edit the file where they are known.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from riprap.base.errors import DataError
+from riprap.base.quantities import Duration, format_duration
+from riprap.engine.inputs import keyed, read_file
+from riprap.engine.profile import OperatorProfile, profile
+from riprap.faults.campaign import Settings
+from riprap.faults.placement import Placement
+from riprap.faults.summary import TargetSummary
+from riprap.graph.graph import Graph
+
+FAILURES_PER_DAY = 1.0
+_TEXT_BYTES = 8  # assumed for a string on a stream
+
+
+def write_impact(
+    graph: Graph, settings: Settings, inputs: Mapping[str, Path], placed: Iterable[Placement],
+    summaries: Iterable[TargetSummary], out: Path,
+) -> None:  # fmt: skip
+    """Write `assessment.json` to `out`: impact by outage, and what each operator takes, from a profile of the same
+    input.
+    """
+    impacts = _impacts(settings, summaries)
+    taken = profile(graph, {s.name: keyed(read_file(inputs[s.name]), s) for s in graph.sources}).operators
+    operators = {}
+    for place in placed:
+        rows = impacts.get(place.operator if place.chosen else place.like)
+        if rows:
+            operators[place.operator] = {
+                "failures_per_day": FAILURES_PER_DAY,
+                "impact": rows,
+                **_resources(graph, taken[place.operator]),
+            }
+    content = {"app": graph.name, "operators": operators}
+    (out / "assessment.json").write_text(json.dumps(content, indent=2) + "\n")
+
+
+def _impacts(settings: Settings, summaries: Iterable[TargetSummary]) -> dict[str, list[dict[str, Any]]]:
+    """By operator: the worst impact of each outage, over rates and sinks."""
+    worst: dict[str, dict[Duration, float]] = {}
+    for summary in summaries:
+        for name in summary.target.split("+"):
+            of_operator = worst.setdefault(name, {})
+            for outage in summary.outages:
+                of_operator[outage.duration] = max(of_operator.get(outage.duration, 0.0), float(outage.I))
+    state = settings.targets[0].state
+    age = {"kept": "0s", "lost": "lost"}.get(state.kind) or format_duration(state.age)
+    return {
+        name: [{"outage": format_duration(d), "state_age": age, "impact": i} for d, i in sorted(rows.items())]
+        for name, rows in worst.items()
+    }
+
+
+def _resources(graph: Graph, row: OperatorProfile) -> dict[str, float]:
+    """Cores, bytes held, bytes of a checkpoint, bytes/s given out."""
+    width = sum(_width(f.type) for port in range(len(row.tuples_out)) for f in graph.physical(row.name, port))
+    taken, given = sum(row.tuples_in), sum(row.tuples_out)
+    rate = sum(row.mean_rate)
+    return {
+        "cpu": row.seconds_per_tuple * rate,
+        "memory": float(row.state_bytes),
+        "state": float(row.state_bytes),
+        "output": rate * (given / taken if taken else 0.0) * width,
+    }
+
+
+def _width(type_: pa.DataType) -> int:
+    try:
+        return max(1, type_.bit_width // 8)
+    except ValueError:
+        return _TEXT_BYTES
+
+
+def write_request(request: Any, out: Path) -> None:
+    """Keep what was asked for, so that it can be asked again under a plan."""
+    names = [field.name for field in fields(request) if field.name not in ("app", "inputs", "plan", "command")]
+    kept: dict[str, Any] = {name: getattr(request, name) for name in names}
+    kept["inputs"] = {name: str(path) for name, path in request.inputs.items()}
+    (out / "request.json").write_text(json.dumps(kept, indent=2) + "\n")
+
+
+def read_request(directory: Path, request_type: type[Any], graph: Graph, plan: Path) -> Any:
+    """The same request again, under a plan."""
+    path = directory / "request.json"
+    try:
+        kept = json.loads(path.read_text())
+    except (OSError, json.JSONDecodeError) as error:
+        raise DataError(
+            f"cannot read {path}, so the assessment cannot be repeated; run `riprap assess` again"
+        ) from error
+    names = {field.name for field in fields(request_type)}
+    kept = {name: value for name, value in kept.items() if name in names}
+    kept["inputs"] = {name: Path(value) for name, value in kept["inputs"].items()}
+    return request_type(**kept | {"app": graph, "plan": plan, "command": "riprap plan --reassess"})

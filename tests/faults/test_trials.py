@@ -1,0 +1,44 @@
+"""An accelerated trial equals a whole re-run: on random apps, streams, jitters and faults."""
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from riprap.faults import golden, trials
+from riprap.faults.divided import dividing_columns
+from riprap.faults.trials import replay, rerun
+from tests.engine.graphs import apps, inputs
+from tests.faults.graphs import as_multiset, bench_of, divided_apps, faults, jitters, recorded, targets_of
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _many_checks():
+    """Streams of tests are short: look often, and never run to the end for lack of tuples."""
+    kept = golden.FIRST_CHECK, golden.STRIDE, trials.CHEAPER_THAN_CHECKS
+    golden.FIRST_CHECK, golden.STRIDE, trials.CHEAPER_THAN_CHECKS = 2, 2, 0
+    yield
+    golden.FIRST_CHECK, golden.STRIDE, trials.CHEAPER_THAN_CHECKS = kept
+
+
+def check(data, graph, most):
+    recording = recorded(graph, data.draw(inputs(graph, most)), dividing_columns(graph))
+    fault, begin = data.draw(faults(recording))
+    jitter = data.draw(jitters(graph))
+    targets = data.draw(targets_of(graph, fault))
+    bench = bench_of(graph, recording, jitter, begin, fault.kind)
+    fast, slow = replay(bench, targets, fault), rerun(bench, targets, fault)
+    for sink, rows in bench.golden.rows.items():
+        assert as_multiset(fast[sink], rows) == as_multiset(slow[sink], rows)
+
+
+@settings(max_examples=120)
+@given(st.data(), divided_apps())
+def test_key_by_key(data, graph):
+    assume(dividing_columns(graph) is not None)  # some have no state at all
+    check(data, graph, 60)
+
+
+@settings(max_examples=100)
+@given(st.data(), apps())
+def test_whole_apps(data, graph):
+    check(data, graph, 25)
