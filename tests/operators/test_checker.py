@@ -1,6 +1,8 @@
 """The checker passes operators that keep the contract and names the promise that a faulty one breaks."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -178,6 +180,18 @@ def test_names_the_promise_that_is_broken(operator, promise):
     if "input" not in promise and operator is not Backwards:
         assert "operator U, seed 7, round " in str(raised.value)
         assert "cut at [0, " in str(raised.value)
+
+
+def test_the_example_of_the_documentation():
+    text = (Path(__file__).parents[2] / "docs" / "operators.md").read_text()
+    example, check = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    built = App("test")
+    names = {"app": built, "trades": built.source("S", "ticker string, size long")}
+    exec(example, names)
+    names["totals"].sink("Sink")
+    names["batch"] = given().rename_columns(["ticker", "size", "_ts", "_seq"])
+    exec(check, names)
+    names["test_totals"]()
 
 
 def test_the_same_seed_finds_the_same():
