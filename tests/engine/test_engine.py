@@ -1,11 +1,13 @@
 """The output of an app depends on its input and on nothing else: not on batches, restores or fragments."""
 
 import pickle
+from itertools import pairwise
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.engine.graphs import SCHEMA, apps, collected, cut, inputs, ran
 
 from riprap.base.errors import GraphError, UsageError
 from riprap.engine.engine import Engine
@@ -15,7 +17,6 @@ from riprap.graph.keys import END_KEY, OrderKey
 from riprap.graph.windows import count, punctuated, time
 from riprap.operators.build import make_operator
 from riprap.operators.contract import Punctuation
-from tests.engine.graphs import SCHEMA, apps, collected, cut, inputs, ran
 
 sizes = st.lists(st.sampled_from([1, 2, 3, 7, 50]), min_size=1, max_size=3)
 
@@ -94,7 +95,7 @@ def test_fragments_connected_by_hand_are_the_whole(data, graph, pieces):
     given_ = data.draw(inputs(graph))
     edges = sorted(data.draw(st.sets(st.integers(1, len(graph.order) - 1), max_size=2)))
     bounds = [0, *edges, len(graph.order)]
-    parts = [graph.order[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+    parts = [graph.order[a:b] for a, b in pairwise(bounds)]
     assert in_fragments(graph, parts, given_, pieces) == ran(graph, given_)
 
 

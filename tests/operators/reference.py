@@ -224,7 +224,7 @@ def join(items, *, on, windows, per_group, columns, where=None, numbered=True):
     return out
 
 
-# Sort, barrier, union, punctor, split -----------------------------------------------------------------------------------
+# Sort, barrier, union, punctor, split ---------------------------------------------------------------------------------
 
 
 def sort(items, *, by, window, end=True):

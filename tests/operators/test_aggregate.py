@@ -4,14 +4,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.operators import reference
+from tests.operators.reference import Mark, Overflow, Row
+from tests.operators.streams import KEY_TYPES, as_events, feeds, run, same
 
 from riprap.base.errors import DataError
 from riprap.graph.builder import App
 from riprap.graph.windows import Count, Punctuated, Time
 from riprap.operators.checker import check_operator
-from tests.operators import reference
-from tests.operators.reference import Mark, Overflow, Row
-from tests.operators.streams import KEY_TYPES, as_events, feeds, run, same
 
 SPELLED = {"count": Count, "time": Time, "punctuated": lambda: Punctuated()}
 

@@ -3,15 +3,15 @@
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.operators import reference
+from tests.operators.reference import Row
+from tests.operators.streams import KEY_TYPES, as_events, batch, feeds, run, same
 
 from riprap.graph.builder import App
 from riprap.graph.windows import Count, Time, Zero
 from riprap.operators.build import make_operator
 from riprap.operators.checker import check_operator
 from riprap.operators.contract import Channel
-from tests.operators import reference
-from tests.operators.reference import Row
-from tests.operators.streams import KEY_TYPES, as_events, batch, feeds, run, same
 
 WINDOWS = {"count": Count, "time": Time, "zero": Zero}
 spelled = st.one_of(

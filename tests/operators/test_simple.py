@@ -3,12 +3,12 @@
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from riprap.graph.builder import App
-from riprap.operators.checker import check_operator
 from tests.operators import reference
 from tests.operators.reference import Row
 from tests.operators.streams import VALUES, as_events, feeds, run, same
+
+from riprap.graph.builder import App
+from riprap.operators.checker import check_operator
 
 SCHEMA = pa.schema([("s", pa.string()), ("i", pa.int64())])
 

@@ -3,12 +3,12 @@
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.operators import reference
+from tests.operators.streams import VALUES, as_events, feeds, run, same
 
 from riprap.graph.builder import App
 from riprap.graph.windows import Count, Punctuated, Time
 from riprap.operators.checker import check_operator
-from tests.operators import reference
-from tests.operators.streams import VALUES, as_events, feeds, run, same
 
 SPELLED = {"count": Count, "time": Time, "punctuated": Punctuated}
 TYPES = [type_ for type_ in VALUES if type_ != pa.binary()]

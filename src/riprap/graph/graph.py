@@ -186,6 +186,11 @@ def _derive(graph: Graph) -> _Derived:
             raise GraphError(f"two operators are called {operator.name}; names have to be unique in app {graph.name}")
         if operator.parallelism < 1:
             raise GraphError(f"operator {operator.name}: parallelism {operator.parallelism}; it has to be 1 or more")
+        for port in operator.annotations.persist or ():
+            if port not in range(operator.outputs):
+                raise GraphError(
+                    f"operator {operator.name}: it persists output {port} and has {operator.outputs} outputs"
+                )
         operators[operator.name] = operator
     if not any(isinstance(op, Source) for op in graph.operators):
         raise GraphError(f"app {graph.name} has no source; add one with app.source(…)")

@@ -45,7 +45,7 @@ class Source(OperatorSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class Sink(OperatorSpec):
-    """Where tuples leave. It hands on what it receives, in order, with the whole order key."""
+    """Where tuples leave. It hands on tuples in order, with the whole order key; punctuation ends here."""
 
     kind: ClassVar[str] = "sink"
 

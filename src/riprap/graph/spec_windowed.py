@@ -20,15 +20,16 @@ class Aggregate(OperatorSpec):
 
     Every tuple enters its group's window. When the operator speaks, it gives the `by` columns and one column per call.
 
-    window   every   when it speaks
+    window   every    when it speaks
     count(n) count(k) at every k-th tuple of the group, over the group's n most recent tuples, this one included.
-    time(w)  count(k) at every k-th tuple of the group, over the group's tuples with _ts > now − w (now: the greatest
-    _ts
-                     so far, as a rule this tuple's).
+    time(w)  count(k) at every k-th tuple of the group, over the group's tuples with time > now − w.
     count(n) time(s)  at every multiple of s since 1970, for each group that had a tuple since the last one, over the
-                     group's n most recent tuples.
-    time(w)  time(s)  at every multiple b of s, for each group that has any, over its tuples with b − w <= _ts < b.
+                      group's n most recent tuples.
+    time(w)  time(s)  at every multiple b of s, for each group that has any, over its tuples with b − w <= time < b.
     punctuated()      at a punctuation, for each group that had a tuple since the last one, over those tuples.
+
+    The time of a tuple is the greatest _ts that has arrived so far, its own included. That is its own _ts, but for a
+    tuple that comes late, as only a jitter upstream can make it: such a tuple counts as of now.
 
     `every` omitted means `every` = `window`: tumbling, and the window is empty afterwards. `partial=False` (count
     windows only) speaks only over full windows. A boundary b speaks as soon as nothing before b can follow: before the
@@ -115,11 +116,13 @@ class Join(OperatorSpec):
     """Two ports, each with a window; a tuple meets the other port's window when it arrives.
 
     On arrival on one port a tuple is matched against the tuples in the window of the other port that have equal `on`
-    columns (null equals nothing), oldest first; then it is inserted into its own port's window (a zero() window keeps
-    nothing). Each match
-    for which `predicate` is true gives one output. `per_group` keeps one window per value of the `on` columns; without
-    it the window is over the whole port. A time(w) window holds the tuples with _ts > now − w, where now is the
-    greatest _ts delivered to either port so far, the arriving tuple included.
+    columns (null equals nothing, NaN equals NaN, -0.0 equals 0.0), oldest first; then it is inserted into its own
+    port's window (a zero() window keeps nothing). Each match for which `predicate` is true gives one output.
+
+    `per_group` keeps one window per value of the `on` columns; without it the window is over the whole port, where a
+    tuple with a null key takes its place like any other. A time(w) window holds the tuples with _ts > now − w, where
+    now is the greatest _ts delivered to either port so far, the arriving tuple included; it forgets from its oldest
+    end, so that a tuple that came late stays until those before it are gone.
 
     Output columns: left's, then right's without those `on` columns that have the same name; `projections` over them
     where given. Order key: the arriving tuple's, with `_n` counting where one arrival can give several outputs.
@@ -227,12 +230,12 @@ class Sort(OperatorSpec):
     """Collects a window of tuples, gives them out in the order of `by`, then gives out a punctuation.
 
     A count(n) window is given out when it has n tuples, a time(w) window at every multiple of w since 1970 (when
-    nothing
-    before it can follow), a punctuated() one at a punctuation only. A punctuation, and the end of the stream, give out
-    what
-    there is with any window. Ties keep arrival order; nulls come last; NaN comes after all numbers.
+    nothing before it can follow), a punctuated() one at a punctuation only. A punctuation, and the end of the stream,
+    give out what there is with any window; a punctuation that finds nothing passes. Ties keep arrival order; nulls come
+    last, and NaN after all numbers, in either direction.
 
-    Order key: the trigger's (the tuple that filled the window, the boundary, the punctuation), numbered with `_n`.
+    Order key: the trigger's (the tuple that filled the window, the boundary, the punctuation; at the end the latest
+    tuple), numbered with `_n`. Until then nothing after that tuple's key is certain, and merges downstream wait.
     """
 
     kind: ClassVar[str] = "sort"

@@ -48,7 +48,7 @@ class Channel(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Punctuation:
-    """A mark between two tuples of a stream. Its key is that of the tuple before it."""
+    """A mark between two tuples of a stream. Its key is that of the tuple before it, if that was not dropped since."""
 
     key: OrderKey
 
@@ -94,7 +94,11 @@ class Digest(NamedTuple):
 
 
 class WindowEvent(NamedTuple):
-    """A window came to be or was given out for good."""
+    """A window came to be or was given out for good. The events of a key are in order.
+
+    A tumbling window (of an aggregate, or a sort) opens with its first tuple and closes when it has spoken. Any other
+    is one window per key that opens with the key's first tuple and never closes.
+    """
 
     kind: str  # "opened" or "closed"
     port: int

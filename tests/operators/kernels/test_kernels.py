@@ -6,6 +6,7 @@ import random
 
 import numpy as np
 import pytest
+from tests.operators.reference import evaluate, total
 
 from riprap.operators.kernels.delays import stalled_until
 from riprap.operators.kernels.exact import LIMBS, accumulate, rounded
@@ -29,7 +30,6 @@ from riprap.operators.kernels.merging import (
     source_rows,
 )
 from riprap.operators.kernels.rings import expire, insert_all, move_rings, plan_room, positions_of
-from tests.operators.reference import evaluate, total
 
 INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT") == "1"
 ROUNDS = 5 if INTERPRETED else 60
@@ -87,7 +87,9 @@ def doubles(rng, count):
     """Of all magnitudes, with many that cancel."""
     out = []
     while len(out) < count:
-        x = math.ldexp(rng.uniform(-1, 1), rng.choice([0, 1, 5, 53, 54, -53, 200, -1070, 900, rng.randint(-1074, 1020)]))
+        x = math.ldexp(
+            rng.uniform(-1, 1), rng.choice([0, 1, 5, 53, 54, -53, 200, -1070, 900, rng.randint(-1074, 1020)])
+        )
         out += [x] if rng.random() < 0.6 else [x, -x * rng.choice([1, 1, 0.5, 1 + 2**-52])]
     rng.shuffle(out)
     return out[:count]
@@ -140,7 +142,9 @@ def test_sliding_gives_what_reading_every_window_gives(floats):
         size = len(base) * 256
         pool = [0.0, -0.0, 1.5, 1e300, -1e300, math.nan, math.inf, 1e-300] if floats else [0, 1, -7, 2**62, -(2**62)]
         column = np.array([rng.choice(pool) for _ in range(size)], np.float64 if floats else np.int64)
-        valid = np.array([rng.random() < 0.8 for _ in range(size)], np.uint8) if rng.random() < 0.5 else np.empty(0, "u1")
+        valid = (
+            np.array([rng.random() < 0.8 for _ in range(size)], np.uint8) if rng.random() < 0.5 else np.empty(0, "u1")
+        )
         ranges = (base, cap, who, lo, hi)
         windows = [
             [

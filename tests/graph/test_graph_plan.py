@@ -1,0 +1,95 @@
+"""Plans say the same as annotations, in TOML, and override them; what a plan gets wrong is told."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from riprap.apps.bargain_discovery import build
+from riprap.base.errors import PlanError
+from riprap.graph.annotations import Annotations, HaGroup, checkpoint
+from riprap.graph.builder import App
+from riprap.graph.plan import Plan, parse_plan, plan_of, read_plan, write_plan
+
+names = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=8)
+groups = {name: HaGroup(name, replicas) for name, replicas in [("g", 2), ('quo"ted', 3)]}
+annotations = st.builds(
+    Annotations,
+    checkpoint_every=st.one_of(st.none(), st.integers(1, 10**13)),
+    persist=st.one_of(st.none(), st.frozensets(st.integers(0, 3), min_size=1)),
+    backup=st.booleans(),
+    ha_group=st.one_of(st.none(), st.sampled_from(list(groups.values()))),
+)
+
+
+@given(names, st.dictionaries(names, annotations, max_size=4))
+def test_what_is_written_is_read_back(app, operators):
+    plan = Plan(app, operators)
+    assert parse_plan(write_plan(plan)) == plan
+
+
+def test_a_plan_overrides_the_code():
+    app = App("a")
+    stream = app.source("S", "x long", protect=checkpoint("1s")).filter("x > 0", name="F", protect=checkpoint("2s"))
+    stream.sink("Sink")
+    graph = app.build()
+    planned = parse_plan('app = "a"\n[operators.F]\nbackup = true\n').apply(graph)
+    assert planned["F"].annotations == Annotations(backup=True)  # and no checkpoint any more
+    assert planned["S"].annotations.checkpoint_every == 1_000_000
+    assert parse_plan(write_plan(plan_of(planned))).apply(graph) == planned
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("app = ", "this is not TOML"),
+        ("", 'does not say which app it is for; write app = "name"'),
+        ('app = "x"\nspeed = 1', "the plan has unknown key speed; known keys: app, operators, ha_groups"),
+        (
+            'app = "x"\n[operators.A]\nchekpoint = "1s"',
+            r"operator A has unknown key chekpoint; known keys: .*did you mean checkpoint",
+        ),
+        (
+            'app = "x"\n[operators.A]\ncheckpoint = "soon"',
+            "operator A: checkpoint = 'soon'; write an interval, as in \"1s\"",
+        ),
+        ('app = "x"\n[operators.A]\ncheckpoint = "0s"', "operator A: checkpoint = '0s'"),
+        ('app = "x"\n[operators.A]\ncheckpoint = 3', "operator A: checkpoint = 3"),
+        ('app = "x"\n[operators.A]\nbackup = "yes"', "operator A: backup = 'yes'; write true or false"),
+        ('app = "x"\n[operators.A]\npersist = 0', "operator A: persist = 0; write a list of output ports"),
+        ('app = "x"\n[operators.A]\npersist = [-1]', "operator A: persist"),
+        ('app = "x"\n[operators.A]\nha_group = "g"', "operator A: HA group g is not described; described groups: none"),
+        ('app = "x"\n[ha_groups.g]\nreplicas = 2', "HA group g has no members"),
+        (
+            'app = "x"\n[operators.A]\nha_group = "g"\n[ha_groups.g]\nreplicas = 1',
+            "HA group g: replicas = 1; write a whole number, 2 or more",
+        ),
+        ('app = "x"\n[ha_groups.g]\ncopies = 2', "HA group g has unknown key copies; known keys: replicas"),
+        ('app = "x"\noperators = 3', r"operators has to be made of tables: write \[operators.NAME\]"),
+    ],
+)
+def test_what_a_plan_gets_wrong(text, message):
+    with pytest.raises(PlanError, match=message):
+        parse_plan(text)
+
+
+def test_what_does_not_fit_the_graph():
+    graph = build()
+    with pytest.raises(PlanError, match="the plan is for app x, and this is app bargain-discovery"):
+        parse_plan('app = "x"').apply(graph)
+    with pytest.raises(
+        PlanError, match=r"names operator Agregator; app bargain-discovery has .*did you mean Aggregator"
+    ):
+        parse_plan('app = "bargain-discovery"\n[operators.Agregator]\nbackup = true').apply(graph)
+    with pytest.raises(PlanError, match="persists output 1 of VWAP, which has 1 outputs"):
+        parse_plan('app = "bargain-discovery"\n[operators.VWAP]\npersist = [1]').apply(graph)
+
+
+def test_files(tmp_path):
+    path = tmp_path / "plan.toml"
+    with pytest.raises(PlanError, match=r"cannot read plan .*plan.toml: No such file"):
+        read_plan(path)
+    path.write_text("nonsense")
+    with pytest.raises(PlanError, match=r"plan.toml: this is not TOML"):
+        read_plan(path)
+    path.write_text('app = "a"')
+    assert read_plan(path) == Plan("a", {})
