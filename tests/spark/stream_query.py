@@ -1,6 +1,6 @@
-"""A streaming query from one persistent stream into another, as a process of its own that can be killed.
+"""A streaming query from one persistent stream into another; as a process of its own it runs until it is killed.
 
-python stream_query.py SOURCE TARGET CHECKPOINT until-killed|to-the-end
+python stream_query.py SOURCE TARGET CHECKPOINT
 """
 
 import sys
@@ -8,13 +8,12 @@ import sys
 from riprap.spark.session import session
 
 
-def main(source: str, target: str, checkpoint: str, how: str) -> None:
-    spark = session(master="local[2]")
+def run_query(spark, source: str, target: str, checkpoint: str, to_the_end: bool) -> None:
     frame = spark.readStream.format("riprap").option("maxRowsPerTrigger", "40").load(source).where("_seq % 7 <> 3")
     query = frame.writeStream.format("riprap").option("checkpointLocation", checkpoint)
-    query = query.trigger(availableNow=True) if how == "to-the-end" else query.trigger(processingTime="0 seconds")
+    query = query.trigger(availableNow=True) if to_the_end else query.trigger(processingTime="0 seconds")
     query.start(target).awaitTermination()
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    run_query(session(master="local[2]"), *sys.argv[1:4], to_the_end=False)

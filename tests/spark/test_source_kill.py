@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from stream_query import run_query
 
 from riprap.base.randomness import generator
 from riprap.streams import Stream
@@ -37,7 +38,7 @@ def rows(path: Path) -> list[int]:
         return []
 
 
-def run_with_kills(directory: Path, kills: int, rows_per_kill: int) -> None:
+def run_with_kills(spark, directory: Path, kills: int, rows_per_kill: int) -> None:
     source, target, checkpoint = directory / "in", directory / "out", directory / "checkpoint"
     numbers = np.arange((kills + 1) * rows_per_kill)
     with Stream.create(source, SCHEMA, segment_bytes=4096).writer() as writer:
@@ -46,7 +47,7 @@ def run_with_kills(directory: Path, kills: int, rows_per_kill: int) -> None:
     chance = generator(SEED, "kills", kills)
     for _ in range(kills):
         before, deadline = len(rows(target)), time.monotonic() + 120
-        query = start(source, target, checkpoint, "until-killed")
+        query = start(source, target, checkpoint)
         # Let it get somewhere, then kill it at any point of its next two micro-batches.
         while len(rows(target)) == before and time.monotonic() < deadline:
             assert query.poll() is None, query.stderr.read().decode()
@@ -55,16 +56,14 @@ def run_with_kills(directory: Path, kills: int, rows_per_kill: int) -> None:
         os.killpg(query.pid, signal.SIGKILL)
         query.wait()
         query.stderr.close()
-    last = start(source, target, checkpoint, "to-the-end")
-    _, errors = last.communicate(timeout=240)
-    assert last.returncode == 0, errors.decode()
+    run_query(spark, str(source), str(target), str(checkpoint), to_the_end=True)
     assert rows(target) == [int(number) for number in numbers if number % 7 != 3]
 
 
-def test_three_kills(tmp_path):
-    run_with_kills(tmp_path, kills=3, rows_per_kill=120)
+def test_three_kills(spark, tmp_path):
+    run_with_kills(spark, tmp_path, kills=3, rows_per_kill=120)
 
 
 @pytest.mark.soak
-def test_fifty_kills(tmp_path):
-    run_with_kills(tmp_path, kills=50, rows_per_kill=120)
+def test_fifty_kills(spark, tmp_path):
+    run_with_kills(spark, tmp_path, kills=50, rows_per_kill=120)

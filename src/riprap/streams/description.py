@@ -30,7 +30,7 @@ class Settings:
 
     stability: Stability = "fsync"  # when an append counts as done; see writer.py
     outstanding: int = 64  # appends that may wait for stability before `append` blocks
-    outstanding_bytes: int = 32 << 20  # the same in bytes; one append may exceed it
+    outstanding_bytes: int = 4 << 20  # the same in bytes; one append may exceed it. 32 MiB was slower
     segment_bytes: int = 64 << 20  # roll when the open segment has grown to this
     segment_age: int | None = None  # roll when the open segment is this old
     memory_bytes: int = 16 << 20  # the newest batches, kept for followers in the writer's process
