@@ -16,6 +16,7 @@ Written once, never changed. A *cut* is a position p: everything below p has bee
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -74,6 +75,15 @@ class RecordedSource:
     def ts(self) -> np.ndarray:
         return view(self.batch.column(TS), np.int64)
 
+    @cached_property
+    def numbered(self) -> bool:
+        """Whether `_seq` is the number of the row, as in generated data."""
+        return bool(self.seq[0] == 0 and self.seq[-1] == self.batch.num_rows - 1)
+
+    def rows_at(self, seq: np.ndarray) -> np.ndarray:
+        """The rows with these `_seq`."""
+        return seq if self.numbered else np.searchsorted(self.seq, seq)
+
     def rows_of(self, parts: np.ndarray, start: int, stop: int) -> np.ndarray:
         """Rows of these parts with positions in [start, stop), in order. Costs time for those rows, not for others."""
         lo, hi = np.searchsorted(self.position, (start, stop))
@@ -105,13 +115,14 @@ class Recording:
     def positions_of(self, keys: Keys) -> np.ndarray:
         """The position of the source tuple that each key belongs to; of the first one from then on for a time boundary."""
         count = len(keys.ts)
-        out = np.searchsorted(self.time, keys.ts)
         for source in self.sources:
             if len(keys.src) == 1 and keys.src[0] == source.rank:
-                return source.position[np.searchsorted(source.seq, keys.seq)]
+                return source.position[source.rows_at(keys.seq)]
+        out = np.searchsorted(self.time, keys.ts)
+        for source in self.sources:
             mine = np.flatnonzero(np.broadcast_to(keys.src, count) == source.rank)
             if len(mine):
-                out[mine] = source.position[np.searchsorted(source.seq, keys.seq[mine])]
+                out[mine] = source.position[source.rows_at(keys.seq[mine])]
         return out
 
     def parts_of(self, positions: np.ndarray) -> np.ndarray:

@@ -101,6 +101,12 @@ class Job:
             found.append(bench)
         return found
 
+    @cached_property
+    def indexed(self) -> "list[dict[str, _Indexed]]":
+        """By repetition and sink."""
+        section = self.settings.section
+        return [{sink: _Indexed(rows, section) for sink, rows in bench.golden.rows.items()} for bench in self.benches]
+
     @property
     def sections(self) -> int:
         return -(-self.recording.tuples // self.settings.section)
@@ -153,8 +159,8 @@ def run_unit(job: Job, target: int, offset: int) -> pa.RecordBatch:
         affected = np.unique(
             np.concatenate([found[longest, rep][sink].identities(golden[rep]) for rep in range(len(golden))])
         )
-        for rep, own in enumerate(golden):
-            part = _ScoredPart(own, affected, score, job.settings.section)
+        for rep in range(len(golden)):
+            part = _ScoredPart(job.indexed[rep][sink], affected, score)
             for number, outage in enumerate(outages):
                 row = part.scored(found[number, rep][sink]) | {
                     "sink": sink,
@@ -172,16 +178,38 @@ def run_unit(job: Job, target: int, offset: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, schema=TRIALS)
 
 
+class _Indexed:
+    """A golden output with its rows by section and by identity; made once per process."""
+
+    def __init__(self, rows: OutputRows, section: int) -> None:
+        self.rows, self.section = rows, section
+        self.sections = rows.position // section
+        self.by_section = np.argsort(self.sections, kind="stable")
+        self.begins = np.searchsorted(self.sections[self.by_section], np.arange(self.sections.max(initial=0) + 2))
+        self.by_identity = np.argsort(rows.identity, kind="stable")
+        self.identities = rows.identity[self.by_identity]
+
+    def with_identities(self, wanted: np.ndarray) -> np.ndarray:
+        """Rows with these identities."""
+        first = np.searchsorted(self.identities, wanted)
+        count = np.searchsorted(self.identities, wanted, side="right") - first
+        within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+        return self.by_identity[np.repeat(first, count) + within]
+
+    def in_sections(self, wanted: np.ndarray) -> np.ndarray:
+        known = wanted[wanted < len(self.begins) - 1]
+        ranges = [self.by_section[self.begins[s] : self.begins[s + 1]] for s in known.tolist()]
+        return np.concatenate([np.empty(0, np.int64), *ranges])
+
+
 class _ScoredPart:
     """Scores of differences to one golden output: over the affected part, and in the sections that differ."""
 
-    def __init__(self, golden: OutputRows, affected: np.ndarray, score: OutputScore, section: int) -> None:
-        self.golden, self.affected, self.score, self.section = golden, affected, score, section
-        self.inside = np.flatnonzero(_isin(golden.identity, affected))
-        self.golden_score = score.over(golden.value[self.inside])
-        self._sections = golden.position // section
-        self._by_section = np.argsort(self._sections, kind="stable")
-        self._begins = np.searchsorted(self._sections[self._by_section], np.arange(self._sections.max(initial=0) + 2))
+    def __init__(self, indexed: _Indexed, affected: np.ndarray, score: OutputScore) -> None:
+        self.indexed, self.golden, self.affected, self.score = indexed, indexed.rows, affected, score
+        self.section = indexed.section
+        self.inside = indexed.with_identities(affected)
+        self.golden_score = score.over(self.golden.value[self.inside])
 
     def scored(self, difference: Difference) -> dict[str, object]:
         removed = np.zeros(self.golden.count, bool)
@@ -190,11 +218,11 @@ class _ScoredPart:
         stays = self.inside[~removed[self.inside]]
         comes = added.value[_isin(added.identity, self.affected)]
         differing = np.unique(
-            np.concatenate([self._sections[difference.removed], added.position // self.section])
+            np.concatenate([self.indexed.sections[difference.removed], added.position // self.section])
         )
-        rows = self._rows_of(differing)
+        rows = self.indexed.in_sections(differing)
         values = np.concatenate([self.golden.value[rows[~removed[rows]]], added.value])
-        places = np.concatenate([self._sections[rows[~removed[rows]]], added.position // self.section])
+        places = np.concatenate([self.indexed.sections[rows[~removed[rows]]], added.position // self.section])
         count = len(differing)
         return {
             "faulty": self.score.over(np.concatenate([self.golden.value[stays], comes])),
@@ -204,14 +232,9 @@ class _ScoredPart:
             "sections": differing,
             "section_faulty": self.score.by_section(values, np.searchsorted(differing, places), count),
             "section_golden": self.score.by_section(
-                self.golden.value[rows], np.searchsorted(differing, self._sections[rows]), count
+                self.golden.value[rows], np.searchsorted(differing, self.indexed.sections[rows]), count
             ),
         }
-
-    def _rows_of(self, sections: np.ndarray) -> np.ndarray:
-        known = sections[sections < len(self._begins) - 1]
-        ranges = [self._by_section[self._begins[s] : self._begins[s + 1]] for s in known.tolist()]
-        return np.concatenate([np.empty(0, np.int64), *ranges])
 
 
 def _isin(identities: np.ndarray, affected: np.ndarray) -> np.ndarray:

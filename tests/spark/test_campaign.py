@@ -1,0 +1,162 @@
+"""Campaigns on Spark: the whole way, going on after an interruption, and what a user can get wrong."""
+
+import json
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from riprap.api.assess import Request, run_request, settings_of
+from riprap.apps import bargain_discovery, market, market_files
+from riprap.base.errors import DataError, UsageError
+from riprap.faults import work
+from riprap.faults.campaign import units
+from riprap.faults.trials import rerun
+from riprap.spark import campaign as on_spark
+
+GRAPH = bargain_discovery.build()
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    path = tmp_path_factory.mktemp("market") / "market.arrow"
+    market_files.write(market.generate(60_000, 2), path)
+    return {"Source": path}
+
+
+def request(inputs, **options):
+    asked = {"outages": ["0.5s", "2s"], "offsets": [20_000, 40_000], "reps": 2, "golden": 6} | options
+    return Request(GRAPH, inputs, **asked)
+
+
+@pytest.fixture(scope="module")
+def assessment(inputs, spark, tmp_path_factory):
+    out = tmp_path_factory.mktemp("out") / "assessment"
+    return run_request(request(inputs), out, spark=spark)
+
+
+def test_counts_and_json(assessment):
+    found = assessment.to_json()
+    json.dumps(found, allow_nan=False)
+    assert set(found) == {"operators", "campaign", "report"}
+    assert found["campaign"]["trials"] == 5 * 2 * 4 * 2
+    assert assessment.result.golden.num_rows == 6
+    for metrics in found["operators"].values():
+        assert set(metrics) == {"C", "D", "R", "I", "verdict"}
+        assert metrics["D"][1] in ("A", "R")
+
+
+def test_quote_filter_only_silences(assessment):
+    metrics = assessment.to_json()["operators"]["QuoteFilter"]
+    assert metrics["C"] == pytest.approx(-1.0)
+    assert metrics["D"] == [0.0, "A"]
+    assert metrics["verdict"] == "restart"
+
+
+def test_frames(assessment):
+    assert assessment.operators.count() == 5
+    assert assessment.trials.count() == 80
+    assert assessment.golden.count() == 6
+    assert "<svg" in assessment._repr_html_()
+
+
+def test_trials_on_spark_are_those_of_a_whole_re_run(assessment, inputs):
+    settings = settings_of(GRAPH, request(inputs))
+    path = assessment.result.path
+    job = work.Job(GRAPH, settings, path / "shared", path / "recorded")
+    target, offset = next(iter(units(settings)))
+    longest = job.outages(target, offset)[-1]
+    fault = longest.fault(GRAPH, job.recording, settings)
+    slow = rerun(job.benches[1], settings.targets[target].operators, fault)["Sink"]
+    row = next(
+        row
+        for row in assessment.result.trials.to_pylist()
+        if (row["target"], row["offset"], row["rep"], row["tuples"]) == ("Source", 20_000, 1, longest.tuples)
+    )
+    assert (row["missing"], row["extra"]) == (len(slow.removed), slow.added.count)
+
+
+def test_an_interrupted_campaign_goes_on(inputs, spark, tmp_path, assessment):
+    out = tmp_path / "again"
+    shutil.copytree(assessment.result.path.parent, out)
+    for wave in ("golden", "trials-001"):
+        shutil.rmtree(out / "campaign" / "waves" / wave)
+    (out / "campaign" / "waves" / "trials-001").mkdir()  # as a job leaves it that was killed
+    settings = settings_of(GRAPH, request(inputs))
+    again = on_spark.run_campaign(GRAPH, settings, inputs, out / "campaign", spark=spark)
+    assert again.resumed == again.waves - 2
+    assert again.trials.sort_by([("target", "ascending")]).num_rows == assessment.result.trials.num_rows
+    assert again.trials.to_pylist() == assessment.result.trials.to_pylist()
+    assert sorted(map(repr, again.golden.to_pylist())) == sorted(map(repr, assessment.result.golden.to_pylist()))
+
+
+def test_another_campaign_is_not_mixed_in(inputs, spark, assessment):
+    with pytest.raises(UsageError, match="holds a different campaign"):
+        run_request(request(inputs, reps=1), assessment.result.path.parent, spark=spark)
+
+
+def test_a_plan_brings_before_and_after(inputs, spark, tmp_path):
+    plan = tmp_path / "plan.toml"
+    plan.write_text(
+        'app = "bargain-discovery"\n'
+        + "".join(f'[operators.{n}]\nha_group = "g"\n' for n in ("TradeFilter", "Aggregator", "VWAP"))
+        + '[operators.BargainIndex]\ncheckpoint = "1s"\n[ha_groups.g]\nreplicas = 2\n'
+    )
+    asked = request(inputs, targets="TradeFilter,BargainIndex", plan=plan, failover="0.5s", golden=2)
+    found = run_request(asked, tmp_path / "out", spark=spark)
+    assert set(found.protected) == {"TradeFilter", "Aggregator", "VWAP", "BargainIndex"}
+    before = {s.target: s.paired.I for s in found.summaries}
+    assert found.protected["TradeFilter"].paired.I < before["TradeFilter"]
+    assert found.protected["TradeFilter"].longest.duration == 500_000
+    assert "Before and after" in found.report.read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"osf": ["sum(gian)"]}, "does not fit sink Sink.*gian"),
+        ({"osf": ["median(gain)"]}, "median"),
+        ({"offsets": [60_000]}, "offset 60,000 is beyond the stream, which has 60,000 tuples"),
+        ({"outages": ["10m"]}, "an outage of 10m at .* rate costs"),
+        ({"fault": "explode"}, "fault model explode is unknown"),
+        ({"fault": "duplicate", "state": "lost"}, "--state goes with loss"),
+        ({"golden": 1}, "--golden 1 is less than --reps 2"),
+        ({"rates": ["median"]}, "rate median is unknown"),
+    ],
+)
+def test_what_cannot_be_gets_a_sentence(inputs, spark, tmp_path, options, words):
+    with pytest.raises(UsageError, match=words):
+        run_request(request(inputs, **options), tmp_path / "out", spark=spark)
+
+
+def test_bad_input_files(spark, tmp_path):
+    broken = tmp_path / "broken.parquet"
+    broken.write_text("nothing of the kind")
+    with pytest.raises(DataError, match="cannot read"):
+        run_request(request({"Source": broken}), tmp_path / "out", spark=spark)
+    other = tmp_path / "other.arrow"
+    market_files.write(market.generate(1_000, 1).drop_columns(["price"]), other)
+    with pytest.raises(DataError, match="has no column price"):
+        run_request(request({"Source": other}, offsets=[100]), tmp_path / "out2", spark=spark)
+
+
+def test_the_report_renders(assessment, tmp_path):
+    html = assessment.report.read_text()
+    assert len(html) < 3_000_000
+    assert "http://" not in html.replace("http://www.w3.org/2000/svg", "")
+    assert "https://" not in html
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("no Chromium here: apt-get install chromium")
+    shot = tmp_path / "report.png"
+    run = subprocess.run(
+        [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0",
+         "--window-size=1200,2000", f"--user-data-dir={tmp_path / 'profile'}", f"--screenshot={shot}",
+         assessment.report.absolute().as_uri()],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert "CONSOLE" not in run.stderr, run.stderr
+    assert shot.exists(), run.stderr
+    assert shot.stat().st_size > 20_000
+    assert np.frombuffer(shot.read_bytes()[:8], np.uint8).tolist() == [137, 80, 78, 71, 13, 10, 26, 10]
