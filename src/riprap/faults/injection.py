@@ -86,8 +86,10 @@ def with_fault(graph: Graph, targets: Iterable[str], fault: Fault) -> Graph:
         if isinstance(spec, Source):
             graph = graph.with_operator(InjectedSource(**vars(spec), fault=fault))
         else:
-            common = {"name": name, "parallelism": spec.parallelism, "annotations": spec.annotations}
-            graph = graph.with_operator(Injected(**common, target=spec, fault=fault))
+            injected = Injected(
+                name=name, parallelism=spec.parallelism, annotations=spec.annotations, target=spec, fault=fault
+            )
+            graph = graph.with_operator(injected)
     return graph
 
 
@@ -95,7 +97,7 @@ def _check_reorder(graph: Graph, name: str) -> None:
     for other in graph.reachable(name) - {name}:
         if graph[other].inputs > 1:
             raise UsageError(
-                f"a reorder at {name} would reach {other}, which takes its inputs in order; inject it at {other} instead"
+                f"a reorder at {name} would reach {other}, which takes its inputs in order; inject it at {other}"
             )
 
 
@@ -155,9 +157,7 @@ class InjectedOperator(Operator):
                 batches[port] = altered(batch, self.setting.shapes[port], mine, self.fault)
         return self._deliver(self._before, batches, ports, np.arange(len(ports)))
 
-    def _around_a_crash(
-        self, batches: list[pa.RecordBatch], ports: np.ndarray, zones: np.ndarray
-    ) -> list[Emission]:
+    def _around_a_crash(self, batches: list[pa.RecordBatch], ports: np.ndarray, zones: np.ndarray) -> list[Emission]:
         if not self.fault.loses_state:
             restored = np.empty(len(ports), bool)
             for port, batch in enumerate(batches):
@@ -211,10 +211,8 @@ class InjectedOperator(Operator):
     def _deliver(
         self, inner: Operator, batches: Sequence[pa.RecordBatch], ports: np.ndarray, rows: np.ndarray
     ) -> list[Emission]:
-        if len(batches) == 1:
-            emissions = inner.process(Channel(0), batches[0])
-        else:
-            emissions = inner.process_merged(batches, ports)
+        one = len(batches) == 1
+        emissions = inner.process(Channel(0), batches[0]) if one else inner.process_merged(batches, ports)
         return [
             emission._replace(triggers=rows if emission.triggers is None else rows[emission.triggers])
             for emission in emissions

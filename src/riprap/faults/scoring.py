@@ -1,9 +1,8 @@
 """Output score functions: a number over a set of output tuples, over all of them or section by section.
 
-Written as SQL aggregates over the sink's columns: `sum(gain)`, `avg(gain)`, `count(*)`, `min(x)`, `max(x)`. Tuples for which
-the argument is null or NaN do not count. Over no tuples a sum and a count are 0; avg, min and max are 0 as well: nothing
-was found, which is what a quality score has to show.
-"""
+Written as SQL aggregates over the sink's columns: `sum(gain)`, `avg(gain)`, `count(*)`, `min(x)`, `max(x)`. Tuples
+for which the argument is null or NaN do not count. Over no tuples a sum and a count are 0; avg, min and max are 0 as
+well: nothing was found, which is what a quality score has to show."""
 
 from dataclasses import dataclass
 
@@ -60,7 +59,9 @@ def parse_score(text: str, schema: pa.Schema, sink: str) -> OutputScore:
     try:
         call = parse_call(f"{text} AS score")
     except (ExpressionError, GraphError) as error:
-        raise UsageError(f"cannot read {text!r} as an output score function: write sum(gain), avg(x) or count(*)") from error
+        raise UsageError(
+            f"cannot read {text!r} as an output score function: write sum(gain), avg(x) or count(*)"
+        ) from error
     if call.function not in FUNCTIONS:
         raise UsageError(f"{call.function} is no output score function; use one of {', '.join(FUNCTIONS)}")
     if call.argument is None:

@@ -1,12 +1,12 @@
 """The work of a campaign's tasks: functions from a job and a few numbers to rows of results.
 
-Order of work: `prepare` (one task per entry of `preparations`), then `run_unit` for every unit, then `run_golden` for every golden run,
-which are scored on what the units found to be affected.
+Order of work: `prepare` (one task per entry of `preparations`), then `run_unit` for every unit, then `run_golden` for
+every golden run, which are scored on what the units found to be affected.
 
-Memory of a task: the recorded stream and the golden outputs are mapped, not loaded. A unit holds the state of the engine, one chunk of the
-replayed tuples (at most the tuples between two checks that belong to keys not yet back to normal) and the differences
-of its own trials: 32 bytes for each output tuple that differs. A preparation holds one batch and the golden output, 32 bytes a tuple.
-"""
+Memory of a task: the recorded stream and the golden outputs are mapped, not loaded. A unit holds the state of the
+engine, one chunk of the replayed tuples (at most the tuples between two checks that belong to keys not yet back to
+normal) and the differences of its own trials: 32 bytes for each output tuple that differs. A preparation holds one
+batch and the golden output, 32 bytes a tuple."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -117,7 +117,7 @@ class Job:
         )
 
 
-# Preparation ------------------------------------------------------------------------------------------------------------
+# Preparation ----------------------------------------------------------------------------------------------------------
 
 
 def preparations(settings: Settings) -> list[str]:
@@ -140,7 +140,7 @@ def prepare(job: Job, what: str) -> None:
         store.save_golden(job.path, run, golden, dict(bench.by_part))
 
 
-# Units ------------------------------------------------------------------------------------------------------------------
+# Units ----------------------------------------------------------------------------------------------------------------
 
 
 def run_unit(job: Job, target: int, offset: int) -> pa.RecordBatch:
@@ -212,7 +212,7 @@ class _ScoredPart:
         self.golden_score = score.over(self.golden.value[self.inside])
 
     def scored(self, difference: Difference) -> dict[str, object]:
-        removed = np.zeros(self.golden.count, bool)
+        removed = np.zeros(self.golden.size, bool)
         removed[difference.removed] = True
         added = difference.added
         stays = self.inside[~removed[self.inside]]
@@ -228,7 +228,7 @@ class _ScoredPart:
             "faulty": self.score.over(np.concatenate([self.golden.value[stays], comes])),
             "golden": self.golden_score,
             "missing": len(difference.removed),
-            "extra": added.count,
+            "extra": added.size,
             "sections": differing,
             "section_faulty": self.score.by_section(values, np.searchsorted(differing, places), count),
             "section_golden": self.score.by_section(
@@ -245,7 +245,7 @@ def _isin(identities: np.ndarray, affected: np.ndarray) -> np.ndarray:
     return np.asarray(affected[at] == identities)
 
 
-# Golden runs --------------------------------------------------------------------------------------------------------------
+# Golden runs ----------------------------------------------------------------------------------------------------------
 
 
 def run_golden(job: Job, runs: Sequence[int], affected: Mapping[str, Sequence[np.ndarray]]) -> Iterator[pa.RecordBatch]:
