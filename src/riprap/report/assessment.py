@@ -170,8 +170,8 @@ def _legend(settings: Settings) -> str:
         f"R: sections of {format_count(settings.section)} tuples until {100 * settings.percentile:g} % of the wrong "
         "sections have passed. I: squared errors of the sections up to there. "
         "QS: quality score under the longest outage, mean over offsets. "
-        "The figures pair each faulty run with the golden run of the same jitter; the unpaired ones compare with the mean "
-        "of all golden runs."
+        "The figures pair each faulty run with the golden run of the same jitter; the unpaired ones compare with the "
+        "mean of all golden runs."
     )
 
 
