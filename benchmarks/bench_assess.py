@@ -1,8 +1,8 @@
 """The campaign at paper scale, against as many passes of the hand-fused loop; and what a trial costs on longer streams.
 
-1,500 injections and 300 golden runs over 5 million tuples, Spark started before, from a file on disk to the tables of results: the
-recording of the stream and everything that trials share is counted. The fused loop runs on as many threads as there are
-slots (it releases the interpreter lock), a number of passes that is then multiplied up to 1,800.
+1,500 injections and 300 golden runs over 5 million tuples, Spark started before, from a file on disk to the tables of
+results: the recording of the stream and everything that trials share is counted. The fused loop runs on as many
+threads as there are slots (it releases the interpreter lock), a number of passes that is then multiplied up to 1,800.
 """
 
 import tempfile

@@ -5,7 +5,8 @@ that its fault touched and no others. The app has to be divided by one column of
 and beyond that every state must be one of count windows per key: windows of time look at the clock of all keys, and
 punctuation speaks to all keys. With an arrival jitter no tuple may be merged twice: the second merge keeps the order
 in which the first one let tuples of all keys pass. Nor may outputs of several ports share a key: `_n` would count
-them as they come."""
+them as they come.
+"""
 
 import pyarrow as pa
 

@@ -2,7 +2,8 @@
 
 A golden run is made once per jitter seed. At each *start* (a cut where outages begin) the state of the whole engine
 is kept, so that a trial can begin there. At each *check* (a cut after a start) a mark of the state is kept, so that a
-trial can see whether it has come back to what it would have been."""
+trial can see whether it has come back to what it would have been.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +30,8 @@ class Mark:
     """The state at a cut. Where two runs have equal marks, they go on equally.
 
     Apps divided by key: `digests` has a row per stateful operator and a column per part (0: no state), `waiting` the
-    parts of which tuples wait in front of an operator. Others: `whole` is a hash of everything."""
+    parts of which tuples wait in front of an operator. Others: `whole` is a hash of everything.
+    """
 
     digests: np.ndarray
     waiting: np.ndarray

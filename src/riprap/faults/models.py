@@ -7,10 +7,9 @@ keys lie in [start, end), on every input port of every operator of the set. What
     duplicate  each reaches it twice in a row: two free-running replicas upstream both sent it
     reorder    the ports no longer keep step: each port's tuples of the outage arrive together, one port after another.
                Order within a stream is kept, so an operator with one input stream does not notice
-    diverge    numeric attributes are off by up to DIVERGENCE of their value: replicas that computed slightly
-    differently corrupt    one bit of one numeric attribute of each tuple is flipped (of the lower 32 bits of a whole
-    number, of the
-               52 bits of a fraction), silently
+    diverge    numeric attributes are off by up to DIVERGENCE of their value: replicas that computed differently
+    corrupt    one bit of one numeric attribute of each tuple is flipped, silently (of the lower 32 bits of a whole
+               number, of the 52 bits of a fraction)
 
 Attributes that operators group by are never altered. Which bit, which attribute and how much follow from the seed and
 the order key. What becomes of the operator's state is part of the fault: it is put back to what the tuples before the
@@ -19,6 +18,7 @@ order key `restored` had made of it.
     kept             restored = start: a checkpoint right before the failure, as the published method assumes
     checkpoint(age)  restored = start − age
     lost             restored = START_KEY: the operator starts from nothing
+
 Outputs given out before the outage stay given out. Only a loss touches state.
 """
 

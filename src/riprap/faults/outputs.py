@@ -81,7 +81,8 @@ def sink_reader(graph: Graph, sink: str, score: OutputScore, recording: Recordin
 
 class Difference(NamedTuple):
     """How a faulty output differs from the golden one: golden rows that are missing or different, and what came
-    instead."""
+    instead.
+    """
 
     removed: np.ndarray  # int64, rows of the golden output
     added: OutputRows

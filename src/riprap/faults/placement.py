@@ -5,8 +5,7 @@ operator. Only operators on a path to an assessed sink count; sinks themselves a
 behaves like its upstream operator.
 
     loss, duplicate    sources; operators with an upstream that feeds several; operators with several inputs;
-    operators behind
-                       a stateful one
+                       operators behind a stateful one
     diverge, corrupt   the same, and operators behind one that computes new attributes: other values can be wrong there
     reorder            operators with several inputs: order within a stream is kept, so others do not notice
 """
@@ -24,7 +23,8 @@ from riprap.graph.specs import Functor, Join, OperatorSpec, Sink, Source
 @dataclass(frozen=True)
 class Placement:
     """Whether an operator is a target, and why; if not, which operator it behaves like ("" where a fault does
-    nothing)."""
+    nothing).
+    """
 
     operator: str
     chosen: bool

@@ -11,7 +11,8 @@ reads, with `_ts` and `_seq`) and
     time.npy           int64  `_ts` by position
 
 Written once, never changed. A *cut* is a position p: everything below p has been given to the sources, nothing from p
-on."""
+on.
+"""
 
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
@@ -93,7 +94,8 @@ class Recording:
 
     def positions_of(self, keys: Keys) -> np.ndarray:
         """The position of the source tuple that each key belongs to; of the first one from then on for a time
-        boundary."""
+        boundary.
+        """
         count = len(keys.ts)
         for source in self.sources:
             if len(keys.src) == 1 and keys.src[0] == source.rank:
@@ -125,7 +127,8 @@ class Recording:
         """Give an engine that is at cut `start` everything up to cut `stop`, or only what belongs to `parts`.
 
         The engine learns that the sources have come as far as the cut, whichever tuples it got; the last cut is the
-        end."""
+        end.
+        """
         for source in self.sources:
             lo, hi = np.searchsorted(source.position, (start, stop)).tolist()
             if parts is None:

@@ -2,7 +2,8 @@
 
 Written as SQL aggregates over the sink's columns: `sum(gain)`, `avg(gain)`, `count(*)`, `min(x)`, `max(x)`. Tuples
 for which the argument is null or NaN do not count. Over no tuples a sum and a count are 0; avg, min and max are 0 as
-well: nothing was found, which is what a quality score has to show."""
+well: nothing was found, which is what a quality score has to show.
+"""
 
 from dataclasses import dataclass
 

@@ -31,7 +31,8 @@ class GoldenOutputs:
     """Golden outputs of any seed, by sink: `settled` are those that all seeds share; `unsettled` gives the rest.
 
     `inputs` are the tuples to run again, by stream into `members`; `positions` those of the triggers that count,
-    ascending (None: all do)."""
+    ascending (None: all do).
+    """
 
     members: frozenset[str]
     inputs: Mapping[str, list[pa.RecordBatch]]

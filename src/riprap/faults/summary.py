@@ -1,7 +1,8 @@
 """From tables of trials and golden runs to the metrics of each target.
 
 Headline figures are *paired*: repetition k is compared with golden run k, so that the difference is the fault and
-nothing else. The *unpaired* ones compare with the mean of all golden runs, as published."""
+nothing else. The *unpaired* ones compare with the mean of all golden runs, as published.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -156,7 +157,8 @@ class _Cube:
         """Scores [rep, section] of the paired golden runs from the fault on.
 
         Where a trial differs, the golden score is taken from the trial's own comparison, so that both were summed
-        alike."""
+        alike.
+        """
         scores = self.sections[: self.settings.reps].copy()
         for k in range(self.settings.reps):
             row = self.rows[i, j, k]

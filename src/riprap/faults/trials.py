@@ -7,7 +7,8 @@ test.
 that have tuples in the outage and no others, and a key is over as soon as it has no tuple on its way and the digests
 of its state are the golden ones at the same cut; what follows is the golden rest. In other apps everything is
 replayed, and the trial is over when the whole state is the golden one again. State that never comes back is replayed
-to the end of the stream."""
+to the end of the stream.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -8,7 +8,8 @@ section that the outage covers, so that I equals the number of sections covered.
     replicate   the output is wrong by more than that: what the operator goes on giving out is worse than nothing
 
 Operators that are to be replicated and stand next to each other, or between which only operators stand that behave
-like one of them, form one group: a fail-over of the group loses tuples at its edge alone."""
+like one of them, form one group: a fail-over of the group loses tuples at its edge alone.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -120,7 +121,8 @@ def protected_targets(graph: Graph, settings: Settings, plan: Plan, failover: Du
     """What each operator's fault becomes under a plan; operators for which it changes nothing are left out.
 
     A member of a replicated group takes the group with it: a loss at the group's edge until the replica takes over. A
-    checkpoint loses what came after the last one, in the worst case its whole interval."""
+    checkpoint loses what came after the last one, in the worst case its whole interval.
+    """
     graph = plan.apply(graph)
     groups: dict[str, tuple[str, ...]] = {}
     for spec in graph:

@@ -6,7 +6,8 @@ every golden run, which are scored on what the units found to be affected.
 Memory of a task: the recorded stream and the golden outputs are mapped, not loaded. A unit holds the state of the
 engine, one chunk of the replayed tuples (at most the tuples between two checks that belong to keys not yet back to
 normal) and the differences of its own trials: 32 bytes for each output tuple that differs. A preparation holds one
-batch and the golden output, 32 bytes a tuple."""
+batch and the golden output, 32 bytes a tuple.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,5 +1,6 @@
 """The report of an assessment: which operators matter, how much, and what to do; a pure function of recorded
-results."""
+results.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
