@@ -16,10 +16,11 @@ import pyarrow as pa
 
 from riprap.base.errors import UsageError
 from riprap.base.randomness import derived_seed
+from riprap.engine.merger import just_before
 from riprap.faults.alterations import altered
 from riprap.faults.models import Fault
 from riprap.graph.graph import Graph
-from riprap.graph.keys import END_KEY, KeyShape, OrderKey
+from riprap.graph.keys import KeyShape, OrderKey
 from riprap.graph.specs import Columns, OperatorSpec, PartitionKey, Sink, Source
 from riprap.graph.windows import Window
 from riprap.operators.build import operator_for, register
@@ -290,11 +291,6 @@ def below(keys: Keys, limit: OrderKey) -> np.ndarray:
         )
         result = result | (tied & in_src)
     return np.asarray(result)
-
-
-def just_before(key: OrderKey) -> OrderKey:
-    """A key below `key` and above every other key below it (`key` is the first of its source tuple)."""
-    return OrderKey(key.ts, key.src, key.seq - 1, END_KEY.n)
 
 
 def _runs(zones: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:

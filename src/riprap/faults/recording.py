@@ -28,7 +28,7 @@ from riprap.engine.engine import Engine, Output
 from riprap.engine.inputs import BATCH_ROWS, keyed
 from riprap.engine.pruning import wanted_columns
 from riprap.graph.graph import Graph
-from riprap.graph.keys import SEQ, TS, OrderKey
+from riprap.graph.keys import END_KEY, SEQ, TS, OrderKey
 from riprap.operators.columns import Keys, view
 from riprap.operators.groups import GroupTable
 from riprap.operators.kernels.selecting import rows_within
@@ -129,20 +129,23 @@ class Recording:
         The engine learns that the sources have come as far as the cut, whichever tuples it got; the last cut is the
         end.
         """
+        if stop <= start and stop < self.tuples:
+            return
+        reached = self.key_at(stop - 1) if stop < self.tuples else END_KEY
+        told = False
         for source in self.sources:
             lo, hi = np.searchsorted(source.position, (start, stop)).tolist()
             if parts is None:
                 for row in range(lo, hi, BATCH_ROWS):
                     yield from engine.push(source.name, source.batch.slice(row, min(BATCH_ROWS, hi - row)))
-            else:
-                rows = source.rows_of(parts, start, stop)
-                if len(rows):
-                    yield from engine.push(source.name, source.batch.take(pa.array(rows)))
-        for source in self.sources:
-            if stop >= self.tuples:
-                yield from engine.end(source.name)
-            elif stop > start:
-                yield from engine.advance(source.name, self.key_at(stop - 1))
+                continue
+            rows = source.rows_of(parts, start, stop)
+            if len(rows):
+                told = len(self.sources) == 1
+                chosen = source.batch.take(pa.array(rows))
+                yield from engine.push(source.name, chosen, until=reached if told else None)
+        for source in self.sources if not told else ():
+            yield from engine.advance(source.name, reached)
 
 
 def record(

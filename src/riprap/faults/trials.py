@@ -18,8 +18,9 @@ import numpy as np
 
 from riprap.engine.engine import Engine
 from riprap.engine.jitter import Jitter
+from riprap.engine.merger import just_before
 from riprap.faults.golden import Golden, Mark, checks_after, mark
-from riprap.faults.injection import InjectedOperator, just_before, with_fault
+from riprap.faults.injection import InjectedOperator, with_fault
 from riprap.faults.models import Fault
 from riprap.faults.outputs import Difference, OutputRows, SinkReader, difference, joined
 from riprap.faults.recording import Recording

@@ -79,7 +79,8 @@ class WindowedOperator(Operator):
 
     def digest(self) -> Digest:
         self._settle()
-        groups = np.unique(np.concatenate([store.live() for store in self.stores.values()]))
+        live = [store.live() for store in self.stores.values()]  # each ascending
+        groups = live[0] if len(live) == 1 else np.unique(np.concatenate(live))
         total = np.zeros(len(groups), np.uint64)
         for port, store in self.stores.items():
             live = store.live()
