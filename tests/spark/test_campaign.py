@@ -18,6 +18,13 @@ from riprap.spark import campaign as on_spark
 GRAPH = bargain_discovery.build()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _several_waves():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(on_spark, "_PER_SLOT", 3)
+        yield
+
+
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
     path = tmp_path_factory.mktemp("market") / "market.arrow"

@@ -190,6 +190,17 @@ class _Indexed:
         self.by_identity = np.argsort(rows.identity, kind="stable")
         self.identities = rows.identity[self.by_identity]
 
+        self._totals: tuple[np.ndarray, np.ndarray] | None = None
+
+    def totals(self, score: OutputScore, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Sums and counts of these sections under the score that the rows have values of."""
+        if self._totals is None:
+            self._totals = score.totals(self.rows.value, self.sections, len(self.begins) - 1)
+        inside = wanted < len(self.begins) - 1
+        at = np.where(inside, wanted, 0)
+        sums, counts = self._totals
+        return np.where(inside, sums[at], 0.0), np.where(inside, counts[at], 0)
+
     def with_identities(self, wanted: np.ndarray) -> np.ndarray:
         """Rows with these identities."""
         first = np.searchsorted(self.identities, wanted)
@@ -218,24 +229,38 @@ class _ScoredPart:
         added = difference.added
         stays = self.inside[~removed[self.inside]]
         comes = added.value[_isin(added.identity, self.affected)]
-        differing = np.unique(
-            np.concatenate([self.indexed.sections[difference.removed], added.position // self.section])
-        )
-        rows = self.indexed.in_sections(differing)
-        values = np.concatenate([self.golden.value[rows[~removed[rows]]], added.value])
-        places = np.concatenate([self.indexed.sections[rows[~removed[rows]]], added.position // self.section])
-        count = len(differing)
+        gone = self.indexed.sections[difference.removed]
+        new = added.position // self.section
+        differing = np.unique(np.concatenate([gone, new]))
+        faulty, whole = self._sections(difference, differing, gone, new)
         return {
             "faulty": self.score.over(np.concatenate([self.golden.value[stays], comes])),
             "golden": self.golden_score,
             "missing": len(difference.removed),
             "extra": added.size,
             "sections": differing,
-            "section_faulty": self.score.by_section(values, np.searchsorted(differing, places), count),
-            "section_golden": self.score.by_section(
-                self.golden.value[rows], np.searchsorted(differing, self.indexed.sections[rows]), count
-            ),
+            "section_faulty": faulty,
+            "section_golden": whole,
         }
+
+    def _sections(
+        self, difference: Difference, differing: np.ndarray, gone: np.ndarray, new: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Faulty and golden scores of sections that differ; `gone` and `new` are those of removed and added rows."""
+        count, score, golden = len(differing), self.score, self.golden
+        at_gone, at_new = np.searchsorted(differing, gone), np.searchsorted(differing, new)
+        if score.additive:
+            less = score.totals(golden.value[difference.removed], at_gone, count)
+            more = score.totals(difference.added.value, at_new, count)
+            base = self.indexed.totals(score, differing)
+            sums, counts = (b - a + c for b, a, c in zip(base, less, more, strict=True))
+            return score.of_totals(sums, counts), score.of_totals(*base)
+        rows = self.indexed.in_sections(differing)
+        kept = rows[~np.isin(rows, difference.removed)]
+        values = np.concatenate([golden.value[kept], difference.added.value])
+        places = np.concatenate([np.searchsorted(differing, self.indexed.sections[kept]), at_new])
+        own = np.searchsorted(differing, self.indexed.sections[rows])
+        return score.by_section(values, places, count), score.by_section(golden.value[rows], own, count)
 
 
 def _isin(identities: np.ndarray, affected: np.ndarray) -> np.ndarray:

@@ -79,8 +79,8 @@ class WindowedOperator(Operator):
 
     def digest(self) -> Digest:
         self._settle()
-        live = [store.live() for store in self.stores.values()]  # each ascending
-        groups = live[0] if len(live) == 1 else np.unique(np.concatenate(live))
+        each = [store.live() for store in self.stores.values()]  # ascending
+        groups = each[0] if len(each) == 1 else np.unique(np.concatenate(each))
         total = np.zeros(len(groups), np.uint64)
         for port, store in self.stores.items():
             live = store.live()

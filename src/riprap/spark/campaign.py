@@ -41,7 +41,7 @@ from riprap.spark.progress import with_progress
 from riprap.spark.session import session
 
 Tell = Callable[[str, int, int], None]  # what is being done, tasks done, tasks in all
-_PER_SLOT = 4  # tasks of a wave for each slot, so that a long one does not keep the others waiting
+_PER_SLOT = 8  # tasks of a wave for each slot, so that a long one does not keep the others waiting
 _PREPARED = pa.schema([("what", pa.string())])
 
 
@@ -167,10 +167,10 @@ class _Campaign:
         self._wave("prepare", partial_task(_prepare, shipped, self.preparations), len(self.preparations), _PREPARED)
         for target, offset in self.units:
             self.job.outages(target, offset)  # an outage that cannot be is told here, not by a task
-        size = _PER_SLOT * self.slots
+        waves = -(-len(self.units) // (_PER_SLOT * self.slots))
         trials = []
-        for number, first in enumerate(range(0, len(self.units), size)):
-            chosen = self.units[first : first + size]
+        for number in range(waves):
+            chosen = self.units[number::waves]  # waves of about the same size
             task = partial_task(_run_units, shipped, chosen)
             trials.append(self._wave(f"trials-{number:03d}", task, len(chosen), work.TRIALS))
         table = pa.concat_tables(trials)
