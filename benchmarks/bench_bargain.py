@@ -108,8 +108,8 @@ def again(n):
     for k in range(n):
         shift = k * {BATCH_ROWS}
         ts = pc.add(day["_ts"].cast(pa.int64()), k * 10**9).cast(day["_ts"].type)
-        columns = [ts if f.name == "_ts" else pc.add(day["_seq"], shift) if f.name == "_seq" else day[f.name] for f in day.schema]
-        yield pa.RecordBatch.from_arrays(columns, schema=day.schema)
+        columns = dict(zip(day.schema.names, day.columns)) | {{"_ts": ts, "_seq": pc.add(day["_seq"], shift)}}
+        yield pa.RecordBatch.from_arrays(list(columns.values()), schema=day.schema)
 for _ in Engine(load_app("bargain-discovery")).run({{"Source": again({tuples} // {BATCH_ROWS})}}):
     pass
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)

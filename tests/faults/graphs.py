@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 from hypothesis import assume
 from hypothesis import strategies as st
+from tests.engine.graphs import SCHEMA
 
 from riprap.engine.jitter import Jitter
 from riprap.faults.campaign import counts_jitter_in_tuples
@@ -20,7 +21,6 @@ from riprap.graph.builder import App
 from riprap.graph.keys import START_KEY
 from riprap.graph.specs import Sink
 from riprap.graph.windows import count, zero
-from tests.engine.graphs import SCHEMA
 
 
 @st.composite
@@ -55,7 +55,12 @@ def divided_apps(draw):
             windows = draw(st.sampled_from([(count(1), zero()), (zero(), count(2)), (count(2), count(1))]))
             other = right.rename({"x": "y", "i": "j"}, name="renamed")
             stream = left.join(
-                other, on="k", left_window=windows[0], right_window=windows[1], select=["k", "x", "j AS i"], name="merge"
+                other,
+                on="k",
+                left_window=windows[0],
+                right_window=windows[1],
+                select=["k", "x", "j AS i"],
+                name="merge",
             )
     chain(stream, "tail").sink("Sink")
     return app.build()
@@ -112,7 +117,9 @@ def targets_of(graph, fault):
         spec.name
         for spec in graph.operators
         if not isinstance(spec, Sink)
-        and not (fault.kind == "reorder" and spec.name in merging and merging & graph.reachable(spec.name) - {spec.name})
+        and not (
+            fault.kind == "reorder" and spec.name in merging and merging & graph.reachable(spec.name) - {spec.name}
+        )
     ]
     return st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True)
 

@@ -3,6 +3,8 @@
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.engine.graphs import apps, inputs
+from tests.faults.graphs import divided_apps, readers_of, recorded
 
 from riprap.engine.engine import Engine
 from riprap.engine.jitter import Jitter
@@ -10,8 +12,6 @@ from riprap.faults.campaign import counts_jitter_in_tuples
 from riprap.faults.divided import dividing_columns
 from riprap.faults.outputs import joined
 from riprap.faults.seeds import golden_outputs
-from tests.engine.graphs import apps, inputs
-from tests.faults.graphs import divided_apps, readers_of, recorded
 
 
 def check(data, graph):

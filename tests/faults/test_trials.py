@@ -3,12 +3,12 @@
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.engine.graphs import apps, inputs
+from tests.faults.graphs import as_multiset, bench_of, divided_apps, faults, jitters, recorded, targets_of
 
 from riprap.faults import golden, trials
 from riprap.faults.divided import dividing_columns
 from riprap.faults.trials import replay, rerun
-from tests.engine.graphs import apps, inputs
-from tests.faults.graphs import as_multiset, bench_of, divided_apps, faults, jitters, recorded, targets_of
 
 
 @pytest.fixture(autouse=True, scope="module")

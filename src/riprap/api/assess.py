@@ -1,10 +1,10 @@
 """`assess`: inject faults into an app, operator by operator, and say which operators are worth protecting.
 
-    from riprap.api.assess import assess
-    result = assess("bargain-discovery")
-    result.operators.show()      # a DataFrame: one row per operator and sink
-    result.trials.show()         # one row per trial
-    result                       # in a notebook: the graph and the table
+from riprap.api.assess import assess
+result = assess("bargain-discovery")
+result.operators.show()      # a DataFrame: one row per operator and sink
+result.trials.show()         # one row per trial
+result                       # in a notebook: the graph and the table
 """
 
 import sys
@@ -156,7 +156,11 @@ def _flat(metrics: Metrics) -> dict[str, Any]:
 
 
 def assess(
-    app: str | Graph, inputs: Mapping[str, Path | str] | Path | str | None = None, *, out: Path | str = "assessment", **options: Any
+    app: str | Graph,
+    inputs: Mapping[str, Path | str] | Path | str | None = None,
+    *,
+    out: Path | str = "assessment",
+    **options: Any,
 ) -> Assessment:
     """Assess an app (its name, `module:attribute`, or a graph). Options are the fields of `Request`."""
     graph = load_app(app) if isinstance(app, str) else app
@@ -285,13 +289,13 @@ def _facts(result: CampaignResult, summaries: Sequence[TargetSummary]) -> dict[s
 
 def _method(request: Request, result: CampaignResult) -> dict[str, str]:
     settings = result.settings
-    bound = (
-        f"{settings.jitter_tuples} tuples" if settings.jitter_tuples is not None else format_duration(settings.jitter_time or Duration(0))
-    )
+    time = format_duration(settings.jitter_time or Duration(0))
+    bound = f"{settings.jitter_tuples} tuples" if settings.jitter_tuples is not None else time
+    how = "key by key" if result.divided else "whole"
     return {
         "data": ", ".join(f"{name}: {path.name}" for name, path in request.inputs.items()),
         "seed": f"{settings.seed}; repetition k has the arrival jitter (up to {bound}) of golden run k",
-        "replay": "key by key, from the golden state at the offset" if result.divided else "whole, from the golden state at the offset",
+        "replay": f"{how}, from the golden state at the offset",
         "versions": ", ".join(f"{name} {_version(name)}" for name in ("riprap", "pyspark", "pyarrow", "numba")),
         "command": request.command or " ".join(sys.argv),
     }
@@ -310,12 +314,13 @@ def _warnings(summaries: Sequence[TargetSummary]) -> list[str]:
         own = [summary for summary in summaries if summary.sink == sink]
         if not any(summary.sensitive for summary in own):
             warnings.append(
-                f"The output score function of {sink} does not react to any of these faults (Kolmogorov–Smirnov, α = 0.05): "
-                "choose another one, or more repetitions and golden runs."
+                f"The output score function of {sink} does not react to any of these faults "
+                "(Kolmogorov–Smirnov, α = 0.05): choose another one, or more repetitions and golden runs."
             )
         flagged = sum(summary.flagged for summary in own)
         if flagged:
             warnings.append(
-                f"{flagged} sections of {sink} had a golden score of 0 and a faulty one that is not: each counts as an error of 1."
+                f"{flagged} sections of {sink} had a golden score of 0 and a faulty one that is not: "
+                "each counts as an error of 1."
             )
     return warnings

@@ -23,7 +23,8 @@ def command(
         str, typer.Option(help="auto, all, or names; A+B are operators that fail together.", metavar="auto|all|NAME,…")
     ] = "auto",
     offsets: Annotated[
-        str | None, typer.Option(help="Where faults strike, in tuples of the input.", metavar="N,…", show_default="scale")
+        str | None,
+        typer.Option(help="Where faults strike, in tuples of the input.", metavar="N,…", show_default="scale"),
     ] = None,
     outages: Annotated[
         str | None, typer.Option(help="How long they last.", metavar="0.5s,…", show_default="scale")
@@ -45,7 +46,7 @@ def command(
     signed: Annotated[bool, typer.Option("--signed", help="Let underestimates count below 0 in I.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Say why operators are targets, and run nothing.")] = False,
     master: Annotated[str | None, typer.Option(help="Spark master.", show_default="local[*]")] = None,
-    out: Annotated[Path | None, typer.Option(help="Directory for results.", show_default="assessment-APP-SCALE")] = None,
+    out: Annotated[Path | None, typer.Option(help="Directory for results.", show_default="assessment-…")] = None,
     json: AsJson = False,
 ) -> None:
     """Inject faults operator by operator, measure what they do to the output, and say what to protect."""

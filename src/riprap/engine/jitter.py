@@ -1,10 +1,9 @@
 """Arrival jitter: the non-determinism of a distributed run, made repeatable.
 
 Where an operator merges its ports, a tuple arrives later than its order key says by a delay between nothing and the
-bound: its stream stalls now and then. When a tuple arrives is a pure function of (seed, stream, key); it does not depend
-on which other tuples there are, so that a run in which some are missing is otherwise delayed as the run with all of them.
-Within a stream order is kept: nothing arrives before what was sent before it.
-"""
+bound: its stream stalls now and then. When a tuple arrives is a pure function of (seed, stream, key); it does not
+depend on which other tuples there are, so that a run in which some are missing is otherwise delayed as the run with
+all of them. Within a stream order is kept: nothing arrives before what was sent before it."""
 
 from dataclasses import dataclass
 

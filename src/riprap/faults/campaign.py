@@ -1,8 +1,9 @@
 """A campaign: all trials of an assessment, laid out before anything runs.
 
-A *unit* is one target at one offset with all its outages and repetitions: its trials are scored on the same affected part of
-the output, which is what differs from golden under the longest outage, united over repetitions. Repetition k uses the jitter of
-golden run k. Everything follows from `Settings`, the app and the recorded stream; nothing depends on the order in which units run.
+A *unit* is one target at one offset with all its outages and repetitions: its trials are scored on the same affected
+part of the output, which is what differs from golden under the longest outage, united over repetitions. Repetition k
+uses the jitter of golden run k. Everything follows from `Settings`, the app and the recorded stream; nothing depends
+on the order in which units run.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -187,8 +188,8 @@ def outages_of(settings: Settings, profile: TargetProfile, index: int, offset: i
             lost = max(1, round(profile.rate(rate) * duration / _SECOND))
             if before + lost >= len(profile.inputs):
                 raise UsageError(
-                    f"an outage of {format_duration(duration)} at {rate} rate costs {profile.target.name} {format_count(lost)} "
-                    f"tuples, and after offset {format_count(offset)} the stream has only "
+                    f"an outage of {format_duration(duration)} at {rate} rate costs {profile.target.name} "
+                    f"{format_count(lost)} tuples, and after offset {format_count(offset)} the stream has only "
                     f"{format_count(len(profile.inputs) - before)} for it; choose shorter outages or earlier offsets"
                 )
             end = int(profile.inputs[before + lost])
@@ -203,7 +204,9 @@ def check_settings(settings: Settings, recording: Recording) -> None:
         if value < 1:
             raise UsageError(f"{option} {value}: it has to be 1 or more")
     if settings.golden < settings.reps:
-        raise UsageError(f"--golden {settings.golden} is less than --reps {settings.reps}: repetition k needs golden run k")
+        raise UsageError(
+            f"--golden {settings.golden} is less than --reps {settings.reps}: repetition k needs golden run k"
+        )
     if not 0 < settings.percentile <= 1:
         raise UsageError(f"--percentile {100 * settings.percentile:g}: give one above 0 and up to 100")
     if not settings.offsets or not settings.outages or not settings.rates:
@@ -222,5 +225,3 @@ def units(settings: Settings) -> Iterator[tuple[int, int]]:
     for offset in range(len(settings.offsets)):
         for target in range(len(settings.targets)):
             yield target, offset
-
-

@@ -1,10 +1,11 @@
 """Whether the trials of an app can be run key by key.
 
-They can where what happens to the tuples of one key never depends on tuples of another: then a trial replays the keys that
-its fault touched and no others. The app has to be divided by one column of its sources (`graph.partitioning`), and beyond
-that every state must be one of count windows per key: windows of time look at the clock of all keys, and punctuation
-speaks to all keys. With an arrival jitter no tuple may be merged twice: the second merge keeps the order in which the
-first one let tuples of all keys pass. Nor may outputs of several ports share a key: `_n` would count them as they come.
+They can where what happens to the tuples of one key never depends on tuples of another: then a trial replays the keys
+that its fault touched and no others. The app has to be divided by one column of its sources (`graph.partitioning`),
+and beyond that every state must be one of count windows per key: windows of time look at the clock of all keys, and
+punctuation speaks to all keys. With an arrival jitter no tuple may be merged twice: the second merge keeps the order
+in which the first one let tuples of all keys pass. Nor may outputs of several ports share a key: `_n` would count
+them as they come.
 """
 
 import pyarrow as pa
@@ -20,10 +21,14 @@ from riprap.graph.windows import Count, Zero
 def dividing_columns(graph: Graph) -> dict[str, tuple[str, ...]] | None:
     """The column of each source that divides the app, or None where trials have to replay everything."""
     partitioning = key_partitioning(graph)
-    columns = {name: chosen for name, chosen in partitioning.columns.items() if chosen is not None and len(chosen) == 1}
+    columns: dict[str, tuple[str, ...]] = {
+        name: chosen for name, chosen in partitioning.columns.items() if chosen is not None and len(chosen) == 1
+    }
     if len(columns) < len(graph.sources) or not all(_by_key_alone(spec) for spec in graph.operators):
         return None
-    return columns if not _merged_twice(graph) and not any(_renumbers(graph, spec) for spec in graph.operators) else None
+    return (
+        columns if not _merged_twice(graph) and not any(_renumbers(graph, spec) for spec in graph.operators) else None
+    )
 
 
 def runs_by_key(graph: Graph, kind: FaultKind) -> bool:

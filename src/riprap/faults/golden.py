@@ -1,8 +1,8 @@
 """Golden runs: the app without a fault, with everything that trials start from and compare with.
 
-A golden run is made once per jitter seed. At each *start* (a cut where outages begin) the state of the whole engine is kept, so
-that a trial can begin there. At each *check* (a cut after a start) a mark of the state is kept, so that a trial can
-see whether it has come back to what it would have been.
+A golden run is made once per jitter seed. At each *start* (a cut where outages begin) the state of the whole engine
+is kept, so that a trial can begin there. At each *check* (a cut after a start) a mark of the state is kept, so that a
+trial can see whether it has come back to what it would have been.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,8 +29,8 @@ STRIDE = 4  # each check is this many times as far from the start as the one bef
 class Mark:
     """The state at a cut. Where two runs have equal marks, they go on equally.
 
-    Apps divided by key: `digests` has a row per stateful operator and a column per part (0: no state), `waiting` the parts of which
-    tuples wait in front of an operator. Others: `whole` is a hash of everything.
+    Apps divided by key: `digests` has a row per stateful operator and a column per part (0: no state), `waiting` the
+    parts of which tuples wait in front of an operator. Others: `whole` is a hash of everything.
     """
 
     digests: np.ndarray
@@ -80,7 +80,7 @@ def golden_run(
         for reader in readers:
             own = reader.read(outputs)
             rows[reader.sink].append(own)
-            counts[reader.sink] += own.count
+            counts[reader.sink] += own.size
         emitted[cut] = dict(counts)
         if cut in kept:
             states[cut] = engine.snapshot()

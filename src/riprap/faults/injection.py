@@ -16,10 +16,11 @@ import pyarrow as pa
 
 from riprap.base.errors import UsageError
 from riprap.base.randomness import derived_seed
+from riprap.engine.merger import just_before
 from riprap.faults.alterations import altered
 from riprap.faults.models import Fault
 from riprap.graph.graph import Graph
-from riprap.graph.keys import END_KEY, KeyShape, OrderKey
+from riprap.graph.keys import KeyShape, OrderKey
 from riprap.graph.specs import Columns, OperatorSpec, PartitionKey, Sink, Source
 from riprap.graph.windows import Window
 from riprap.operators.build import operator_for, register
@@ -86,8 +87,10 @@ def with_fault(graph: Graph, targets: Iterable[str], fault: Fault) -> Graph:
         if isinstance(spec, Source):
             graph = graph.with_operator(InjectedSource(**vars(spec), fault=fault))
         else:
-            common = {"name": name, "parallelism": spec.parallelism, "annotations": spec.annotations}
-            graph = graph.with_operator(Injected(**common, target=spec, fault=fault))
+            injected = Injected(
+                name=name, parallelism=spec.parallelism, annotations=spec.annotations, target=spec, fault=fault
+            )
+            graph = graph.with_operator(injected)
     return graph
 
 
@@ -95,7 +98,7 @@ def _check_reorder(graph: Graph, name: str) -> None:
     for other in graph.reachable(name) - {name}:
         if graph[other].inputs > 1:
             raise UsageError(
-                f"a reorder at {name} would reach {other}, which takes its inputs in order; inject it at {other} instead"
+                f"a reorder at {name} would reach {other}, which takes its inputs in order; inject it at {other}"
             )
 
 
@@ -155,9 +158,7 @@ class InjectedOperator(Operator):
                 batches[port] = altered(batch, self.setting.shapes[port], mine, self.fault)
         return self._deliver(self._before, batches, ports, np.arange(len(ports)))
 
-    def _around_a_crash(
-        self, batches: list[pa.RecordBatch], ports: np.ndarray, zones: np.ndarray
-    ) -> list[Emission]:
+    def _around_a_crash(self, batches: list[pa.RecordBatch], ports: np.ndarray, zones: np.ndarray) -> list[Emission]:
         if not self.fault.loses_state:
             restored = np.empty(len(ports), bool)
             for port, batch in enumerate(batches):
@@ -211,10 +212,8 @@ class InjectedOperator(Operator):
     def _deliver(
         self, inner: Operator, batches: Sequence[pa.RecordBatch], ports: np.ndarray, rows: np.ndarray
     ) -> list[Emission]:
-        if len(batches) == 1:
-            emissions = inner.process(Channel(0), batches[0])
-        else:
-            emissions = inner.process_merged(batches, ports)
+        one = len(batches) == 1
+        emissions = inner.process(Channel(0), batches[0]) if one else inner.process_merged(batches, ports)
         return [
             emission._replace(triggers=rows if emission.triggers is None else rows[emission.triggers])
             for emission in emissions
@@ -292,11 +291,6 @@ def below(keys: Keys, limit: OrderKey) -> np.ndarray:
         )
         result = result | (tied & in_src)
     return np.asarray(result)
-
-
-def just_before(key: OrderKey) -> OrderKey:
-    """A key below `key` and above every other key below it (`key` is the first of its source tuple)."""
-    return OrderKey(key.ts, key.src, key.seq - 1, END_KEY.n)
 
 
 def _runs(zones: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:

@@ -1,16 +1,16 @@
 """The four metrics of an operator, and what they rest on. Pure functions over arrays of scores.
 
-Shapes: i = stream offset, j = outage, k = repetition, l = golden run, t = section. Scores are values of the output score
-function. A quality score is faulty over golden, each averaged over its runs first.
+Shapes: i = stream offset, j = outage, k = repetition, l = golden run, t = section. Scores are values of the output
+score function. A quality score is faulty over golden, each averaged over its runs first.
 
-    C  outage-duration impact: Spearman's rank correlation of the number of tuples lost and the quality score, mean over i
+    C  outage-duration impact: Spearman's rank correlation of tuples lost and quality score, mean over i
     D  data dependency: standard deviation (n − 1) of the quality score over offsets, and one-way ANOVA at α = 0.05
     R  recovery time: index (from 1) of the section until which a share P of the erroneous sections lie, maximum over i
     I  quality impact: sum of squared errors of the erroneous sections until there, maximum over i
 
-Degenerate cases: a constant quality score has no rank correlation, C = 0; all groups equal, D is accepted; no variation within groups
-that differ, rejected; no erroneous section, R = I = 0; an error is |faulty − golden| / |golden|, where 0/0 = 0 and x/0 = 1
-(the section is *flagged*: its error has no size).
+Degenerate cases: a constant quality score has no rank correlation, C = 0; all groups equal, D is accepted; no
+variation within groups that differ, rejected; no erroneous section, R = I = 0; an error is |faulty − golden| /
+|golden|, where 0/0 = 0 and x/0 = 1 (the section is *flagged*: its error has no size).
 """
 
 from dataclasses import dataclass

@@ -1,23 +1,24 @@
 """The fault models.
 
-A fault strikes one operator, or a set of operators that fail together, during an *outage*: the tuples whose order keys lie
-in [start, end), on every input port of every operator of the set. What happens to these tuples:
+A fault strikes one operator, or a set of operators that fail together, during an *outage*: the tuples whose order
+keys lie in [start, end), on every input port of every operator of the set. What happens to these tuples:
 
     loss       they never reach the operator: it was down (crash and restart, fail-over, a full buffer, a silent feed)
     duplicate  each reaches it twice in a row: two free-running replicas upstream both sent it
     reorder    the ports no longer keep step: each port's tuples of the outage arrive together, one port after another.
                Order within a stream is kept, so an operator with one input stream does not notice
-    diverge    numeric attributes are off by up to DIVERGENCE of their value: replicas that computed slightly differently
-    corrupt    one bit of one numeric attribute of each tuple is flipped (of the lower 32 bits of a whole number, of the
-               52 bits of a fraction), silently
+    diverge    numeric attributes are off by up to DIVERGENCE of their value: replicas that computed differently
+    corrupt    one bit of one numeric attribute of each tuple is flipped, silently (of the lower 32 bits of a whole
+               number, of the 52 bits of a fraction)
 
-Attributes that operators group by are never altered. Which bit, which attribute and how much follow from the seed and the
-order key. What becomes of the operator's state is part of the fault: it is put back to what the tuples before the order
-key `restored` had made of it.
+Attributes that operators group by are never altered. Which bit, which attribute and how much follow from the seed and
+the order key. What becomes of the operator's state is part of the fault: it is put back to what the tuples before the
+order key `restored` had made of it.
 
     kept             restored = start: a checkpoint right before the failure, as the published method assumes
     checkpoint(age)  restored = start − age
     lost             restored = START_KEY: the operator starts from nothing
+
 Outputs given out before the outage stay given out. Only a loss touches state.
 """
 
@@ -32,6 +33,7 @@ from riprap.graph.keys import START_KEY, OrderKey
 FaultKind = Literal["loss", "duplicate", "reorder", "diverge", "corrupt"]
 KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
 DIVERGENCE = 0.01  # of the value
+NO_TIME = Duration(0)
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class StateOutcome:
     """What becomes of the state, before it is known where the outage is. `age` in microseconds of event time."""
 
     kind: Literal["kept", "checkpoint", "lost"] = "kept"
-    age: Duration = Duration(0)
+    age: Duration = NO_TIME
 
     def __str__(self) -> str:
         return f"checkpoint({format_duration(self.age)})" if self.kind == "checkpoint" else self.kind

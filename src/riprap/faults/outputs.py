@@ -33,7 +33,7 @@ class OutputRows(NamedTuple):
         return OutputRows(*(column[chosen] for column in self))
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         return len(self.position)
 
 
@@ -80,7 +80,9 @@ def sink_reader(graph: Graph, sink: str, score: OutputScore, recording: Recordin
 
 
 class Difference(NamedTuple):
-    """How a faulty output differs from the golden one: golden rows that are missing or different, and what came instead."""
+    """How a faulty output differs from the golden one: golden rows that are missing or different, and what came
+    instead.
+    """
 
     removed: np.ndarray  # int64, rows of the golden output
     added: OutputRows
@@ -94,14 +96,14 @@ def difference(golden: OutputRows, among: np.ndarray, faulty: OutputRows) -> Dif
     """Compare the rows `among` of the golden output (ascending) with a faulty output."""
     own = golden.identity[among]
     order, number = _numbered(own)
-    others, other_number = _numbered(faulty.identity)
+    others, _ = _numbered(faulty.identity)
     sorted_faulty = faulty.identity[others]
     at = np.searchsorted(sorted_faulty, own[order]) + number
     found = at < len(sorted_faulty)
     found[found] = sorted_faulty[at[found]] == own[order][found]
     same = np.zeros(len(own), bool)
     same[found] = faulty.content[others[at[found]]] == golden.content[among[order[found]]]
-    untouched = np.zeros(faulty.count, bool)
+    untouched = np.zeros(faulty.size, bool)
     untouched[others[at[same]]] = True
     return Difference(np.sort(among[order[~same]]), faulty.rows(np.flatnonzero(~untouched)))
 
@@ -116,6 +118,6 @@ def _numbered(identities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def applied(golden: OutputRows, difference: Difference) -> OutputRows:
     """The faulty output itself, in no particular order."""
-    kept = np.ones(golden.count, bool)
+    kept = np.ones(golden.size, bool)
     kept[difference.removed] = False
     return joined([golden.rows(np.flatnonzero(kept)), difference.added])

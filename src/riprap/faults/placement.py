@@ -1,10 +1,11 @@
 """Placement: which operators are worth injecting a fault into.
 
-An operator is a target where a fault in front of it does something else than a fault in front of its upstream operator. Only operators on
-a path to an assessed sink count; sinks themselves are no targets. What is not chosen behaves like its upstream operator.
+An operator is a target where a fault in front of it does something else than a fault in front of its upstream
+operator. Only operators on a path to an assessed sink count; sinks themselves are no targets. What is not chosen
+behaves like its upstream operator.
 
-    loss, duplicate    sources; operators with an upstream that feeds several; operators with several inputs; operators behind
-                       a stateful one
+    loss, duplicate    sources; operators with an upstream that feeds several; operators with several inputs;
+                       operators behind a stateful one
     diverge, corrupt   the same, and operators behind one that computes new attributes: other values can be wrong there
     reorder            operators with several inputs: order within a stream is kept, so others do not notice
 """
@@ -21,7 +22,9 @@ from riprap.graph.specs import Functor, Join, OperatorSpec, Sink, Source
 
 @dataclass(frozen=True)
 class Placement:
-    """Whether an operator is a target, and why; if not, which operator it behaves like ("" where a fault does nothing)."""
+    """Whether an operator is a target, and why; if not, which operator it behaves like ("" where a fault does
+    nothing).
+    """
 
     operator: str
     chosen: bool

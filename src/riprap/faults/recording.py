@@ -1,7 +1,7 @@
 """The recorded stream: what the sources were given, as arrays on disk that every trial maps into memory.
 
-A directory with, for each source, `NAME.arrow` (Arrow IPC, one batch, not compressed, only the columns that the app reads,
-with `_ts` and `_seq`) and
+A directory with, for each source, `NAME.arrow` (Arrow IPC, one batch, not compressed, only the columns that the app
+reads, with `_ts` and `_seq`) and
 
     NAME.position.npy  int64  place of each row among the rows of all sources, in the order of their keys
     NAME.part.npy      int32  number of the key that the row belongs to (0 where the app is not divided by key)
@@ -10,7 +10,8 @@ with `_ts` and `_seq`) and
     hashes.npy         uint64 hash of each part's key, as operators compute it
     time.npy           int64  `_ts` by position
 
-Written once, never changed. A *cut* is a position p: everything below p has been given to the sources, nothing from p on.
+Written once, never changed. A *cut* is a position p: everything below p has been given to the sources, nothing from p
+on.
 """
 
 import shutil
@@ -27,32 +28,11 @@ from riprap.engine.engine import Engine, Output
 from riprap.engine.inputs import BATCH_ROWS, keyed
 from riprap.engine.pruning import wanted_columns
 from riprap.graph.graph import Graph
-from riprap.graph.keys import SEQ, TS, OrderKey
+from riprap.graph.keys import END_KEY, SEQ, TS, OrderKey
 from riprap.operators.columns import Keys, view
 from riprap.operators.groups import GroupTable
-from riprap.operators.kernels import kernel
+from riprap.operators.kernels.selecting import rows_within
 from riprap.operators.strings import StringPool
-
-
-@kernel
-def rows_within(parts, order, first, lo, hi):
-    """Entries of `order[first[p]:first[p + 1]]` in [lo, hi), for all parts p, sorted. Each such run ascends."""
-    starts = np.empty(len(parts), np.int64)
-    total = 0
-    counts = np.empty(len(parts), np.int64)
-    for k in range(len(parts)):
-        own = order[first[parts[k]] : first[parts[k] + 1]]
-        starts[k] = first[parts[k]] + np.searchsorted(own, lo)
-        counts[k] = np.searchsorted(own, hi) - (starts[k] - first[parts[k]])
-        total += counts[k]
-    out = np.empty(total, np.int64)
-    at = 0
-    for k in range(len(parts)):
-        for i in range(counts[k]):
-            out[at] = order[starts[k] + i]
-            at += 1
-    out.sort()
-    return out
 
 
 @dataclass(frozen=True)
@@ -113,7 +93,9 @@ class Recording:
         raise DataError(f"position {position} is beyond the recorded stream of {self.tuples} tuples")
 
     def positions_of(self, keys: Keys) -> np.ndarray:
-        """The position of the source tuple that each key belongs to; of the first one from then on for a time boundary."""
+        """The position of the source tuple that each key belongs to; of the first one from then on for a time
+        boundary.
+        """
         count = len(keys.ts)
         for source in self.sources:
             if len(keys.src) == 1 and keys.src[0] == source.rank:
@@ -144,22 +126,26 @@ class Recording:
     def feed(self, engine: Engine, start: int, stop: int, parts: np.ndarray | None = None) -> Iterator[Output]:
         """Give an engine that is at cut `start` everything up to cut `stop`, or only what belongs to `parts`.
 
-        The engine learns that the sources have come as far as the cut, whichever tuples it got; the last cut is the end.
+        The engine learns that the sources have come as far as the cut, whichever tuples it got; the last cut is the
+        end.
         """
+        if stop <= start and stop < self.tuples:
+            return
+        reached = self.key_at(stop - 1) if stop < self.tuples else END_KEY
+        told = False
         for source in self.sources:
             lo, hi = np.searchsorted(source.position, (start, stop)).tolist()
             if parts is None:
                 for row in range(lo, hi, BATCH_ROWS):
                     yield from engine.push(source.name, source.batch.slice(row, min(BATCH_ROWS, hi - row)))
-            else:
-                rows = source.rows_of(parts, start, stop)
-                if len(rows):
-                    yield from engine.push(source.name, source.batch.take(pa.array(rows)))
-        for source in self.sources:
-            if stop >= self.tuples:
-                yield from engine.end(source.name)
-            elif stop > start:
-                yield from engine.advance(source.name, self.key_at(stop - 1))
+                continue
+            rows = source.rows_of(parts, start, stop)
+            if len(rows):
+                told = len(self.sources) == 1
+                chosen = source.batch.take(pa.array(rows))
+                yield from engine.push(source.name, chosen, until=reached if told else None)
+        for source in self.sources if not told else ():
+            yield from engine.advance(source.name, reached)
 
 
 def record(

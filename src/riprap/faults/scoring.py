@@ -1,8 +1,8 @@
 """Output score functions: a number over a set of output tuples, over all of them or section by section.
 
-Written as SQL aggregates over the sink's columns: `sum(gain)`, `avg(gain)`, `count(*)`, `min(x)`, `max(x)`. Tuples for which
-the argument is null or NaN do not count. Over no tuples a sum and a count are 0; avg, min and max are 0 as well: nothing
-was found, which is what a quality score has to show.
+Written as SQL aggregates over the sink's columns: `sum(gain)`, `avg(gain)`, `count(*)`, `min(x)`, `max(x)`. Tuples
+for which the argument is null or NaN do not count. Over no tuples a sum and a count are 0; avg, min and max are 0 as
+well: nothing was found, which is what a quality score has to show.
 """
 
 from dataclasses import dataclass
@@ -48,11 +48,24 @@ class OutputScore:
             out = np.full(sections, worst)
             (np.minimum if self.function == "min" else np.maximum).at(out, section, values)
             return np.where(np.isinf(out), 0.0, out)
-        sums = np.bincount(section, values, sections)
-        if self.function != "avg":
-            return sums
-        counts = np.bincount(section, minlength=sections)
-        return np.divide(sums, counts, out=np.zeros(sections), where=counts > 0)
+        return self.of_totals(*self.totals(values, section, sections))
+
+    @property
+    def additive(self) -> bool:
+        """Whether the score follows from sums and counts, so that tuples can be taken away again."""
+        return self.function not in ("min", "max")
+
+    def totals(self, values: np.ndarray, section: np.ndarray, sections: int) -> tuple[np.ndarray, np.ndarray]:
+        """The sum and the number of the tuples that count, by section."""
+        counted = ~np.isnan(values)
+        if not counted.all():
+            values, section = values[counted], section[counted]
+        return np.bincount(section, values, sections), np.bincount(section, minlength=sections)
+
+    def of_totals(self, sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """Scores from sums and counts; over no tuples exactly 0."""
+        divisor = counts if self.function == "avg" else np.ones(len(counts))
+        return np.divide(sums, divisor, out=np.zeros(len(counts)), where=counts > 0)
 
 
 def parse_score(text: str, schema: pa.Schema, sink: str) -> OutputScore:
@@ -60,7 +73,9 @@ def parse_score(text: str, schema: pa.Schema, sink: str) -> OutputScore:
     try:
         call = parse_call(f"{text} AS score")
     except (ExpressionError, GraphError) as error:
-        raise UsageError(f"cannot read {text!r} as an output score function: write sum(gain), avg(x) or count(*)") from error
+        raise UsageError(
+            f"cannot read {text!r} as an output score function: write sum(gain), avg(x) or count(*)"
+        ) from error
     if call.function not in FUNCTIONS:
         raise UsageError(f"{call.function} is no output score function; use one of {', '.join(FUNCTIONS)}")
     if call.argument is None:

@@ -1,10 +1,10 @@
 """Golden runs under other jitter seeds, without running everything again.
 
-A jitter changes nothing but the order in which an operator with several ports takes their tuples. Where that operator is
-a join over count windows per key and nothing behind it has state, an output depends on its trigger and on the last tuples
-of its key on the other port. Those can only change for a trigger with a tuple of its key on the other port within the bound
-of the jitter. So, for every seed alike, these *unsettled* triggers are run again, with the tuples that they may meet, through the
-join itself; all other outputs stay as they are.
+A jitter changes nothing but the order in which an operator with several ports takes their tuples. Where that operator
+is a join over count windows per key and nothing behind it has state, an output depends on its trigger and on the last
+tuples of its key on the other port. Those can only change for a trigger with a tuple of its key on the other port
+within the bound of the jitter. So, for every seed alike, these *unsettled* triggers are run again, with the tuples
+that they may meet, through the join itself; all other outputs stay as they are.
 
 Other apps are run again from the streams that reach their first merging operators.
 """
@@ -23,15 +23,15 @@ from riprap.graph.graph import Graph, StreamSpec
 from riprap.graph.specs import Join
 from riprap.graph.windows import Count
 from riprap.operators.columns import keys_of
-from riprap.operators.kernels import kernel
+from riprap.operators.kernels.selecting import find_unsettled
 
 
 @dataclass(frozen=True)
 class GoldenOutputs:
     """Golden outputs of any seed, by sink: `settled` are those that all seeds share; `unsettled` gives the rest.
 
-    `inputs` are the tuples to run again, by stream into `members`; `positions` those of the triggers that count, ascending
-    (None: all do).
+    `inputs` are the tuples to run again, by stream into `members`; `positions` those of the triggers that count,
+    ascending (None: all do).
     """
 
     members: frozenset[str]
@@ -120,47 +120,6 @@ def _port(graph: Graph, recording: Recording, stream: StreamSpec, batches: list[
 
 def _at(rows: OutputRows, positions: np.ndarray | None, *, inside: bool) -> OutputRows:
     """The rows at these positions, or at all others."""
-    if positions is None or not rows.count:
+    if positions is None or not rows.size:
         return rows
     return rows.rows(np.flatnonzero(np.isin(rows.position, positions) == inside))
-
-
-@kernel
-def find_unsettled(position, part, order, other_position, other_part, other_order, bound, window, unsettled, met):
-    """Rows of one port with a row of their part on the other port within `bound`, and what they may meet there.
-
-    `order` lists rows by part, in order within each. Marks triggers in `unsettled`, and in `met` the other port's rows within the
-    bound of each and the `window` rows before those.
-    """
-    other_rows = len(other_order)
-    first = 0  # of this part on the other port
-    low = 0  # first row of the part there that is not too early for the trigger
-    current = -1
-    for k in range(len(order)):
-        row = order[k]
-        if part[row] != current:
-            current = part[row]
-            while first < other_rows and other_part[other_order[first]] < current:
-                first += 1
-            low = first
-        at = position[row]
-        while (
-            low < other_rows
-            and other_part[other_order[low]] == current
-            and other_position[other_order[low]] < at - bound
-        ):
-            low += 1
-        if low == other_rows or other_part[other_order[low]] != current or other_position[other_order[low]] > at + bound:
-            continue
-        unsettled[row] = True
-        high = low
-        while (
-            high < other_rows
-            and other_part[other_order[high]] == current
-            and other_position[other_order[high]] <= at + bound
-        ):
-            met[other_order[high]] = True
-            high += 1
-        for back in range(low - window, low):
-            if back >= first and other_part[other_order[back]] == current:
-                met[other_order[back]] = True

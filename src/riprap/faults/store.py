@@ -1,8 +1,10 @@
-"""Where a campaign keeps what its tasks share. All of it is written once, by the task that makes it, and mapped by others.
+"""Where a campaign keeps what its tasks share. All of it is written once, by the task that makes it, and mapped by
+others.
 
-    golden-K/               golden run K, for repetitions: SINK.COLUMN.npy (an array each), run.pickle (states and marks)
-    outputs.pickle          what golden runs of all seeds need (`seeds.py`)
-    profile-T.npy           positions of the tuples that reach target T; profile.json: its rates
+    golden-K/        golden run K, for repetitions: SINK.COLUMN.npy (an array each), run.pickle (states and marks)
+    outputs.pickle   what golden runs of all seeds need (`seeds.py`)
+    profile-T.npy    positions of the tuples that reach target T
+    profile.json     rates of each target
 
 A file or directory is complete once it has its final name: it is written under another one and renamed.
 """

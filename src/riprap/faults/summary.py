@@ -1,7 +1,7 @@
 """From tables of trials and golden runs to the metrics of each target.
 
-Headline figures are *paired*: repetition k is compared with golden run k, so that the difference is the fault and nothing else. The
-*unpaired* ones compare with the mean of all golden runs, as published.
+Headline figures are *paired*: repetition k is compared with golden run k, so that the difference is the fault and
+nothing else. The *unpaired* ones compare with the mean of all golden runs, as published.
 """
 
 from collections.abc import Sequence
@@ -99,7 +99,9 @@ class _Cube:
         quality = metrics.quality_scores(self.faulty.mean(axis=2), self.golden.mean(axis=2))
         samples = metrics.quality_scores(self.faulty, self.golden)
         worst = int(np.argmax(np.abs(impact)))
-        each = [self._recovery(self._local(worst, longest, paired=True, rep=k)[0])[1] for k in range(self.settings.reps)]
+        each = [
+            self._recovery(self._local(worst, longest, paired=True, rep=k)[0])[1] for k in range(self.settings.reps)
+        ]
         outages = [self._outage(j, quality, samples) for j in range(longest + 1)]
         own = metrics.outage_impact(self.lost, quality), metrics.data_dependency(samples[:, longest])
         return TargetSummary(
@@ -154,7 +156,8 @@ class _Cube:
     def _golden_sections(self, i: int, j: int) -> np.ndarray:
         """Scores [rep, section] of the paired golden runs from the fault on.
 
-        Where a trial differs, the golden score is taken from the trial's own comparison, so that both were summed alike.
+        Where a trial differs, the golden score is taken from the trial's own comparison, so that both were summed
+        alike.
         """
         scores = self.sections[: self.settings.reps].copy()
         for k in range(self.settings.reps):

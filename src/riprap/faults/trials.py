@@ -1,11 +1,13 @@
 """Trials: one run with one fault, as a difference to the golden run with the same jitter.
 
-`rerun` takes the rewritten graph through the whole stream: slow, and what the others are held equal to by a property test.
+`rerun` takes the rewritten graph through the whole stream: slow, and what the others are held equal to by a property
+test.
 
-`replay` begins at the golden state at the start of the outage. In an app that is divided by key it replays the keys that have
-tuples in the outage and no others, and a key is over as soon as it has no tuple on its way and the digests of its state
-are the golden ones at the same cut; what follows is the golden rest. In other apps everything is replayed, and the trial is over
-when the whole state is the golden one again. State that never comes back is replayed to the end of the stream.
+`replay` begins at the golden state at the start of the outage. In an app that is divided by key it replays the keys
+that have tuples in the outage and no others, and a key is over as soon as it has no tuple on its way and the digests
+of its state are the golden ones at the same cut; what follows is the golden rest. In other apps everything is
+replayed, and the trial is over when the whole state is the golden one again. State that never comes back is replayed
+to the end of the stream.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,14 +18,16 @@ import numpy as np
 
 from riprap.engine.engine import Engine
 from riprap.engine.jitter import Jitter
+from riprap.engine.merger import just_before
 from riprap.faults.golden import Golden, Mark, checks_after, mark
-from riprap.faults.injection import InjectedOperator, just_before, with_fault
+from riprap.faults.injection import InjectedOperator, with_fault
 from riprap.faults.models import Fault
 from riprap.faults.outputs import Difference, OutputRows, SinkReader, difference, joined
-from riprap.faults.recording import Recording, rows_within
+from riprap.faults.recording import Recording
 from riprap.graph.graph import Graph
 from riprap.graph.keys import OrderKey
 from riprap.operators.columns import Keys
+from riprap.operators.kernels.selecting import rows_within
 
 CHEAPER_THAN_CHECKS = 20_000  # tuples: with no more left, going on to the end takes less time than looking for an end
 
@@ -64,7 +68,7 @@ def rerun(bench: Bench, targets: Sequence[str], fault: Fault) -> dict[str, Diffe
     result = {}
     for reader in bench.readers:
         golden = bench.golden.rows[reader.sink]
-        result[reader.sink] = difference(golden, np.arange(golden.count), reader.read(outputs))
+        result[reader.sink] = difference(golden, np.arange(golden.size), reader.read(outputs))
     return result
 
 
@@ -91,7 +95,7 @@ def replay(bench: Bench, targets: Sequence[str], fault: Fault) -> dict[str, Diff
         outputs = list(recording.feed(engine, at, cut, remaining if bench.divided else None))
         for reader in bench.readers:
             rows = reader.read(outputs)
-            if bench.divided and rows.count:
+            if bench.divided and rows.size:
                 rows = rows.rows(np.flatnonzero(chosen[recording.parts_of(rows.position)]))
             seen[reader.sink].append(rows)
         done = remaining if cut == recording.tuples else _over(bench, engine, bench.golden.marks[cut], remaining)

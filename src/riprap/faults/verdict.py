@@ -1,14 +1,14 @@
 """What to do about each operator, in words that follow from its numbers; and the plan that says the same.
 
-The yardstick is silence: an operator whose outage only makes the output fall silent has an error of 1 in every section that the outage
-covers, so that I equals the number of sections covered.
+The yardstick is silence: an operator whose outage only makes the output fall silent has an error of 1 in every
+section that the outage covers, so that I equals the number of sections covered.
 
     restart     R and I stay within one section of silence: the output is right again as soon as the operator is back
     checkpoint  the error outlasts the outage, but adds up to less than WORSE times silence
     replicate   the output is wrong by more than that: what the operator goes on giving out is worse than nothing
 
-Operators that are to be replicated and stand next to each other, or between which only operators stand that behave like one of them,
-form one group: a fail-over of the group loses tuples at its edge alone.
+Operators that are to be replicated and stand next to each other, or between which only operators stand that behave
+like one of them, form one group: a fail-over of the group loses tuples at its edge alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,16 +47,14 @@ def verdicts(
             worst[summary.target] = summary
     advice = {name: _advice(summary) for name, summary in worst.items()}
     groups = _groups(graph, placed, advice)
-    return {
-        name: _verdict(summary, advice[name], groups.get(name, ()), failover) for name, summary in worst.items()
-    }
+    return {name: _verdict(summary, advice[name], groups.get(name, ()), failover) for name, summary in worst.items()}
 
 
 def _advice(summary: TargetSummary) -> Advice:
     metrics, covered = summary.paired, summary.covered
-    if metrics.R <= covered + 1 and metrics.I <= covered + 1:
+    if covered + 1 >= metrics.R and covered + 1 >= metrics.I:
         return "restart"
-    return "replicate" if metrics.I > WORSE * covered else "checkpoint"
+    return "replicate" if WORSE * covered < metrics.I else "checkpoint"
 
 
 def _verdict(summary: TargetSummary, advice: Advice, group: tuple[str, ...], failover: Duration) -> Verdict:
@@ -122,8 +120,8 @@ def proposed_plan(graph: Graph, found: Mapping[str, Verdict]) -> Plan:
 def protected_targets(graph: Graph, settings: Settings, plan: Plan, failover: Duration) -> dict[str, Target]:
     """What each operator's fault becomes under a plan; operators for which it changes nothing are left out.
 
-    A member of a replicated group takes the group with it: a loss at the group's edge until the replica takes over. A checkpoint loses
-    what came after the last one, in the worst case its whole interval.
+    A member of a replicated group takes the group with it: a loss at the group's edge until the replica takes over. A
+    checkpoint loses what came after the last one, in the worst case its whole interval.
     """
     graph = plan.apply(graph)
     groups: dict[str, tuple[str, ...]] = {}
@@ -138,6 +136,4 @@ def protected_targets(graph: Graph, settings: Settings, plan: Plan, failover: Du
         elif spec.annotations.checkpoint_every is not None and any(spec.stateful):
             found[spec.name] = Target((spec.name,), StateOutcome("checkpoint", spec.annotations.checkpoint_every))
     assessed = {name for target in settings.targets for name in target.operators}
-    return {
-        name: target for name, target in found.items() if name in assessed or assessed & set(target.operators)
-    }
+    return {name: target for name, target in found.items() if name in assessed or assessed & set(target.operators)}

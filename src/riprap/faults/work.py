@@ -1,11 +1,12 @@
 """The work of a campaign's tasks: functions from a job and a few numbers to rows of results.
 
-Order of work: `prepare` (one task per entry of `preparations`), then `run_unit` for every unit, then `run_golden` for every golden run,
-which are scored on what the units found to be affected.
+Order of work: `prepare` (one task per entry of `preparations`), then `run_unit` for every unit, then `run_golden` for
+every golden run, which are scored on what the units found to be affected.
 
-Memory of a task: the recorded stream and the golden outputs are mapped, not loaded. A unit holds the state of the engine, one chunk of the
-replayed tuples (at most the tuples between two checks that belong to keys not yet back to normal) and the differences
-of its own trials: 32 bytes for each output tuple that differs. A preparation holds one batch and the golden output, 32 bytes a tuple.
+Memory of a task: the recorded stream and the golden outputs are mapped, not loaded. A unit holds the state of the
+engine, one chunk of the replayed tuples (at most the tuples between two checks that belong to keys not yet back to
+normal) and the differences of its own trials: 32 bytes for each output tuple that differs. A preparation holds one
+batch and the golden output, 32 bytes a tuple.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -117,7 +118,7 @@ class Job:
         )
 
 
-# Preparation ------------------------------------------------------------------------------------------------------------
+# Preparation ----------------------------------------------------------------------------------------------------------
 
 
 def preparations(settings: Settings) -> list[str]:
@@ -140,7 +141,7 @@ def prepare(job: Job, what: str) -> None:
         store.save_golden(job.path, run, golden, dict(bench.by_part))
 
 
-# Units ------------------------------------------------------------------------------------------------------------------
+# Units ----------------------------------------------------------------------------------------------------------------
 
 
 def run_unit(job: Job, target: int, offset: int) -> pa.RecordBatch:
@@ -189,6 +190,17 @@ class _Indexed:
         self.by_identity = np.argsort(rows.identity, kind="stable")
         self.identities = rows.identity[self.by_identity]
 
+        self._totals: tuple[np.ndarray, np.ndarray] | None = None
+
+    def totals(self, score: OutputScore, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Sums and counts of these sections under the score that the rows have values of."""
+        if self._totals is None:
+            self._totals = score.totals(self.rows.value, self.sections, len(self.begins) - 1)
+        inside = wanted < len(self.begins) - 1
+        at = np.where(inside, wanted, 0)
+        sums, counts = self._totals
+        return np.where(inside, sums[at], 0.0), np.where(inside, counts[at], 0)
+
     def with_identities(self, wanted: np.ndarray) -> np.ndarray:
         """Rows with these identities."""
         first = np.searchsorted(self.identities, wanted)
@@ -212,29 +224,43 @@ class _ScoredPart:
         self.golden_score = score.over(self.golden.value[self.inside])
 
     def scored(self, difference: Difference) -> dict[str, object]:
-        removed = np.zeros(self.golden.count, bool)
+        removed = np.zeros(self.golden.size, bool)
         removed[difference.removed] = True
         added = difference.added
         stays = self.inside[~removed[self.inside]]
         comes = added.value[_isin(added.identity, self.affected)]
-        differing = np.unique(
-            np.concatenate([self.indexed.sections[difference.removed], added.position // self.section])
-        )
-        rows = self.indexed.in_sections(differing)
-        values = np.concatenate([self.golden.value[rows[~removed[rows]]], added.value])
-        places = np.concatenate([self.indexed.sections[rows[~removed[rows]]], added.position // self.section])
-        count = len(differing)
+        gone = self.indexed.sections[difference.removed]
+        new = added.position // self.section
+        differing = np.unique(np.concatenate([gone, new]))
+        faulty, whole = self._sections(difference, differing, gone, new)
         return {
             "faulty": self.score.over(np.concatenate([self.golden.value[stays], comes])),
             "golden": self.golden_score,
             "missing": len(difference.removed),
-            "extra": added.count,
+            "extra": added.size,
             "sections": differing,
-            "section_faulty": self.score.by_section(values, np.searchsorted(differing, places), count),
-            "section_golden": self.score.by_section(
-                self.golden.value[rows], np.searchsorted(differing, self.indexed.sections[rows]), count
-            ),
+            "section_faulty": faulty,
+            "section_golden": whole,
         }
+
+    def _sections(
+        self, difference: Difference, differing: np.ndarray, gone: np.ndarray, new: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Faulty and golden scores of sections that differ; `gone` and `new` are those of removed and added rows."""
+        count, score, golden = len(differing), self.score, self.golden
+        at_gone, at_new = np.searchsorted(differing, gone), np.searchsorted(differing, new)
+        if score.additive:
+            less = score.totals(golden.value[difference.removed], at_gone, count)
+            more = score.totals(difference.added.value, at_new, count)
+            base = self.indexed.totals(score, differing)
+            sums, counts = (b - a + c for b, a, c in zip(base, less, more, strict=True))
+            return score.of_totals(sums, counts), score.of_totals(*base)
+        rows = self.indexed.in_sections(differing)
+        kept = rows[~np.isin(rows, difference.removed)]
+        values = np.concatenate([golden.value[kept], difference.added.value])
+        places = np.concatenate([np.searchsorted(differing, self.indexed.sections[kept]), at_new])
+        own = np.searchsorted(differing, self.indexed.sections[rows])
+        return score.by_section(values, places, count), score.by_section(golden.value[rows], own, count)
 
 
 def _isin(identities: np.ndarray, affected: np.ndarray) -> np.ndarray:
@@ -245,7 +271,7 @@ def _isin(identities: np.ndarray, affected: np.ndarray) -> np.ndarray:
     return np.asarray(affected[at] == identities)
 
 
-# Golden runs --------------------------------------------------------------------------------------------------------------
+# Golden runs ----------------------------------------------------------------------------------------------------------
 
 
 def run_golden(job: Job, runs: Sequence[int], affected: Mapping[str, Sequence[np.ndarray]]) -> Iterator[pa.RecordBatch]:

@@ -80,7 +80,8 @@ class WindowedOperator(Operator):
 
     def digest(self) -> Digest:
         self._settle()
-        groups = np.unique(np.concatenate([store.live() for store in self.stores.values()]))
+        each = [store.live() for store in self.stores.values()]  # ascending
+        groups = each[0] if len(each) == 1 else np.unique(np.concatenate(each))
         total = np.zeros(len(groups), np.uint64)
         for port, store in self.stores.items():
             live = store.live()

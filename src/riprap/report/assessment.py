@@ -1,4 +1,6 @@
-"""The report of an assessment: which operators matter, how much, and what to do; a pure function of recorded results."""
+"""The report of an assessment: which operators matter, how much, and what to do; a pure function of recorded
+results.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +14,7 @@ from riprap.faults.metrics import Interval, fitted_line
 from riprap.faults.placement import Placement
 from riprap.faults.summary import Metrics, TargetSummary
 from riprap.faults.verdict import Verdict
-from riprap.graph.drawing import Edge, Node, draw
+from riprap.graph.drawing import Edge, Node, Shape, draw
 from riprap.graph.graph import Graph
 from riprap.graph.specs import Sink, Source
 from riprap.report import page as p
@@ -54,7 +56,9 @@ def report(content: AssessmentReport) -> str:
     blocks += [p.section(f"{s.target} → {s.sink}", *_target(content, s)) for s in _ranked(content.summaries)]
     blocks.append(
         p.section(
-            "The plan that follows", p.text("Assess again with --plan to see what it is worth."), p.code(content.proposed)
+            "The plan that follows",
+            p.text("Assess again with --plan to see what it is worth."),
+            p.code(content.proposed),
         )
     )
     blocks.append(p.section("How it was obtained", _method(content)))
@@ -63,7 +67,7 @@ def report(content: AssessmentReport) -> str:
 
 def summary_blocks(content: AssessmentReport) -> list[str]:
     """The graph and the table of metrics."""
-    caption = "The darker, the more wrong the output gets when the operator fails. An operator without numbers behaves like another."
+    caption = "The darker, the more wrong the output gets when the operator fails."
     return [
         p.section("The graph", p.figure(draw(*drawing(content), title=content.graph.name), caption)),
         p.section("The operators, most critical first", _table(content), _legend(content.settings)),
@@ -80,18 +84,20 @@ def drawing(content: AssessmentReport) -> tuple[list[Node], list[Edge]]:
     highest = max((summary.paired.I for summary in content.summaries), default=0.0)
     nodes = []
     for spec in content.graph:
-        shape = "source" if isinstance(spec, Source) else "sink" if isinstance(spec, Sink) else "box"
+        shape: Shape = "source" if isinstance(spec, Source) else "sink" if isinstance(spec, Sink) else "box"
         placement = like.get(spec.name)
-        summary = found.get(spec.name) or found.get(placement.like if placement else "")
-        if summary is None:
-            nodes.append(Node(spec.name, spec.name, "", shape, tooltip=placement.reason if placement else spec.describe()))
+        summary_of = found.get(spec.name) or found.get(placement.like if placement else "")
+        if summary_of is None:
+            nodes.append(
+                Node(spec.name, spec.name, "", shape, tooltip=placement.reason if placement else spec.describe())
+            )
             continue
         own = spec.name in found
-        words = f"I {summary.paired.I:.1f} · R {summary.paired.R}" if own else f"like {summary.target}"
-        verdict = content.verdicts.get(summary.target)
+        words = f"I {summary_of.paired.I:.1f} · R {summary_of.paired.R}" if own else f"like {summary_of.target}"
+        verdict = content.verdicts.get(summary_of.target)
         about = f"{spec.name}: {placement.reason if placement else ''}. {verdict.sentence if verdict else ''}"
         badge = verdict.advice if verdict and own else ""
-        nodes.append(Node(spec.name, spec.name, words, shape, _colour(summary.paired.I, highest), badge, about))
+        nodes.append(Node(spec.name, spec.name, words, shape, _colour(summary_of.paired.I, highest), badge, about))
     return nodes, [Edge(s.source, s.target, tooltip=s.id) for s in content.graph.streams]
 
 
@@ -159,11 +165,14 @@ def _interval(interval: Interval | None) -> str:
 
 def _legend(settings: Settings) -> str:
     return p.text(
-        "C: how the quality score follows the length of the outage (rank correlation). D: spread of the quality score over the places in "
-        "the stream where the fault struck, and whether they differ significantly (R) or not (A). "
-        f"R: sections of {format_count(settings.section)} tuples until {100 * settings.percentile:g} % of the wrong sections have passed. "
-        "I: squared errors of the sections up to there. QS: quality score under the longest outage, mean over offsets. "
-        "The figures pair each faulty run with the golden run of the same jitter; the unpaired ones compare with the mean of all golden runs."
+        "C: how the quality score follows the length of the outage (rank correlation). "
+        "D: spread of the quality score over the places in the stream where the fault struck, and whether they differ "
+        "significantly (R) or not (A). "
+        f"R: sections of {format_count(settings.section)} tuples until {100 * settings.percentile:g} % of the wrong "
+        "sections have passed. I: squared errors of the sections up to there. "
+        "QS: quality score under the longest outage, mean over offsets. "
+        "The figures pair each faulty run with the golden run of the same jitter; the unpaired ones compare with the "
+        "mean of all golden runs."
     )
 
 
@@ -188,9 +197,17 @@ def _before_and_after(content: AssessmentReport) -> list[str]:
 
 def _target(content: AssessmentReport, summary: TargetSummary) -> list[str]:
     figures = [
-        p.figure(_against_outage(summary), "Quality score (mean over offsets) against the tuples lost; line: least squares."),
-        p.figure(_against_offset(content.settings, summary), "Quality score under the longest outage, by where the fault struck."),
-        p.figure(_along(content.settings, summary), "Quality score along the stream after the fault, worst offset, longest outage."),
+        p.figure(
+            _against_outage(summary), "Quality score (mean over offsets) against the tuples lost, and the fitted line."
+        ),
+        p.figure(
+            _against_offset(content.settings, summary),
+            "Quality score under the longest outage, by where the fault struck.",
+        ),
+        p.figure(
+            _along(content.settings, summary),
+            "Quality score along the stream after the fault, worst offset, longest outage.",
+        ),
     ]
     return [p.text(content.verdicts[summary.target].sentence), '<div class="duo">' + "".join(figures) + "</div>"]
 
@@ -199,7 +216,12 @@ def _against_outage(summary: TargetSummary) -> str:
     x = np.array([outage.tuples for outage in summary.outages], float)
     y = np.array([_finite(outage.quality.mean()) for outage in summary.outages])
     points = [
-        Point(a, b, f"{format_duration(o.duration)} at {o.rate} rate, {format_count(o.tuples)} tuples: QS {b:.3f}, R {o.R}, I {o.I:.2f}")
+        Point(
+            a,
+            b,
+            f"{format_duration(o.duration)} at {o.rate} rate, {format_count(o.tuples)} tuples: "
+            f"QS {b:.3f}, R {o.R}, I {o.I:.2f}",
+        )
         for a, b, o in zip(x.tolist(), y.tolist(), summary.outages, strict=True)
     ]
     series = [Series("quality score", points)]
@@ -243,7 +265,7 @@ def _along(settings: Settings, summary: TargetSummary) -> str:
     ]
     return chart(
         [Series("quality score", points), *limits],
-        x_label=f"sections of {format_count(settings.section)} tuples after offset {format_count(settings.offsets[worst])}",
+        x_label=f"sections after offset {format_count(settings.offsets[worst])}",
         y_label="quality score",
     )
 
@@ -259,7 +281,13 @@ def _method(content: AssessmentReport) -> str:
         ["fault", f"{settings.fault}, state {', '.join(sorted({str(t.state) for t in settings.targets}))}"],
         ["output score functions", ", ".join(f"{sink}: {text}" for sink, text in settings.scores.items())],
         ["offsets", ", ".join(format_count(offset) for offset in settings.offsets)],
-        ["outages", ", ".join(format_duration(Duration(d)) for d in settings.outages) + " at " + " and ".join(settings.rates) + " rate"],
+        [
+            "outages",
+            ", ".join(format_duration(Duration(d)) for d in settings.outages)
+            + " at "
+            + " and ".join(settings.rates)
+            + " rate",
+        ],
         *([name, value] for name, value in content.method.items()),
         *([f"target {placement.operator}", placement.reason] for placement in content.placed),
     ]

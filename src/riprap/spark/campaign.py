@@ -1,8 +1,9 @@
 """Campaigns on Spark: the work of `riprap.faults.work`, mapped over a cluster in waves.
 
-A wave is one job of a few tasks per slot (a task alone costs 35 to 60 ms); its rows are committed as Parquet before the next one
-begins. A campaign that was interrupted, in whatever way, goes on after the last wave that was committed: `_SUCCESS` in its directory
-says so. The DataFrame API alone is used, so it runs over Connect too; driver and executors have to see the same files.
+A wave is one job of a few tasks per slot (a task alone costs 35 to 60 ms); its rows are committed as Parquet before
+the next one begins. A campaign that was interrupted, in whatever way, goes on after the last wave that was committed:
+`_SUCCESS` in its directory says so. The DataFrame API alone is used, so it runs over Connect too; driver and
+executors have to see the same files.
 
     DIR/campaign.json      what the campaign is: a hash of app, settings and input, and the settings in words
     DIR/recorded/          the recorded stream
@@ -40,7 +41,7 @@ from riprap.spark.progress import with_progress
 from riprap.spark.session import session
 
 Tell = Callable[[str, int, int], None]  # what is being done, tasks done, tasks in all
-_PER_SLOT = 4  # tasks of a wave for each slot, so that a long one does not keep the others waiting
+_PER_SLOT = 8  # tasks of a wave for each slot, so that a long one does not keep the others waiting
 _PREPARED = pa.schema([("what", pa.string())])
 
 
@@ -113,7 +114,7 @@ def rows_frame(rows: pa.Table, spark: SparkSession | None = None) -> DataFrame:
     return session(spark).createDataFrame(rows.to_pylist(), from_arrow_schema(rows.schema))
 
 
-# Whose directory it is --------------------------------------------------------------------------------------------------
+# Whose directory it is ------------------------------------------------------------------------------------------------
 
 
 def _claim(path: Path, graph: Graph, settings: Settings, inputs: Mapping[str, Path]) -> None:
@@ -131,7 +132,7 @@ def _claim(path: Path, graph: Graph, settings: Settings, inputs: Mapping[str, Pa
             known = None
         if known != identity:
             raise UsageError(
-                f"{path} holds a different campaign: give another directory with --out, or remove this one to start anew"
+                f"{path} holds a different campaign: give another directory with --out, or remove this one"
             )
         return
     if path.exists() and any(path.iterdir()):
@@ -146,7 +147,7 @@ def _files(path: Path) -> list[Path]:
     return sorted(path.iterdir()) if path.is_dir() else [path] if path.exists() else []
 
 
-# Waves ------------------------------------------------------------------------------------------------------------------
+# Waves ----------------------------------------------------------------------------------------------------------------
 
 
 class _Campaign:
@@ -166,15 +167,17 @@ class _Campaign:
         self._wave("prepare", partial_task(_prepare, shipped, self.preparations), len(self.preparations), _PREPARED)
         for target, offset in self.units:
             self.job.outages(target, offset)  # an outage that cannot be is told here, not by a task
-        size = _PER_SLOT * self.slots
+        waves = -(-len(self.units) // (_PER_SLOT * self.slots))
         trials = []
-        for number, first in enumerate(range(0, len(self.units), size)):
-            chosen = self.units[first : first + size]
+        for number in range(waves):
+            chosen = self.units[number::waves]  # waves of about the same size
             task = partial_task(_run_units, shipped, chosen)
             trials.append(self._wave(f"trials-{number:03d}", task, len(chosen), work.TRIALS))
         table = pa.concat_tables(trials)
         affected = self._affected(table)
-        golden = self._wave("golden", partial_task(_run_golden, shipped, (self.runs, affected)), len(self.runs), work.GOLDEN)
+        golden = self._wave(
+            "golden", partial_task(_run_golden, shipped, (self.runs, affected)), len(self.runs), work.GOLDEN
+        )
         return table.drop_columns(["affected"]), golden
 
     def _affected(self, trials: pa.Table) -> Path:
@@ -185,7 +188,9 @@ class _Campaign:
             writer.write_table(found)
         return path
 
-    def _wave(self, name: str, task: Callable[..., Iterator[pa.RecordBatch]], count: int, schema: pa.Schema) -> pa.Table:
+    def _wave(
+        self, name: str, task: Callable[..., Iterator[pa.RecordBatch]], count: int, schema: pa.Schema
+    ) -> pa.Table:
         self.waves += 1
         path = self.path / name
         if (path / "_SUCCESS").exists():
@@ -260,7 +265,10 @@ def _affected_rows(path: Path, written: int) -> list[dict[str, Any]]:
 def _read_affected(job: work.Job, path: Path) -> dict[str, list[np.ndarray]]:
     """The affected parts by sink, in the order of the units."""
     settings = job.settings
-    found = {(row["sink"], row["target"], row["offset"]): row["affected"] for row in _affected_rows(path, path.stat().st_mtime_ns)}
+    found = {
+        (row["sink"], row["target"], row["offset"]): row["affected"]
+        for row in _affected_rows(path, path.stat().st_mtime_ns)
+    }
     return {
         sink: [found[sink, settings.targets[t].name, settings.offsets[o]] for t, o in units(settings)]
         for sink in settings.scores
