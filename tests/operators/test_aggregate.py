@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.operators import reference
 from tests.operators.reference import Mark, Overflow, Row
-from tests.operators.streams import KEY_TYPES, as_events, feeds, run, same
+from tests.operators.streams import KEY_TYPES, Feed, as_events, feeds, run, same
 
 from riprap.base.errors import DataError
 from riprap.graph.builder import App
@@ -106,3 +106,21 @@ def test_keeps_the_contract(case, seed):
     except Overflow:
         return
     check_operator(graph, "A", as_events(feed), seed=seed, rounds=4)
+
+
+@pytest.mark.parametrize("size", [Count(3), Time(7), Punctuated()], ids=str)
+@pytest.mark.parametrize("every", [None, Count(2), Time(5)], ids=str)
+def test_every_kind_of_window_keeps_the_contract(size, every):
+    """Enough tuples that every kind of state is saved and restored: spoken and waiting groups, groups between turns."""
+    if isinstance(size, Punctuated) and every is not None:
+        return
+    app = App("test")
+    stream = app.source("S", "k string, x double")
+    stream.aggregate("sum(x) AS s", "last(k) AS l", window=size, every=every, by="k", name="A").sink("Sink")
+    graph = app.build()
+    feed = Feed(list(graph.input_schemas("A")), list(graph.input_shapes("A")))
+    for j in range(60):
+        feed.items.append((0, Row((j * 2, 0, j, 0), {"k": "abc"[j * j % 7 % 3], "x": j / 3})))
+        if j % 13 == 12:
+            feed.items.append((0, Mark((j * 2, 0, j, 0))))
+    check_operator(graph, "A", as_events(feed), rounds=30)

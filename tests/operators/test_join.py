@@ -57,11 +57,8 @@ def cases(draw):
     shown = [n for n in right.names if n not in {a for a, b in on if a == b}]
     feed = draw(feeds(graph, "J"))
     options = {"on": on, "windows": windows, "per_group": per_group, "columns": (left.names, shown)}
-    return (
-        graph,
-        feed,
-        options | {"where": PREDICATES[where], "numbered": graph["J"].renumbers(graph.input_shapes("J"))},
-    )
+    numbered = graph["J"].renumbers(graph.input_shapes("J"))
+    return graph, feed, options | {"where": PREDICATES[where], "numbered": numbered}
 
 
 @settings(max_examples=250)
