@@ -18,7 +18,7 @@ import pyarrow as pa
 from riprap.engine.engine import Engine, Output
 from riprap.engine.jitter import Jitter
 from riprap.faults.outputs import NO_ROWS, OutputRows, SinkReader
-from riprap.faults.recording import Recording
+from riprap.faults.recording import Recording, behind_merges
 from riprap.graph.graph import Graph, StreamSpec
 from riprap.graph.specs import Join
 from riprap.graph.windows import Count
@@ -61,7 +61,7 @@ def golden_outputs(
 ) -> GoldenOutputs:
     """Prepare golden runs under jitters of at most `bound` tuples (or microseconds)."""
     merging = [spec.name for spec in graph.operators if spec.inputs > 1]
-    members = frozenset().union(*(graph.reachable(name) for name in merging))
+    members = behind_merges(graph)
     before = [spec.name for spec in graph.operators if spec.name not in members]
     entering = [s for s in graph.streams if s.target in members and s.source not in members]
     inputs: dict[str, list[pa.RecordBatch]] = {stream.id: [] for stream in entering}
