@@ -90,7 +90,7 @@ def feeds(draw, graph: Graph, name: str, *, most: int = 40, marks: bool = True, 
         for port in ports:
             shape = shapes[port]
             src = shape.src if shape.src is not None else draw(st.sampled_from(sorted(shape.origins)))
-            for n in range(draw(st.integers(1, 2)) if shape.n else 1):
+            for n in sorted(draw(st.sets(st.integers(0, 5), min_size=1, max_size=3))) if shape.n else [0]:
                 row = draw(rows[port] if rows else values(schemas[port]))
                 keyed.append(((ts, src, seq, n), port, row))
     keyed.sort(key=lambda entry: entry[:2])

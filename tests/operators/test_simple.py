@@ -8,6 +8,7 @@ from tests.operators.reference import Row
 from tests.operators.streams import VALUES, as_events, feeds, run, same
 
 from riprap.graph.builder import App
+from riprap.graph.windows import Count
 from riprap.operators.checker import check_operator
 
 SCHEMA = pa.schema([("s", pa.string()), ("i", pa.int64())])
@@ -49,6 +50,8 @@ def unions(draw):
     app = App("test")
     shared = draw(st.booleans())
     base = app.source("S", SCHEMA) if shared else None
+    if base is not None and draw(st.booleans()):
+        base = base.sort("i", window=Count(2), name="O")  # numbers its outputs
     streams = [
         base.filter("i > 0", name=f"P{j}") if base is not None else app.source(f"S{j}", SCHEMA) for j in range(ports)
     ]

@@ -138,17 +138,19 @@ class _Run:
     # Delivery ---------------------------------------------------------------------------------------------------------
 
     def deliver(self, start: int, stop: int, *, merged: bool) -> None:
-        """Rows from `start` to `stop` and the punctuations that follow them; then progress up to here."""
+        """Rows from `start` to `stop` and the punctuations that follow them; then progress beyond them if possible."""
         if start == 0:
             self._marks(0)
         edges = sorted({start, stop, *(mark for mark in self._feed.marks if start < mark < stop)})
         for first, last in pairwise(edges):
             (self._merged if merged else self._by_port)(first, last)
             self._marks(last)
-        key = self._feed.keys[stop - 1]
-        if stop == len(self._feed.keys) or self._feed.keys[stop] > key:  # else another port's tuple has the same key
-            self._take(self._operator.progress(key), None, stop)
-            self._progress = self._operator.output_progress(key)
+        key, following = self._feed.keys[stop - 1], self._feed.keys[stop : stop + 1]
+        beyond = key._replace(seq=key.seq + 1)  # nothing has this key, unless it is what follows
+        if not following or following[0] > key:  # else another port's tuple has the same key
+            reached = key if following and following[0] <= beyond else beyond
+            self._take(self._operator.progress(reached), None, stop)
+            self._progress = self._operator.output_progress(reached)
 
     def _merged(self, start: int, stop: int) -> None:
         batches = self._feed.piece(start, stop)
