@@ -30,8 +30,8 @@ from riprap.operators.kernels.selecting import find_unsettled
 class GoldenOutputs:
     """Golden outputs of any seed, by sink: `settled` are those that all seeds share; `unsettled` gives the rest.
 
-    `inputs` are the tuples to run again, by stream into `members`; `positions` those of the triggers that count,
-    ascending (None: all do).
+    `inputs` are the tuples to run again, by stream into `members` (none: everything from the sources on); `positions`
+    are those of the triggers that count, ascending (None: all do). Without `members` nothing depends on the seed.
     """
 
     members: frozenset[str]
