@@ -161,13 +161,10 @@ def record(
     final, path = path, path.with_suffix(".part")
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir(parents=True)
-    wanted = wanted_columns(graph)
-    # Operators before a merge also run on their own, and what leaves them then has all its columns.
-    alone = wanted_columns(graph, frozenset(graph.order) - behind_merges(graph))
+    wanted = wanted_columns(graph, frozenset(op.name for op in graph.operators))
     tables: dict[str, pa.RecordBatch] = {}
     for source in graph.sources:
-        read = wanted[source.name][0] | alone.get(source.name, (frozenset(),))[0]
-        names = read | frozenset((columns or {}).get(source.name, ()))
+        names = wanted[source.name][0] | frozenset((columns or {}).get(source.name, ()))
         table = pa.Table.from_batches(list(keyed(inputs[source.name], source, names)))
         if table.num_rows == 0:
             raise DataError(f"the input of source {source.name} is empty; there is nothing to inject a fault into")
@@ -187,12 +184,6 @@ def record(
     np.save(path / "hashes.npy", hashes)
     np.save(path / "time.npy", time)
     path.rename(final)
-
-
-def behind_merges(graph: Graph) -> frozenset[str]:
-    """Operators that merge ports, and all that depend on one: the others do not feel a jitter."""
-    merging = [spec.name for spec in graph.operators if spec.inputs > 1]
-    return frozenset().union(*(graph.reachable(name) for name in merging))
 
 
 def load(graph: Graph, path: Path) -> Recording:
