@@ -6,7 +6,7 @@ import tomllib
 import pytest
 from typer.testing import CliRunner
 
-from riprap.base.errors import CheckFailed, MissingPrerequisite, PlanError, RiprapError, UsageError
+from riprap.base.errors import CheckFailed, DataError, PlanError, RiprapError, UsageError
 from riprap.cli.main import app
 
 TOPOLOGY = {
@@ -99,7 +99,7 @@ def test_a_budget(tmp_path):
     assert 0 <= found["knee"] < len(found["steps"])
     assert tomllib.loads(out.read_text())["app"] == "bargain-discovery"
     assert "What each step of the budget buys" in run(*common)
-    with pytest.raises(MissingPrerequisite, match="there is no assessment here yet"):
+    with pytest.raises(DataError, match=r"cannot read .*request\.json"):
         run(*common, "--reassess")
     content["app"] = "other"
     (tmp_path / "assessment.json").write_text(json.dumps(content))

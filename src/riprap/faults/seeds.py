@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from riprap.engine.engine import Engine, Output
+from riprap.engine.engine import Engine
 from riprap.engine.jitter import Jitter
 from riprap.faults.outputs import NO_ROWS, OutputRows, SinkReader
 from riprap.faults.recording import Recording
 from riprap.graph.graph import Graph, StreamSpec
-from riprap.graph.specs import Join
+from riprap.graph.specs import Join, Punctor, Sort
 from riprap.graph.windows import Count
 from riprap.operators.columns import keys_of
 from riprap.operators.kernels.selecting import find_unsettled
@@ -30,8 +30,8 @@ from riprap.operators.kernels.selecting import find_unsettled
 class GoldenOutputs:
     """Golden outputs of any seed, by sink: `settled` are those that all seeds share; `unsettled` gives the rest.
 
-    `inputs` are the tuples to run again, by stream into `members`; `positions` those of the triggers that count,
-    ascending (None: all do).
+    `inputs` are the tuples to run again, by stream into `members` (none: everything from the sources on); `positions`
+    are those of the triggers that count, ascending (None: all do). Without `members` nothing depends on the seed.
     """
 
     members: frozenset[str]
@@ -40,9 +40,13 @@ class GoldenOutputs:
     positions: np.ndarray | None
 
     def unsettled(self, graph: Graph, readers: Sequence[SinkReader], jitter: Jitter | None) -> dict[str, OutputRows]:
-        if not self.inputs:
+        if not self.members:
             return {reader.sink: NO_ROWS for reader in readers}
-        outputs = list(Engine(graph, self.members, jitter=jitter).run(self.inputs))
+        if self.inputs:
+            outputs = list(Engine(graph, self.members, jitter=jitter).run(self.inputs))
+        else:
+            recording = readers[0].recording
+            outputs = list(recording.feed(Engine(graph, jitter=jitter), 0, recording.tuples))
         return {reader.sink: _at(reader.read(outputs), self.positions, inside=True) for reader in readers}
 
 
@@ -60,23 +64,28 @@ def golden_outputs(
     graph: Graph, recording: Recording, readers: Sequence[SinkReader], bound: int, *, divided: bool
 ) -> GoldenOutputs:
     """Prepare golden runs under jitters of at most `bound` tuples (or microseconds)."""
+    if any(isinstance(spec, Punctor | Sort) for spec in graph.operators):
+        # Punctuation would have to be kept with the tuples of a stream: run everything again.
+        everything = frozenset(spec.name for spec in graph.operators)
+        return GoldenOutputs(everything, {}, {reader.sink: NO_ROWS for reader in readers}, None)
     merging = [spec.name for spec in graph.operators if spec.inputs > 1]
     members = frozenset().union(*(graph.reachable(name) for name in merging))
-    before = [spec.name for spec in graph.operators if spec.name not in members]
-    entering = [s for s in graph.streams if s.target in members and s.source not in members]
-    inputs: dict[str, list[pa.RecordBatch]] = {stream.id: [] for stream in entering}
-    settled: list[Output] = []
-    for output in recording.feed(Engine(graph, before), 0, recording.tuples):
-        if output.name not in inputs:
-            settled.append(output)
-        elif isinstance(output.event, pa.RecordBatch):
-            inputs[output.name].append(output.event)
+    entering = {(s.target, s.target_port): s for s in graph.streams if s.target in members and s.source not in members}
+    inputs: dict[str, list[pa.RecordBatch]] = {stream.id: [] for stream in entering.values()}
+
+    def watch(name: str, port: int, batch: pa.RecordBatch) -> None:
+        if (name, port) in entering:
+            inputs[entering[name, port].id].append(batch)
+
+    outputs = list(recording.feed(Engine(graph, watch=watch), 0, recording.tuples))
+    base = {reader.sink: reader.read(outputs) for reader in readers}
     if divided and len(merging) == 1 and len(recording.sources) == 1 and _settles(graph, merging[0]):
-        outputs = [*settled, *Engine(graph, members).run(inputs)]
-        inputs, positions = _unsettled(graph, recording, merging[0], inputs, bound)
-        rows = {reader.sink: _at(reader.read(outputs), positions, inside=False) for reader in readers}
-        return GoldenOutputs(members, inputs, rows, positions)
-    return GoldenOutputs(members, inputs, {reader.sink: reader.read(settled) for reader in readers}, None)
+        again, positions = _unsettled(graph, recording, merging[0], inputs, bound)
+        behind = {sink: _at(rows, positions, inside=False) if sink in members else rows for sink, rows in base.items()}
+        return GoldenOutputs(members, again, behind, positions)
+    return GoldenOutputs(
+        members, inputs, {sink: NO_ROWS if sink in members else rows for sink, rows in base.items()}, None
+    )
 
 
 def _settles(graph: Graph, name: str) -> bool:

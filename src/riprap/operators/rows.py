@@ -14,7 +14,7 @@ import pyarrow as pa
 from riprap.base.errors import DataError
 from riprap.operators.columns import ALL_VALID, Words, batch_of, dtype_of, from_words, to_words
 from riprap.operators.groups import GroupTable, fold_column
-from riprap.operators.kernels.hashing import fold_runs
+from riprap.operators.kernels.hashing import SEED, fold_runs
 from riprap.operators.kernels.rings import expire, insert_all, move_rings, plan_room, positions_of, scatter
 from riprap.operators.strings import StringPool
 
@@ -138,7 +138,7 @@ class RowStore:
     def digest(self, groups: np.ndarray) -> np.ndarray:
         """A hash per group over its window's rows in order, and over what else decides when it speaks."""
         positions = self.positions(groups)
-        hashes = np.zeros(len(positions), np.uint64)
+        hashes = np.full(len(positions), SEED, np.uint64)  # not 0: a row of zeros has to count as a row
         for name, column in self._columns.items():
             values = column.values[positions]
             if name == STAMP:
