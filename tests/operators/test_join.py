@@ -61,7 +61,7 @@ def cases(draw):
     return graph, feed, options | {"where": PREDICATES[where], "numbered": numbered}
 
 
-@settings(max_examples=250)
+@settings(max_examples=160)
 @given(cases(), st.randoms(use_true_random=False))
 def test_means_what_the_reference_says(case, random):
     graph, feed, options = case
