@@ -23,10 +23,3 @@ def spark():
     from riprap.spark.session import session
 
     return session(master="local[2]")
-
-
-def pytest_collection_modifyitems(items):
-    """Tests that need Spark share one worker process, so that one session serves them all."""
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group("spark"))

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.base.errors import DataError
-from riprap.graph.keys import KEY_COLUMNS, OrderKey
+from riprap.graph.keys import OrderKey
 from riprap.graph.specs import UserDefined
 from riprap.operators.columns import Numbering, batch_of, key_columns, keys_of, renumbered_progress
 from riprap.operators.contract import Channel, Digest, Emission, Operator, Punctuation, Setting, State
@@ -159,8 +159,3 @@ class UserDefinedOperator(Operator):
 def _of_port(scalars: Mapping[str, int], port: int) -> dict[str, int]:
     prefix = str(port)
     return {name.removeprefix(prefix): value for name, value in scalars.items() if name.startswith(f"{prefix}_")}
-
-
-def without_key(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The user's columns of a batch."""
-    return batch.select([name for name in batch.schema.names if name not in KEY_COLUMNS])
