@@ -110,8 +110,12 @@ def test_a_full_disk_is_an_error_and_loses_nothing(tmp_path):
         f"sys.path.insert(0, {str(SCRIPT.parent)!r})\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))\n"
-        "import producer\n"
-        f"producer.main({str(tmp_path / 's')!r}, 1, 10**9)\n"
+        "from producer import append_number\n"
+        "from riprap.streams import Stream\n"
+        f"with Stream.open({str(tmp_path / 's')!r}).writer(producer='p', epoch=1) as writer:\n"
+        "    for number in range(10**9):\n"
+        "        writer.append(append_number(number), sequence=number).result()\n"
+        "        print(number, flush=True)\n"
     )
     stream = Stream.create(tmp_path / "s", SCHEMA)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
