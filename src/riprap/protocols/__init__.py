@@ -1,0 +1,1 @@
+"""Pure machines: events in, commands out. No I/O, no clock, no randomness of their own."""

@@ -1,0 +1,1 @@
+"""The processing element: fragments, channels, the loop, the coordinator; the simulated host. No Spark."""

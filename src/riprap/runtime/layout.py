@@ -1,0 +1,266 @@
+"""Which operators run together in which processing elements, and how the elements are connected.
+
+A *fragment* is a set of operators that run in one process; a *processing element* (PE) is one shard of a fragment. Its
+id, `Aggregator` or `Aggregator/1` (the first operator's name, and the shard where there are several), is the same in
+every run with the same settings.
+
+How operators are fused:
+
+    none  one fragment per operator
+    auto  chains (one stream out, one stream in) of operators with equal protection and parallelism
+    all   one fragment, or one for each part that persistent streams separate
+
+Each stream between fragments has one *recovery*, which says what becomes of its tuples while the consumer is down:
+
+    replay  the producer keeps it (`persist()`, `backup()`): it goes through a persistent stream and is read again
+    buffer  the consumer's semantics break when tuples are lost (barrier): the producer holds them until they are taken
+    gap     anything else: they are discarded, and counted
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal, get_args
+
+from riprap.base.errors import UsageError, known
+from riprap.graph.graph import Graph, StreamSpec
+from riprap.graph.specs import OperatorSpec, Sink, Source
+from riprap.protocols.channels import ChannelId
+
+Fuse = Literal["auto", "none", "all"]
+Recovery = Literal["gap", "buffer", "replay"]
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """Operators that run together, in the order of the graph."""
+
+    members: tuple[str, ...]
+    shards: int
+
+    @property
+    def name(self) -> str:
+        return self.members[0]
+
+
+@dataclass(frozen=True)
+class Pe:
+    """One shard of a fragment."""
+
+    fragment: Fragment
+    shard: int
+
+    @property
+    def id(self) -> str:
+        return self.fragment.name if self.fragment.shards == 1 else f"{self.fragment.name}/{self.shard}"
+
+
+@dataclass(frozen=True)
+class Link:
+    """A stream between two fragments."""
+
+    stream: StreamSpec
+    source: Fragment
+    target: Fragment
+    recovery: Recovery
+    # How rows are divided over the consumer's shards: columns to hash; (): all rows to every shard;
+    # None: shard i to shard i, or any to the only one.
+    by: tuple[str, ...] | None
+
+    def channels(self) -> tuple[ChannelId, ...]:
+        one_to_one = self.by is None and self.source.shards == self.target.shards
+        return tuple(
+            ChannelId(self.stream.id, source, target)
+            for source in range(self.source.shards)
+            for target in range(self.target.shards)
+            if not one_to_one or source == target
+        )
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The whole arrangement; `pes` are in an order in which upstream comes first."""
+
+    graph: Graph
+    fragments: tuple[Fragment, ...]
+    links: tuple[Link, ...]
+
+    @cached_property
+    def pes(self) -> tuple[Pe, ...]:
+        return tuple(Pe(fragment, shard) for fragment in self.fragments for shard in range(fragment.shards))
+
+    def pe(self, id_: str) -> Pe:
+        for pe in self.pes:
+            if pe.id == id_:
+                return pe
+        raise UsageError(f"no processing element is called {id_}; there are {known((p.id for p in self.pes), id_)}")
+
+    def hosting(self, operator: str) -> tuple[Pe, ...]:
+        """The elements in which an operator runs."""
+        self.graph[operator]
+        return tuple(pe for pe in self.pes if operator in pe.fragment.members)
+
+    @cached_property
+    def _links(self) -> Mapping[str, Link]:
+        return {link.stream.id: link for link in self.links}
+
+    def link(self, stream: str) -> Link:
+        return self._links[stream]
+
+    def producer(self, channel: ChannelId) -> str:
+        """The id of the element at the channel's start."""
+        return Pe(self.link(channel.stream).source, channel.source).id
+
+    def consumer(self, channel: ChannelId) -> str:
+        """The id of the element at the channel's end."""
+        return Pe(self.link(channel.stream).target, channel.target).id
+
+    def inputs(self, pe: Pe) -> tuple[ChannelId, ...]:
+        return tuple(
+            channel
+            for link in self.links
+            if link.target == pe.fragment
+            for channel in link.channels()
+            if channel.target == pe.shard
+        )
+
+    def outputs(self, pe: Pe) -> tuple[ChannelId, ...]:
+        return tuple(
+            channel
+            for link in self.links
+            if link.source == pe.fragment
+            for channel in link.channels()
+            if channel.source == pe.shard
+        )
+
+    def repeatable(self, pe: Pe) -> tuple[bool, str]:
+        """Whether a restarted element gives out again exactly what it gave out before, and if not, why not.
+
+        It does when everything that comes in can be read again, in an order that keys decide, by deterministic
+        operators. Then numbers of items tell the consumers what they have already.
+        """
+        for name in pe.fragment.members:
+            if not self.graph[name].deterministic:
+                return False, f"{name} is not deterministic"
+        for link in self.links:
+            if link.target == pe.fragment and link.recovery != "replay":
+                return False, f"its input {link.stream.id} is not persistent"
+        return True, ""
+
+
+def arrange(graph: Graph, fuse: Fuse = "auto", parallelism: Mapping[str, int] | None = None) -> Layout:
+    """Lay out a graph. `parallelism` overrides that of the operators it names."""
+    if fuse not in get_args(Fuse):
+        raise UsageError(f"--fuse {fuse}: expected one of {', '.join(get_args(Fuse))}")
+    if graph.cyclic:
+        raise UsageError(f"app {graph.name} has feedback streams, which `run` cannot go round yet")
+    for name, shards in (parallelism or {}).items():
+        graph = graph.with_operator(replace(graph[name], parallelism=shards))
+    for spec in graph:
+        if spec.parallelism > 1 and isinstance(spec, Source | Sink):
+            raise UsageError(
+                f"{spec.kind} {spec.name} runs in one place: parallelism {spec.parallelism} is not possible"
+            )
+    fragments = tuple(
+        Fragment(members, graph[members[0]].parallelism) for members in _ordered(graph, _groups(graph, fuse))
+    )
+    home = {name: fragment for fragment in fragments for name in fragment.members}
+    links = tuple(
+        _link(graph, stream, home[stream.source], home[stream.target])
+        for stream in graph.streams
+        if home[stream.source] is not home[stream.target]
+    )
+    return Layout(graph, fragments, links)
+
+
+def recovery_of(graph: Graph, stream: StreamSpec) -> Recovery:
+    if _kept(graph, stream):
+        return "replay"
+    return "gap" if graph[stream.target].tolerates_loss else "buffer"
+
+
+def _kept(graph: Graph, stream: StreamSpec) -> bool:
+    annotations = graph[stream.source].annotations
+    return annotations.backup or stream.source_port in (annotations.persist or ())
+
+
+def _link(graph: Graph, stream: StreamSpec, source: Fragment, target: Fragment) -> Link:
+    key = graph[stream.target].partition_keys[stream.target_port]
+    by: tuple[str, ...] | None
+    if target.shards == 1:
+        by = None
+    elif stream.partitioning == "broadcast":
+        by = ()
+    elif key:
+        by = key
+    elif source.shards == target.shards:
+        by = None
+    else:  # nobody minds where a row goes; equal rows go the same way, so that restarts repeat it
+        by = tuple(graph.schema(stream.source, stream.source_port).names)
+    return Link(stream, source, target, recovery_of(graph, stream), by)
+
+
+def _groups(graph: Graph, fuse: Fuse) -> list[set[str]]:
+    group = {name: {name} for name in graph.order}
+
+    def join(stream: StreamSpec) -> None:
+        left, right = group[stream.source], group[stream.target]
+        if left is not right:
+            left |= right
+            for name in right:
+                group[name] = left
+
+    if fuse != "none":
+        for stream in graph.streams:
+            source, target = graph[stream.source], graph[stream.target]
+            if _kept(graph, stream) or source.parallelism != target.parallelism:
+                continue
+            if fuse == "all" or (_chained(graph, stream) and _alike(source, target)):
+                join(stream)
+        _check_acyclic(graph, group, fuse)
+    return list({id(members): members for members in group.values()}.values())
+
+
+def _chained(graph: Graph, stream: StreamSpec) -> bool:
+    if stream.partitioning != "forward" and graph[stream.target].parallelism > 1:
+        return False
+    return len(graph.outputs(stream.source)) == 1 and len(graph.inputs(stream.target)) == 1
+
+
+def _alike(source: OperatorSpec, target: OperatorSpec) -> bool:
+    """Equal protection: a crash of either costs the same. Without state a checkpoint makes no difference."""
+    left, right = source.annotations, target.annotations
+    intervals = {a.checkpoint_every for spec, a in ((source, left), (target, right)) if any(spec.stateful)}
+    return len(intervals) <= 1 and left.ha_group == right.ha_group
+
+
+def _check_acyclic(graph: Graph, group: Mapping[str, set[str]], fuse: Fuse) -> None:
+    """Fusing everything around a stream that stays outside would make a fragment wait for itself."""
+    after: dict[int, set[int]] = {}
+    for stream in graph.streams:
+        left, right = id(group[stream.source]), id(group[stream.target])
+        if left == right and (_kept(graph, stream) and fuse == "all"):
+            raise UsageError(
+                f"--fuse all: stream {stream.id} is persistent, and its two ends would be in one fragment; use --fuse auto"
+            )
+        if left != right:
+            after.setdefault(left, set()).add(right)
+    seen: dict[int, int] = {}  # 1: on the way, 2: done
+
+    def visit(node: int) -> bool:
+        if seen.get(node) == 2:
+            return True
+        if seen.get(node) == 1:
+            return False
+        seen[node] = 1
+        fine = all(visit(other) for other in after.get(node, ()))
+        seen[node] = 2
+        return fine
+
+    if not all(visit(id(members)) for members in group.values()):
+        raise UsageError(f"--fuse {fuse}: the fragments would wait for each other in a circle; use --fuse auto")
+
+
+def _ordered(graph: Graph, groups: Iterable[set[str]]) -> list[tuple[str, ...]]:
+    rank = {name: at for at, name in enumerate(graph.order)}
+    return sorted((tuple(sorted(members, key=rank.__getitem__)) for members in groups), key=lambda m: rank[m[0]])

@@ -1,0 +1,44 @@
+"""What every processing element has to know about the run it belongs to. Shipped to the tasks as it is.
+
+The run's directory lies where every executor reaches it:
+
+    run.json          how the run was started, for `--resume`
+    streams/          the persistent streams, one directory each
+    sinks/NAME        what came out at a sink, a persistent stream
+    checkpoints/PE/   checkpoints of an element
+    ledgers/PE        what an element counted, in a form that outlives its process
+    metrics.jsonl     the live table, a line per element and second
+    summary.json      the numbers at the end
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from riprap.runtime.layout import Layout
+
+
+@dataclass(frozen=True)
+class Tls:
+    """PEM texts. One certificate, made for the run, is presented by every endpoint and trusted by every client."""
+
+    certificate: bytes
+    key: bytes
+
+
+@dataclass(frozen=True)
+class Run:
+    directory: Path
+    layout: Layout
+    inputs: Mapping[str, str]  # by source: a Parquet or Arrow file, or the directory of a persistent stream
+    coordinator: str  # Flight location
+    token: str  # required by every endpoint
+    host: str  # address that elements bind to: 127.0.0.1 on a loopback master, else ""; then the one that reaches the
+    # coordinator is found
+    tls: Tls | None = None
+    rate: float | None = None  # tuples/s of each source; None: as fast as they are taken
+    until: int | None = None  # wall clock, microseconds, when the sources stop; None: at the end of their input
+    batch_rows: int = 65_536  # most rows in one call of the engine
+    buffer_bytes: int = 4 << 20  # most bytes that wait on one channel at its receiver
+    heartbeat: float = 0.2  # seconds between signs of life
+    silence: float = 3.0  # seconds without one after which an element counts as hanging
