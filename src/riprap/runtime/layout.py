@@ -158,9 +158,7 @@ def arrange(graph: Graph, fuse: Fuse = "auto", parallelism: Mapping[str, int] | 
         graph = graph.with_operator(replace(graph[name], parallelism=shards))
     for spec in graph:
         if spec.parallelism > 1 and isinstance(spec, Source | Sink):
-            raise UsageError(
-                f"{spec.kind} {spec.name} runs in one place: parallelism {spec.parallelism} is not possible"
-            )
+            raise UsageError(f"{spec.kind} {spec.name} runs in one place, not in {spec.parallelism}")
     fragments = tuple(
         Fragment(members, graph[members[0]].parallelism) for members in _ordered(graph, _groups(graph, fuse))
     )
@@ -241,7 +239,7 @@ def _check_acyclic(graph: Graph, group: Mapping[str, set[str]], fuse: Fuse) -> N
         left, right = id(group[stream.source]), id(group[stream.target])
         if left == right and (_kept(graph, stream) and fuse == "all"):
             raise UsageError(
-                f"--fuse all: stream {stream.id} is persistent, and its two ends would be in one fragment; use --fuse auto"
+                f"--fuse all: stream {stream.id} is persistent and would be inside a fragment; use --fuse auto"
             )
         if left != right:
             after.setdefault(left, set()).add(right)
