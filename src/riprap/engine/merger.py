@@ -10,7 +10,7 @@ A punctuation has the order of the row before it, by its key or in the queue, an
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -72,6 +72,22 @@ class MergerState:
     def marks(self) -> list[tuple[int, Punctuation]]:
         """Punctuations that wait, with their ports."""
         return [(port, item.punctuation) for port, q in enumerate(self.queues) for item in q if isinstance(item, _Cut)]
+
+    @classmethod
+    def of(
+        cls,
+        queues: Iterable[Iterable[tuple[pa.RecordBatch, np.ndarray] | tuple[Punctuation, Order]]],
+        progress: Iterable[OrderKey],
+        latest: Iterable[int],
+        last_order: Iterable[Order],
+    ) -> "MergerState":
+        """From plain data, such as a checkpoint has: each port's rows or punctuations, with their order."""
+
+        def item(event: pa.RecordBatch | Punctuation, order: np.ndarray | Order) -> _Segment | _Cut:
+            return _Cut(event, tuple(order)) if isinstance(event, Punctuation) else _Segment(event, np.asarray(order))
+
+        items = tuple(tuple(item(event, order) for event, order in queue) for queue in queues)
+        return cls(items, tuple(progress), tuple(latest), tuple(last_order))
 
 
 class Merger:
