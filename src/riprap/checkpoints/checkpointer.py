@@ -11,7 +11,7 @@ interval late. An exception in the thread is raised by the next call.
 import queue
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from riprap.base.errors import UsageError, known
@@ -20,6 +20,7 @@ from riprap.checkpoints.names import Claim
 from riprap.checkpoints.storage import Storage
 from riprap.checkpoints.writer import UnitWriter
 from riprap.engine.engine import Engine
+from riprap.engine.merger import MergerState
 
 
 class Saved(NamedTuple):
@@ -68,6 +69,7 @@ class Checkpointer:
         for name, (_, interval) in units.items():
             if interval < 1:
                 raise UsageError(f"unit {name}: checkpoints every {interval} µs; give an interval of 1 or more")
+        self.keep = keep
         claim = Claim(storage, pe, epoch)
         self._units = {
             name: _Unit(tuple(operators), interval, UnitWriter(storage, pe, name, epoch, claim, keep))
@@ -97,13 +99,25 @@ class Checkpointer:
                     found.append((unit.deadline, name))
         return [name for _, name in sorted(found)]
 
-    def capture(self, unit: str, engine: Engine, positions: Mapping[str, int], now: int) -> None:
-        """Copy the unit's state, to be written. `engine` is always the same one, and lives on undisturbed."""
+    def capture(
+        self,
+        unit: str,
+        engine: Engine,
+        positions: Mapping[str, int],
+        now: int,
+        mergers: Mapping[str, MergerState] | None = None,
+    ) -> None:
+        """Copy the unit's state, to be written. `engine` is always the same one, and lives on undisturbed.
+
+        `mergers` are others than the engine's, to be saved with them.
+        """
         self._raise_error()
         if unit not in self._units:
             raise UsageError(f"no unit {unit} is checkpointed here; units are {known(self._units, unit)}")
         state = self._units[unit]
         taken = capture(unit, engine, state.operators, state.versions or {}, positions, now)
+        if mergers:
+            taken = replace(taken, mergers={**taken.mergers, **mergers})
         state.versions = {name: s.version for name, s in taken.states.items()}
         if state.deadline is not None and state.deadline <= now:
             self.counts[unit].missed += (now - state.deadline) // state.interval

@@ -166,7 +166,7 @@ class Outlet:
 
     recovery: Recovery
     number: int  # of the next item
-    up: bool = False  # somebody takes it
+    up: bool | None = None  # somebody takes it; None: not known yet, so what is sent waits
 
 
 class Partial:
@@ -225,9 +225,9 @@ class Partial:
         if outlet.recovery == "replay":
             return [Keep(channel, number)]
         hold = outlet.recovery == "buffer"
-        if outlet.up:
-            return [Send(channel, number, hold)]
-        return [Hold(channel, number)] if hold else [Discard(channel, items)]
+        if outlet.up is False:
+            return [Hold(channel, number)] if hold else [Discard(channel, items)]
+        return [Send(channel, number, hold)]
 
     def _gone(self, channel: ChannelId, epoch: int) -> list[Command]:
         inlet = self.inlets[channel]

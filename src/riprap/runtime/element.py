@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from riprap.base.clock import Clock
 from riprap.checkpoints.checkpointer import Checkpointer
-from riprap.checkpoints.restoring import Loaded
+from riprap.checkpoints.load import Loaded
 from riprap.engine.engine import Engine, Output
 from riprap.graph.keys import END_KEY, OrderKey
 from riprap.operators.columns import batch_of, concatenated, keys_of
@@ -110,7 +110,7 @@ class Element:
         positions: Mapping[str, int] = {}
         if found is not None:
             positions = found.positions
-            self._engine.restore(found.engine_state())
+            found.into(self._engine)
             for stream, gathering in self._gatherings.items():
                 gathering.restore(found.mergers[_GATHERED + stream])
             self._saved.append(positions)

@@ -131,7 +131,7 @@ class Outgoing:
         if outlet.recovery == "replay":
             self._host.keep(channel, message)
             return
-        if channel in self._held or not outlet.up:
+        if channel in self._held or outlet.up is False:
             return  # it is told behind what is held; or when somebody is there
         outbox = self._outbox[channel]
         if outbox and outbox[-1].kind is Kind.PROGRESS:
@@ -188,10 +188,11 @@ class Outgoing:
 
     @property
     def blocked(self) -> bool:
-        """Some consumer that is up has no room for what it is to get."""
+        """Some consumer that is not known to be down has no room for what it is to get."""
         if any(self._outbox.values()):
             return True
-        return any(h.full and not h.spilling and self._machine.outlets[c].up for c, h in self._held.items())
+        outlets = self._machine.outlets
+        return any(h.full and not h.spilling and outlets[c].up is not False for c, h in self._held.items())
 
     @property
     def ended(self) -> bool:
