@@ -274,12 +274,13 @@ class Element:
             if self._pace.over(now):
                 self._end(name)
             elif rows:
-                took = True
                 born = self._pace.due(now, feed.position)
                 batch = feed.next(rows)
                 if batch is None:
-                    self._end(name)
+                    if feed.ended:
+                        self._end(name)
                     continue
+                took = True
                 self._ledger[f"source:{name}:position"] = feed.position
                 last = keys_of(batch.slice(batch.num_rows - 1), self._graph.shape(name)).at(0)
                 self._outgoing.births.note(last, born)

@@ -47,9 +47,10 @@ class Feed(Protocol):
     """A source's input."""
 
     position: int  # rows taken
+    ended: bool  # there will be no more
 
     def next(self, max_rows: int) -> pa.RecordBatch | None:
-        """The next rows, with their order key; None: there are no more."""
+        """The next rows, with their order key; None: there are none now."""
 
 
 @dataclass(frozen=True)

@@ -72,10 +72,12 @@ class ListFeed:
     def __init__(self, table: pa.RecordBatch, position: int) -> None:
         self._table = table
         self.position = position
+        self.ended = False
 
     def next(self, max_rows: int) -> pa.RecordBatch | None:
         batch = self._table.slice(self.position, max_rows)
         self.position += batch.num_rows
+        self.ended = not batch.num_rows
         return batch if batch.num_rows else None
 
 
