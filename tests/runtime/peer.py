@@ -4,9 +4,14 @@
 
 prints its location, then of each arrival [kind, number, items, values of x in order and gapless, maximum resident kB];
 `held`: takes nothing before it gets a line. Gets a second line or the end of its input: ends.
+
+    python peer.py DIRECTORY element {"pe": "F", "attempt": 0, "location": "grpc://…"}
+
+prints its registration, beats, tells the states that it gets as lines (or `fail`), ends when it is asked to.
 """
 
 import json
+import os
 import pickle
 import resource
 import sys
@@ -15,10 +20,14 @@ from threading import Thread
 
 from wiring import LAYOUT, SCHEMA, channel
 
+from riprap.base.clock import SYSTEM_CLOCK
+from riprap.runtime.client import Client, CoordinatorLost
 from riprap.runtime.endpoint import Endpoint
 from riprap.runtime.inbox import Arrival, Inbox, ProducerGone
 from riprap.runtime.messages import Kind
+from riprap.runtime.roster import Fenced
 from riprap.runtime.run import Run
+from riprap.runtime.states import WorkerState
 
 
 def tell(what: object) -> None:
@@ -54,7 +63,30 @@ def consumer(run: Run, settings: dict) -> None:
     tell("closed")
 
 
-ROLES = {"consumer": consumer}
+def element(run: Run, settings: dict) -> None:
+    client = Client(run, settings["pe"], settings["attempt"], executor_pid=7)
+    try:
+        tell(client.register())
+        client.announce(settings["location"])
+        lines: list[str] = []
+        Thread(target=lambda: lines.extend(iter(sys.stdin.readline, "")), daemon=True).start()
+        while not client.stopping:
+            client.beat({"pid": os.getpid()})
+            while lines:
+                line = lines.pop(0).strip()
+                if line == "fail":
+                    client.failed("it went wrong")
+                else:
+                    client.status(WorkerState(line))
+            SYSTEM_CLOCK.sleep(run.heartbeat)
+        client.ended()
+    except (Fenced, CoordinatorLost) as error:
+        tell([type(error).__name__, str(error)])
+    finally:
+        client.close()
+
+
+ROLES = {"consumer": consumer, "element": element}
 
 if __name__ == "__main__":
     given = pickle.loads((Path(sys.argv[1]) / "run.pickle").read_bytes())
