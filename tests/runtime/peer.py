@@ -21,9 +21,11 @@ from threading import Thread
 from wiring import LAYOUT, SCHEMA, channel
 
 from riprap.base.clock import SYSTEM_CLOCK
+from riprap.protocols.partial import ProducerGone
 from riprap.runtime.client import Client, CoordinatorLost
 from riprap.runtime.endpoint import Endpoint
-from riprap.runtime.inbox import Arrival, Inbox, ProducerGone
+from riprap.runtime.hosting import Arrival
+from riprap.runtime.inbox import Inbox
 from riprap.runtime.messages import Kind
 from riprap.runtime.roster import Fenced
 from riprap.runtime.run import Run

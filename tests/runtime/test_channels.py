@@ -9,8 +9,10 @@ import pytest
 from wiring import BUFFER, GAP, SCHEMA, Book, Peer, eventually, rows, run_in
 
 from riprap.graph.keys import END_KEY, OrderKey
+from riprap.protocols.partial import Acknowledged, ConsumerDown, ConsumerUp, ProducerGone
 from riprap.runtime.endpoint import Endpoint
-from riprap.runtime.inbox import Acknowledged, Arrival, ConsumerDown, ConsumerUp, Inbox, ProducerGone
+from riprap.runtime.hosting import Arrival
+from riprap.runtime.inbox import Inbox
 from riprap.runtime.messages import Kind, Message
 from riprap.runtime.sender import Sender
 from riprap.runtime.wire import Address

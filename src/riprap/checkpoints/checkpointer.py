@@ -76,6 +76,7 @@ class Checkpointer:
             for name, (operators, interval) in units.items()
         }
         self.counts = {name: Counts() for name in units}
+        self.newest: dict[str, Saved] = {}  # the last checkpoint of each unit
         self._lock = threading.Lock()
         self._finished: list[Saved] = []
         self._error: BaseException | None = None
@@ -164,7 +165,8 @@ class Checkpointer:
         counts.taken += 1
         counts.bytes += size
         with self._lock:
-            self._finished.append(Saved(taken.unit, taken.taken_at, size, taken.positions))
+            self.newest[taken.unit] = Saved(taken.unit, taken.taken_at, size, taken.positions)
+            self._finished.append(self.newest[taken.unit])
         unit.unwritten = False
 
 

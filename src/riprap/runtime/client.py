@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from threading import Condition, Thread
+from threading import Condition, Lock, Thread
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -47,6 +47,7 @@ class Client:
         }
         self._wake = wake
         self._changed = Condition()
+        self._speaking = Lock()  # the loop and the signs of life speak on one call
         self._book: dict[str, Address] = {}
         self._fenced: str | None = None
         self._lost = False
@@ -124,7 +125,8 @@ class Client:
         self.check()
         assert self._writer is not None, "register first"
         try:
-            self._writer.write_metadata(json.dumps(message).encode())
+            with self._speaking:
+                self._writer.write_metadata(json.dumps(message).encode())
         except _BROKEN as error:
             self._lost = True
             raise CoordinatorLost(f"the coordinator at {self._run.coordinator} is gone: {error}") from error

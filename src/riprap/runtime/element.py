@@ -268,24 +268,28 @@ class Element:
     def pull(self) -> bool:
         """Take what is due from the sources; False: nothing was."""
         took = False
-        for name, feed in list(self._feeds.items()):
+        for name, feed in list(self._feeds.items()) if self._outgoing.ready else ():
             now = self._clock.now()
-            rows = self._pace.rows(now, feed.position, self._batch_rows)
-            if self._pace.over(now):
-                self._end(name)
-            elif rows:
-                born = self._pace.due(now, feed.position)
-                batch = feed.next(rows)
-                if batch is None:
-                    if feed.ended:
-                        self._end(name)
-                    continue
+            started = self._started(name, now)
+            rows = self._pace.rows(started, now, feed.position, self._batch_rows)
+            born = self._pace.due(started, now, feed.position)
+            batch = feed.next(rows) if rows else None
+            if batch is not None:
                 took = True
                 self._ledger[f"source:{name}:position"] = feed.position
                 last = keys_of(batch.slice(batch.num_rows - 1), self._graph.shape(name)).at(0)
                 self._outgoing.births.note(last, born)
                 self._give_out(self._engine.push(name, batch), born)
+            elif feed.ended:
+                self._end(name)
         return took
+
+    def _started(self, source: str, now: int) -> int:
+        """When the source's row 0 was due; the first look at it decides."""
+        slot = f"source:{source}:started_at"
+        if not self._ledger[slot]:
+            self._ledger[slot] = self._pace.begin(now, self._feeds[source].position)
+        return self._ledger[slot]
 
     def end_sources(self) -> None:
         """Nothing more is taken from the sources."""
@@ -299,7 +303,8 @@ class Element:
     def next_due(self) -> int | None:
         """When the next row of a source is due, microseconds of the wall clock; None: no source here goes on."""
         now = self._clock.now()
-        return min((self._pace.due(now, feed.position + 1) for feed in self._feeds.values()), default=None)
+        due = (self._pace.due(self._started(n, now), now, feed.position + 1) for n, feed in self._feeds.items())
+        return min(due, default=None)
 
     # What goes out ----------------------------------------------------------------------------------------------------
 

@@ -23,8 +23,10 @@ from pyarrow import flight
 
 from riprap.base.errors import DataError
 from riprap.protocols.channels import ChannelId
+from riprap.protocols.partial import ProducerGone
 from riprap.runtime.envelope import Answer, AnswerKind, decode, encode_answer
-from riprap.runtime.inbox import Arrival, Inbox, ProducerGone
+from riprap.runtime.hosting import Arrival
+from riprap.runtime.inbox import Inbox
 from riprap.runtime.messages import Kind
 from riprap.runtime.run import Run
 from riprap.runtime.wire import location, own_address, server_arguments

@@ -55,21 +55,23 @@ class Feed(Protocol):
 
 @dataclass(frozen=True)
 class Pace:
-    """When rows of a source are due. Times are microseconds of the wall clock."""
+    """When rows of a source are due. Times are microseconds of the wall clock.
 
-    started_at: int  # when row 0 was due
+    The schedule does not wait for a source that is down: when it is back it is behind, and makes up for it.
+    """
+
     rate: float | None  # rows per second; None: as fast as they are taken
-    until: int | None  # when sources end
 
-    def over(self, now: int) -> bool:
-        return self.until is not None and now >= self.until
+    def begin(self, now: int, position: int) -> int:
+        """When row 0 was due if the row at `position` is due now."""
+        return now if self.rate is None else now - int(position / self.rate * 1e6)
 
-    def rows(self, now: int, position: int, most: int) -> int:
+    def rows(self, started_at: int, now: int, position: int, most: int) -> int:
         """How many rows from `position` on are due, up to `most`."""
         if self.rate is None:
             return most
-        return min(max(int((now - self.started_at) * self.rate / 1e6) - position, 0), most)
+        return min(max(int((now - started_at) * self.rate / 1e6) - position, 0), most)
 
-    def due(self, now: int, position: int) -> int:
+    def due(self, started_at: int, now: int, position: int) -> int:
         """When the row at `position` is or was due."""
-        return now if self.rate is None else self.started_at + int(position / self.rate * 1e6)
+        return now if self.rate is None else started_at + int(position / self.rate * 1e6)

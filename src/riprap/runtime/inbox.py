@@ -8,49 +8,15 @@ may itself be what they are about.
 
 from collections import deque
 from threading import Condition, Lock
-from typing import NamedTuple
 
 import pyarrow as pa
 
 from riprap.protocols.channels import ChannelId
+from riprap.protocols.partial import Acknowledged, ConsumerDown, ConsumerUp
+from riprap.runtime.hosting import Arrival, LinkEvent
 from riprap.runtime.messages import Message
 
-
-class Arrival(NamedTuple):
-    channel: ChannelId
-    message: Message
-    position: int = -1  # replay channels: where in the log a reader goes on after this message
-
-
-class ProducerGone(NamedTuple):
-    """The producer's connection broke without END (gap and buffer channels)."""
-
-    channel: ChannelId
-    epoch: int
-
-
-class ConsumerUp(NamedTuple):
-    """Connected; the consumer expects item `next`."""
-
-    channel: ChannelId
-    epoch: int
-    next: int
-
-
-class ConsumerDown(NamedTuple):
-    """The connection broke, or the consumer said goodbye. What was queued for it is dropped."""
-
-    channel: ChannelId
-
-
-class Acknowledged(NamedTuple):
-    """The consumer has taken all items below `next`."""
-
-    channel: ChannelId
-    next: int
-
-
-InboxEvent = Arrival | ProducerGone | ConsumerUp | ConsumerDown | Acknowledged
+InboxEvent = Arrival | LinkEvent
 
 # What a message costs beside its columns, so that a flood of progress is bounded too.
 _OVERHEAD_BYTES = 256
@@ -106,6 +72,15 @@ class Inbox:
             if self._held:
                 self._held.clear()
                 self._emptied.notify_all()
+            return taken
+
+    def take_events(self) -> list[InboxEvent]:
+        """What consumers have said. Arrivals and the ends of their connections stay: nothing they cause has room."""
+        with self._filled:
+            consumers = (ConsumerUp, ConsumerDown, Acknowledged)
+            taken: list[InboxEvent] = [event for event in self._events if isinstance(event, consumers)]
+            if taken:
+                self._events = deque(event for event in self._events if not isinstance(event, consumers))
             return taken
 
     def wake(self) -> None:

@@ -38,7 +38,10 @@ OUT = (
     "number",  # of the next item
     "discarded",  # items that nobody was there for
 )
-SOURCE = ("position",)  # rows taken from its input
+SOURCE = (
+    "position",  # rows taken from its input
+    "started_at",  # wall clock, microseconds, when its first row was due; 0: not known yet
+)
 
 
 def ledger_names(layout: Layout, pe: Pe) -> list[str]:

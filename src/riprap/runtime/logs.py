@@ -47,7 +47,7 @@ def open_log(path: Path, schema: pa.Schema, stability: Stability = "async", cloc
             return Stream.open(files, clock=clock)
         # Unordered: after a gap an element may repeat keys. No memory: followers with marks read the file.
         return Stream.create(
-            files, _plain_schema(schema), stability=stability, ordered=False, memory_bytes=0, clock=clock
+            files, plain_schema(schema), stability=stability, ordered=False, memory_bytes=0, clock=clock
         )
 
 
@@ -89,7 +89,7 @@ class LogSender:
         told = message.progress
         if message.batch is not None and repeated < message.items:
             key = self._new(told)
-            batch = _plain(message.batch.slice(repeated), self._schema)
+            batch = plain(message.batch.slice(repeated), self._schema)
             last = message.number + message.items - 1
             self._writer.append(batch, sequence=last, progress=_stored(key), born=message.born)
         elif message.punctuation is not None and repeated == 0:
@@ -153,6 +153,7 @@ class LogFollower:
         self._stream = open_log(path, schema, stability, clock)
         if self._reader not in self._stream.readers():
             self.released(position)
+        self._missed = self._stream.stable().position  # what was there before this life began ends here
         self._stop = Event()
         self._thread = Thread(target=self._run, name=f"riprap-log-{channel}", daemon=True)
         self._thread.start()
@@ -161,6 +162,11 @@ class LogFollower:
         """No checkpoint is left that begins before `position`."""
         # Marks at a position may lie in the segment that ends there: one row less keeps it.
         self._stream.register_reader(self._reader, max(position - 1, 0))
+
+    @property
+    def behind(self) -> bool:
+        """Whether it is still delivering what was there before this life began."""
+        return self._position < self._missed
 
     def close(self) -> None:
         """Stop. A `deliver` that waits for room has to be let go before."""
@@ -171,16 +177,17 @@ class LogFollower:
         try:
             items = self._stream.read(from_position=self._position, follow=True, stop=self._stop, marks=True)
             for item in items:
-                message = _message(item)
+                message = stored_message(item)
                 if message.items and message.number + message.items <= self._number:
                     continue
                 if not self._deliver(self._channel, message, item.next_position):
                     return
+                self._position = item.next_position
         except BaseException as error:
             self.failure = error
 
 
-def _message(item: StoredBatch | StoredMark) -> Message:
+def stored_message(item: StoredBatch | StoredMark) -> Message:
     header = item.header
     if isinstance(item, StoredBatch):
         number = header.sequence + 1 - item.batch.num_rows
@@ -196,7 +203,7 @@ def _stored(key: OrderKey | None) -> StreamKey | None:
     return None if key is None else StreamKey(*key)
 
 
-def _plain_schema(schema: pa.Schema) -> pa.Schema:
+def plain_schema(schema: pa.Schema) -> pa.Schema:
     """Segments hold no dictionaries: each file and batch has to be readable by itself."""
     fields = [
         field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field for field in schema
@@ -204,7 +211,7 @@ def _plain_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The columns of a stream's schema, in its order and types; those that are so already are not copied."""
     columns = [batch.column(field.name) for field in schema]
     return pa.RecordBatch.from_arrays(

@@ -187,6 +187,11 @@ class Outgoing:
             self._told_held[channel] = progress
 
     @property
+    def ready(self) -> bool:
+        """Of every consumer it is known whether it is there."""
+        return all(outlet.up is not None or outlet.recovery == "replay" for outlet in self._machine.outlets.values())
+
+    @property
     def blocked(self) -> bool:
         """Some consumer that is not known to be down has no room for what it is to get."""
         if any(self._outbox.values()):

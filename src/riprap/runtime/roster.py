@@ -169,7 +169,7 @@ class Roster:
             return
         entry.connected = False
         entry.location = ""
-        if entry.state in (WorkerState.ENDED, WorkerState.FAILED):
+        if self.final or entry.state is WorkerState.FAILED:
             return
         if entry.state is not WorkerState.HANGING:  # else it was noticed before
             self._notice(entry, at)

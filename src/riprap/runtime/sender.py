@@ -28,10 +28,11 @@ from pyarrow import flight
 
 from riprap.base.errors import DataError
 from riprap.protocols.channels import ChannelId
+from riprap.protocols.partial import Acknowledged, ConsumerDown, ConsumerUp
 from riprap.runtime.endpoint import describe
 from riprap.runtime.envelope import AnswerKind, decode_answer, encode
 from riprap.runtime.form import OPTIONS, Form
-from riprap.runtime.inbox import Acknowledged, ConsumerDown, ConsumerUp, Inbox, weight
+from riprap.runtime.inbox import Inbox, weight
 from riprap.runtime.joining import take_joined
 from riprap.runtime.messages import Message
 from riprap.runtime.run import Run

@@ -205,7 +205,7 @@ class Simulation:
         self.released: dict[ChannelId, int] = {}
         self.lives: dict[str, _Life] = {}
         self.restarts: dict[str, int] = {pe.id: 0 for pe in layout.pes}
-        self._pace = Pace(_START, rate, None)
+        self._pace = Pace(rate)
         self._batch_rows, self._held_bytes = batch_rows, held_bytes
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._scheduled = 0
