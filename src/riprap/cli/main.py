@@ -8,7 +8,20 @@ import sys
 import typer
 
 from riprap.base.errors import RiprapError
-from riprap.cli import assess, data, doctor, graph, model, plan, profile, reproduce, reproduce_san, run_bounded, stream
+from riprap.cli import (
+    assess,
+    data,
+    doctor,
+    graph,
+    model,
+    plan,
+    profile,
+    reproduce,
+    reproduce_san,
+    run,
+    run_bounded,
+    stream,
+)
 
 app = typer.Typer(
     name="riprap",
@@ -31,6 +44,7 @@ app.command("profile")(profile.command)
 app.command("assess")(assess.command)
 app.command("model")(model.command)
 app.command("plan")(plan.command)
+app.command("run")(run.command)
 app.command("run-bounded")(run_bounded.command)
 app.add_typer(stream.app, name="stream")
 reproduce.app.command("san")(reproduce_san.command)
