@@ -104,7 +104,7 @@ def _print(result: dict[str, Any], out: Path | None) -> None:
         spread = [*scenario["quantiles"].values(), scenario["worst"]]
         table.add_row(
             f"{name}, {scenario['restored']}",
-            f"{scenario['rmse']:.3g}",
+            f"{scenario['rmse']:#.3g}",
             f"{scenario['published_rmse']:.2f}",
             *(f"{value:.2g}" for value in spread),
         )

@@ -7,6 +7,7 @@ from math import ceil, floor, log10
 
 _WIDTH, _HEIGHT = 680.0, 320.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 68.0, 20.0, 22.0, 50.0
+_LINE = 15.0  # of text
 
 _STYLE = """\
 .ch{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;font-size:12px;max-width:100%;\
@@ -31,7 +32,6 @@ class Series:
     name: str
     points: Sequence[Point]
     steps: bool = False  # the value holds until the next point
-    radius: float = 4.0  # of the points; a curve of very many has small ones
 
 
 def chart(series: Sequence[Series], *, x_label: str, y_label: str, log_x: bool = False) -> str:
@@ -43,6 +43,7 @@ def chart(series: Sequence[Series], *, x_label: str, y_label: str, log_x: bool =
     xs = decades(min(p.x for p in points), x_most) if log_x else ticks(0.0, x_most)
     ys = ticks(min(0.0, *(p.y for p in points)), max(p.y for p in points))
     x_low, x_high, y_low, y_high = xs[0], xs[-1], ys[0], ys[-1]
+    top = _TOP + _LINE * (len(series) - 1)  # the names of the series are above the curves
 
     def along(x: float) -> float:
         """Where `x` is between the ends of its axis, from 0 to 1."""
@@ -51,7 +52,7 @@ def chart(series: Sequence[Series], *, x_label: str, y_label: str, log_x: bool =
     def at(x: float, y: float) -> tuple[float, float]:
         return (
             _LEFT + along(x) * (_WIDTH - _LEFT - _RIGHT),
-            _HEIGHT - _BOTTOM - (y - y_low) / (y_high - y_low) * (_HEIGHT - _TOP - _BOTTOM),
+            _HEIGHT - _BOTTOM - (y - y_low) / (y_high - y_low) * (_HEIGHT - top - _BOTTOM),
         )
 
     parts = [f"<style>{_STYLE}</style>"]
@@ -88,11 +89,11 @@ def chart(series: Sequence[Series], *, x_label: str, y_label: str, log_x: bool =
             )
             parts.append(
                 f'<g><title>{escape(about)}</title><circle class="p" style="fill:{colour}" cx="{x:.1f}" cy="{y:.1f}" '
-                f'r="{one.radius:g}"/>{ring}{word}</g>'
+                f'r="4"/>{ring}{word}</g>'
             )
         if len(series) > 1:
             parts.append(
-                f'<text x="{_WIDTH - _RIGHT}" y="{13 + 15 * number}" text-anchor="end" style="fill:{colour}">'
+                f'<text x="{_WIDTH - _RIGHT}" y="{13 + _LINE * number:g}" text-anchor="end" style="fill:{colour}">'
                 f"{escape(one.name)}</text>"
             )
     return (
