@@ -19,6 +19,7 @@ from riprap.cli import (
     reproduce,
     reproduce_san,
     run,
+    reproduce_yield,
     run_bounded,
     stream,
 )
@@ -48,6 +49,7 @@ app.command("run")(run.command)
 app.command("run-bounded")(run_bounded.command)
 app.add_typer(stream.app, name="stream")
 reproduce.app.command("san")(reproduce_san.command)
+reproduce.app.command("yield")(reproduce_yield.command)
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(data.app, name="data")
 app.command("doctor")(doctor.command)

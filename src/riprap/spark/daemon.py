@@ -19,7 +19,7 @@ from pyspark.daemon import manager
 
 import riprap.engine.engine
 import riprap.operators.build
-import riprap.runtime.run
+import riprap.runtime.process
 import riprap.streams  # noqa: F401
 from riprap.spark.executor import remember_executor
 
