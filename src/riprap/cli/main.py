@@ -18,8 +18,8 @@ from riprap.cli import (
     profile,
     reproduce,
     reproduce_san,
-    run,
     reproduce_yield,
+    run,
     run_bounded,
     stream,
 )
