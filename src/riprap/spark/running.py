@@ -78,7 +78,7 @@ def run_on_spark(
         driver.drive()
         coordinator.close()
         hosted.wait(30.0)
-        result = summary(directory, layout, coordinator.table(), driver.lives, driver.flowed)
+        result = summary(directory, layout, coordinator.table(), driver.lives, coordinator.events)
     if coordinator.error is not None:
         raise CheckFailed(f"the run has failed: {coordinator.error}")
     return result
