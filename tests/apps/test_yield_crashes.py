@@ -64,6 +64,8 @@ def test_a_run_is_what_a_host_would_do(record, scenario, seconds, outage):
     assert (mine.qm == other.qm[kept]).all()
     due = record.golden.wafers[record.predicted_at >= crash.at]
     assert np.isin(other.wafers[~kept], due).sum() == 0
+    before = record.predicted_at < crash.at
+    assert (other.qm[: before.sum()] == record.golden.qm[before]).all()  # what was predicted before is as it was
 
 
 def test_crashes_follow_from_the_seed():

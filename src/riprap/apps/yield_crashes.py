@@ -131,7 +131,7 @@ class Recorded:
         engine = Engine(with_fault(self.graph, [MODEL], fault), self.graph.reachable(MODEL))
         start = max(time for time in self.states if time <= saved)
         engine.restore(self.states[start])
-        return _quality(engine.run({name: [_between(batch, start)] for name, batch in self.streams.items()}))
+        return quality(engine.run({name: [_between(batch, start)] for name, batch in self.streams.items()}))
 
     def _into_model(self) -> list[pa.RecordBatch]:
         return [self.streams[stream.id] for stream in self.graph.inputs(MODEL)]
@@ -171,7 +171,7 @@ def _golden(graph: Graph, streams: Mapping[str, pa.RecordBatch]) -> tuple[Qualit
         states[stop] = engine.snapshot()
     for name in streams:
         outputs += engine.end(name)
-    return _quality(outputs), states
+    return quality(outputs), states
 
 
 def crashes(seed: int, count: int, lots: int = fab.LOTS) -> tuple[Crash, ...]:
@@ -186,7 +186,7 @@ def crashes(seed: int, count: int, lots: int = fab.LOTS) -> tuple[Crash, ...]:
 
 
 def study(record: Recorded, crashes: Sequence[Crash], run: Callable[[Crash, Scenario], Quality] | None = None) -> Study:
-    """Every crash in every scenario. `run` makes one run; without it, the engine does."""
+    """Every crash in every scenario. `run` makes one run (`quality` of what the app gave out); else the engine does."""
     make = record.run if run is None else run
     outcomes = {
         scenario: tuple(_outcome(record, crash, make(crash, scenario)) for crash in crashes) for scenario in SCENARIOS
@@ -201,7 +201,8 @@ def _outcome(record: Recorded, crash: Crash, found: Quality) -> Outcome:
     return Outcome(found.qm[place[there]] - record.golden.qm[due][there], int((~there).sum()))
 
 
-def _quality(outputs: Iterable[Output]) -> Quality:
+def quality(outputs: Iterable[Output]) -> Quality:
+    """What a run gave to the sink, as `study` compares it."""
     batches = [event for name, event in outputs if name == SINK and isinstance(event, pa.RecordBatch)]
     wafers, qm = (np.concatenate([b.column(name).to_numpy() for b in batches]) for name in ("wafer", "qm"))
     order = np.argsort(wafers)
