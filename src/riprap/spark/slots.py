@@ -11,7 +11,7 @@ from riprap.spark.session import DAEMON, FAILURES
 
 FEWEST_FAILURES = 1_000  # a session that gives up earlier gives up in the middle of a run
 _FIRST = 60.0  # seconds to wait for the first executor of a cluster
-_SETTLED = 5.0  # seconds without a further one after which no more are expected
+_SETTLED = 3.0  # seconds without a further one after which no more are expected
 _POLL = 0.1  # seconds
 
 
@@ -25,6 +25,11 @@ class Slots:
     @property
     def free(self) -> int:
         return sum(self.executors) - self.busy
+
+    @property
+    def spare(self) -> int:
+        """Free slots that are left when the largest executor is lost."""
+        return max(self.free - max(self.executors, default=0), 0)
 
 
 def check_hosting(spark: SparkSession, elements: int, clock: Clock) -> tuple[str, ...]:
@@ -92,10 +97,10 @@ def _slots(spark: SparkSession) -> Slots:
 
 
 def _settled_slots(spark: SparkSession, elements: int, clock: Clock) -> Slots:
-    """Executors of a cluster come one after another: wait for enough slots, or until no more come."""
+    """Executors of a cluster come one after another: wait for enough slots, spare ones too, or until no more come."""
     slots = _slots(spark)
     since = clock.monotonic()
-    while slots.free < elements and clock.monotonic() - since < (_SETTLED if slots.executors else _FIRST):
+    while slots.spare < elements and clock.monotonic() - since < (_SETTLED if slots.executors else _FIRST):
         clock.sleep(_POLL)
         latest = _slots(spark)
         if latest.free > slots.free:
@@ -119,13 +124,11 @@ def _too_few(spark: SparkSession, slots: Slots, elements: int, local: bool) -> s
 def _about_spare_slots(slots: Slots, elements: int, local: bool) -> tuple[str, ...]:
     if local:  # there is no executor to lose without the driver
         return ()
-    largest = max(slots.executors)
-    left = slots.free - largest
-    if left >= elements:
+    if slots.spare >= elements:
         return ()
     return (
-        f"without the {largest} slots of one lost executor {max(left, 0)} would be left for {elements} processing "
-        f"elements, so their recovery will wait for a new executor: add {elements - left} slots on other executors",
+        f"when an executor with {max(slots.executors)} task slots is lost, {slots.spare} are left for {elements} processing "
+        f"elements, so recovery will wait for a new executor: add {elements - slots.spare} slots on other executors",
     )
 
 
