@@ -67,7 +67,7 @@ def _start(name: str, log: Path, *arguments: str) -> subprocess.Popen:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": QUICK,
+        "JAVA_TOOL_OPTIONS": QUICK,  # of the executors too
     }
     command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1", *arguments]
     with log.open("wb") as out:

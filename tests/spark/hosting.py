@@ -180,9 +180,15 @@ def cancelling_before_the_job_runs_leaves_no_process(place):
 
 
 def an_exception_in_the_driver_leaves_no_process(place):
-    with pytest.raises(ZeroDivisionError), place.host():
-        processes = place.all_processes()
-        raise ZeroDivisionError
+    processes = {}
+
+    def drive():
+        with place.host():
+            processes.update(place.all_processes())
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        drive()
     place.until(lambda: gone(pid for pid, _ in processes.values()), "the end of every process")
 
 
@@ -193,9 +199,13 @@ def an_interrupt_leaves_no_process(place):
         processes.update(place.all_processes())
         os.kill(os.getpid(), signal.SIGINT)
 
-    with pytest.raises(KeyboardInterrupt), place.host() as hosted:
-        threading.Thread(target=interrupt).start()
-        hosted.wait(PATIENCE)
+    def drive():
+        with place.host() as hosted:
+            threading.Thread(target=interrupt).start()
+            hosted.wait(PATIENCE)
+
+    with pytest.raises(KeyboardInterrupt):
+        drive()
     place.until(lambda: gone(pid for pid, _ in processes.values()), "the end of every process")
     assert len(processes) == 3
 
@@ -207,7 +217,7 @@ def what_is_no_death_ends_the_job(place):
 
 def a_local_session_is_checked(place):
     assert check_hosting(place.spark, 5, SYSTEM_CLOCK) == ()
-    with pytest.raises(MissingPrerequisite, match="6 processing elements .* has 5 free of 5 .*local\\[6,1000000000\\]"):
+    with pytest.raises(MissingPrerequisite, match=r"6 processing elements .* has 5 free of 5 .*local\[6,1000000000\]"):
         check_hosting(place.spark, 6, SYSTEM_CLOCK)
     with pytest.raises(UsageError, match="the executor is the driver"):
         check_executor_kill(place.spark)
@@ -241,12 +251,12 @@ def a_cluster_is_checked(place):
     [warning] = check_hosting(place.spark, 5, SYSTEM_CLOCK)
     assert "4 are left for 5 processing elements" in warning
     assert "add 1 slots on other executors" in warning
-    with pytest.raises(MissingPrerequisite, match="9 processing elements .* has 8 free of 8 on 2 executors: add"):
+    with pytest.raises(MissingPrerequisite, match=r"9 processing elements .* has 8 free of 8 on 2 executors: add"):
         check_hosting(place.spark, 9, SYSTEM_CLOCK)
 
 
 def main(master: str, directory: Path) -> None:
-    spark = hosting_session(3, master=master if master != "default" else None, **{"spark.executor.cores": "4"})
+    spark = hosting_session(3, master=None if master == "default" else master)
     for number, line in enumerate(sys.stdin):
         error = None
         place = Place(spark, Run(directory / str(number), layout(), {}, "", "token", "127.0.0.1"))

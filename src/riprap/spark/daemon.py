@@ -3,8 +3,10 @@
 Set as `spark.python.daemon.module`. A worker that replaces a killed one then starts in a fork instead of importing for
 seconds.
 
-Nothing may be called here that starts a thread: a fork has only the thread that forked, and a library that had others
-waits for them for ever (a Polars query before the fork hangs every query after it). Importing is safe.
+Nothing may happen here that starts a thread: a fork has only the thread that forked, and a library that had others
+waits for them for ever (a Polars query before the fork hangs every query after it). Importing these libraries is safe:
+only the allocator's background thread comes with them, which jemalloc itself sees through a fork. Polars is not among
+them, because its import alone starts one.
 """
 
 import gc

@@ -11,7 +11,7 @@ from riprap.spark.session import DAEMON, FAILURES
 
 FEWEST_FAILURES = 1_000  # a session that gives up earlier gives up in the middle of a run
 _FIRST = 60.0  # seconds to wait for the first executor of a cluster
-_SETTLED = 3.0  # seconds without a further one after which no more are expected
+_SETTLED = 2.0  # seconds without a further one after which no more are expected
 _POLL = 0.1  # seconds
 
 
@@ -93,7 +93,9 @@ def _slots(spark: SparkSession) -> Slots:
     listed = spark.sparkContext._jsc.sc().statusStore().executorList(True)  # only active ones
     executors = [listed.apply(number) for number in range(listed.size())]
     working = [each for each in executors if local or each.id() != "driver"]
-    return Slots(tuple(each.maxTasks() for each in working), sum(each.activeTasks() for each in working))
+    cores = int(_setting(spark, "spark.task.cpus", "1"))
+    # Not `maxTasks`: that follows spark.executor.cores, also where the master overrules it.
+    return Slots(tuple(each.totalCores() // cores for each in working), sum(each.activeTasks() for each in working))
 
 
 def _settled_slots(spark: SparkSession, elements: int, clock: Clock) -> Slots:
@@ -127,8 +129,9 @@ def _about_spare_slots(slots: Slots, elements: int, local: bool) -> tuple[str, .
     if slots.spare >= elements:
         return ()
     return (
-        f"when an executor with {max(slots.executors)} task slots is lost, {slots.spare} are left for {elements} processing "
-        f"elements, so recovery will wait for a new executor: add {elements - slots.spare} slots on other executors",
+        f"when an executor with {max(slots.executors)} task slots is lost, {slots.spare} are left for {elements} "
+        f"processing elements, so recovery will wait for a new executor: "
+        f"add {elements - slots.spare} slots on other executors",
     )
 
 
