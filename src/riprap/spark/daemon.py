@@ -11,18 +11,10 @@ them, because its import alone starts one.
 
 import gc
 
-import numba  # noqa: F401
-import pyarrow.compute
-import pyarrow.flight
-import pyarrow.ipc
-import pyarrow.parquet  # noqa: F401
 import pyspark.worker  # noqa: F401  (Spark itself imports it only after the fork)
 from pyspark.daemon import manager
 
-import riprap.engine.engine
-import riprap.operators.build
-import riprap.runtime.run
-import riprap.streams  # noqa: F401
+import riprap.runtime.process  # noqa: F401  (with it Numba, Arrow, Flight, the engine and the streams)
 from riprap.spark.executor import remember_executor
 
 if __name__ == "__main__":
