@@ -16,13 +16,15 @@ Uses two of Spark's internals: the status store (which attempt is where) and `ki
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import count, pairwise
 from types import TracebackType
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+from py4j.protocol import Py4JNetworkError
 from pyspark import InheritableThread, TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -35,10 +37,11 @@ from riprap.spark.slots import check_hosting
 
 Body = Callable[[Run, str, int, int], None]
 
+_NUMBERS = count()  # of the jobs of this driver
 _POLL = 0.2  # seconds between looks at the job
 _SCHEMA = pa.schema([("pe", pa.string()), ("attempt", pa.int32()), ("error", pa.string())])  # of failures
 # How Spark words a task that failed in another way than by the death of its process or executor.
-_NOT_A_DEATH = ("PythonException", "Error from python worker", "PYTHON_WORKER_START", "NotSerializableException")
+_NOT_A_DEATH = ("PythonException", "Error from python worker")
 
 
 class Failure(NamedTuple):
@@ -78,14 +81,12 @@ class Hosted:
         self._pes = [pe.id for pe in run.layout.pes]
         self._clock = clock
         self._context = spark.sparkContext
-        self._group = f"riprap-{id(self)}"
+        self._group = f"riprap-host-{next(_NUMBERS)}"
         self._error: str | None = None  # why the job ended, if it did not end well
         self._cancelled = False
         self._stage: int | None = None
-        count = len(self._pes)
-        self._frame = spark.range(0, count, 1, count).mapInArrow(
-            partial(_element, run, body), from_arrow_schema(_SCHEMA)
-        )
+        tasks = spark.range(0, len(self._pes), 1, len(self._pes))
+        self._frame = tasks.mapInArrow(partial(_element, run, body), from_arrow_schema(_SCHEMA))
         self._job = InheritableThread(target=self._run, daemon=True, name="riprap-host")
         self._watch = InheritableThread(target=self._watch_failures, daemon=True, name="riprap-host-watch")
         self._ended = threading.Event()
@@ -123,7 +124,8 @@ class Hosted:
         self._cancelled = self._cancelled or not self._ended.is_set()
         deadline = self._clock.monotonic() + timeout
         while not self._ended.is_set() and self._clock.monotonic() < deadline:
-            self._context.cancelJobGroup(self._group)  # again: a job that is only being submitted is not found
+            with suppress(Py4JNetworkError):  # the JVM is gone
+                self._context.cancelJobGroup(self._group)  # again: a job that is only being submitted is not found
             self._ended.wait(_POLL)
         self._watch.join(timeout)
         while self._attempts("RUNNING") and self._clock.monotonic() < deadline:
@@ -151,20 +153,21 @@ class Hosted:
                     return
 
     def _attempts(self, status: str) -> list[_Attempt]:
-        """The latest attempts with that status, newest first."""
-        if self._stage is None:
-            self._stage = self._find_stage()
-        context = self._context._jsc
-        if self._stage is None or context is None:  # not submitted yet; or the session is stopped, and all is gone
+        """The latest attempts with that status, newest first. None when the session or its JVM is gone: so are they."""
+        context, jvm = self._context._jsc, self._context._jvm
+        if context is None:
             return []
-        jvm = self._context._jvm
-        statuses = jvm.java.util.ArrayList()
-        statuses.add(jvm.org.apache.spark.status.api.v1.TaskStatus.valueOf(status))
-        most = 4 * len(self._pes)
-        newest = context.sc().statusStore().taskList(
-            self._stage, 0, 0, most, jvm.scala.Option.empty(), False, statuses
-        )  # fmt: skip
-        return [_attempt(newest.apply(number)) for number in range(newest.size())]
+        try:
+            self._stage = self._find_stage() if self._stage is None else self._stage
+            if self._stage is None:  # the job is only being submitted
+                return []
+            statuses = jvm.java.util.ArrayList()
+            statuses.add(jvm.org.apache.spark.status.api.v1.TaskStatus.valueOf(status))
+            store, most = context.sc().statusStore(), 4 * len(self._pes)
+            found = store.taskList(self._stage, 0, 0, most, jvm.scala.Option.empty(), False, statuses)
+            return [_attempt(found.apply(number)) for number in range(found.size())]
+        except Py4JNetworkError:
+            return []
 
     def _find_stage(self) -> int | None:
         tracker = self._context.statusTracker()

@@ -113,13 +113,14 @@ def _settled_slots(spark: SparkSession, elements: int, clock: Clock) -> Slots:
 
 def _too_few(spark: SparkSession, slots: Slots, elements: int, local: bool) -> str:
     if local:
-        remedy = f"use --master 'local[{elements + slots.busy},{FAILURES}]' or leave it out"
+        where = ""
+        remedy = f"use master local[{elements + slots.busy},{FAILURES}], or give neither a session nor --master"
     else:
+        where = f" on {len(slots.executors)} executors"
         remedy = "add workers or cores (spark.executor.instances, spark.executor.cores, spark.cores.max)"
     return (
         f"{elements} processing elements need as many task slots at once, and {spark.sparkContext.master} has "
-        f"{slots.free} free of {sum(slots.executors)} on {len(slots.executors)} executors: {remedy}, "
-        "or fuse operators with --fuse auto or all"
+        f"{slots.free} free of {sum(slots.executors)}{where}: {remedy}, or fuse operators with --fuse auto or all"
     )
 
 
