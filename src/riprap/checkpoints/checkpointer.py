@@ -148,10 +148,10 @@ class Checkpointer:
         unit, counts = self._units[taken.unit], self.counts[taken.unit]
         size = unit.writer.write(taken)
         counts.taken += 1
-        counts.bytes += size
         with self._lock:
             self._finished.append(Saved(taken.unit, taken.taken_at, size, taken.positions))
         unit.unwritten = False
+        counts.bytes += size + unit.writer.look_after(taken)
 
 
 def _next(interval: int, now: int) -> int:
