@@ -167,4 +167,5 @@ def test_windows_of_every_pace_come_back(data):
         again = restored(storage, graph)
         assert windows(again, name) == windows(engine, name)
         first, second = engine.digests()[name], again.digests()[name]
-        assert (first.keys == second.keys).all() and (first.digests == second.digests).all()
+        assert first.keys.tolist() == second.keys.tolist()
+        assert first.digests.tolist() == second.digests.tolist()
