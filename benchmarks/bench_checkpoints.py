@@ -1,9 +1,10 @@
 """What checkpoints cost a join: the dissertation's experiments on the engine, in one process.
 
-One long run per configuration, in seconds with and without checkpoints in turn; each pair gives a ratio of tuples taken.
-A window is full before the first pair. Checkpoints come every second, so each second with them has one, which has to
-save what came in two. Intervals of 10 s are left out: a checkpoint is then no larger (a window at most) and ten times
-rarer. So are sizes of parts: here a part is what came between two checkpoints.
+One long run per configuration, in seconds with and without checkpoints in turn; each pair gives a ratio of tuples
+taken per second, and of tuples per second of CPU, in which the writing thread counts in full and other processes do
+not. A window is full before the first pair. Checkpoints come every second, so each second with them has one, which has
+to save what came in two. Intervals of 10 s are left out: a checkpoint is then no larger (a window at most) and ten
+times rarer. So are sizes of parts: here a part is what came between two checkpoints.
 """
 
 import math
@@ -52,20 +53,27 @@ def run() -> Iterator[Result]:
     for configuration in SINGLE + PER_GROUP:
         with tempfile.TemporaryDirectory(prefix="riprap-bench-") as scratch:
             trial = Trial(configuration, scratch)
-            ratios = [math.log(trial.pair()) for _ in range(PAIRS)]
+            pairs = [trial.pair() for _ in range(PAIRS)]
             trial.writer.close()
         counts = trial.writer.counts["J"]
         missed, taken, longest = missed + counts.missed, taken + counts.taken, max(longest, trial.longest)
-        half = STUDENT * statistics.stdev(ratios) / math.sqrt(PAIRS)
-        mean = statistics.mean(ratios)
-        low, high = math.exp(mean - half), math.exp(mean + half)
+        low, mean, high = confidence([wall for wall, _ in pairs])
+        cpu = confidence([cpu for _, cpu in pairs])
         yield at_least(
-            f"join with checkpoints every second, {configuration.name}", math.exp(mean), 0.99,
+            f"join with checkpoints every second, {configuration.name}", mean, 0.99,
             f"tuples taken with / without, {PAIRS} pairs of seconds in turn, 95 % confidence {low:.3f} … {high:.3f}; "
+            f"per second of CPU {cpu[1]:.3f} ({cpu[0]:.3f} … {cpu[2]:.3f}); "
             f"{counts.bytes / max(1, counts.taken) / 1e6:.2f} MB a checkpoint",
         )  # fmt: skip
     yield at_most("missed deadlines", missed, 0, f"of all {taken} checkpoints above", unit="")
-    yield reported("longest pause for a capture", 1_000 * longest, "ms", "over all of the above")
+    yield reported("longest capture", 1_000 * longest, "ms", "CPU of the processing thread, over all of the above")
+
+
+def confidence(ratios: list[float]) -> tuple[float, float, float]:
+    """The geometric mean between the ends of its 95 % confidence interval."""
+    logs = [math.log(ratio) for ratio in ratios]
+    mean, half = statistics.mean(logs), STUDENT * statistics.stdev(logs) / math.sqrt(len(logs))
+    return math.exp(mean - half), math.exp(mean), math.exp(mean + half)
 
 
 class Trial:
@@ -96,24 +104,24 @@ class Trial:
         self.writer.due(self._with)
         while self.engine.operators["J"].size() < 0.99 * configuration.window * (50 if configuration.per_group else 1):
             self._push()
-        self.pair()
 
-    def pair(self) -> float:
-        """Tuples in a second with checkpoints over those in a second without."""
-        return self._second(checkpoints=True) / self._second(checkpoints=False)
+    def pair(self) -> tuple[float, float]:
+        """Tuples per second, and per second of CPU, with checkpoints over those without."""
+        first, second = self._second(checkpoints=True), self._second(checkpoints=False)
+        return first[0] / second[0], first[1] / second[1]
 
-    def _second(self, *, checkpoints: bool) -> float:
-        start, taken = time.perf_counter(), 0
+    def _second(self, *, checkpoints: bool) -> tuple[float, float]:
+        start, cpu, taken = time.perf_counter(), time.process_time(), 0
         while (elapsed := time.perf_counter() - start) < 1.0:
             taken += self._push()
             now = self._with + int(elapsed * SECOND)
             if checkpoints and self.writer.due(now):
-                before = time.perf_counter()
+                before = time.thread_time()
                 self.writer.capture("J", self.engine, {"at": self._at}, now)
-                self.longest = max(self.longest, time.perf_counter() - before)
+                self.longest = max(self.longest, time.thread_time() - before)
         if checkpoints:
             self._with += SECOND
-        return taken / elapsed
+        return taken / elapsed, taken / (time.process_time() - cpu)
 
     def _push(self) -> int:
         left, right = self._keys[self._at % BATCHES]

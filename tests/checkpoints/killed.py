@@ -28,11 +28,11 @@ def main() -> None:
     storage, epoch = LocalStorage(sys.argv[1]), int(sys.argv[2])
     engine = Engine(graph())
     engine.end("S2")
+    writer = checkpointer(storage, graph(), epoch, background=True)
     loaded = load(storage, "PE/0", "all", 0)
     if loaded is not None:
         loaded.into(engine)
     at = loaded.positions["at"] if loaded is not None else 0
-    writer = checkpointer(storage, graph(), epoch, background=True)
     while True:
         engine.push("S1", rows_of(groups_of(at), at * ROWS))
         at += 1

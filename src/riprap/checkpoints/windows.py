@@ -37,12 +37,13 @@ from riprap.checkpoints.parts import (
     united,
     with_columns,
 )
+from riprap.checkpoints.storage import Contents
 from riprap.checkpoints.windows_index import KeyIndex
 
 _STEP = 4  # of paces and of merging
 _LARGE = 1_024  # rows and entries: less is not worth thinning, and waits for a merge
 
-Write = Callable[[bytes], PartRef]
+Write = Callable[[Contents], PartRef]
 Read = Callable[[PartRef], bytes | None]  # None: damaged or missing
 
 

@@ -21,7 +21,7 @@ from riprap.checkpoints.manifest import (
 )
 from riprap.checkpoints.names import MANIFEST, PART, Claim, File, files_in, folder_of
 from riprap.checkpoints.parts import WindowPart
-from riprap.checkpoints.storage import Storage
+from riprap.checkpoints.storage import Contents, Storage
 from riprap.checkpoints.windows import WindowLog
 from riprap.operators.contract import State
 
@@ -91,7 +91,7 @@ class UnitWriter:
             before = self._blobs[name] = self._write_part(blob)
         return before
 
-    def _write_part(self, data: bytes) -> PartRef:
+    def _write_part(self, data: Contents) -> PartRef:
         self._part += 1
         self._bytes += len(data)
         return write_part(self._storage, self._folder, File(self._epoch, self._part, PART).name, data)
