@@ -166,7 +166,7 @@ class RowStore:
         self._marks[version] = (head.copy(), tail.copy(), spoke.copy())
         while len(self._marks) > _MARKS:
             del self._marks[next(iter(self._marks))]
-        groups = groups[np.argsort(self.groups.hashes[groups], kind="stable")]
+        groups = groups[np.argsort(self.groups.hashes[groups])]
         rows = rows[groups]
         keys = {f"_key{j}": column for j, column in enumerate(self.groups.columns(groups))} if self.groups.types else {}
         keys |= {
