@@ -111,6 +111,8 @@ class Coordinator:
     def close(self) -> None:
         """Tell all that are still connected that the run is over, and free the port."""
         with self._changed:
+            if self._closed:
+                return
             self._closed = True
             calls = list(self._calls.values())
             self._changed.notify_all()
