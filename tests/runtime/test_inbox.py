@@ -2,9 +2,14 @@
 
 from threading import Thread
 
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
 from wiring import BUFFER, GAP, eventually, rows
 
-from riprap.runtime.inbox import Arrival, ConsumerDown, Inbox, ProducerGone, weight
+from riprap.runtime.inbox import Arrival, ConsumerDown, Inbox, ProducerGone
+from riprap.runtime.messages import Kind, Message
+from riprap.runtime.weight import OVERHEAD_BYTES, Weigher
 
 
 def test_everything_comes_out_in_the_order_it_went_in():
@@ -20,7 +25,7 @@ def test_everything_comes_out_in_the_order_it_went_in():
 
 
 def test_a_full_channel_waits_and_the_others_do_not():
-    inbox = Inbox(weight(rows(0, 10)))
+    inbox = Inbox(Weigher().weigh(rows(0, 10)))
     done = []
 
     def fill():
@@ -57,5 +62,19 @@ def test_waking_and_closing_let_go():
     assert inbox.take(20.0) == []
 
 
+@given(st.lists(st.text(max_size=20) | st.none(), min_size=1, max_size=30), st.data())
+def test_a_message_weighs_what_its_rows_hold(texts, data):
+    start = data.draw(st.integers(0, len(texts) - 1))
+    for type_, width in ((pa.string(), 4), (pa.large_string(), 8)):
+        columns = [pa.array(texts, type_), pa.array(range(len(texts)), pa.int32())]
+        batch = pa.RecordBatch.from_arrays(columns, names=["k", "i"]).slice(start)
+        held = sum(len((text or "").encode()) + width + 4 for text in texts[start:])
+        assert Weigher().weigh(Message(Kind.ROWS, 1, 0, batch)) == OVERHEAD_BYTES + held
+
+
 def test_a_shared_dictionary_weighs_nothing():
-    assert weight(rows(0, 1, encoded=True)) < weight(rows(0, 1)) + 8
+    encoded = pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), pa.array(["long " * 1_000]))
+    weigher = Weigher()
+    for column in (encoded, pa.array(["ab"]), encoded):  # the form may change from message to message
+        batch = pa.RecordBatch.from_arrays([column], names=["k"])
+        assert weigher.weigh(Message(Kind.ROWS, 1, 0, batch)) <= OVERHEAD_BYTES + 6

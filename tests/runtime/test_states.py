@@ -93,7 +93,9 @@ class RosterMachine(RuleBasedStateMachine):
 
     @rule(pe=pes)
     def register(self, pe):
-        if self.state(pe) in (WorkerState.ENDED, WorkerState.FAILED):
+        if self.state(pe) is WorkerState.ENDED:
+            with pytest.raises(Fenced, match="nothing is left to do"):
+                self.roster.register(pe, self.attempts[pe] + 1, "host", 1, 2, *self.now())
             return
         if self.alive[pe]:
             self.deaths[pe] += 1
@@ -115,7 +117,7 @@ class RosterMachine(RuleBasedStateMachine):
 
     @rule(pe=pes)
     def die(self, pe):
-        if self.alive[pe] and self.state(pe) not in (WorkerState.ENDED, WorkerState.FAILED):
+        if self.alive[pe] and self.state(pe) is not WorkerState.ENDED:
             self.deaths[pe] += 1
         self.alive[pe] = False
         self.roster.lost(pe, self.highest[pe], *self.now())

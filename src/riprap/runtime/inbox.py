@@ -6,14 +6,13 @@ whoever waits here reads nothing from its connection or log. Events never wait: 
 may itself be what they are about.
 """
 
-from collections import deque
+from collections import defaultdict, deque
 from threading import Condition, Lock
 from typing import NamedTuple
 
-import pyarrow as pa
-
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.messages import Message
+from riprap.runtime.weight import Weigher
 
 
 class Arrival(NamedTuple):
@@ -52,19 +51,6 @@ class Acknowledged(NamedTuple):
 
 InboxEvent = Arrival | ProducerGone | ConsumerUp | ConsumerDown | Acknowledged
 
-# What a message costs beside its columns, so that a flood of progress is bounded too.
-_OVERHEAD_BYTES = 256
-
-
-def weight(message: Message) -> int:
-    """Bytes that a message holds. A dictionary counts nothing: the messages of a channel share it."""
-    if message.batch is None:
-        return _OVERHEAD_BYTES
-    return _OVERHEAD_BYTES + sum(
-        column.indices.nbytes if isinstance(column, pa.DictionaryArray) else column.nbytes
-        for column in message.batch.columns
-    )
-
 
 class Inbox:
     def __init__(self, buffer_bytes: int) -> None:
@@ -74,12 +60,13 @@ class Inbox:
         self._emptied = Condition(lock)
         self._events: deque[InboxEvent] = deque()
         self._held: dict[ChannelId, int] = {}  # bytes
+        self._weighers: defaultdict[ChannelId, Weigher] = defaultdict(Weigher)
         self._woken = False
         self._closed = False
 
     def put(self, arrival: Arrival) -> bool:
         """Add an arrival once its channel has room. False: the inbox is closed, and the arrival was dropped."""
-        size = weight(arrival.message)
+        size = self._weighers[arrival.channel].weigh(arrival.message)
         with self._emptied:
             self._emptied.wait_for(lambda: self._closed or self._held.get(arrival.channel, 0) <= self._limit)
             if self._closed:
