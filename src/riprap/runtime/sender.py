@@ -95,6 +95,7 @@ class Sender:
         self._inbox = inbox
         self._token, self._tls = run.token, run.tls
         self._limit = run.buffer_bytes
+        self._most_rows = min(_JOINED_ROWS, run.batch_rows)
         self._gapless = run.layout.link(channel.stream).recovery == "buffer"
         self._changed = Condition()
         self._connection: _Connection | None = None  # the current one, from the attempt to connect on
@@ -134,12 +135,16 @@ class Sender:
             return self._writing + sum(message.items for message in self._queue)
 
     def close(self, drain: bool) -> None:
-        """End the connection; with `drain`, once everything queued has been sent, if the consumer is there."""
+        """End the connection; with `drain`, once the consumer has everything, if it is there.
+
+        That can take as long as the consumer likes: who must give signs of life meanwhile waits for `Acknowledged`
+        first.
+        """
         with self._changed:
             self._draining = drain
             self._closed = True
             self._changed.notify_all()
-        while drain and self._thread.is_alive() and self.pending():
+        while drain and self._thread.is_alive():
             self._thread.join(_LOOK)
             self._leave_if_replaced()
         self._thread.join(_FAREWELL)
@@ -233,7 +238,7 @@ class Sender:
                     form = Form(self._schema, message.batch)
                     connection.writer.begin(form.schema, options=OPTIONS)
                 connection.writer.write_with_metadata(form.give(message.batch), metadata)
-            if message.items < _JOINED_ROWS // 2:
+            if message.items < self._most_rows // 2:
                 SYSTEM_CLOCK.sleep(_PAUSE)
 
     def _take(self, connection: _Connection) -> Message | None:
@@ -246,7 +251,7 @@ class Sender:
                 if connection.over or (self._closed and not (self._draining and self._queue)):
                     return None
                 if self._queue:  # so the connection is up
-                    message, parts = take_joined(self._queue, _JOINED_ROWS)
+                    message, parts = take_joined(self._queue, self._most_rows)
                     self._bytes -= sum(self._weights.popleft() for _ in range(parts))
                     self._writing = message.items
                     self._changed.notify_all()
