@@ -35,8 +35,14 @@ _TICKS_DDL = "ticker string, type string, price double, size bigint, seq bigint"
 _BARGAINS_DDL = "ticker string, ask_price double, ask_size bigint, vwap double, gain double, seq bigint"
 # Bargains, and the trades that the next micro-batch needs.
 _FOUND = pa.schema(
-    [("ticker", pa.string()), ("price", pa.float64()), ("size", pa.int64()), ("seq", pa.int64())]
-    + [("vwap", pa.float64()), ("carried", pa.bool_())]
+    [
+        ("ticker", pa.string()),
+        ("price", pa.float64()),
+        ("size", pa.int64()),
+        ("seq", pa.int64()),
+        ("vwap", pa.float64()),
+        ("carried", pa.bool_()),
+    ]
 )
 _FOUND_DDL = "ticker string, price double, size bigint, seq bigint, vwap double, carried boolean"
 
@@ -105,7 +111,7 @@ class _Bargains(StatefulProcessor):
     def init(self, handle: Any) -> None:
         self._recent = handle.getValueState("recent", "prices array<double>, sizes array<bigint>")
 
-    def handleInputRows(self, key: Any, rows: Iterator[Any], timers: Any) -> Iterator[Any]:  # noqa: N802
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timers: Any) -> Iterator[Any]:
         import numpy as np
         import pandas as pd
 
