@@ -17,8 +17,9 @@ from riprap.operators.columns import (
     batch_of,
     key_columns,
     keys_of,
+    picked,
     renumbered_progress,
-    take,
+    taken,
     to_words,
 )
 from riprap.operators.contract import Channel, Emission, Punctuation, Setting
@@ -43,8 +44,9 @@ class _Matches(NamedTuple):
     def chosen(self, selection: np.ndarray) -> "_Matches":
         if len(selection) == len(self.rows):
             return self
-        sides = self.sides[selection] if len(self.sides) else self.sides
-        return _Matches(self.rows[selection], sides, self.met[selection], self.triggers[selection])
+        sides = picked(self.sides, selection) if len(self.sides) else self.sides
+        rows, met, triggers = (picked(part, selection) for part in (self.rows, self.met, self.triggers))
+        return _Matches(rows, sides, met, triggers)
 
 
 class JoinOperator(WindowedOperator):
@@ -209,15 +211,14 @@ class JoinOperator(WindowedOperator):
         columns: dict[str, pa.Array] = {}
         if len(self._speaking) == 1:
             arriving = self._speaking[0]
-            own = [name for name in names if self._port_of[name] == arriving]
-            key = [name for name in KEY_COLUMNS if name in batches[arriving].schema.names] if with_key else []
-            rows = take(batches[arriving].select([*own, *key]), matches.rows)
+            own = batches[arriving]
             for name in names:
                 if self._port_of[name] == arriving:
-                    columns[name] = rows.column(name)
+                    columns[name] = taken(own.column(name), matches.rows)
                 else:
                     columns[name] = self.stores[1 - arriving].gather(name, matches.met)
-            return batch_of(columns | {name: rows.column(name) for name in key})
+            key = [name for name in KEY_COLUMNS if name in own.schema.names] if with_key else []
+            return batch_of(columns | {name: taken(own.column(name), matches.rows) for name in key})
         # Both ports remember, so the arrival itself is in its port's store by now.
         left = np.where(matches.sides == 0, 0, matches.met)
         right = np.where(matches.sides == 1, 0, matches.met)
