@@ -137,6 +137,22 @@ class Engine:
         """Tell that nothing more will come from a source or entering stream."""
         return self.advance(name, END_KEY)
 
+    def wait_for(self, stream: str, waited: bool) -> list[Output]:
+        """Whether an operator with several ports waits for what comes on this entering stream. At first it does.
+
+        A stream whose producer is down is not waited for. When it is again, what it brings at or below `reached` of
+        its target comes too late and must not be pushed.
+        """
+        target, port = self._entry(stream)
+        if target in self._mergers:
+            self._mergers[target].wait_for(port, waited)
+        return self._sweep()
+
+    def waiting_on(self, stream: str) -> int:
+        """Rows and punctuations of an entering stream that wait in front of its target."""
+        target, port = self._entry(stream)
+        return self._mergers[target].waiting(port) if target in self._mergers else 0
+
     def run(self, inputs: Mapping[str, Iterable[pa.RecordBatch]]) -> Iterable[Output]:
         """Take bounded inputs, one per source, to their end; several are read side by side in the order of their
         keys.
@@ -205,7 +221,7 @@ class Engine:
                 for port, event in inbox:
                     merger.put(port, event)
                 emissions = self._deliver_merged(name, merger)
-                progress = merger.progress
+                progress = max(self._progress[name], merger.progress)  # it falls when a port is waited for again
                 self._progress[name] = progress
             if inbox:
                 self._inbox[name] = []

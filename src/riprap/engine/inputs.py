@@ -25,32 +25,55 @@ def keyed(
     batches: Iterable[pa.RecordBatch], source: Source, columns: Iterable[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The batches with the source's columns (or some of them) and `_ts` and `_seq`, checked."""
-    names = [name for name in source.schema.names if columns is None or name in set(columns)]
-    last_ts, last_seq, row = np.iinfo(np.int64).min, -1, 0
-    for batch in batches:
-        if batch.num_rows == 0:
-            continue
-        out = {name: _checked(batch, source, name) for name in names}
+    keyer = Keyer(source, columns)
+    return (keyer.keyed(batch) for batch in batches if batch.num_rows)
+
+
+class Keyer:
+    """Checks one batch of a source's input after the other and gives its rows their keys."""
+
+    def __init__(self, source: Source, columns: Iterable[str] | None = None, row: int = 0) -> None:
+        self.row = row  # number of the next row, counted from the beginning of the input
+        self._source = source
+        wanted = None if columns is None else set(columns)
+        self._names = [name for name in source.schema.names if wanted is None or name in wanted]
+        self._last_ts: int | None = None
+        self._last_seq: int | None = None
+
+    def keyed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """A batch of at least one row with the source's columns, `_ts` and `_seq`; raises `DataError`."""
+        source, row = self._source, self.row
+        out = {name: _checked(batch, source, name) for name in self._names}
         ts = _times(batch, source)
         numbers = batch.column(SEQ).to_numpy() if SEQ in batch.schema.names else np.arange(row, row + batch.num_rows)
         times = ts.view(pa.int64()).to_numpy()
-        _ascending(times, last_ts, row, source, "_ts falls", strict=False)
-        _ascending(numbers, last_seq if row else None, row, source, "_seq does not rise", strict=True)
-        last_ts, last_seq, row = int(times[-1]), int(numbers[-1]), row + batch.num_rows
+        _ascending(times, self._last_ts, row, source, "_ts falls", strict=False)
+        _ascending(numbers, self._last_seq, row, source, "_seq does not rise", strict=True)
+        self._last_ts, self._last_seq, self.row = int(times[-1]), int(numbers[-1]), row + batch.num_rows
         out |= {TS: ts, SEQ: pa.array(numbers, pa.int64())}
-        yield pa.RecordBatch.from_arrays(list(out.values()), names=list(out))
+        return pa.RecordBatch.from_arrays(list(out.values()), names=list(out))
 
 
 def read_file(
-    path: str | os.PathLike[str], columns: Iterable[str] | None = None, rows: int = BATCH_ROWS
+    path: str | os.PathLike[str], columns: Iterable[str] | None = None, rows: int = BATCH_ROWS, skip: int = 0
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of a Parquet or Arrow file (or a directory of Parquet files, in the order of their names)."""
+    """Batches of a Parquet or Arrow file (or a directory of Parquet files, in the order of their names).
+
+    `skip` leaves out the first rows; files, row groups and batches that lie wholly among them are not read.
+    """
+    wanted = None if columns is None else set(columns)
     for file in _files(Path(path)):
         try:
-            if file.suffix == ".parquet":
-                yield from _read_parquet(file, columns, rows)
-            else:
-                yield from _read_arrow(file, columns, rows)
+            there = _row_counts(file) if skip else []
+            first = 0  # row group or batch
+            while first < len(there) and there[first] <= skip:
+                skip -= there[first]
+                first += 1
+            read = _read_parquet if file.suffix == ".parquet" else _read_arrow
+            for part in read(file, wanted, first):
+                for start in range(skip, part.num_rows, rows):
+                    yield part.slice(start, rows)
+                skip = 0
         except (pa.ArrowInvalid, pa.ArrowIOError) as error:
             raise _unreadable(file, error) from error
 
@@ -71,10 +94,7 @@ def count_rows(path: str | os.PathLike[str]) -> int:
     total = 0
     for file in _files(Path(path)):
         try:
-            if file.suffix == ".parquet":
-                total += pq.read_metadata(file).num_rows
-            else:
-                total += sum(batch.num_rows for batch in _read_arrow(file, [], BATCH_ROWS))
+            total += sum(_row_counts(file))
         except (pa.ArrowInvalid, pa.ArrowIOError) as error:
             raise _unreadable(file, error) from error
     return total
@@ -95,24 +115,30 @@ def _files(path: Path) -> list[Path]:
     return files
 
 
-def _read_parquet(file: Path, columns: Iterable[str] | None, rows: int) -> Iterator[pa.RecordBatch]:
-    # Row group by row group with all threads off: the caller's process has one core of its own.
-    with pq.ParquetFile(file) as parquet:
-        names = None if columns is None else [name for name in parquet.schema_arrow.names if name in set(columns)]
-        for group in range(parquet.num_row_groups):
-            table = parquet.read_row_group(group, columns=names, use_threads=False)
-            yield from table.combine_chunks().to_batches(max_chunksize=rows)
-
-
-def _read_arrow(file: Path, columns: Iterable[str] | None, rows: int) -> Iterator[pa.RecordBatch]:
+def _row_counts(file: Path) -> list[int]:
+    """Rows of each row group or batch, from what the file says of itself."""
+    if file.suffix == ".parquet":
+        metadata = pq.read_metadata(file)
+        return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
     with pa.memory_map(str(file)) as source:
         reader = pa.ipc.open_file(source)
-        for index in range(reader.num_record_batches):
+        return [reader.get_batch(index).num_rows for index in range(reader.num_record_batches)]
+
+
+def _read_parquet(file: Path, columns: set[str] | None, first: int) -> Iterator[pa.RecordBatch]:
+    # Row group by row group with all threads off: the caller's process has one core of its own.
+    with pq.ParquetFile(file) as parquet:
+        names = None if columns is None else [name for name in parquet.schema_arrow.names if name in columns]
+        for group in range(first, parquet.num_row_groups):
+            yield from parquet.read_row_group(group, columns=names, use_threads=False).combine_chunks().to_batches()
+
+
+def _read_arrow(file: Path, columns: set[str] | None, first: int) -> Iterator[pa.RecordBatch]:
+    with pa.memory_map(str(file)) as source:
+        reader = pa.ipc.open_file(source)
+        for index in range(first, reader.num_record_batches):
             batch = reader.get_batch(index)
-            if columns is not None:
-                batch = batch.select([name for name in batch.schema.names if name in set(columns)])
-            for start in range(0, batch.num_rows, rows):
-                yield batch.slice(start, rows)
+            yield batch if columns is None else batch.select([name for name in batch.schema.names if name in columns])
 
 
 def _checked(batch: pa.RecordBatch, source: Source, name: str) -> pa.Array:

@@ -10,7 +10,7 @@ A punctuation has the order of the row before it, by its key or in the queue, an
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -73,6 +73,22 @@ class MergerState:
         """Punctuations that wait, with their ports."""
         return [(port, item.punctuation) for port, q in enumerate(self.queues) for item in q if isinstance(item, _Cut)]
 
+    @classmethod
+    def of(
+        cls,
+        queues: Iterable[Iterable[tuple[pa.RecordBatch, np.ndarray] | tuple[Punctuation, Order]]],
+        progress: Iterable[OrderKey],
+        latest: Iterable[int],
+        last_order: Iterable[Order],
+    ) -> "MergerState":
+        """From plain data, such as a checkpoint has: each port's rows or punctuations, with their order."""
+
+        def item(event: pa.RecordBatch | Punctuation, order: np.ndarray | Order) -> _Segment | _Cut:
+            return _Cut(event, tuple(order)) if isinstance(event, Punctuation) else _Segment(event, np.asarray(order))
+
+        items = tuple(tuple(item(event, order) for event, order in queue) for queue in queues)
+        return cls(items, tuple(progress), tuple(latest), tuple(last_order))
+
 
 class Merger:
     """Queues of one operator's ports. `streams` name them for the jitter."""
@@ -112,6 +128,7 @@ class Merger:
         self._progress = list(state.progress)
         self._latest = list(state.latest)  # with a jitter: greatest arrival so far on each port
         self._last_order = list(state.last_order)  # of the latest row on each port
+        self._waited = [True] * len(self._shapes)
 
     # In ---------------------------------------------------------------------------------------------------------------
 
@@ -132,6 +149,20 @@ class Merger:
     def advance(self, port: int, key: OrderKey) -> None:
         """Nothing at or below `key` will be put on this port any more."""
         self._progress[port] = max(self._progress[port], key)
+
+    def wait_for(self, port: int, waited: bool) -> None:
+        """Whether rows of other ports wait for this one. Of a port that is not waited for, rows come when they come."""
+        self._waited[port] = waited
+
+    def waiting(self, port: int) -> int:
+        """Rows and punctuations that wait on a port."""
+        return sum(item.batch.num_rows if isinstance(item, _Segment) else 1 for item in self._queues[port])
+
+    def _reached(self) -> OrderKey:
+        """Nothing at or below this key will be put on a port that is waited for."""
+        if all(self._waited):
+            return min(self._progress)
+        return min((k for k, waited in zip(self._progress, self._waited, strict=True) if waited), default=START_KEY)
 
     def _order(self, port: int, keys: Keys) -> np.ndarray:
         count = len(keys.ts)
@@ -174,7 +205,7 @@ class Merger:
 
     def _limit(self) -> Order:
         """Rows whose order is below this may pass: nothing that will be put on any port is before them."""
-        key = min(self._progress)
+        key = self._reached()
         if self._jitter is not None:
             # What is still to come has a greater `_seq` (or a `_ts` as great), and arrives no earlier than that.
             return (key.seq + 1,) if self._jitter.tuples is not None else (key.ts,)
@@ -214,8 +245,8 @@ class Merger:
 
     @property
     def progress(self) -> OrderKey:
-        """Nothing at or below this key will pass any more."""
-        key = min(self._progress)
+        """Nothing at or below this key will pass any more, but from ports that were not waited for."""
+        key = self._reached()
         if self._jitter is not None:
             for port, queue in enumerate(self._queues):
                 for item in queue:

@@ -23,12 +23,19 @@ from functools import cached_property
 from typing import Literal, get_args
 
 from riprap.base.errors import UsageError, known
+from riprap.base.quantities import Duration
 from riprap.graph.graph import Graph, StreamSpec
+from riprap.graph.keys import SEQ
 from riprap.graph.specs import OperatorSpec, Sink, Source
 from riprap.protocols.channels import ChannelId
+from riprap.protocols.partial import Recovery
 
 Fuse = Literal["auto", "none", "all"]
-Recovery = Literal["gap", "buffer", "replay"]
+
+WHOLE = "fragment"  # the unit of an element that is saved as a whole
+_POSITIONS_EVERY = Duration(
+    1_000_000
+)  # an element without state, but with positions to remember, costs nothing to save
 
 
 @dataclass(frozen=True)
@@ -147,6 +154,44 @@ class Layout:
                 return False, f"its input {link.stream.id} is not persistent"
         return True, ""
 
+    def recovers(self, pe: Pe) -> "Recovering":
+        """How a restarted element comes back."""
+        repeatable, reason = self.repeatable(pe)
+        replayed = any(link.target == pe.fragment and link.recovery == "replay" for link in self.links)
+        kept = any(link.source == pe.fragment and link.recovery == "replay" for link in self.links)
+        specs = [self.graph[name] for name in pe.fragment.members]
+        exact = repeatable and (replayed or kept)
+        if not exact and not replayed:
+            units = {
+                spec.name: Unit((spec.name,), spec.annotations.checkpoint_every)
+                for spec in specs
+                if any(spec.stateful) and spec.annotations.checkpoint_every is not None
+            }
+            return Recovering(False, False, reason, units)
+        stateful = [spec for spec in specs if any(spec.stateful)]
+        intervals = [s.annotations.checkpoint_every for s in specs if s.annotations.checkpoint_every is not None]
+        every = min(intervals, default=None if stateful else _POSITIONS_EVERY)
+        units = {WHOLE: Unit(pe.fragment.members, every)} if every is not None else {}
+        return Recovering(True, exact, reason, units)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Operators whose state is saved in one checkpoint."""
+
+    operators: tuple[str, ...]
+    every: Duration
+
+
+@dataclass(frozen=True)
+class Recovering:
+    """How an element comes back after a crash."""
+
+    whole: bool  # its operators go back together, to one checkpoint with the positions of its inputs
+    exact: bool  # what it gives out again is the same, and is recognised by its numbers
+    reason: str  # why it is not repeatable, if it is not
+    units: Mapping[str, Unit]  # what is saved, by name
+
 
 def arrange(graph: Graph, fuse: Fuse = "auto", parallelism: Mapping[str, int] | None = None) -> Layout:
     """Lay out a graph. `parallelism` overrides that of the operators it names."""
@@ -193,8 +238,8 @@ def _link(graph: Graph, stream: StreamSpec, source: Fragment, target: Fragment) 
         by = key
     elif source.shards == target.shards:
         by = None
-    else:  # nobody minds where a row goes; equal rows go the same way, so that restarts repeat it
-        by = tuple(graph.schema(stream.source, stream.source_port).names)
+    else:
+        by = (SEQ,)  # nobody minds where a row goes; by its number, so that a restart repeats it
     return Link(stream, source, target, recovery_of(graph, stream), by)
 
 

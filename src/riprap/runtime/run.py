@@ -37,7 +37,6 @@ class Run:
     # coordinator is found
     tls: Tls | None = None
     rate: float | None = None  # tuples/s of each source; None: as fast as they are taken
-    until: int | None = None  # wall clock, microseconds, when the sources stop; None: at the end of their input
     batch_rows: int = 65_536  # most rows in one call of the engine
     buffer_bytes: int = 4 << 20  # most bytes that wait on one channel at its receiver
     heartbeat: float = 0.2  # seconds between signs of life

@@ -2,8 +2,10 @@
 
 import logging
 import os
+import re
 import sys
 import tempfile
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -19,6 +21,10 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %p %c{1}: %m%n
 """
+
+DAEMON = "riprap.spark.daemon"  # see there; for the sessions that host processing elements
+FAILURES = 1_000_000_000  # of one task, before Spark gives the job up: never
+SPARE_SLOTS = 2  # of a local session that hosts elements: for queries beside the run
 
 
 def session(spark: SparkSession | None = None, *, master: str | None = None, **conf: str) -> SparkSession:
@@ -38,6 +44,44 @@ def session(spark: SparkSession | None = None, *, master: str | None = None, **c
             "stop it first, or pass it as it is"
         )
     return _build(master or "local[*]", conf)
+
+
+def hosting_session(
+    elements: int, spark: SparkSession | None = None, *, master: str | None = None, **conf: str
+) -> SparkSession:
+    """A session that can host processing elements: like `session`, with retries without limit and a warm daemon.
+
+    A local one gets as many slots as there are elements, and a few to spare, however many cores there are.
+    """
+    return session(spark, master=None if _reusable(master) else hosting_master(elements, master), **_hosting() | conf)
+
+
+def hosting_master(elements: int, master: str | None = None) -> str:
+    """The master's URL with what hosting needs. Local masters get slots and failures unless they name them."""
+    if master in (None, "local", "local[*]"):
+        return f"local[{elements + SPARE_SLOTS},{FAILURES}]"
+    slots = re.fullmatch(r"local\[(\d+)\]", master)
+    return f"local[{slots.group(1)},{FAILURES}]" if slots else master
+
+
+def _reusable(master: str | None) -> bool:
+    return master is None and SparkSession.getActiveSession() is not None
+
+
+def _hosting() -> dict[str, str]:
+    settings = {
+        "spark.python.daemon.module": DAEMON,
+        "spark.task.maxFailures": str(FAILURES),
+        "spark.executor.maxNumFailures": str(FAILURES),  # YARN and Kubernetes end the application beyond it
+        "spark.excludeOnFailure.enabled": "false",  # an executor is not bad because its elements were killed
+        "spark.dynamicAllocation.enabled": "false",  # it would take away the spare slots
+        "spark.python.task.killTimeout": "100ms",  # from the order to kill a task to the kill of its process
+    }
+    home = Path(__file__).parents[2]
+    if home.name not in ("site-packages", "dist-packages"):  # not installed: executors that see the source tree use it
+        inherited = os.environ.get("PYTHONPATH")
+        settings["spark.executorEnv.PYTHONPATH"] = os.pathsep.join([str(home), *([inherited] if inherited else [])])
+    return settings
 
 
 def _is_master(active: SparkSession, master: str) -> bool:

@@ -3,8 +3,19 @@
 from riprap.streams.description import Settings
 from riprap.streams.errors import Busy, Damaged, Fenced
 from riprap.streams.keys import OrderKey
-from riprap.streams.reader import StoredBatch
+from riprap.streams.reader import StoredBatch, StoredMark
 from riprap.streams.stream import Stream
 from riprap.streams.writer import Appended, Writer
 
-__all__ = ["Appended", "Busy", "Damaged", "Fenced", "OrderKey", "Settings", "StoredBatch", "Stream", "Writer"]
+__all__ = [
+    "Appended",
+    "Busy",
+    "Damaged",
+    "Fenced",
+    "OrderKey",
+    "Settings",
+    "StoredBatch",
+    "StoredMark",
+    "Stream",
+    "Writer",
+]

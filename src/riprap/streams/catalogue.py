@@ -6,7 +6,7 @@ end of its segment, or, if that is damaged too, made again from the segment's he
 by the listing.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -48,6 +48,10 @@ class Catalogue:
         by_ts = 0 if start is None else bisect_right(self._greatest_ts, start - 1)
         by_seq = 0 if bounds.from_seq is None else bisect_right(self._greatest_seq, bounds.from_seq - 1)
         return max(by_position, by_ts, by_seq)
+
+    def first_marked(self, position: int) -> int:
+        """Index of the first segment that can have marks at `position`: the one that ends there has."""
+        return bisect_left([item.next_position for item in self.finished], position)
 
     @property
     def next_position(self) -> int:

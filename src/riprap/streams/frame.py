@@ -7,13 +7,13 @@ gap, at a fixed place, and every Arrow reader steps over it. Bytes of a message:
     0    u32  FFFFFFFF                        Arrow: continuation
     4    i32  length of the metadata          Arrow: includes the frame
     8    u32  offset of the root table        Arrow: includes the frame
-    12        the frame, 152 bytes            the fields of `Header`, then the two checks
-    164       rest of the flatbuffer, padding, body
+    12        the frame, 168 bytes            the fields of `Header`, then the two checks
+    180       rest of the flatbuffer, padding, body
 
-    body check    xxh3-64 of bytes 164 … end
-    header check  xxh3-64 of bytes 0 … 155, which include the body check: so it vouches for the whole message
+    body check    xxh3-64 of bytes 180 … end
+    header check  xxh3-64 of bytes 0 … 171, which include the body check: so it vouches for the whole message
 
-Nothing of a message is interpreted before it is checked: `read_header` looks at 164 bytes and believes none before the
+Nothing of a message is interpreted before it is checked: `read_header` looks at 180 bytes and believes none before the
 header check holds; `check_body` comes before any flatbuffer is parsed. Integers are little-endian.
 """
 
@@ -26,15 +26,18 @@ import xxhash
 from riprap.streams.keys import NOTHING, OrderKey, Range
 
 MAGIC = b"RPRP"
-VERSION = 1
+VERSION = 2
 SCHEMA, BATCH = 1, 2
+# Marks: entries without rows between the batches, for readers that ask for them.
+PUNCTUATION, PROGRESS, END = 3, 4, 5
+ENTRIES = frozenset((BATCH, PUNCTUATION, PROGRESS, END))
 
 _ARROW = struct.Struct("<IiI")
-_FRAME = struct.Struct("<4sHHQ16sQqqqIIqqqqqiqiqQ")
+_FRAME = struct.Struct("<4sHHQ16sQqqqIIqqqqqqqqqqQ")
 _CHECK = struct.Struct("<Q")
 HEADER_SIZE = _ARROW.size + _FRAME.size + _CHECK.size
 _GAP = _FRAME.size + _CHECK.size
-assert HEADER_SIZE == 164
+assert HEADER_SIZE == 180
 assert _GAP % 8 == 0  # or the flatbuffer behind it would lose its alignment
 
 END_OF_STREAM = struct.pack("<Ii", 0xFFFFFFFF, 0)
@@ -45,7 +48,7 @@ class Header(NamedTuple):
 
     magic: bytes
     version: int
-    kind: int  # SCHEMA (first message of a segment) or BATCH
+    kind: int  # SCHEMA (first message of a segment), BATCH, or that of a mark
     length: int  # bytes of the whole message, this header included
     stream: bytes  # id of the stream, 16 bytes
     producer: int  # xxh3-64 of the producer's name
@@ -58,11 +61,12 @@ class Header(NamedTuple):
     max_ts: int
     min_seq: int
     max_seq: int
-    progress_ts: int  # progress: nothing at or below this key will follow; ts is NOTHING where none was given
-    progress_src: int
+    progress_ts: int  # progress: nothing at or below this key will follow; ts is NOTHING where none was given.
+    progress_src: int  # Of a punctuation: its own key
     progress_seq: int
     progress_n: int
     written_at: int
+    born: int  # when the oldest input that caused this entered the producer's app; 0: not told
     body_check: int
 
     @property
@@ -107,6 +111,7 @@ def frame(
     range_: Range,
     progress: OrderKey | None,
     written_at: int,
+    born: int = 0,
 ) -> Message:
     """Put a frame into a serialized Arrow message (uncompressed, with continuation marker)."""
     view = memoryview(arrow)
@@ -114,7 +119,7 @@ def frame(
     rest = view[_ARROW.size :]
     header = Header(
         MAGIC, VERSION, kind, len(view) + _GAP, stream, producer, epoch, sequence, position, rows, remaining,
-        *range_, *(progress or (NOTHING, 0, 0, 0)), written_at, xxhash.xxh3_64_intdigest(rest),
+        *range_, *(progress or (NOTHING, 0, 0, 0)), written_at, born, xxhash.xxh3_64_intdigest(rest),
     )  # fmt: skip
     head = _ARROW.pack(0xFFFFFFFF, metadata + _GAP, root + _GAP) + _FRAME.pack(*header)
     return Message(header, head + _CHECK.pack(xxhash.xxh3_64_intdigest(head)), rest)

@@ -19,7 +19,7 @@ Position = NewType("Position", int)  # rows before it, >= 0
 
 TS_TYPE = pa.timestamp("us", "UTC")
 # The columns of an order key, in the order in which they compare, with their types.
-KEY_TYPES = {"_ts": TS_TYPE, "_src": pa.int32(), "_seq": pa.int64(), "_n": pa.int32()}
+KEY_TYPES = {"_ts": TS_TYPE, "_src": pa.int32(), "_seq": pa.int64(), "_n": pa.int64()}
 NOTHING = -(2**63)  # "no timestamp", "no sequence" in the fixed-size fields of files
 
 
@@ -78,6 +78,9 @@ class Range(NamedTuple):
     max_ts: int
     min_seq: int
     max_seq: int
+
+
+EMPTY = Range(2**63 - 1, NOTHING, 2**63 - 1, NOTHING)  # of no rows: joined with another range it changes nothing
 
 
 @dataclass(frozen=True)

@@ -51,10 +51,10 @@ class Live:
                 back += 1
             return list(islice(self._batches, len(self._batches) - back, None))
 
-    def wait(self, position: int, seconds: float) -> None:
-        """Until something is stable behind `position`, the writer closes, or the time is over."""
+    def wait(self, mark: Mark, seconds: float) -> None:
+        """Until something is stable behind `mark`, the writer closes, or the time is over."""
         with self._changed:
-            self._changed.wait_for(lambda: self.mark.position > position or not self.writing, seconds)
+            self._changed.wait_for(lambda: self.mark.place != mark.place or not self.writing, seconds)
 
 
 # Streams that this process is writing, by the real path of the directory with the open segment.

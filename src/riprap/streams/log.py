@@ -26,7 +26,7 @@ from riprap.streams.segment import Builder, Carry, Start, opening, read_start, r
 from riprap.streams.summary import Summary
 
 _VECTORS = 512  # buffers per writev; the system allows 1024
-MOST_BATCHES = 1 << 16  # in a segment, so that walking its headers stays quick
+MOST_MESSAGES = 1 << 16  # in a segment, so that walking its headers stays quick
 
 
 @dataclass(frozen=True)
@@ -146,9 +146,9 @@ class Log:
     def must_roll(self, unwritten: int) -> bool:
         """Whether the open segment is full, counting bytes that are about to be written to it."""
         settings = self._description.settings
-        return self._builder.batches + unwritten > 0 and (
+        return self._builder.messages + unwritten > 0 and (
             self._builder.end + unwritten >= settings.segment_bytes
-            or self._builder.batches >= MOST_BATCHES
+            or self._builder.messages >= MOST_MESSAGES
             or (settings.segment_age is not None and self._clock.now() - self._start.written_at >= settings.segment_age)
         )
 

@@ -19,11 +19,14 @@ from typing import NamedTuple
 
 import xxhash
 
+from riprap.base.clock import Clock
+
 MARK = "mark"
 _MARK = struct.Struct("<4sIqqqqqqQ")
 _MAGIC = b"RPMK"
 _VERSION = 1
 _ATTEMPTS = 100  # a writer takes well under a microsecond to store a mark
+_LOOK_FASTEST, _LOOK_SLOWEST = 0.0002, 0.002  # seconds between looks of one who waits for the mark to move
 assert _MARK.size == 64
 
 
@@ -34,6 +37,11 @@ class Mark(NamedTuple):
     max_ts: int
     commits: int
 
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """What moves when something was written, marks of the log included."""
+        return self[:3]
+
 
 def read_mark(directory: Path) -> Mark | None:
     """None if there is none that carries its check."""
@@ -42,14 +50,41 @@ def read_mark(directory: Path) -> Mark | None:
     except FileNotFoundError:
         return None
     try:
-        for _ in range(_ATTEMPTS):
-            data = os.pread(file, _MARK.size, 0)
-            if len(data) < _MARK.size:
-                return None
-            magic, version, *fields, _, check = _MARK.unpack(data)
-            if check == xxhash.xxh3_64_intdigest(data[:-8]) and magic == _MAGIC and version == _VERSION:
-                return Mark(*fields)
-        return None
+        return _read(file)
+    finally:
+        os.close(file)
+
+
+def _read(file: int) -> Mark | None:
+    for _ in range(_ATTEMPTS):
+        data = os.pread(file, _MARK.size, 0)
+        if len(data) < _MARK.size:
+            return None
+        magic, version, *fields, _, check = _MARK.unpack(data)
+        if check == xxhash.xxh3_64_intdigest(data[:-8]) and magic == _MAGIC and version == _VERSION:
+            return Mark(*fields)
+    return None
+
+
+def watch(directory: Path, known: Mark, seconds: float, clock: Clock) -> bool:
+    """Look at the mark, often and cheaply, until it is no longer `known` or the time is over.
+
+    False, at once, if it is not `known` to begin with: then the end of the stream was found in another way.
+    """
+    try:
+        file = os.open(directory / MARK, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        if _read(file) != known:
+            return False
+        step, until = _LOOK_FASTEST, clock.monotonic() + seconds
+        while clock.monotonic() < until:
+            clock.sleep(step)
+            if _read(file) != known:
+                break
+            step = min(step * 2, _LOOK_SLOWEST)
+        return True
     finally:
         os.close(file)
 

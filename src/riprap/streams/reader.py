@@ -8,7 +8,7 @@ at that moment, and looks again. Both sources number rows the same way, so the c
 import threading
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ import pyarrow as pa
 from riprap.base.errors import DataError
 from riprap.streams.description import fitted
 from riprap.streams.files import Readable
-from riprap.streams.frame import Header
+from riprap.streams.frame import BATCH, END, PROGRESS, PUNCTUATION, Header
 from riprap.streams.keys import Bounds, OrderKey, Range
 from riprap.streams.mark import Mark
 from riprap.streams.segment import Start, read_batch, read_entries, read_start, segment_name, walk
@@ -25,7 +25,7 @@ from riprap.streams.summary import Summary
 if TYPE_CHECKING:
     from riprap.streams.stream import Stream
 
-_POLL_FASTEST, _POLL_SLOWEST = 0.001, 0.02  # seconds between looks at the mark of another process
+_POLL_FASTEST, _POLL_SLOWEST = 0.001, 0.02  # seconds between thorough looks at what another process writes
 _WAKE = 0.1  # seconds; how soon a waiting reader notices `stop`
 
 
@@ -41,6 +41,27 @@ class StoredBatch(NamedTuple):
         return self.header.progress
 
 
+class StoredMark(NamedTuple):
+    """A mark as delivered to a reader that asked for marks."""
+
+    kind: Literal["punctuation", "progress", "end"]
+    key: OrderKey | None
+    header: Header
+
+    @property
+    def next_position(self) -> int:
+        """Where a reader goes on. It may see this mark again: it has the position of the row that comes next."""
+        return self.header.position
+
+
+Item = StoredBatch | StoredMark
+_KINDS: dict[int, Literal["punctuation", "progress", "end"]] = {
+    PUNCTUATION: "punctuation",
+    PROGRESS: "progress",
+    END: "end",
+}
+
+
 @dataclass
 class Counts:
     """How a read was served, in batches."""
@@ -50,7 +71,7 @@ class Counts:
 
 
 class Reader:
-    """An iterator of `StoredBatch`. Made by `Stream.read`."""
+    """An iterator of `StoredBatch`, and of `StoredMark` where asked for. Made by `Stream.read`."""
 
     def __init__(
         self,
@@ -60,6 +81,7 @@ class Reader:
         follow: bool,
         idle: float | None,
         stop: threading.Event | None,
+        marks: bool,
     ) -> None:
         self.counts = Counts()
         self._stream = stream
@@ -70,6 +92,8 @@ class Reader:
         self._stop = stop or threading.Event()
         self._position = bounds.from_position
         self._resume: tuple[int, int] | None = None  # segment and offset of `_position`, where known
+        self._marks = marks
+        self._seen: tuple[int, int, int] | None = None  # with marks: up to where everything was delivered
         self._over = False
         self._keyed = (
             replace(bounds, from_position=0, to_position=None) != Bounds()
@@ -80,20 +104,22 @@ class Reader:
     def __iter__(self) -> "Reader":
         return self
 
-    def __next__(self) -> StoredBatch:
+    def __next__(self) -> Any:
+        """A `StoredBatch`; where marks were asked for, also a `StoredMark`."""
         return next(self._batches)
 
     def close(self) -> None:
         self._batches.close()
 
-    def _run(self) -> Generator[StoredBatch, None, None]:
+    def _run(self) -> Generator[Item, None, None]:
         clock, poll = self._stream.clock, _POLL_FASTEST
         end = self._stream.stable()
         served_at = clock.monotonic()
         while not self._over and not self._stop.is_set():
             live = self._stream.live()
-            recent = live.since(self._position) if live and self._follow else None
-            before = self._position
+            # Memory has no marks, and a position does not say which of those at it were seen: the log does.
+            recent = live.since(self._position) if live and self._follow and not self._marks else None
+            before = self._position, self._seen
             if recent:
                 self._resume = None
                 for header, batch in recent:
@@ -103,17 +129,17 @@ class Reader:
                         yield item
                     if self._over:
                         break
-            elif self._position < end.position:
+            elif self._position < end.position or (self._marks and self._seen != end.place):
                 yield from self._stored(end)
             elif not self._follow:
                 return
-            if self._position > before:
+            if (self._position, self._seen) != before:
                 served_at, poll = clock.monotonic(), _POLL_FASTEST
             elif self._idle is not None and clock.monotonic() - served_at >= self._idle:
                 return
             elif live and live.writing:
-                live.wait(self._position, _WAKE if self._idle is None else min(_WAKE, self._idle))
-            else:
+                live.wait(end, _WAKE if self._idle is None else min(_WAKE, self._idle))
+            elif not self._stream.wait(end, _POLL_SLOWEST):
                 clock.sleep(poll)
                 poll = min(poll * 2, _POLL_SLOWEST)
             if self._follow:
@@ -146,24 +172,33 @@ class Reader:
             return None
         return StoredBatch(fitted(batch, self._stream.description.schema, self._columns), header, first + high)
 
-    def _stored(self, end: Mark) -> Iterator[StoredBatch]:
+    def _stored(self, end: Mark) -> Iterator[Item]:
         """Everything from the cursor to `end` that the index does not exclude."""
         catalogue = self._stream.catalogue(end)
         if catalogue.finished:
             self._check_kept(catalogue.finished[0].position)
-        at = catalogue.first(replace(self._bounds, from_position=self._position))
+        if self._marks:
+            at = catalogue.first_marked(self._position)
+        else:
+            at = catalogue.first(replace(self._bounds, from_position=self._position))
         if at > 0:
             self._position = max(self._position, catalogue.finished[at - 1].next_position)
         for item in catalogue.finished[at:]:
-            if item.next_position > self._position and not self._bounds.excludes(item.range):
+            if self._wanted(item):
                 yield from self._finished(item)
-            if self._over:
+            if self._over or self._stop.is_set():
                 return
             self._position = max(self._position, item.next_position)
-        if self._position < end.position:
+        if self._position < end.position or (self._marks and end.segment >= 0):
             yield from self._open(end)
-        if not self._over:
+        if not self._over and not self._stop.is_set():
             self._position = max(self._position, end.position)
+            self._seen = end.place
+
+    def _wanted(self, item: Summary) -> bool:
+        if self._marks:
+            return self._resume is None or item.segment >= self._resume[0]
+        return item.next_position > self._position and not self._bounds.excludes(item.range)
 
     def _check_kept(self, first: int) -> None:
         """A read from the beginning begins with what is there; one from a position must not miss rows silently."""
@@ -173,7 +208,7 @@ class Reader:
                 f"the stream begins at {first}; register a reader to keep what it needs"
             )
 
-    def _finished(self, item: Summary) -> Iterator[StoredBatch]:
+    def _finished(self, item: Summary) -> Iterator[Item]:
         file = self._open_segment(item.segment, finished=True)
         try:
             start = read_start(file)
@@ -188,7 +223,9 @@ class Reader:
 
     def _runs(self, entries: np.ndarray, item: Summary) -> Iterator[tuple[int, int, int]]:
         """Stretches of the segment that the index does not exclude: offset, end, position of the first row."""
-        first = max(int(np.searchsorted(entries["position"], self._position, "right")) - 1, 0)
+        # Marks at a position may lie before the run that begins with it.
+        side: Literal["left", "right"] = "left" if self._marks else "right"
+        first = max(int(np.searchsorted(entries["position"], self._position, side)) - 1, 0)
         begun: tuple[int, int] | None = None
         for entry in entries[first:].tolist():
             position, offset = entry[:2]
@@ -201,7 +238,7 @@ class Reader:
         if begun:
             yield begun[0], item.end, begun[1]
 
-    def _open(self, end: Mark) -> Iterator[StoredBatch]:
+    def _open(self, end: Mark) -> Iterator[Item]:
         file = self._open_segment(end.segment, finished=False)
         try:
             start = read_start(file)
@@ -218,18 +255,22 @@ class Reader:
     def _seek(self, file: Readable, start: Start, end: Mark) -> tuple[int, int]:
         """The first batch of the open segment that the bounds do not exclude, by the headers."""
         for found in walk(file, start.carry.stream, start.end, end.offset, start.carry.position, bodies=False):
-            if found.header.end > self._position and not self._bounds.excludes(found.header.range):
+            behind = found.header.end > self._position or (self._marks and found.header.position == self._position)
+            if behind and not self._bounds.excludes(found.header.range):
                 return found.offset, found.header.position
         return end.offset, end.position
 
-    def _walk(self, file: Readable, start: Start, offset: int, end: int, position: int) -> Iterator[StoredBatch]:
+    def _walk(self, file: Readable, start: Start, offset: int, end: int, position: int) -> Iterator[Item]:
         unbounded = not self._keyed and self._bounds.to_position is None
         whole = unbounded and self._columns is None and len(start.schema) == len(self._stream.schema)
         for found in walk(file, start.carry.stream, offset, end, position):
             header = found.header
             self._resume = (start.carry.segment, found.offset + header.length)
-            item = None
-            if whole and header.position >= self._position:  # the common case, without a question asked per batch
+            item: Item | None = None
+            if header.kind != BATCH:
+                if self._marks and header.position >= self._position:
+                    item = StoredMark(_KINDS[header.kind], header.progress, header)
+            elif whole and header.position >= self._position:  # the common case, without a question asked per batch
                 self._position = header.position + header.rows
                 item = StoredBatch(read_batch(found, start.schema), header, self._position)
             elif self._keyed and self._bounds.excludes(header.range):

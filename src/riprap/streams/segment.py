@@ -2,7 +2,7 @@
 
     "ARROW1\\0\\0"
     schema message           framed; the schema's metadata holds the `Carry`: what was true of the stream before
-    record batch messages    framed, positions contiguous
+    record batch messages    framed, positions contiguous; marks between them are batches without rows
     end-of-stream marker     from here on only in a finished segment
     index entries            one per run of about 64 KiB: position, offset, range of `_ts` and `_seq`
     record                   the segment's `Summary`, with the check of the entries and its own
@@ -30,6 +30,7 @@ from riprap.streams.footer import FILE_START, MAGIC, footer
 from riprap.streams.frame import (
     BATCH,
     END_OF_STREAM,
+    ENTRIES,
     HEADER_SIZE,
     SCHEMA,
     Header,
@@ -104,8 +105,9 @@ class Builder:
     """Accounts for the batches of one segment: what its index and footer will say."""
 
     def __init__(self, start: int) -> None:
-        self.end = start  # offset behind the last batch
+        self.end = start  # offset behind the last message
         self.rows = 0
+        self.messages = 0  # batches and marks
         self._blocks: list[tuple[int, int, int]] = []
         self._runs: list[list[int]] = []
 
@@ -114,7 +116,8 @@ class Builder:
         return len(self._blocks)
 
     def add(self, header: Header, metadata: int) -> None:
-        self._blocks.append((self.end, metadata, header.length - metadata))
+        if header.kind == BATCH:  # Arrow's footer leaves marks out, so other Arrow readers never see one
+            self._blocks.append((self.end, metadata, header.length - metadata))
         run = self._runs[-1] if self._runs else None
         if run is None or self.end - run[1] >= RUN_BYTES:
             self._runs.append([header.position, self.end, *header.range])
@@ -127,13 +130,14 @@ class Builder:
             ]
         self.end += header.length
         self.rows += header.rows
+        self.messages += 1
 
     def entries(self) -> np.ndarray:
         return np.array([tuple(run) for run in self._runs], ENTRY)
 
     def range(self) -> Range:
         entries = self.entries()
-        if not len(entries):
+        if not self.rows:
             return Range(NOTHING, NOTHING, NOTHING, NOTHING)
         return Range(
             int(entries["min_ts"].min()),
@@ -219,8 +223,8 @@ def _sound_header(file: Readable, data: memoryview, at: int, offset: int) -> Hea
 def walk(
     file: Readable, stream: bytes, offset: int, end: int, position: int | None, bodies: bool = True
 ) -> Generator[Found, None, None]:
-    """The batches from `offset` to `end`, each checked before it is yielded; raises `Damaged` at the first that is not
-    whole, or is not the one that belongs there. `position` is that of the first row, None where it is not known."""
+    """The batches and marks from `offset` to `end`, each checked before it is yielded; raises `Damaged` at the first
+    that is not whole, or not the one that belongs there. `position`: of the first row, None where it is not known."""
     ahead = file.chunk if bodies else HEADER_SIZE
     chunk, start = pa.py_buffer(b""), offset
     view = memoryview(chunk)
@@ -232,7 +236,11 @@ def walk(
         header = read_header(view, at)
         if isinstance(header, str):
             raise Damaged(file.name, offset, header)
-        if header.kind != BATCH or header.stream != stream or (position is not None and header.position != position):
+        if (
+            header.kind not in ENTRIES
+            or header.stream != stream
+            or (position is not None and header.position != position)
+        ):
             raise Damaged(file.name, offset, "a message that belongs elsewhere")
         if bodies:
             if len(view) - at < header.length and start + len(view) < end:

@@ -27,7 +27,7 @@ from riprap.streams.files import Files, LocalFiles, SpooledFiles, files_at
 from riprap.streams.keys import NOTHING, Bounds, OrderKey, as_microseconds
 from riprap.streams.live import Live, written_here
 from riprap.streams.lock import is_written
-from riprap.streams.mark import Mark, read_mark
+from riprap.streams.mark import Mark, read_mark, watch
 from riprap.streams.reader import Reader
 from riprap.streams.segment import read_start, recover, segment_name
 from riprap.streams.summary import Summary
@@ -104,11 +104,13 @@ class Stream:
         follow: bool = False,
         idle: float | None = None,
         stop: threading.Event | None = None,
+        marks: bool = False,
     ) -> Reader:
         """Batches of the rows within all the bounds (ends are exclusive), in the order in which they were appended.
 
         Without `follow`, up to what is stable now. With it, also what comes: until the generator is closed, `stop` is
-        set, an end is passed, or nothing came for `idle` seconds.
+        set, an end is passed, or nothing came for `idle` seconds. With `marks`, a `StoredMark` for each mark at or
+        behind `from_position` as well, in its place.
         """
         self.description = load_description(self.files)
         bounds = Bounds(
@@ -120,10 +122,12 @@ class Stream:
             to_seq,
             after_key,
         )
+        if marks and bounds != Bounds(from_position):
+            raise UsageError("marks are read from a position on: leave the other bounds out, or leave out marks=True")
         for name in columns or ():
             if name not in self.schema.names:
                 raise UsageError(f"the stream has no column {name}: {known(self.schema.names, name)}")
-        return Reader(self, bounds, None if columns is None else list(columns), follow, idle, stop)
+        return Reader(self, bounds, None if columns is None else list(columns), follow, idle, stop, marks)
 
     def live(self) -> Live | None:
         """The memory of the writer, if it is in this process."""
@@ -138,6 +142,10 @@ class Stream:
         if mark is not None and not self._may_be_stale(mark):
             return mark
         return self._found_end()
+
+    def wait(self, known: Mark, seconds: float) -> bool:
+        """Until another process has moved the end from `known`, or about `seconds`; False, at once, if none tells."""
+        return self._spool is not None and watch(self._spool, known, seconds, self.clock)
 
     def _may_be_stale(self, mark: Mark) -> bool:
         """Behind the mark lies something, and nobody is writing: a crash kept the mark from moving."""

@@ -15,19 +15,22 @@ Whatever the setting, what is lost is a tail: never a batch whose successor is t
 
 Identity: a *producer* (a name) numbers its appends with rising sequences, and each life of it has a higher *epoch*.
 An append whose sequence is not higher than the last one stored for the producer is a repetition: it is acknowledged
-and not written. A writer that fails (disk full, fenced) stays failed; opening another recovers.
+and not written. A *mark* is an append without rows: a punctuation, which has a sequence of its own, or progress or the
+end, which carry the sequence of what they follow and may be told again.
+
+A writer that fails (disk full, fenced) stays failed; opening another recovers.
 """
 
 import os
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -37,13 +40,16 @@ from riprap.base.errors import DataError, UsageError
 from riprap.streams.description import Description, evolved, shown, store_description
 from riprap.streams.errors import Fenced
 from riprap.streams.files import Files
-from riprap.streams.frame import BATCH, Message, frame, producer_id
-from riprap.streams.keys import OrderKey, Range, int64_values
+from riprap.streams.frame import BATCH, END, PROGRESS, PUNCTUATION, Message, frame, producer_id
+from riprap.streams.keys import EMPTY, OrderKey, Range, int64_values
 from riprap.streams.live import Live, announce, withdraw
 from riprap.streams.lock import acquire
 from riprap.streams.log import Cut, Log
 from riprap.streams.mark import Mark, MarkFile
 from riprap.streams.retention import enforce
+
+MarkKind = Literal["punctuation", "progress", "end"]
+MARK_KINDS: dict[MarkKind, int] = {"punctuation": PUNCTUATION, "progress": PROGRESS, "end": END}
 
 _SYNC_EVERY = 1_000_000  # microseconds between syncs where stability is "async"
 
@@ -125,20 +131,64 @@ class Writer:
         return self._position
 
     def append(
-        self, batch: pa.RecordBatch, *, sequence: int | None = None, progress: OrderKey | None = None
+        self, batch: pa.RecordBatch, *, sequence: int | None = None, progress: OrderKey | None = None, born: int = 0
     ) -> "Future[Appended]":
         """Append a batch; the future is done when it is stable. Without `sequence` it is the producer's next."""
-        return self.append_all((batch,), sequence=sequence, progress=progress)
+        return self.append_all((batch,), sequence=sequence, progress=progress, born=born)
 
     def append_all(
-        self, batches: Sequence[pa.RecordBatch], *, sequence: int | None = None, progress: OrderKey | None = None
+        self,
+        batches: Sequence[pa.RecordBatch],
+        *,
+        sequence: int | None = None,
+        progress: OrderKey | None = None,
+        born: int = 0,
     ) -> "Future[Appended]":
-        """Append batches as one: after any crash all of them are there or none, and no reader sees a part."""
+        """Append batches as one: after any crash all of them are there or none, and no reader sees a part.
+
+        `born`, microseconds, is for whoever measures delays: when the oldest input that caused this entered the app.
+        """
         kept = tuple(self._checked(batch) for batch in batches if batch.num_rows)
         ranges = tuple(self._range(batch) for batch in kept)
         serialized = tuple(batch.serialize() for batch in kept)  # before the lock: this copies the rows
+
+        def place() -> tuple[Message, ...] | None:
+            if sequence is not None and sequence <= self._sequence:
+                return None
+            self._check_order(ranges)
+            self._sequence = self._sequence + 1 if sequence is None else sequence
+            return self._framed(serialized, kept, ranges, progress, born)
+
+        return self._enqueue(kept, sum(buffer.size for buffer in serialized), place)
+
+    def mark(
+        self, key: OrderKey | None, *, kind: MarkKind, sequence: int | None = None, born: int = 0
+    ) -> "Future[Appended]":
+        """Append an entry without rows, which only readers with `marks=True` see.
+
+        A punctuation is numbered as an append is. Progress and the end belong to the last append: `sequence`, where
+        given, is that of the last one; a lower one is a repetition.
+        """
+        if kind not in MARK_KINDS:
+            raise UsageError(f"a mark is one of {', '.join(MARK_KINDS)}, not {kind!r}")
+        nothing = pa.RecordBatch.from_pylist([], schema=self._description.schema)
+        buffer = nothing.serialize()
+
+        def place() -> tuple[Message, ...] | None:
+            least = self._sequence + (kind == "punctuation")
+            number = least if sequence is None else sequence
+            if number < least:
+                return None
+            self._sequence = number
+            return (self._message(buffer, MARK_KINDS[kind], EMPTY, key, born),)
+
+        return self._enqueue((nothing,), buffer.size, place)
+
+    def _enqueue(
+        self, batches: tuple[pa.RecordBatch, ...], size: int, place: Callable[[], tuple[Message, ...] | None]
+    ) -> "Future[Appended]":
+        """Queue what `place` makes of the batches, once there is room; it makes None of a repetition."""
         settings = self._description.settings
-        size = sum(buffer.size for buffer in serialized)
         future: Future[Appended] = Future()
         with self._changed:
             self._changed.wait_for(
@@ -155,14 +205,12 @@ class Writer:
                 raise self._failure
             if self._closing:
                 raise UsageError("this writer is closed: open another one to append")
-            if sequence is not None and sequence <= self._sequence:
+            messages = place()
+            if messages is None:
                 append = _Append((), (), Appended(self._position, 0, repeated=True), future)
             else:
-                self._check_order(ranges)
-                self._sequence = self._sequence + 1 if sequence is None else sequence
-                messages = self._framed(serialized, kept, ranges, progress)
-                rows = sum(batch.num_rows for batch in kept)
-                append = _Append(messages, kept, Appended(self._position - rows, rows), future)
+                rows = sum(batch.num_rows for batch in batches)
+                append = _Append(messages, batches, Appended(self._position - rows, rows), future)
             self._queue.append(append)
             self._waiting += 1
             self._waiting_bytes += append.size
@@ -178,28 +226,34 @@ class Writer:
         batches: tuple[pa.RecordBatch, ...],
         ranges: tuple[Range, ...],
         progress: OrderKey | None,
+        born: int,
     ) -> tuple[Message, ...]:
-        messages, last, now = [], len(batches) - 1, self._clock.now()
+        messages, last = [], len(batches) - 1
         for at, (buffer, batch, range_) in enumerate(zip(serialized, batches, ranges, strict=True)):
-            messages.append(
-                frame(
-                    buffer,
-                    BATCH,
-                    stream=self._description.id,
-                    producer=self._producer,
-                    epoch=self.epoch,
-                    sequence=self._sequence,
-                    position=self._position,
-                    rows=batch.num_rows,
-                    remaining=last - at,
-                    range_=range_,
-                    progress=progress if at == last else None,
-                    written_at=now,
-                )
-            )
+            told = progress if at == last else None
+            messages.append(self._message(buffer, BATCH, range_, told, born, batch.num_rows, last - at))
             self._position += batch.num_rows
             self._last_ts, self._last_seq = max(self._last_ts, range_.max_ts), max(self._last_seq, range_.max_seq)
         return tuple(messages)
+
+    def _message(
+        self, buffer: pa.Buffer, kind: int, range_: Range, key: OrderKey | None, born: int, rows: int = 0, more: int = 0
+    ) -> Message:
+        return frame(
+            buffer,
+            kind,
+            stream=self._description.id,
+            producer=self._producer,
+            epoch=self.epoch,
+            sequence=self._sequence,
+            position=self._position,
+            rows=rows,
+            remaining=more,
+            range_=range_,
+            progress=key,
+            written_at=self._clock.now(),
+            born=born,
+        )
 
     def _checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         schema = self._description.schema
@@ -356,6 +410,7 @@ class Writer:
                 (message.header, batch)
                 for append in group
                 for message, batch in zip(append.messages, append.batches, strict=True)
+                if message.header.kind == BATCH
             ],
             mark,
         )

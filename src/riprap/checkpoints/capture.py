@@ -1,0 +1,73 @@
+"""What is taken of an engine for a checkpoint, on its own thread: copies only, so that it can go on at once."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from riprap.checkpoints.manifest import WindowKind
+from riprap.engine.engine import Engine
+from riprap.engine.merger import MergerState
+from riprap.graph.keys import OrderKey
+from riprap.graph.specs import Aggregate, Join, OperatorSpec
+from riprap.graph.windows import Count
+from riprap.operators.contract import State
+from riprap.operators.windowed import WindowedOperator
+
+
+@dataclass(frozen=True)
+class Capture:
+    """The state of a unit at a cut, in memory."""
+
+    unit: str
+    taken_at: int  # microseconds
+    states: Mapping[str, State]  # by operator: a delta since the last capture, or a snapshot
+    kinds: Mapping[str, Mapping[str, WindowKind]]  # by operator and port, as the tables are called
+    mergers: Mapping[str, MergerState]  # by operator
+    progress: Mapping[str, OrderKey]  # by operator: how far its input has come
+    positions: Mapping[str, int]
+
+
+def capture(
+    unit: str,
+    engine: Engine,
+    operators: Iterable[str],
+    since: Mapping[str, int],
+    positions: Mapping[str, int],
+    now: int,
+) -> Capture:
+    """`since` has the versions that the last capture of the unit returned; without one an operator is taken whole."""
+    names = tuple(operators)
+    waiting = engine.waiting()
+    states = {}
+    for name in names:
+        operator = engine.operators[name]
+        states[name] = operator.delta(since[name]) if name in since else operator.snapshot()
+    return Capture(
+        unit,
+        now,
+        states,
+        {name: _kinds(engine, name) for name in names},
+        {name: waiting[name] for name in names if name in waiting},
+        {name: engine.reached(name) for name in names},
+        dict(positions),
+    )
+
+
+def _kinds(engine: Engine, name: str) -> dict[str, WindowKind]:
+    operator = engine.operators[name]
+    if not isinstance(operator, WindowedOperator):
+        return {}
+    spec = operator.setting.spec
+    return {
+        f"port{port}": WindowKind(store.period, _slides(spec, port), not isinstance(spec, Join) or spec.per_group)
+        for port, store in operator.stores.items()
+    }
+
+
+def _slides(spec: OperatorSpec, port: int) -> int | None:
+    """The size of a port's window if it is one of the newest tuples that each new one pushes the oldest out of."""
+    if isinstance(spec, Aggregate) and isinstance(spec.window, Count) and not spec.tumbling:
+        return spec.window.size
+    if isinstance(spec, Join):
+        window = spec.windows[port]
+        return window.size if isinstance(window, Count) else None
+    return None

@@ -1,0 +1,69 @@
+"""How the files of a unit's checkpoints are called, and which attempt of the element may write them.
+
+    PE/epoch-EPOCH                  a claim: the element's attempt of that epoch has begun
+    PE/UNIT/EPOCH-NUMBER.manifest   a checkpoint; the greatest (epoch, number) is the newest
+    PE/UNIT/EPOCH-NUMBER.part       something that manifests name; numbers count on their own
+
+Ids of elements and units are percent-encoded, epochs and numbers have ten digits, so that names sort as their numbers.
+"""
+
+import re
+from typing import NamedTuple
+from urllib.parse import quote
+
+from riprap.checkpoints.storage import Storage
+from riprap.streams.errors import Fenced
+
+MANIFEST, PART = "manifest", "part"
+_FILE = re.compile(r"([0-9]{10})-([0-9]{10})\.(manifest|part)")
+_CLAIM = re.compile(r"epoch-([0-9]{10})")
+
+
+class File(NamedTuple):
+    """A file of a unit, by the parts of its name; they compare as checkpoints do."""
+
+    epoch: int
+    number: int
+    kind: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.epoch:010d}-{self.number:010d}.{self.kind}"
+
+
+def folder_of(pe: str, unit: str) -> str:
+    return f"{quote(pe, safe='')}/{quote(unit, safe='')}"
+
+
+def files_in(storage: Storage, folder: str, kind: str) -> list[File]:
+    """Files of one kind, oldest first."""
+    found = (_FILE.fullmatch(name) for name in storage.names(folder))
+    return sorted(File(int(m[1]), int(m[2]), m[3]) for m in found if m is not None and m[3] == kind)
+
+
+class Claim:
+    """The right of one attempt to write. It ends when a newer attempt claims the element."""
+
+    def __init__(self, storage: Storage, pe: str, epoch: int) -> None:
+        self._storage, self._pe, self._epoch = storage, pe, epoch
+        self._folder = quote(pe, safe="")
+        self.check()
+        storage.write(f"{self._folder}/epoch-{epoch:010d}", b"")
+        for older in self._claims():
+            if older < epoch:
+                storage.delete(f"{self._folder}/epoch-{older:010d}")
+
+    def check(self) -> None:
+        """Called before a manifest is written. That it can still be overtaken between the two does no harm: epochs,
+        not times of writing, decide which manifest is the newest.
+        """
+        newest = max(self._claims(), default=self._epoch)
+        if newest > self._epoch:
+            raise Fenced(
+                f"element {self._pe}: a checkpoint of epoch {self._epoch} is refused, because epoch {newest} has "
+                "replaced it; this attempt has to end"
+            )
+
+    def _claims(self) -> list[int]:
+        found = (_CLAIM.fullmatch(name) for name in self._storage.names(self._folder))
+        return [int(match[1]) for match in found if match is not None]

@@ -1,0 +1,41 @@
+"""Arrow tables as bytes, and ranges of their rows."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+
+def to_ipc(batch: pa.RecordBatch) -> bytes:
+    """An Arrow IPC stream of one batch."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def from_ipc(data: bytes) -> pa.RecordBatch:
+    return pa.ipc.open_stream(data).read_next_batch()
+
+
+def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Text itself in place of dictionaries, which may be much larger than what is used of them."""
+    if not any(pa.types.is_dictionary(field.type) for field in batch.schema):
+        return batch
+    arrays = [array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array for array in batch.columns]
+    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+
+
+def joined(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    """One batch after another; all have this schema."""
+    if len(batches) == 1:
+        return batches[0]
+    whole = pa.Table.from_batches(batches, schema).combine_chunks().to_batches()
+    return whole[0] if whole else pa.RecordBatch.from_pylist([], schema)
+
+
+def ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """starts[0], starts[0] + 1, …, counts[0] of them; then those from starts[1]; and so on."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.repeat(starts - (ends - counts), counts) + np.arange(total)

@@ -1,0 +1,76 @@
+"""What waits in a merger, as bytes.
+
+    8 bytes  length of the JSON text, little-endian
+    text     {"progress": [[ts, src, seq, n], …], "latest": […], "last_order": [[…], …],
+              "queues": [[item, …], …]}, one entry per port
+    rows     Arrow IPC streams
+
+An item is {"rows": [offset, length]}, an IPC stream after the text with one batch: the rows that wait and, in front of
+their columns, their order as columns `_order0`, `_order1`, …; or {"key": [ts, src, seq, n], "order": […]}, a
+punctuation. Text columns are plain, not dictionaries.
+"""
+
+import json
+import struct
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.checkpoints.tables import from_ipc, plain, to_ipc
+from riprap.engine.merger import MergerState, Order
+from riprap.graph.keys import OrderKey
+from riprap.operators.contract import Punctuation
+
+_ORDER = "_order"
+
+
+def encode_waiting(state: MergerState) -> bytes:
+    attached = bytearray()
+    queues: list[list[dict[str, Any]]] = []
+    for queue in state.queues:
+        items: list[dict[str, Any]] = []
+        for event, order in queue:
+            if isinstance(event, Punctuation):
+                items.append({"key": event.key, "order": order})
+            else:
+                rows = to_ipc(_with_order(event, np.asarray(order)))
+                items.append({"rows": [len(attached), len(rows)]})
+                attached += rows
+        queues.append(items)
+    text = json.dumps(
+        {"progress": state.progress, "latest": state.latest, "last_order": state.last_order, "queues": queues}
+    ).encode()
+    return struct.pack("<Q", len(text)) + text + bytes(attached)
+
+
+def decode_waiting(data: bytes) -> MergerState:
+    (length,) = struct.unpack_from("<Q", data)
+    values = json.loads(data[8 : 8 + length])
+    attached = data[8 + length :]
+
+    def item(entry: dict[str, Any]) -> tuple[pa.RecordBatch, np.ndarray] | tuple[Punctuation, Order]:
+        if "key" in entry:
+            return Punctuation(OrderKey(*entry["key"])), tuple(entry["order"])
+        at, size = entry["rows"]
+        return _without_order(from_ipc(attached[at : at + size]))
+
+    return MergerState.of(
+        ((item(entry) for entry in queue) for queue in values["queues"]),
+        (OrderKey(*key) for key in values["progress"]),
+        values["latest"],
+        (tuple(order) for order in values["last_order"]),
+    )
+
+
+def _with_order(batch: pa.RecordBatch, order: np.ndarray) -> pa.RecordBatch:
+    batch = plain(batch)
+    numbers = [pa.array(np.ascontiguousarray(order[:, j])) for j in range(order.shape[1])]
+    names = [f"{_ORDER}{j}" for j in range(len(numbers))]
+    return pa.RecordBatch.from_arrays([*numbers, *batch.columns], names=[*names, *batch.schema.names])
+
+
+def _without_order(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, np.ndarray]:
+    width = sum(name.startswith(_ORDER) for name in batch.schema.names)
+    order = np.stack([batch.column(j).to_numpy() for j in range(width)], axis=1)
+    return batch.select(batch.schema.names[width:]), order

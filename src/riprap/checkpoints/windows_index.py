@@ -1,0 +1,61 @@
+"""What the parts of a port's windows say about each key, in memory, by the hash of the key."""
+
+import numpy as np
+
+_FIELDS = ("head", "tail", "spoke", "number", "at", "mentions")
+
+
+class KeyIndex:
+    """Sorted arrays, one entry per key."""
+
+    def __init__(self) -> None:
+        self._hashes = np.empty(0, np.uint64)
+        self.head = np.empty(0, np.int64)  # range of insertion indices in the window
+        self.tail = np.empty(0, np.int64)
+        self.spoke = np.empty(0, np.int64)
+        self.number = np.empty(0, np.int64)  # checkpoint of the newest entry
+        self.at = np.empty(0, np.int64)  # when that was taken, microseconds
+        self.mentions = np.empty(0, np.int64)  # entries in parts
+
+    def update(
+        self, hashes: np.ndarray, head: np.ndarray, tail: np.ndarray, spoke: np.ndarray, number: int, at: int
+    ) -> None:
+        """Newer bounds of some keys, each once."""
+        found = self._found(hashes)
+        new = hashes[~found]
+        if len(new):
+            keep = self.mentions > 0  # the others are forgotten on this occasion
+            keep[np.searchsorted(self._hashes, hashes[found])] = True
+            together = np.concatenate([self._hashes[keep], new])
+            order = np.argsort(together, kind="stable")
+            self._hashes = together[order]
+            for name in _FIELDS:
+                values = np.concatenate([getattr(self, name)[keep], np.zeros(len(new), np.int64)])
+                setattr(self, name, values[order])
+        where = np.searchsorted(self._hashes, hashes)
+        self.head[where], self.tail[where], self.spoke[where] = head, tail, spoke
+        self.number[where], self.at[where] = number, at
+
+    def before(self, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Which of these keys are known, and their tail and time (0 where not)."""
+        known = self._found(hashes)
+        tail, at = np.zeros(len(hashes), np.int64), np.zeros(len(hashes), np.int64)
+        where = np.searchsorted(self._hashes, hashes[known])
+        tail[known], at[known] = self.tail[where], self.at[where]
+        return known, tail, at
+
+    def look_up(self, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Head, tail, number of the newest entry, and mentions."""
+        where = np.searchsorted(self._hashes, hashes)
+        return self.head[where], self.tail[where], self.number[where], self.mentions[where]
+
+    def mention(self, hashes: np.ndarray, change: int) -> None:
+        np.add.at(self.mentions, np.searchsorted(self._hashes, hashes), change)
+
+    def only(self) -> tuple[int, int, int] | None:
+        """Head, tail and spoke of the one window, if there is one."""
+        return (int(self.head[0]), int(self.tail[0]), int(self.spoke[0])) if len(self.head) else None
+
+    def _found(self, hashes: np.ndarray) -> np.ndarray:
+        where = np.minimum(np.searchsorted(self._hashes, hashes), max(len(self._hashes) - 1, 0))
+        return self._hashes[where] == hashes if len(self._hashes) else np.zeros(len(hashes), bool)

@@ -1,0 +1,113 @@
+"""Writes the checkpoints of one unit: new parts, then the manifest, then away with what no kept manifest names.
+
+A crash between any two of these steps leaves the newest manifest with all its parts. It may leave parts that no
+manifest names; the next checkpoint collects them. Files of a newer epoch are never touched.
+"""
+
+from collections.abc import Mapping
+
+import xxhash
+
+from riprap.base.errors import DataError
+from riprap.checkpoints.capture import Capture
+from riprap.checkpoints.manifest import (
+    Manifest,
+    PartRef,
+    SavedState,
+    SavedWindows,
+    WindowKind,
+    decode,
+    encode,
+    read_part,
+    write_part,
+)
+from riprap.checkpoints.names import MANIFEST, PART, Claim, File, files_in, folder_of
+from riprap.checkpoints.parts import WindowPart
+from riprap.checkpoints.storage import Storage
+from riprap.checkpoints.windows import WindowLog
+from riprap.operators.contract import State
+
+_KEYS, _ROWS = ".keys", ".rows"  # how the tables of a state are called
+
+
+class UnitWriter:
+    def __init__(self, storage: Storage, pe: str, unit: str, epoch: int, claim: Claim, keep: int) -> None:
+        self._storage, self._unit, self._epoch, self._claim, self._keep = storage, unit, epoch, claim, keep
+        self._folder = folder_of(pe, unit)
+        self._number = max((f.number for f in files_in(storage, self._folder, MANIFEST) if f.epoch == epoch), default=0)
+        self._part = max((f.number for f in files_in(storage, self._folder, PART) if f.epoch == epoch), default=0)
+        self._logs: dict[tuple[str, str], WindowLog] = {}
+        self._blobs: dict[str, PartRef] = {}
+        self._bytes = 0
+        self._kept: dict[File, frozenset[str]] = {}  # manifests that are kept, and the parts that they name
+        for file in files_in(storage, self._folder, MANIFEST):
+            if file.epoch <= epoch:
+                self._kept[file] = self._named_by(file)
+
+    def write(self, capture: Capture) -> int:
+        """Bytes written."""
+        self._bytes = 0
+        self._number += 1
+        states = {name: self._state(name, state, capture) for name, state in capture.states.items()}
+        manifest = Manifest(
+            self._unit,
+            self._epoch,
+            self._number,
+            capture.taken_at,
+            states,
+            capture.mergers,
+            capture.progress,
+            capture.positions,
+        )
+        data = encode(manifest)
+        self._claim.check()
+        file = File(self._epoch, self._number, MANIFEST)
+        self._storage.write(f"{self._folder}/{file.name}", data)
+        self._bytes += len(data)
+        self._kept[file] = frozenset(part.name for part in manifest.parts())
+        self._collect()
+        return self._bytes
+
+    def _state(self, name: str, state: State, capture: Capture) -> SavedState:
+        windows: dict[str, SavedWindows] = {}
+        kinds: Mapping[str, WindowKind] = capture.kinds.get(name, {})
+        for table, keys in state.tables.items():
+            if table.endswith(_KEYS):
+                prefix = table.removesuffix(_KEYS)
+                captured = WindowPart(keys, state.tables[prefix + _ROWS])
+                log = self._logs.setdefault((name, prefix), WindowLog(self._write_part, self._read_part))
+                kind = kinds.get(prefix, WindowKind())
+                whole = state.since is None
+                windows[prefix] = log.take(captured, kind, self._number, capture.taken_at, whole=whole)
+        blob = self._blob(name, state.blob) if state.blob else None
+        return SavedState(state.version, state.scalars, blob, windows)
+
+    def _blob(self, name: str, blob: bytes) -> PartRef:
+        before = self._blobs.get(name)
+        if before is None or (before.length, before.check) != (len(blob), xxhash.xxh3_64_intdigest(blob)):
+            before = self._blobs[name] = self._write_part(blob)
+        return before
+
+    def _write_part(self, data: bytes) -> PartRef:
+        self._part += 1
+        self._bytes += len(data)
+        return write_part(self._storage, self._folder, File(self._epoch, self._part, PART).name, data)
+
+    def _read_part(self, part: PartRef) -> bytes | None:
+        return read_part(self._storage, self._folder, part)
+
+    def _named_by(self, file: File) -> frozenset[str]:
+        """None where the manifest is damaged."""
+        try:
+            return frozenset(p.name for p in decode(self._storage.read(f"{self._folder}/{file.name}")).parts())
+        except (DataError, FileNotFoundError):
+            return frozenset()
+
+    def _collect(self) -> None:
+        for file in sorted(self._kept)[: -self._keep]:
+            del self._kept[file]
+            self._storage.delete(f"{self._folder}/{file.name}")
+        named = frozenset().union(*self._kept.values())
+        for file in files_in(self._storage, self._folder, PART):
+            if file.epoch <= self._epoch and file.name not in named:
+                self._storage.delete(f"{self._folder}/{file.name}")

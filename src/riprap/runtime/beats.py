@@ -1,0 +1,43 @@
+"""Signs of life of a process, from a thread of their own.
+
+A process that is stopped or dead gives none. One whose loop does not come round any more gives none either after a
+while: a thread that goes on beating would hide it.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Event, Thread
+
+from riprap.base.clock import Clock
+from riprap.runtime.client import Client, CoordinatorLost
+from riprap.runtime.metrics import Metrics
+from riprap.runtime.roster import Fenced
+
+_STUCK = 60.0  # seconds in one turn of the loop; compiling an operator for the first time may take a good part of it
+
+
+class Beats:
+    def __init__(self, client: Client, metrics: Callable[[], Metrics], interval: float, clock: Clock) -> None:
+        self._client, self._metrics, self._interval, self._clock = client, metrics, interval, clock
+        self._turned_at = clock.monotonic()
+        self._over = Event()
+        self._thread = Thread(target=self._run, name="signs of life", daemon=True)
+        self._thread.start()
+
+    def alive(self) -> None:
+        """The loop has come round."""
+        self._turned_at = self._clock.monotonic()
+
+    def beat(self) -> None:
+        """Tell the newest numbers now."""
+        self._client.beat(self._metrics().as_json())
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        with suppress(CoordinatorLost, Fenced):  # the loop finds out by itself
+            while not self._over.wait(self._interval):
+                if self._clock.monotonic() - self._turned_at < _STUCK:
+                    self.beat()

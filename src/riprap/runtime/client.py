@@ -1,0 +1,156 @@
+"""The processing element's connection to the coordinator; `coordinator.py` says what is spoken.
+
+One thread listens. What it hears (stop, an address book that changed, that a newer life has taken over) is kept here
+and looked at by the element's own thread; `wake` is called so that it does so soon. After `Fenced` or
+`CoordinatorLost` the process has no business any more: it must end and touch nothing.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from threading import Condition, Lock, Thread
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyarrow import flight
+
+from riprap.runtime.roster import Fenced
+from riprap.runtime.run import Run
+from riprap.runtime.states import WorkerState
+from riprap.runtime.wire import Address, call_options, connect, own_address
+
+_BROKEN = (flight.FlightError, pa.ArrowException, OSError, StopIteration)
+_FAREWELL = 5.0  # seconds that the coordinator has to end the call when the client closes
+
+
+class CoordinatorLost(Exception):
+    """The coordinator is gone, and with it the run."""
+
+
+class Registration(NamedTuple):
+    epoch: int
+    started_at: int  # of the run: wall clock, microseconds
+
+
+class Client:
+    def __init__(
+        self, run: Run, pe: str, attempt: int, executor_pid: int, wake: Callable[[], None] = lambda: None
+    ) -> None:
+        self._run = run
+        self._about = {
+            "pe": pe,
+            "attempt": attempt,
+            "host": run.host or own_address(run.coordinator),
+            "pid": os.getpid(),
+            "executor_pid": executor_pid,
+        }
+        self._wake = wake
+        self._changed = Condition()
+        self._speaking = Lock()  # the loop and the signs of life speak on one call
+        self._book: dict[str, Address] = {}
+        self._fenced: str | None = None
+        self._lost = False
+        self._client: flight.FlightClient | None = None
+        self._writer: flight.MetadataRecordBatchWriter | None = None
+        self._listener: Thread | None = None
+        self.stopping = False  # the run is to end: finish and say `ended`
+
+    def register(self) -> Registration:
+        """Begin a life of the element."""
+        try:
+            self._client = connect(self._run.coordinator, self._run.tls)
+            descriptor = flight.FlightDescriptor.for_command(json.dumps(self._about).encode())
+            self._writer, reader = self._client.do_exchange(descriptor, call_options(self._run.token))
+            registered = _read(reader)["registered"]
+        except flight.FlightUnauthorizedError as error:
+            raise Fenced(str(error)) from error
+        except _BROKEN as error:
+            raise CoordinatorLost(f"the coordinator at {self._run.coordinator} does not answer: {error}") from error
+        self._listener = Thread(target=self._listen, args=(reader,), name="answers of the coordinator", daemon=True)
+        self._listener.start()
+        return Registration(registered["epoch"], registered["started_at"])
+
+    def announce(self, location: str) -> None:
+        """Tell where the element's endpoint is, once it can be connected to."""
+        self._tell(serving=location)
+
+    def beat(self, metrics: Mapping[str, Any]) -> None:
+        """A sign of life, with what the live table shows."""
+        self._tell(beat=dict(metrics))
+
+    def status(self, state: WorkerState) -> None:
+        self._tell(status=state)
+
+    def failed(self, text: str) -> None:
+        """Tell of an error that a restart would meet again: the run ends with it."""
+        self._tell(failed=text)
+
+    def ended(self) -> None:
+        self._tell(ended=True)
+
+    def find(self, pe: str, newer_than: int, timeout: float) -> Address | None:
+        """The address of an element's current life if that is newer; waits for one up to `timeout` seconds.
+
+        The coordinator sends every change, so nothing is asked.
+        """
+
+        def newer() -> Address | None:
+            address = self._book.get(pe)
+            return address if address is not None and address.epoch > newer_than else None
+
+        with self._changed:
+            return self._changed.wait_for(newer, timeout)
+
+    def check(self) -> None:
+        """Raise if this process has no business any more."""
+        if self._fenced is not None:
+            raise Fenced(self._fenced)
+        if self._lost:
+            raise CoordinatorLost(f"the coordinator at {self._run.coordinator} is gone")
+
+    def close(self) -> None:
+        """End the connection. What was told before has reached the coordinator then, if it lives."""
+        if self._writer is not None and self._listener is not None:
+            with suppress(*_BROKEN):
+                self._writer.done_writing()
+            self._listener.join(_FAREWELL)
+            with suppress(*_BROKEN):
+                self._writer.close()
+        if self._client is not None:
+            with suppress(*_BROKEN):
+                self._client.close()
+
+    def _tell(self, **message: Any) -> None:
+        self.check()
+        assert self._writer is not None, "register first"
+        try:
+            with self._speaking:
+                self._writer.write_metadata(json.dumps(message).encode())
+        except _BROKEN as error:
+            self._lost = True
+            raise CoordinatorLost(f"the coordinator at {self._run.coordinator} is gone: {error}") from error
+
+    def _listen(self, reader: flight.MetadataRecordBatchReader) -> None:
+        try:
+            while not self._lost:
+                message = _read(reader)
+                with self._changed:
+                    for pe, address in message.get("book", {}).items():
+                        if address is not None:
+                            self._book[pe] = Address(*address)
+                        else:
+                            self._book.pop(pe, None)
+                    self.stopping = self.stopping or "stop" in message
+                    self._fenced = self._fenced or message.get("fenced")
+                    self._lost = "gone" in message
+                    self._changed.notify_all()
+                self._wake()
+        except _BROKEN:
+            self._lost = True
+        self._wake()
+
+
+def _read(reader: flight.MetadataRecordBatchReader) -> dict[str, Any]:
+    message: dict[str, Any] = json.loads(reader.read_chunk().app_metadata.to_pybytes())
+    return message

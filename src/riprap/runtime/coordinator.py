@@ -1,0 +1,321 @@
+"""The coordinator, in the driver: a Flight server that every processing element is connected to while it lives.
+
+An element opens one `DoExchange` call, which is its registration, its heartbeats and its death notice in one. Messages
+are JSON objects in `app_metadata`, with one entry each.
+
+    from the element
+      {pe, attempt, host, pid, executor_pid}  the registration; it is the call's descriptor
+      serving     location of its endpoint
+      beat        metrics
+      status      a state (`states.py`)
+      failed      text of the error: the run ends with it
+      ended       true
+    from the coordinator
+      registered  {epoch, started_at}; the first answer
+      book        {PE: [location, epoch] or null}: what changed in the address book; at first, all of it
+      stop        true: end
+      fenced      text: a newer life has taken over; end at once
+      gone        true: the coordinator ends
+
+When the call breaks the process is dead, and that is noticed within milliseconds. When it is silent for `silence`
+seconds it hangs: `on_hang` is called, whose business it is to kill it.
+
+Epochs are kept in `epochs.json` in the run's directory and written (temporary file, fsync, rename) before an element
+gets one. So they also rise over a restart of the driver. One coordinator at a time works on a directory.
+"""
+
+import json
+import logging
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from threading import Condition, Lock, Thread
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import flight
+
+from riprap.base.clock import Clock
+from riprap.base.errors import RiprapError
+from riprap.runtime.layout import Layout
+from riprap.runtime.roster import Fenced, PeStatus, Roster, Transition
+from riprap.runtime.run import Tls
+from riprap.runtime.states import IllegalTransition, SystemState, WorkerState
+from riprap.runtime.wire import Address, location, server_arguments
+
+OnHang = Callable[[str, int, int], None]  # element, epoch, process id
+
+_log = logging.getLogger(__name__)
+
+_LOOKS = 10  # times within `silence` that the coordinator looks for elements that hang
+_GOODBYE = 5.0  # seconds that elements have to hang up when the coordinator closes
+
+
+class _Call:
+    """The connection of one life of an element. Anybody may `tell`, also after it is over."""
+
+    def __init__(self, writer: flight.MetadataRecordBatchWriter) -> None:
+        self._writer: flight.MetadataRecordBatchWriter | None = writer
+        self._lock = Lock()
+
+    def tell(self, **message: Any) -> None:
+        with self._lock:
+            if self._writer is not None:
+                try:
+                    self._writer.write_metadata(json.dumps(message).encode())
+                except (flight.FlightError, pa.ArrowException, OSError):
+                    self._writer = None  # broken: the call's own thread finds out by itself
+
+    def over(self) -> None:
+        with self._lock:
+            self._writer = None
+
+
+class Coordinator:
+    """`host`: the address to bind to. `silence`: seconds without a sign of life after which an element hangs."""
+
+    def __init__(
+        self,
+        run_directory: Path,
+        layout: Layout,
+        token: str,
+        tls: Tls | None,
+        host: str,
+        clock: Clock,
+        *,
+        silence: float = 3.0,
+        on_hang: OnHang | None = None,
+    ) -> None:
+        self._epochs_file = run_directory / "epochs.json"
+        self._layout, self._token, self._tls, self._host = layout, token, tls, host
+        self._clock = clock
+        self._silence = silence
+        self._on_hang = on_hang
+        self._roster = Roster((pe.id for pe in layout.pes), _read_epochs(self._epochs_file))
+        self._calls: dict[str, _Call] = {}
+        self._changed = Condition()  # guards everything here
+        self._closed = False
+        self._server: _Server | None = None
+        self._watcher = Thread(target=self._watch, name="coordinator: silence", daemon=True)
+        self.location = ""  # known after start()
+        self.started_at = 0  # wall clock, microseconds
+
+    # For the driver ---------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self.started_at = self._clock.now()
+        self._server = _Server(self, **server_arguments("the coordinator", self._host, self._token, self._tls))
+        self.location = location(self._host, self._server.port, self._tls)
+        self._watcher.start()
+
+    def close(self) -> None:
+        """Tell all that are still connected that the run is over, and free the port."""
+        with self._changed:
+            self._closed = True
+            calls = list(self._calls.values())
+            self._changed.notify_all()
+        for call in calls:
+            call.tell(gone=True)
+        if self._server is not None:
+            self._watcher.join()
+            # The server waits for its calls; where a hanging element does not hang up, the port goes with the process.
+            closing = Thread(target=self._server.shutdown, name="coordinator: closing", daemon=True)
+            closing.start()
+            closing.join(_GOODBYE)
+
+    def stop(self) -> None:
+        """Ask every element to end, also those that register later."""
+        with self._changed:
+            self._roster.stop(self._clock.now())
+            calls = list(self._calls.values())
+            self._changed.notify_all()
+        for call in calls:
+            call.tell(stop=True)
+
+    def wait(self, timeout: float) -> bool:
+        """Until the run has ended or failed; False: not within `timeout` seconds."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._roster.final, timeout)
+
+    def find(self, pe: str, newer_than: int, timeout: float) -> Address | None:
+        """The address of the element's current life if that is newer; waits for one up to `timeout` seconds."""
+
+        def newer() -> Address | None:
+            address = self._roster.address(pe)
+            return address if address is not None and address.epoch > newer_than else None
+
+        with self._changed:
+            return self._changed.wait_for(newer, timeout)
+
+    def told_killed(self, pe: str, at: float) -> None:
+        """The element's process was killed at that instant of the clock's `monotonic`."""
+        with self._changed:
+            self._roster.killed(pe, at)
+
+    def failed(self, pe: str, text: str) -> None:
+        """End the run with this error of an element that cannot tell it itself."""
+        with self._changed:
+            self._roster.fail(pe, text, self._clock.now())
+        self.stop()
+
+    def table(self) -> list[PeStatus]:
+        with self._changed:
+            return self._roster.table(self._clock.monotonic())
+
+    @property
+    def state(self) -> SystemState:
+        return self._roster.system
+
+    @property
+    def error(self) -> str | None:
+        """What the run failed with."""
+        return self._roster.error
+
+    @property
+    def events(self) -> list[Transition]:
+        """All transitions so far, of elements and of the run."""
+        with self._changed:
+            return list(self._roster.events)
+
+    # One connection ---------------------------------------------------------------------------------------------------
+
+    def serve(
+        self,
+        descriptor: flight.FlightDescriptor,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.MetadataRecordBatchWriter,
+    ) -> None:
+        """Serve one life of an element until it ends or breaks."""
+        registration = json.loads(descriptor.command)
+        pe = self._layout.pe(registration["pe"]).id
+        call = _Call(writer)
+        epoch = self._register(call, **registration)
+        try:
+            while (message := _read(reader)) is not None:
+                try:
+                    self._hear(pe, epoch, message)
+                except Fenced as error:
+                    _log.warning("%s", error)
+                    call.tell(fenced=str(error))
+                except IllegalTransition as bug:
+                    self.failed(pe, str(bug))
+        finally:
+            call.over()
+            self._lost(pe, epoch, call)
+
+    def _register(self, call: _Call, pe: str, attempt: int, host: str, pid: int, executor_pid: int) -> int:
+        with self._changed:
+            if self._closed:
+                raise Fenced("the run is over")
+            at, wall = self._clock.monotonic(), self._clock.now()
+            epoch = self._roster.register(pe, attempt, host, pid, executor_pid, at, wall)
+            _write_epochs(self._epochs_file, self._roster.epochs())
+            older = self._calls.get(pe)
+            self._calls[pe] = call
+            book = {other.id: self._roster.address(other.id) for other in self._layout.pes}
+            call.tell(registered={"epoch": epoch, "started_at": self.started_at})
+            call.tell(book=book)
+            if self._roster.stopping or self._roster.final:
+                call.tell(stop=True)
+            self._changed.notify_all()
+        if older is not None:
+            older.tell(fenced=f"{pe} was replaced by its epoch {epoch}")
+        self._publish(pe)
+        return epoch
+
+    def _hear(self, pe: str, epoch: int, message: Mapping[str, Any]) -> None:
+        (what, content), *_ = message.items()
+        at, wall = self._clock.monotonic(), self._clock.now()
+        with self._changed:
+            match what:
+                case "beat":
+                    self._roster.beat(pe, epoch, content, at, wall)
+                case "status":
+                    self._roster.status(pe, epoch, WorkerState(content), at, wall)
+                case "ended":
+                    self._roster.status(pe, epoch, WorkerState.ENDED, at, wall)
+                case "failed":
+                    self._roster.beat(pe, epoch, {}, at, wall)
+                    self._roster.fail(pe, content, wall)
+                case "serving":
+                    self._roster.announce(pe, epoch, content)
+                case _:
+                    raise ValueError(f"{pe} said {what}, which means nothing")
+            self._changed.notify_all()
+        if what == "serving":
+            self._publish(pe)
+        elif what == "failed":
+            self.stop()
+
+    def _lost(self, pe: str, epoch: int, call: _Call) -> None:
+        with self._changed:
+            self._roster.lost(pe, epoch, self._clock.monotonic(), self._clock.now())
+            if self._calls.get(pe) is call:
+                del self._calls[pe]
+            self._changed.notify_all()
+        self._publish(pe)
+
+    def _publish(self, pe: str) -> None:
+        """Tell every element where this one is. The lock keeps two changes of one element in their order."""
+        with self._changed:
+            for call in self._calls.values():
+                call.tell(book={pe: self._roster.address(pe)})
+
+    def _watch(self) -> None:
+        while True:
+            with self._changed:
+                if self._changed.wait_for(lambda: self._closed, self._silence / _LOOKS):
+                    return
+                silent = self._roster.silent_for(self._silence, self._clock.monotonic(), self._clock.now())
+                self._changed.notify_all()
+            for status in silent:
+                _log.warning("%s has given no sign of life for %.1f s", status.pe, status.silent)
+                if self._on_hang is not None:
+                    self._on_hang(status.pe, status.epoch, status.pid)
+
+
+def _read(reader: flight.MetadataRecordBatchReader) -> dict[str, Any] | None:
+    """The next message; None: the call has ended or is broken."""
+    try:
+        message: dict[str, Any] = json.loads(reader.read_chunk().app_metadata.to_pybytes())
+        return message
+    except (StopIteration, flight.FlightError, pa.ArrowException, OSError):
+        return None
+
+
+def _read_epochs(path: Path) -> dict[str, int]:
+    return {pe: int(epoch) for pe, epoch in json.loads(path.read_text()).items()} if path.exists() else {}
+
+
+def _write_epochs(path: Path, epochs: Mapping[str, int]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".json.new")
+    with temporary.open("w") as file:
+        json.dump(epochs, file)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+class _Server(flight.FlightServerBase):
+    def __init__(self, coordinator: Coordinator, **arguments: object) -> None:
+        self._coordinator = coordinator
+        super().__init__(**arguments)
+
+    def do_exchange(
+        self,
+        context: flight.ServerCallContext,
+        descriptor: flight.FlightDescriptor,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.MetadataRecordBatchWriter,
+    ) -> None:
+        try:
+            self._coordinator.serve(descriptor, reader, writer)
+        except (Fenced, RiprapError) as error:
+            _log.warning("%s refused: %s", context.peer(), error)
+            raise flight.FlightUnauthorizedError(str(error)) from error

@@ -1,0 +1,26 @@
+"""One stream to several shards: which rows go where, by a hash of the key that is the same in every process."""
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.graph.keys import SEQ
+from riprap.operators.columns import take, view
+from riprap.operators.groups import GroupTable
+from riprap.operators.strings import StringPool
+
+
+class Divider:
+    """Divides the batches of one stream over shards by some of its columns."""
+
+    def __init__(self, by: tuple[str, ...], schema: pa.Schema, shards: int) -> None:
+        self._by, self._shards = by, shards
+        self._groups = GroupTable([schema.field(name).type for name in by], StringPool())
+
+    def divide(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        """The rows of each shard, in order."""
+        if self._by == (SEQ,):
+            shard = view(batch.column(SEQ), np.int64) % self._shards
+        else:
+            groups = self._groups.groups([batch.column(name) for name in self._by])
+            shard = (self._groups.hashes[groups] % np.uint64(self._shards)).astype(np.int64)
+        return [take(batch, np.flatnonzero(shard == index)) for index in range(self._shards)]

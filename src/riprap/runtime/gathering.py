@@ -1,0 +1,73 @@
+"""Several channels of one stream, made one again: the shards of a producer, merged by order key."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from riprap.engine.merger import Mark, Merger, MergerState
+from riprap.graph.keys import KeyShape, OrderKey
+from riprap.operators.columns import batch_of, concatenated
+from riprap.operators.contract import Event
+
+
+class Gathering:
+    """The channels of one stream into one element, by the producer's shard."""
+
+    def __init__(self, stream: str, shape: KeyShape, schema: pa.Schema, shards: int) -> None:
+        self._merger = Merger((shape,) * shards, (schema,) * shards, (stream,) * shards, None)
+        self._waited = [True] * shards
+        self.reached = self._merger.progress  # nothing at or below this key will be given out any more
+
+    def put(self, shard: int, event: Event | None, progress: OrderKey | None) -> list[Event]:
+        """Take something from a shard's channel; gives out what may pass now, in order."""
+        if event is not None:
+            self._merger.put(shard, event)
+        if progress is not None:
+            self._merger.advance(shard, progress)
+        return self._released()
+
+    def wait_for(self, shard: int, waited: bool) -> list[Event]:
+        self._waited[shard] = waited
+        self._merger.wait_for(shard, waited)
+        return self._released()
+
+    @property
+    def waited(self) -> bool:
+        """Whether any shard is waited for."""
+        return any(self._waited)
+
+    def waiting(self, shard: int) -> int:
+        return self._merger.waiting(shard)
+
+    def snapshot(self) -> MergerState:
+        return self._merger.snapshot()
+
+    def restore(self, state: MergerState) -> None:
+        self._merger.restore(state)
+        self.reached = self._merger.progress
+
+    def _released(self) -> list[Event]:
+        events = list(self._events())
+        self.reached = max(self.reached, self._merger.progress)
+        return events
+
+    def _events(self) -> Iterator[Event]:
+        for item in self._merger.release():
+            if isinstance(item, Mark):
+                yield item.punctuation
+            else:
+                yield _interleaved(item.batches, item.ports)
+
+
+def _interleaved(batches: Sequence[pa.RecordBatch], shards: np.ndarray) -> pa.RecordBatch:
+    """Rows of several batches, the k-th from batch `shards[k]`."""
+    full = [batch for batch in batches if batch.num_rows]
+    if len(full) == 1:
+        return full[0]
+    names = full[0].schema.names
+    joined = batch_of({name: concatenated([batch.column(name) for batch in full]) for name in names})
+    rows = np.empty(len(shards), np.int64)
+    rows[np.argsort(shards, kind="stable")] = np.arange(len(shards))
+    return pc.take(joined, pa.array(rows), boundscheck=False)

@@ -1,0 +1,77 @@
+"""What an element needs from its host: where effects go, where input comes from, when it is due."""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import pyarrow as pa
+
+from riprap.protocols import partial
+from riprap.protocols.channels import ChannelId
+from riprap.runtime.held import Spill
+from riprap.runtime.messages import Message
+
+LinkEvent = partial.ConsumerUp | partial.ConsumerDown | partial.Acknowledged | partial.ProducerGone
+
+
+class Arrival(NamedTuple):
+    """A message of a channel; on a replayed one, `position` is where its reader would go on after it."""
+
+    channel: ChannelId
+    message: Message
+    position: int = -1
+
+
+class Host(Protocol):
+    """Where an element's effects go."""
+
+    def send(self, channel: ChannelId, message: Message) -> bool:
+        """To the consumer; False: there is no room now."""
+
+    def keep(self, channel: ChannelId, message: Message) -> None:
+        """Append to the persistent stream of the channel, or of a sink; what is there already is not kept twice."""
+
+    def flush(self) -> None:
+        """Return when all that was kept would survive this process."""
+
+    def acknowledge(self, channel: ChannelId, next_: int) -> None:
+        """Tell the producer of a buffered channel that all items below were taken."""
+
+    def release(self, channel: ChannelId, position: int) -> None:
+        """Nothing below this position of a replayed channel will be asked for again."""
+
+    def spill(self, channel: ChannelId) -> Spill:
+        """A place for what does not fit into memory."""
+
+
+class Feed(Protocol):
+    """A source's input."""
+
+    position: int  # rows taken
+    ended: bool  # there will be no more
+
+    def next(self, max_rows: int) -> pa.RecordBatch | None:
+        """The next rows, with their order key; None: there are none now."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """When rows of a source are due. Times are microseconds of the wall clock.
+
+    The schedule does not wait for a source that is down: when it is back it is behind, and makes up for it.
+    """
+
+    rate: float | None  # rows per second; None: as fast as they are taken
+
+    def begin(self, now: int, position: int) -> int:
+        """When row 0 was due if the row at `position` is due now."""
+        return now if self.rate is None else now - int(position / self.rate * 1e6)
+
+    def rows(self, started_at: int, now: int, position: int, most: int) -> int:
+        """How many rows from `position` on are due, up to `most`."""
+        if self.rate is None:
+            return most
+        return min(max(int((now - started_at) * self.rate / 1e6) - position, 0), most)
+
+    def due(self, started_at: int, now: int, position: int) -> int:
+        """When the row at `position` is or was due."""
+        return now if self.rate is None else started_at + int(position / self.rate * 1e6)

@@ -1,0 +1,46 @@
+"""What to kill, and when: `Aggregator@10s,executor@20s,driver@30s`.
+
+An operator's name means the elements that host it, `Aggregator/1` one shard. `executor` is the executor of the first
+element, `driver` the process that coordinates the run. Times count from when the run is running.
+"""
+
+from typing import Literal, NamedTuple
+
+from riprap.base.errors import UsageError, known
+from riprap.base.quantities import Duration, parse_duration
+from riprap.runtime.layout import Layout
+
+
+class Kill(NamedTuple):
+    at: Duration  # after the run is running
+    what: Literal["pe", "executor", "driver"]
+    pes: tuple[str, ...] = ()
+
+
+def parse_kills(text: str, layout: Layout) -> tuple[Kill, ...]:
+    """In the order of their times."""
+    return tuple(sorted(_kill(part.strip(), layout) for part in text.split(",") if part.strip()))
+
+
+def _kill(part: str, layout: Layout) -> Kill:
+    name, found, time = part.partition("@")
+    if not found or not name:
+        raise UsageError(f"--kill {part!r}: write WHAT@TIME, as in Aggregator@10s")
+    try:
+        at = parse_duration(time)
+    except UsageError as error:
+        raise UsageError(f"--kill {part!r}: {error}") from error
+    if name == "executor":
+        return Kill(at, "executor")
+    if name == "driver":
+        return Kill(at, "driver")
+    ids = [pe.id for pe in layout.pes]
+    hosting = [name] if name in ids else []
+    if not hosting and name in layout.graph:
+        hosting = [pe.id for pe in layout.hosting(name)]
+    if not hosting:
+        choices = [*(op.name for op in layout.graph.operators), "executor", "driver"]
+        raise UsageError(
+            f"--kill {part!r}: no operator or element is called {name}; there are {known(choices, name)}"
+        )
+    return Kill(at, "pe", tuple(hosting))

@@ -1,0 +1,124 @@
+"""What an element has counted, in memory that outlives its process.
+
+A ledger is a file of signed 64-bit numbers, mapped into memory: a number is stored with one instruction and is still
+there after `kill -9`, because the page belongs to the kernel. (It may not survive a crash of the machine, and then
+counts of the last moments are too low; nothing else depends on it but where a source without checkpoint goes on.)
+Each life of an element has a file of its own, `ledgers/PE/EPOCH`, and begins with the numbers of the life before: one
+that was replaced without knowing it cannot spoil the counts.
+
+    0    8 bytes  RPRPLEDG
+    8    u64      how many numbers follow
+    16   i64 …    the numbers, in the order of `names`
+
+Names: `in:CHANNEL:next` and so on, see `IN`, `OUT` and `SOURCE`.
+"""
+
+import mmap
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from riprap.base.errors import DataError
+from riprap.protocols.channels import ChannelId
+from riprap.runtime.layout import Layout, Pe
+
+MAGIC = b"RPRPLEDG"
+_HEAD = struct.Struct("<8sQ")
+
+IN = (
+    "next",  # number of the next item expected
+    "received",  # items given to the operators, each counted once
+    "lost",  # items that never came, or came too late for the merge
+    "repeated",  # items given to the operators a second time, by a producer that could not tell
+    "waiting",  # of those received, how many wait in a merge: lost if the element dies now
+)
+OUT = (
+    "number",  # of the next item
+    "discarded",  # items that nobody was there for
+)
+SOURCE = (
+    "position",  # rows taken from its input
+    "started_at",  # wall clock, microseconds, when its first row was due; 0: not known yet
+)
+
+
+def ledger_names(layout: Layout, pe: Pe) -> list[str]:
+    names = [f"in:{channel}:{name}" for channel in layout.inputs(pe) for name in IN]
+    names += [f"out:{channel}:{name}" for channel in outlets_of(layout, pe) for name in OUT]
+    sources = [s.name for s in layout.graph.sources if s.name in pe.fragment.members]
+    return names + [f"source:{source}:{name}" for source in sources for name in SOURCE]
+
+
+def sink_channel(sink: str) -> ChannelId:
+    """What a sink writes is a channel too, with the world as its consumer."""
+    return ChannelId(f"{sink}→")
+
+
+def outlets_of(layout: Layout, pe: Pe) -> tuple[ChannelId, ...]:
+    """Channels that lead out of an element: to other elements, and out of its sinks."""
+    sinks = tuple(sink_channel(s.name) for s in layout.graph.sinks if s.name in pe.fragment.members)
+    return layout.outputs(pe) + sinks
+
+
+class Ledger:
+    """Named numbers over a buffer."""
+
+    def __init__(self, names: Sequence[str], numbers: np.ndarray) -> None:
+        self._at = {name: at for at, name in enumerate(names)}
+        self._numbers = numbers
+
+    def slot(self, name: str) -> int:
+        return self._at[name]
+
+    def __getitem__(self, name: str) -> int:
+        return int(self._numbers[self._at[name]])
+
+    def __setitem__(self, name: str, value: int) -> None:
+        self._numbers[self._at[name]] = value
+
+    def add(self, name: str, value: int) -> None:
+        self._numbers[self._at[name]] += value
+
+    def values(self) -> dict[str, int]:
+        return {name: int(self._numbers[at]) for name, at in self._at.items()}
+
+
+def memory_ledger(names: Sequence[str], before: "Ledger | None" = None) -> Ledger:
+    """For the simulated host: it outlives a simulated crash."""
+    numbers = np.zeros(len(names), np.int64)
+    ledger = Ledger(names, numbers)
+    if before is not None:
+        for name, value in before.values().items():
+            ledger[name] = value
+    return ledger
+
+
+def open_ledger(directory: Path, epoch: int, names: Sequence[str]) -> Ledger:
+    """The ledger of a new life, going on from the newest before it."""
+    before = read_ledger(directory, names, below=epoch)
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{epoch:08d}"
+    with open(path, "w+b") as file:
+        file.truncate(_HEAD.size + 8 * len(names))
+        mapped = mmap.mmap(file.fileno(), 0)
+    mapped[: _HEAD.size] = _HEAD.pack(MAGIC, len(names))
+    ledger = Ledger(names, np.frombuffer(mapped, np.int64, len(names), _HEAD.size))
+    for name, value in before.items():
+        ledger[name] = value
+    return ledger
+
+
+def read_ledger(directory: Path, names: Sequence[str], below: int | None = None) -> dict[str, int]:
+    """The numbers of the newest life (before epoch `below`), all 0 if there was none."""
+    found = sorted(directory.glob("[0-9]*")) if directory.is_dir() else []
+    lives = [path for path in found if below is None or int(path.name) < below]
+    if not lives:
+        return dict.fromkeys(names, 0)
+    data = lives[-1].read_bytes()
+    if len(data) != _HEAD.size + 8 * len(names) or _HEAD.unpack_from(data) != (MAGIC, len(names)):
+        raise DataError(
+            f"{lives[-1]} is the ledger of another layout: resume with the plan, --fuse and --parallelism of before"
+        )
+    return dict(zip(names, np.frombuffer(data, np.int64, len(names), _HEAD.size).tolist(), strict=True))

@@ -1,0 +1,223 @@
+"""Replay channels: the producer appends to a persistent stream, the consumer follows it.
+
+An entry's sequence is the number of its last item, for progress and the end that of the item before. So numbers follow
+from headers, a restarted producer repeats itself without harm, and a consumer begins at the position of its checkpoint
+and knows the number there. Positions count rows: a consumer that begins at one sees the marks at it again, and their
+numbers say so.
+
+Survives the death of any process. With stability "async" a crash of the machine may cost the log its last second; a
+producer whose checkpoint is ahead of its log is then told to start afresh ("fsync" has no such case). Whoever comes
+first, producer or consumer, creates the stream. The consumer registers the position of its oldest checkpoint as reader;
+the producer trims what no reader needs, now and then.
+"""
+
+import re
+from pathlib import Path
+from threading import Event, Thread
+from typing import Protocol
+
+import pyarrow as pa
+
+from riprap.base.clock import SYSTEM_CLOCK, Clock
+from riprap.base.errors import DataError
+from riprap.graph.keys import END_KEY, START_KEY, OrderKey
+from riprap.protocols.channels import ChannelId
+from riprap.runtime.messages import Kind, Message
+from riprap.streams import OrderKey as StreamKey
+from riprap.streams import StoredBatch, StoredMark, Stream
+from riprap.streams.description import Stability, is_stream
+from riprap.streams.files import LocalFiles
+
+_TRIM_EVERY = 5.0  # seconds
+_KINDS = {"punctuation": Kind.PUNCTUATION, "progress": Kind.PROGRESS, "end": Kind.END}
+
+
+class Deliver(Protocol):
+    """Where a follower puts what it read: blocks while there is no room; False: nobody takes it any more."""
+
+    def __call__(self, channel: ChannelId, message: Message, position: int) -> bool: ...
+
+
+def open_log(path: Path, schema: pa.Schema, stability: Stability = "async", clock: Clock = SYSTEM_CLOCK) -> Stream:
+    """The stream of a channel, created if it is not there; both ends may come at once."""
+    files = LocalFiles(path)
+    path.mkdir(parents=True, exist_ok=True)
+    with files.exclusive():
+        if is_stream(files):
+            return Stream.open(files, clock=clock)
+        # Unordered: after a gap an element may repeat keys. No memory: followers with marks read the file.
+        return Stream.create(
+            files, plain_schema(schema), stability=stability, ordered=False, memory_bytes=0, clock=clock
+        )
+
+
+class LogSender:
+    """The producer's end of one channel."""
+
+    def __init__(
+        self,
+        path: Path,
+        channel: ChannelId,
+        schema: pa.Schema,
+        epoch: int,
+        *,
+        stability: Stability = "async",
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """An older epoch than one that has written is refused (`Fenced`); an older one that still writes is fenced."""
+        self._channel = channel
+        self._clock = clock
+        self._stream = open_log(path, schema, stability, clock)
+        self._schema = self._stream.schema
+        self._writer = self._stream.writer(producer=str(channel), epoch=epoch)
+        self._progress = START_KEY  # told in this life
+        self._trimmed_at = clock.monotonic()
+
+    @property
+    def next(self) -> int:
+        """Number of the first item that the log does not have."""
+        return self._writer.last_sequence + 1
+
+    def keep(self, message: Message) -> None:
+        """Append what is new in a message. Blocks while too much waits to be written; raises what went wrong."""
+        repeated = self.next - message.number
+        if repeated < 0:
+            raise DataError(
+                f"the log of channel {self._channel} ends before item {self.next} and its producer goes on at "
+                f"{message.number}: the machine crashed and lost its end; run again from the start, or with fsync"
+            )
+        told = message.progress
+        if message.batch is not None and repeated < message.items:
+            key = self._new(told)
+            batch = plain(message.batch.slice(repeated), self._schema)
+            last = message.number + message.items - 1
+            self._writer.append(batch, sequence=last, progress=_stored(key), born=message.born)
+        elif message.punctuation is not None and repeated == 0:
+            self._writer.mark(
+                StreamKey(*message.punctuation), kind="punctuation", sequence=message.number, born=message.born
+            )
+        if message.kind is Kind.END:
+            self._writer.mark(None, kind="end")
+        elif message.number + message.items == self.next:
+            key = self._new(told)
+            if key is not None:
+                self._writer.mark(_stored(key), kind="progress")
+        if self._clock.monotonic() - self._trimmed_at >= _TRIM_EVERY:
+            self.trim()
+
+    def _new(self, progress: OrderKey | None) -> OrderKey | None:
+        """The progress, if it was not told already; it then counts as told."""
+        if progress is None or progress <= self._progress:
+            return None
+        self._progress = progress
+        return progress
+
+    def trim(self) -> None:
+        """Delete what the consumer has said it will never ask for again."""
+        self._trimmed_at = self._clock.monotonic()
+        readers = self._stream.readers()
+        if readers:
+            self._stream.trim(before_position=min(readers.values()))
+
+    def flush(self) -> None:
+        """Return when everything kept is in the log, as stability has it."""
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class LogFollower:
+    """The consumer's end of one channel: a thread that delivers from a position on until it is closed."""
+
+    def __init__(
+        self,
+        path: Path,
+        channel: ChannelId,
+        schema: pa.Schema,
+        consumer: str,
+        deliver: Deliver,
+        *,
+        position: int = 0,
+        number: int = 0,
+        stability: Stability = "async",
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """`position` and `number` are of the consumer's checkpoint: where it goes on, and the item it expects."""
+        self.failure: BaseException | None = None  # what ended the thread early
+        self._channel = channel
+        self._deliver = deliver
+        self._position = position
+        self._number = number
+        self._reader = re.sub(r"[^A-Za-z0-9._-]", "-", consumer)
+        self._stream = open_log(path, schema, stability, clock)
+        if self._reader not in self._stream.readers():
+            self.released(position)
+        self._missed = self._stream.stable().position  # what was there before this life began ends here
+        self._stop = Event()
+        self._thread = Thread(target=self._run, name=f"riprap-log-{channel}", daemon=True)
+        self._thread.start()
+
+    def released(self, position: int) -> None:
+        """No checkpoint is left that begins before `position`."""
+        # Marks at a position may lie in the segment that ends there: one row less keeps it.
+        self._stream.register_reader(self._reader, max(position - 1, 0))
+
+    @property
+    def behind(self) -> bool:
+        """Whether it is still delivering what was there before this life began."""
+        return self._position < self._missed
+
+    def close(self) -> None:
+        """Stop. A `deliver` that waits for room has to be let go before."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            items = self._stream.read(from_position=self._position, follow=True, stop=self._stop, marks=True)
+            for item in items:
+                message = stored_message(item)
+                if message.items and message.number + message.items <= self._number:
+                    continue
+                if not self._deliver(self._channel, message, item.next_position):
+                    return
+                self._position = item.next_position
+        except BaseException as error:
+            self.failure = error
+
+
+def stored_message(item: StoredBatch | StoredMark) -> Message:
+    header = item.header
+    if isinstance(item, StoredBatch):
+        number = header.sequence + 1 - item.batch.num_rows
+        key = None if item.progress is None else OrderKey(*item.progress)
+        return Message(Kind.ROWS, header.epoch, number, item.batch, progress=key, born=header.born)
+    kind, key = _KINDS[item.kind], None if item.key is None else OrderKey(*item.key)
+    if kind is Kind.PUNCTUATION:
+        return Message(kind, header.epoch, header.sequence, punctuation=key, born=header.born)
+    return Message(kind, header.epoch, header.sequence + 1, progress=END_KEY if kind is Kind.END else key)
+
+
+def _stored(key: OrderKey | None) -> StreamKey | None:
+    return None if key is None else StreamKey(*key)
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """Segments hold no dictionaries: each file and batch has to be readable by itself."""
+    fields = [
+        field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field for field in schema
+    ]
+    return pa.schema(fields)
+
+
+def plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns of a stream's schema, in its order and types; those that are so already are not copied."""
+    columns = [batch.column(field.name) for field in schema]
+    return pa.RecordBatch.from_arrays(
+        [
+            column if column.type == field.type else column.cast(field.type)
+            for column, field in zip(columns, schema, strict=True)
+        ],
+        schema=schema,
+    )

@@ -1,0 +1,40 @@
+"""What an element tells of itself with every sign of life. Counts are of this life, but for those of channels."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class CheckpointMetrics:
+    """Of one unit: an operator, or the whole fragment."""
+
+    taken: int = 0
+    missed: int = 0
+    bytes: int = 0  # written in all
+    last_bytes: int = 0  # of the newest
+    last_at: int = 0  # wall clock, microseconds; 0: none yet
+
+
+@dataclass(frozen=True)
+class Metrics:
+    received: int = 0  # items taken from channels, or rows from sources, over all lives
+    sent: int = 0  # items given out, over all lives
+    lost: int = 0  # items that never came, over all lives
+    latency: Mapping[int, int] = field(default_factory=dict)  # histogram of `latency.Latencies`, sinks only
+    checkpoints: Mapping[str, CheckpointMetrics] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()  # what a user should know, sentences
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Metrics":
+        return cls(
+            data["received"],
+            data["sent"],
+            data["lost"],
+            {int(bucket): count for bucket, count in data["latency"].items()},
+            {name: CheckpointMetrics(**values) for name, values in data["checkpoints"].items()},
+            tuple(data["warnings"]),
+        )

@@ -1,0 +1,265 @@
+"""What the coordinator knows of every processing element: which life, which state, which recoveries.
+
+Pure bookkeeping: told what happened and when, it answers with states. Instants are seconds of the coordinator's
+monotonic clock. A *life* of an element is one process of it; its number is the epoch. What an older life says is
+answered with `Fenced`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from riprap.runtime.states import (
+    FINAL,
+    SystemState,
+    WorkerState,
+    check_worker,
+    next_system,
+)
+from riprap.runtime.wire import Address
+
+_ALIVE = {WorkerState.STARTING, WorkerState.RESTORING, WorkerState.CATCHING_UP, WorkerState.RUNNING}
+
+
+class Fenced(Exception):
+    """This life of an element was replaced by a newer one: its process must end and touch nothing more."""
+
+
+class Transition(NamedTuple):
+    """One line of the run's history."""
+
+    at: int  # wall clock, microseconds
+    pe: str  # "": the run itself
+    epoch: int
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """How long the parts of one recovery took, in seconds; None: not yet over, or it died again on its way back."""
+
+    detect: float  # from the kill, where the killer told of it, else from the last sign of life, until it was noticed
+    restart: float | None  # until a new process had registered
+    restore: float | None  # until its state was there again
+    catch_up: float | None  # until it had worked off what it missed; 0 where it went to running at once
+
+
+@dataclass
+class _Loss:
+    """The instants of one recovery."""
+
+    last_sign: float
+    noticed: float
+    killed: float | None = None
+    registered: float | None = None
+    restored: float | None = None
+    caught_up: float | None = None
+
+    def recovery(self) -> Recovery:
+        return Recovery(
+            detect=self.noticed - (self.last_sign if self.killed is None else self.killed),
+            restart=_between(self.noticed, self.registered),
+            restore=_between(self.registered, self.restored),
+            catch_up=_between(self.restored, self.caught_up),
+        )
+
+
+def _between(start: float | None, end: float | None) -> float | None:
+    return None if start is None or end is None else end - start
+
+
+@dataclass
+class _Entry:
+    """One element."""
+
+    epoch: int
+    state: WorkerState = WorkerState.STARTING
+    before_hanging: WorkerState = WorkerState.STARTING
+    connected: bool = False  # a process of the current epoch is registered
+    attempt: int = -1
+    host: str = ""
+    pid: int = 0
+    executor_pid: int = 0
+    location: str = ""  # "": not reachable
+    last_sign: float = 0.0
+    registered: float = 0.0
+    restarts: int = 0
+    killed: float | None = None  # told by the killer before anybody noticed
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    losses: list[_Loss] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class PeStatus:
+    """One line of the live table."""
+
+    pe: str
+    state: WorkerState
+    epoch: int
+    attempt: int
+    host: str
+    pid: int
+    executor_pid: int
+    restarts: int
+    silent: float  # seconds since the last sign of life
+    metrics: Mapping[str, Any]
+    recoveries: tuple[Recovery, ...]
+
+
+class Roster:
+    """`epochs`: the last one that each element had in an earlier part of the run."""
+
+    def __init__(self, pes: Iterable[str], epochs: Mapping[str, int]) -> None:
+        self._entries = {pe: _Entry(epochs.get(pe, 0)) for pe in pes}
+        self.system = SystemState.STARTING
+        self.stopping = False
+        self.error: str | None = None
+        self.events: list[Transition] = []
+
+    # What happens -----------------------------------------------------------------------------------------------------
+
+    def register(self, pe: str, attempt: int, host: str, pid: int, executor_pid: int, at: float, wall: int) -> int:
+        """A process of the element has started. Gives its epoch; the life before it is over."""
+        entry = self._entries[pe]
+        if attempt < entry.attempt:
+            raise Fenced(f"attempt {attempt} of {pe} comes after attempt {entry.attempt}")
+        if entry.connected:
+            self.lost(pe, entry.epoch, at, wall)
+        entry.epoch += 1
+        if entry.state is not WorkerState.STARTING:
+            self._enter(pe, WorkerState.STARTING, wall)
+        entry.restarts += entry.attempt >= 0
+        entry.connected = True
+        entry.attempt, entry.host, entry.pid, entry.executor_pid = attempt, host, pid, executor_pid
+        entry.last_sign = entry.registered = at
+        entry.metrics = {}
+        if entry.losses:
+            entry.losses[-1].registered = at
+        return entry.epoch
+
+    def announce(self, pe: str, epoch: int, location: str) -> None:
+        self._current(pe, epoch).location = location
+
+    def beat(self, pe: str, epoch: int, metrics: Mapping[str, Any], at: float, wall: int) -> None:
+        self._sign(pe, epoch, at, wall).metrics = metrics
+
+    def status(self, pe: str, epoch: int, state: WorkerState, at: float, wall: int) -> None:
+        entry = self._sign(pe, epoch, at, wall)
+        if entry.state is state:
+            return
+        loss = entry.losses[-1] if entry.losses else None
+        if loss is not None and loss.caught_up is None:
+            if state in (WorkerState.CATCHING_UP, WorkerState.RUNNING, WorkerState.ENDED) and loss.restored is None:
+                loss.restored = at
+            if state in (WorkerState.RUNNING, WorkerState.ENDED):
+                loss.caught_up = at
+        self._enter(pe, state, wall)
+
+    def fail(self, pe: str, text: str, wall: int) -> None:
+        """The element met an error that a restart would meet again. The first one is what the run failed with."""
+        if self._entries[pe].state not in (WorkerState.ENDED, WorkerState.FAILED):
+            self.error = self.error or f"{pe}: {text}"
+            self._enter(pe, WorkerState.FAILED, wall)
+
+    def lost(self, pe: str, epoch: int, at: float, wall: int) -> None:
+        """The process of this life is gone. Without effect if that is known, or if it had ended."""
+        entry = self._entries[pe]
+        if epoch != entry.epoch or not entry.connected:
+            return
+        entry.connected = False
+        entry.location = ""
+        if self.final or entry.state is WorkerState.FAILED:
+            return
+        if entry.state is not WorkerState.HANGING:  # else it was noticed before
+            self._notice(entry, at)
+        self._enter(pe, WorkerState.DOWN, wall)
+
+    def silent_for(self, seconds: float, at: float, wall: int) -> list[PeStatus]:
+        """The elements that hang from now on: alive as far as known, and without a sign for so long."""
+        found = []
+        for pe, entry in self._entries.items():
+            if entry.connected and entry.state in _ALIVE and at - entry.last_sign > seconds:
+                entry.before_hanging = entry.state
+                self._notice(entry, at)
+                self._enter(pe, WorkerState.HANGING, wall)
+                found.append(self.one(pe, at))
+        return found
+
+    def killed(self, pe: str, at: float) -> None:
+        """Somebody killed the element's process at that instant: detection is measured from there."""
+        entry = self._entries[pe]
+        if entry.losses and entry.losses[-1].noticed >= at:
+            entry.losses[-1].killed = at
+        else:
+            entry.killed = at
+
+    def stop(self, wall: int) -> None:
+        self.stopping = True
+        self._settle(wall)
+
+    # What is known ----------------------------------------------------------------------------------------------------
+
+    @property
+    def final(self) -> bool:
+        return self.system in FINAL
+
+    def epochs(self) -> dict[str, int]:
+        return {pe: entry.epoch for pe, entry in self._entries.items()}
+
+    def address(self, pe: str) -> Address | None:
+        entry = self._entries[pe]
+        return Address(entry.location, entry.epoch) if entry.location else None
+
+    def one(self, pe: str, at: float) -> PeStatus:
+        entry = self._entries[pe]
+        return PeStatus(
+            pe,
+            entry.state,
+            entry.epoch,
+            entry.attempt,
+            entry.host,
+            entry.pid,
+            entry.executor_pid,
+            entry.restarts,
+            at - entry.last_sign if entry.connected else 0.0,
+            entry.metrics,
+            tuple(loss.recovery() for loss in entry.losses),
+        )
+
+    def table(self, at: float) -> list[PeStatus]:
+        return [self.one(pe, at) for pe in self._entries]
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _current(self, pe: str, epoch: int) -> _Entry:
+        entry = self._entries[pe]
+        if epoch != entry.epoch or not entry.connected:
+            raise Fenced(f"epoch {epoch} of {pe} is over; the last one is {entry.epoch}")
+        return entry
+
+    def _sign(self, pe: str, epoch: int, at: float, wall: int) -> _Entry:
+        """A sign of life of the current process; one that hung is what it was before."""
+        entry = self._current(pe, epoch)
+        entry.last_sign = at
+        if entry.state is WorkerState.HANGING:
+            entry.losses.pop()
+            self._enter(pe, entry.before_hanging, wall)
+        return entry
+
+    def _notice(self, entry: _Entry, at: float) -> None:
+        entry.losses.append(_Loss(entry.last_sign, at, entry.killed))
+        entry.killed = None
+
+    def _enter(self, pe: str, state: WorkerState, wall: int) -> None:
+        entry = self._entries[pe]
+        check_worker(pe, entry.state, state)
+        self.events.append(Transition(wall, pe, entry.epoch, entry.state, state))
+        entry.state = state
+        self._settle(wall)
+
+    def _settle(self, wall: int) -> None:
+        then = next_system(self.system, (entry.state for entry in self._entries.values()), stopping=self.stopping)
+        if then is not self.system:
+            self.events.append(Transition(wall, "", 0, self.system, then))
+            self.system = then

@@ -1,0 +1,99 @@
+"""The numbers of a run, from what its elements told and counted."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from riprap.runtime.counts import stream_counts
+from riprap.runtime.latency import Latencies
+from riprap.runtime.layout import WHOLE, Layout
+from riprap.runtime.ledger import ledger_names, read_ledger
+from riprap.runtime.metrics import CheckpointMetrics, Metrics
+from riprap.runtime.roster import PeStatus
+
+
+class Lives:
+    """The last metrics of every life of every element: numbers of a life that is over are not lost with it."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, int], Metrics] = {}
+
+    def note(self, table: Iterable[PeStatus]) -> None:
+        for status in table:
+            if status.metrics:
+                self._last[status.pe, status.epoch] = Metrics.from_json(status.metrics)
+
+    def checkpoints(self, layout: Layout) -> dict[str, dict[str, int]]:
+        """By operator: what is saved as a whole counts for each of its operators that has state."""
+        totals: dict[str, dict[str, int]] = {}
+        for (pe, _), metrics in self._last.items():
+            members = layout.pe(pe).fragment.members
+            for unit, counts in metrics.checkpoints.items():
+                stateful = [name for name in members if any(layout.graph[name].stateful)]
+                for name in (stateful or members[:1]) if unit == WHOLE else [unit]:
+                    _add(totals.setdefault(name, {"taken": 0, "missed": 0, "bytes": 0}), counts)
+        return totals
+
+    def latencies(self) -> Latencies:
+        return Latencies().merge(Latencies(metrics.latency) for metrics in self._last.values())
+
+    def warnings(self) -> list[str]:
+        return list(dict.fromkeys(f"{pe}: {text}" for (pe, _), m in self._last.items() for text in m.warnings))
+
+
+def _add(total: dict[str, int], counts: CheckpointMetrics) -> None:
+    total["taken"] += counts.taken
+    total["missed"] += counts.missed
+    total["bytes"] += counts.bytes
+
+
+def read_ledgers(directory: Path, layout: Layout) -> dict[str, dict[str, int]]:
+    """The newest ledger of every element."""
+    return {
+        pe.id: read_ledger(directory / "ledgers" / quote(pe.id, safe=""), ledger_names(layout, pe)) for pe in layout.pes
+    }
+
+
+def summary(directory: Path, layout: Layout, table: Iterable[PeStatus], lives: Lives, seconds: float) -> dict[str, Any]:
+    """One JSON object; `seconds` is how long tuples flowed."""
+    ledgers = read_ledgers(directory, layout)
+    tuples = sum(v for ledger in ledgers.values() for k, v in ledger.items() if k.endswith(":position"))
+    latencies = lives.latencies()
+    return {
+        "app": layout.graph.name,
+        "pes": {
+            status.pe: {
+                "restarts": status.restarts,
+                "recoveries": [asdict(recovery) for recovery in status.recoveries],
+                "delivery": _delivery(layout, status.pe),
+            }
+            for status in table
+        },
+        "streams": {name: asdict(counts) for name, counts in stream_counts(layout, ledgers).items()},
+        "checkpoints": lives.checkpoints(layout),
+        "sinks": {
+            sink.name: {
+                "tuples": sum(ledger.get(f"out:{sink.name}→[0→0]:number", 0) for ledger in ledgers.values()),
+                "path": str(directory / "sinks" / sink.name),
+            }
+            for sink in layout.graph.sinks
+        },
+        "tuples": tuples,
+        "seconds": seconds,
+        "throughput": tuples / seconds if seconds > 0 else 0.0,
+        "latency": {"p50": latencies.quantile(0.5), "p99": latencies.quantile(0.99)},
+        "warnings": lives.warnings(),
+    }
+
+
+def _delivery(layout: Layout, pe: str) -> str:
+    """What a crash of this element does to what it gives out, in words."""
+    recovering = layout.recovers(layout.pe(pe))
+    if recovering.exact:
+        return "exactly once"
+    return f"at least once: {recovering.reason}" if recovering.whole else "with gaps"
+
+
+Summary = Mapping[str, Any]

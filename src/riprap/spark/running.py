@@ -1,0 +1,142 @@
+"""A run on Spark: the coordinator in the driver, the elements as tasks, kills on schedule, and a clean end.
+
+Whatever happens (the end of the input, Ctrl-C, an exception), the tasks are gone afterwards, and what was counted is
+in the run's directory.
+"""
+
+import os
+import secrets
+import signal
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from riprap.base.clock import SYSTEM_CLOCK, Clock
+from riprap.base.errors import CheckFailed, UsageError
+from riprap.runtime.coordinator import Coordinator
+from riprap.runtime.kills import Kill
+from riprap.runtime.layout import Layout
+from riprap.runtime.process import run_element
+from riprap.runtime.roster import PeStatus
+from riprap.runtime.run import Run
+from riprap.runtime.states import SystemState, WorkerState
+from riprap.runtime.summary import Lives, summary
+from riprap.spark.host import Hosted, host
+from riprap.spark.session import hosting_session
+from riprap.spark.slots import check_executor_kill
+
+_LOOK = 0.05  # seconds between looks at the run
+
+# Called with the table of elements at every look.
+Watch = Callable[[SystemState, Sequence[PeStatus]], None]
+
+
+def run_on_spark(
+    layout: Layout,
+    inputs: Mapping[str, str],
+    directory: Path,
+    *,
+    spark: SparkSession | None = None,
+    master: str | None = None,
+    rate: float | None = None,
+    seconds: float | None = None,
+    kills: Sequence[Kill] = (),
+    tls: bool = False,
+    watch: Watch = lambda state, table: None,
+    warn: Callable[[str], None] = lambda text: None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> dict[str, Any]:
+    """Run until the inputs end, or for some seconds; returns the summary. Raises what an element failed with."""
+    spark = hosting_session(len(layout.pes), spark, master=master)
+    if any(kill.what == "executor" for kill in kills):
+        check_executor_kill(spark)
+    address = str(spark.sparkContext.getConf().get("spark.driver.host", "127.0.0.1"))
+    certificate = None
+    token = secrets.token_urlsafe(32)
+    with ExitStack() as stack:
+        hosts: list[Hosted] = []
+
+        def on_hang(pe: str, epoch: int, pid: int) -> None:
+            hosts[0].kill_attempt(pe)
+
+        coordinator = Coordinator(directory, layout, token, certificate, address, clock, on_hang=on_hang)
+        coordinator.start()
+        stack.callback(coordinator.close)
+        loopback = address in ("127.0.0.1", "localhost")
+        run = Run(
+            directory, layout, inputs, coordinator.location, token, address if loopback else "", certificate, rate
+        )
+        hosted = stack.enter_context(host(spark, run, run_element, clock=clock))
+        hosts.append(hosted)
+        for text in hosted.warnings:
+            warn(text)
+        driver = _Driver(coordinator, hosted, kills, seconds, watch, clock)
+        driver.drive()
+        coordinator.close()
+        hosted.wait(30.0)
+        result = summary(directory, layout, coordinator.table(), driver.lives, driver.flowed)
+    if coordinator.error is not None:
+        raise CheckFailed(f"the run has failed: {coordinator.error}")
+    return result
+
+
+class _Driver:
+    """Watches a run from its start to its end."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        hosted: Hosted,
+        kills: Sequence[Kill],
+        seconds: float | None,
+        watch: Watch,
+        clock: Clock,
+    ) -> None:
+        self.lives = Lives()
+        self.flowed = 0.0  # seconds from when all elements ran until all had ended
+        self._coordinator, self._hosted, self._seconds, self._watch = coordinator, hosted, seconds, watch
+        self._clock = clock
+        self._kills = deque(kills)
+
+    def drive(self) -> None:
+        coordinator, clock = self._coordinator, self._clock
+        since: float | None = None
+        while not coordinator.wait(_LOOK):
+            table = coordinator.table()
+            self.lives.note(table)
+            self._watch(coordinator.state, table)
+            if self._hosted.wait(0.0) and not coordinator.wait(1.0):
+                raise UsageError("Spark has ended the tasks of the run before its elements had ended")
+            if coordinator.error is not None:
+                break
+            if since is None and coordinator.state is not SystemState.STARTING:
+                since = clock.monotonic()
+            self.flowed = clock.monotonic() - since if since is not None else 0.0
+            if since is not None:
+                self._kill_due(table)
+                if self._seconds is not None and self.flowed >= self._seconds:
+                    coordinator.stop()
+        table = coordinator.table()
+        self.lives.note(table)
+        self._watch(coordinator.state, table)
+
+    def _kill_due(self, table: Sequence[PeStatus]) -> None:
+        while self._kills and self._kills[0].at / 1e6 <= self.flowed:
+            kill = self._kills.popleft()
+            if kill.what == "driver":
+                os.kill(os.getpid(), signal.SIGKILL)
+            elif kill.what == "executor":
+                doomed = table[0].executor_pid
+                for status in table:
+                    if status.executor_pid == doomed:
+                        self._coordinator.told_killed(status.pe, self._clock.monotonic())
+                os.kill(doomed, signal.SIGKILL)
+            else:
+                for status in table:
+                    if status.pe in kill.pes and status.state not in (WorkerState.DOWN, WorkerState.STARTING):
+                        self._coordinator.told_killed(status.pe, self._clock.monotonic())
+                        os.kill(status.pid, signal.SIGKILL)

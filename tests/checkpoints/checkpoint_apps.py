@@ -1,0 +1,1 @@
+"""Small apps with one stateful operator each, and their input."""

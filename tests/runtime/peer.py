@@ -1,0 +1,95 @@
+"""The other end of a channel or of the coordinator, as a process of its own.
+
+    python peer.py DIRECTORY consumer {"channel": "gap", "epoch": 1, "next": 0, "held": false}
+
+prints its location, then of each arrival [kind, number, items, values of x in order and gapless, maximum resident kB];
+`held`: takes nothing before it gets a line. Gets a second line or the end of its input: ends.
+
+    python peer.py DIRECTORY element {"pe": "F", "attempt": 0, "location": "grpc://…"}
+
+prints its registration, beats, tells the states that it gets as lines (or `fail`), ends when it is asked to.
+"""
+
+import json
+import os
+import pickle
+import resource
+import sys
+from pathlib import Path
+from threading import Thread
+
+from wiring import LAYOUT, SCHEMA, channel
+
+from riprap.base.clock import SYSTEM_CLOCK
+from riprap.protocols.partial import ProducerGone
+from riprap.runtime.client import Client, CoordinatorLost
+from riprap.runtime.endpoint import Endpoint
+from riprap.runtime.hosting import Arrival
+from riprap.runtime.inbox import Inbox
+from riprap.runtime.messages import Kind
+from riprap.runtime.roster import Fenced
+from riprap.runtime.run import Run
+from riprap.runtime.states import WorkerState
+
+
+def tell(what: object) -> None:
+    print(json.dumps(what), flush=True)
+
+
+def consumer(run: Run, settings: dict) -> None:
+    of = channel(settings["channel"])
+    inbox = Inbox(run.buffer_bytes)
+    expected = settings["next"]
+    endpoint = Endpoint(LAYOUT.consumer(of), settings["epoch"], {of: SCHEMA}, lambda _: expected, inbox, run)
+    tell(endpoint.location)
+    if settings.get("held"):
+        sys.stdin.readline()
+    ending = []
+    Thread(target=lambda: (sys.stdin.readline(), ending.append(1), inbox.wake()), daemon=True).start()
+    while not ending:
+        for event in inbox.take(1.0):
+            if isinstance(event, ProducerGone):
+                tell(["gone", event.epoch])
+            elif isinstance(event, Arrival):
+                message = event.message
+                number, items = message.number, message.items
+                fine = message.batch is None or (
+                    message.batch.column(1).to_pylist() == list(range(number, number + items))
+                    and message.batch.column(0).to_pylist() == [f"k{n % 5}" for n in range(number, number + items)]
+                )
+                expected = max(expected, number + items)
+                endpoint.acknowledge(of, expected)
+                tell([Kind(message.kind).name, number, items, fine, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss])
+    inbox.close()
+    endpoint.close()
+    tell("closed")
+
+
+def element(run: Run, settings: dict) -> None:
+    client = Client(run, settings["pe"], settings["attempt"], executor_pid=7)
+    try:
+        tell(client.register())
+        client.announce(settings["location"])
+        lines: list[str] = []
+        Thread(target=lambda: lines.extend(iter(sys.stdin.readline, "")), daemon=True).start()
+        while not client.stopping:
+            client.beat({"pid": os.getpid()})
+            while lines:
+                line = lines.pop(0).strip()
+                if line == "fail":
+                    client.failed("it went wrong")
+                else:
+                    client.status(WorkerState(line))
+            SYSTEM_CLOCK.sleep(run.heartbeat)
+        client.ended()
+    except (Fenced, CoordinatorLost) as error:
+        tell([type(error).__name__, str(error)])
+    finally:
+        client.close()
+
+
+ROLES = {"consumer": consumer, "element": element}
+
+if __name__ == "__main__":
+    given = pickle.loads((Path(sys.argv[1]) / "run.pickle").read_bytes())
+    ROLES[sys.argv[2]](given, json.loads(sys.argv[3]))

@@ -1,0 +1,196 @@
+"""The coordinator and real processes: registration, death, silence, fencing, the end."""
+
+import json
+import os
+import signal
+
+import pytest
+from wiring import LAYOUT, Peer, eventually, run_in
+
+from riprap.base.clock import SYSTEM_CLOCK
+from riprap.runtime.client import Client, CoordinatorLost
+from riprap.runtime.coordinator import Coordinator
+from riprap.runtime.roster import Fenced
+from riprap.runtime.states import SystemState, WorkerState
+from riprap.runtime.wire import Address
+
+
+@pytest.fixture
+def hung():
+    return []
+
+
+@pytest.fixture
+def coordinator(tmp_path, hung):
+    made = Coordinator(
+        tmp_path, LAYOUT, "secret", None, "127.0.0.1", SYSTEM_CLOCK,
+        silence=0.6, on_hang=lambda pe, epoch, pid: hung.append((pe, epoch, pid)),
+    )  # fmt: skip
+    made.start()
+    yield made
+    made.close()
+
+
+def run_of(coordinator, tmp_path, **options):
+    return run_in(tmp_path, coordinator=coordinator.location, heartbeat=0.05, **options)
+
+
+def status(coordinator, pe):
+    return next(line for line in coordinator.table() if line.pe == pe)
+
+
+def reach(coordinator, pe, state):
+    eventually(lambda: status(coordinator, pe).state is state, f"{pe} {state}")
+
+
+def test_a_kill_is_noticed_and_the_recovery_is_measured(coordinator, tmp_path):
+    run = run_of(coordinator, tmp_path)
+    with Peer(run, "element", pe="F", attempt=0, location="grpc://a:1") as first:
+        assert first.hear()[0] == 1
+        assert coordinator.find("F", 0, 20.0) == Address("grpc://a:1", 1)
+        for state in ("restoring", "running"):
+            first.say(state)
+        reach(coordinator, "F", WorkerState.RUNNING)
+        assert status(coordinator, "F").pid == first.pid
+        killed = SYSTEM_CLOCK.monotonic()
+        os.kill(first.pid, signal.SIGKILL)
+        reach(coordinator, "F", WorkerState.DOWN)
+        coordinator.told_killed("F", killed)
+        assert coordinator.find("F", 0, 0.0) is None
+        (recovery,) = status(coordinator, "F").recoveries
+        assert 0 < recovery.detect < SYSTEM_CLOCK.monotonic() - killed
+        assert (recovery.restart, recovery.restore, recovery.catch_up) == (None, None, None)
+    with Peer(run, "element", pe="F", attempt=1, location="grpc://a:2") as second:
+        assert second.hear()[0] == 2
+        assert coordinator.find("F", 1, 20.0) == Address("grpc://a:2", 2)
+        for state in ("restoring", "catching_up", "running"):
+            second.say(state)
+        reach(coordinator, "F", WorkerState.RUNNING)
+        (recovery,) = status(coordinator, "F").recoveries
+        whole = recovery.detect + recovery.restart + recovery.restore + recovery.catch_up
+        assert 0 < whole < SYSTEM_CLOCK.monotonic() - killed
+        assert status(coordinator, "F").restarts == 1
+        coordinator.stop()
+        assert second.process.wait(20) == 0
+    reach(coordinator, "F", WorkerState.ENDED)
+    assert json.loads((tmp_path / "epochs.json").read_text())["F"] == 2
+    states = [event.after for event in coordinator.events if event.pe == "F"]
+    assert states == ["restoring", "running", "down", "starting", "restoring", "catching_up", "running", "ended"]
+
+
+def test_one_that_hangs_is_found_replaced_and_fenced(coordinator, tmp_path, hung):
+    run = run_of(coordinator, tmp_path)
+    with Peer(run, "element", pe="G", attempt=0, location="grpc://a:1") as first:
+        first.hear()
+        first.say("running")
+        reach(coordinator, "G", WorkerState.RUNNING)
+        os.kill(first.pid, signal.SIGSTOP)
+        reach(coordinator, "G", WorkerState.HANGING)
+        eventually(lambda: hung == [("G", 1, first.pid)], "the call of on_hang")
+        with Peer(run, "element", pe="G", attempt=1, location="grpc://a:2") as second:
+            second.hear()
+            assert coordinator.find("G", 1, 20.0) == Address("grpc://a:2", 2)
+            os.kill(first.pid, signal.SIGCONT)
+            assert first.hear()[0] == "Fenced"
+            assert first.process.wait(20) == 0
+            second.say("running")
+            reach(coordinator, "G", WorkerState.RUNNING)
+            (recovery,) = status(coordinator, "G").recoveries
+            assert recovery.detect >= 0.6
+
+
+@pytest.fixture
+def clients(coordinator, tmp_path):
+    made = []
+
+    def client(pe, attempt=0, **options):
+        made.append(Client(run_of(coordinator, tmp_path, **options), pe, attempt, executor_pid=1))
+        return made[-1]
+
+    yield client
+    for each in made:
+        each.close()
+
+
+def test_elements_hear_of_each_other(coordinator, clients):
+    one, other = clients("F"), clients("G")
+    assert one.register().started_at == coordinator.started_at
+    other.register()
+    assert one.find("G", 0, 0.0) is None
+    other.announce("grpc://somewhere:1")
+    assert one.find("G", 0, 20.0) == Address("grpc://somewhere:1", 1)
+    assert one.find("G", 1, 0.0) is None
+    other.close()
+    eventually(lambda: one.find("G", 0, 0.0) is None, "striking out an address")
+
+
+def test_an_attempt_that_comes_too_late_is_refused(coordinator, clients):
+    clients("F", attempt=3).register()
+    with pytest.raises(Fenced, match="attempt 2 of F comes after attempt 3"):
+        clients("F", attempt=2).register()
+
+
+def test_strangers_are_refused_and_logged(coordinator, clients, caplog):
+    with pytest.raises(CoordinatorLost, match="lacks its token"):
+        clients("F", token="guessed").register()
+    assert "the coordinator refused a stranger's DO_EXCHANGE call: it carried a wrong token" in caplog.text
+
+
+def test_an_error_ends_the_run(coordinator, clients):
+    failing, other = clients("F"), clients("G")
+    failing.register()
+    other.register()
+    failing.failed("division by zero")
+    assert coordinator.wait(20.0)
+    assert coordinator.state is SystemState.FAILED
+    assert coordinator.error == "F: division by zero"
+    eventually(lambda: other.stopping, "the request to end")
+
+
+def test_the_run_ends_when_every_element_has(coordinator, clients):
+    everybody = [clients(pe.id) for pe in LAYOUT.pes]
+    for client in everybody:
+        client.register()
+        client.status(WorkerState.RUNNING)
+    eventually(lambda: coordinator.state is SystemState.RUNNING, "running")
+    assert not coordinator.wait(0.0)
+    for client in everybody:
+        client.ended()
+        client.close()
+    assert coordinator.wait(20.0)
+    assert [event.after for event in coordinator.events if not event.pe] == ["running", "ended"]
+
+
+def test_a_state_that_cannot_be_ends_the_run(coordinator, clients):
+    client = clients("F")
+    client.register()
+    client.status(WorkerState.RUNNING)
+    client.status(WorkerState.RESTORING)
+    assert coordinator.wait(20.0)
+    assert "F is running and cannot become restoring" in coordinator.error
+
+
+def test_elements_notice_that_the_coordinator_is_gone(coordinator, clients):
+    client = clients("F")
+    client.register()
+    coordinator.close()
+
+    def lost():
+        try:
+            client.beat({})
+        except CoordinatorLost:
+            return True
+        return False
+
+    eventually(lost, "noticing")
+
+
+def test_epochs_rise_over_a_restart_of_the_driver(coordinator, clients, tmp_path):
+    assert clients("F").register().epoch == 1
+    coordinator.close()
+    again = Coordinator(tmp_path, LAYOUT, "secret", None, "127.0.0.1", SYSTEM_CLOCK)
+    again.start()
+    client = Client(run_of(again, tmp_path), "F", 0, executor_pid=1)
+    assert client.register().epoch == 2
+    client.close()
+    again.close()

@@ -1,0 +1,124 @@
+"""A small app, its run, and a consumer as a process of its own, to be killed or stopped."""
+
+import json
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.graph.builder import App
+from riprap.protocols.channels import ChannelId
+from riprap.runtime.layout import arrange
+from riprap.runtime.messages import Kind, Message
+from riprap.runtime.run import Run
+from riprap.runtime.wire import Address
+
+PATIENCE = 20.0  # seconds; only how long a test that fails takes
+
+
+def layout():
+    app = App("wire")
+    source = app.source("S", "k string, x long")
+    left, right = source.filter("x >= 0", name="F"), source.select("x AS y", name="G")
+    left.barrier(right, name="B").sink("Sink")
+    return arrange(app.build(), fuse="none")
+
+
+LAYOUT = layout()
+GAP = next(c for link in LAYOUT.links if link.target.name == "F" for c in link.channels())
+BUFFER = next(c for link in LAYOUT.links if link.target.name == "B" for c in link.channels())
+assert LAYOUT.link(GAP.stream).recovery == "gap"
+assert LAYOUT.link(BUFFER.stream).recovery == "buffer"
+SCHEMA = LAYOUT.graph.physical("S", 0)
+
+
+def run_in(directory: Path, **options) -> Run:
+    settings = {"coordinator": "grpc://127.0.0.1:1", "token": "secret", "host": "127.0.0.1"} | options
+    return Run(directory=directory, layout=LAYOUT, inputs={}, **settings)
+
+
+def rows(number: int, count: int, *, encoded: bool = False, **fields) -> Message:
+    """A message whose column x holds the numbers of its items."""
+    numbers = np.arange(number, number + count)
+    text = pa.array([f"k{n % 5}" for n in numbers.tolist()])
+    batch = pa.RecordBatch.from_arrays(
+        [
+            text.dictionary_encode() if encoded else text,
+            pa.array(numbers),
+            pa.array(numbers).cast(SCHEMA.field("_ts").type),
+            pa.array(numbers),
+        ],
+        names=SCHEMA.names,
+    )
+    return Message(Kind.ROWS, fields.pop("epoch", 1), number, batch, **fields)
+
+
+def eventually(condition: Callable[[], object], what: str = "it") -> object:
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        if (result := condition()) is not None and result is not False:
+            return result
+        time.sleep(0.005)
+    raise AssertionError(f"{what} did not happen within {PATIENCE} s")
+
+
+class Book:
+    """An address book for senders."""
+
+    def __init__(self) -> None:
+        self.addresses: dict[str, Address] = {}
+
+    def find(self, pe: str, newer_than: int, timeout: float) -> Address | None:
+        deadline = time.monotonic() + timeout
+        while True:
+            address = self.addresses.get(pe)
+            if address is not None and address.epoch > newer_than:
+                return address
+            if time.monotonic() >= deadline:
+                return None
+            time.sleep(0.002)
+
+
+class Peer:
+    """A process that runs `peer.py` and speaks in lines of JSON."""
+
+    def __init__(self, run: Run, role: str, **settings) -> None:
+        run.directory.mkdir(exist_ok=True)
+        (run.directory / "run.pickle").write_bytes(pickle.dumps(run))
+        script = Path(__file__).with_name("peer.py")
+        self.process = subprocess.Popen(
+            [sys.executable, str(script), str(run.directory), role, json.dumps(settings)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def hear(self) -> object:
+        line = self.process.stdout.readline()
+        if not line:
+            raise AssertionError(f"the peer ended with {self.process.wait()}")
+        return json.loads(line)
+
+    def say(self, text: str) -> None:
+        self.process.stdin.write(text + "\n")
+        self.process.stdin.flush()
+
+    def __enter__(self) -> "Peer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
+def channel(text: str) -> ChannelId:
+    return {"gap": GAP, "buffer": BUFFER}[text]
