@@ -88,6 +88,8 @@ class JoinOperator(WindowedOperator):
         # The port that keeps the latest tuple per group while the other keeps nothing, where it is so.
         latest = [p for p in (0, 1) if self.spec.windows[p] == Count(1) and not self.spec.stateful[1 - p]]
         self._keeps_latest = latest[0] if latest and self.spec.per_group else None
+        # Ports whose order keys matter: that of an arrival is its outputs' key, and its time may make windows forget.
+        self._keyed = self._speaking if self._keeps_latest is not None else [0, 1]
         super().__init__(setting)
 
     def _fresh(self) -> None:
@@ -113,7 +115,8 @@ class JoinOperator(WindowedOperator):
     def process_merged(self, batches: Sequence[pa.RecordBatch], ports: np.ndarray) -> list[Emission]:
         self.version += len(ports)
         present = [bool(batch.num_rows) for batch in batches]
-        keys = [keys_of(batches[p], self.setting.shapes[p]) if present[p] else None for p in (0, 1)]
+        keyed = [present[p] and p in self._keyed for p in (0, 1)]
+        keys = [keys_of(batches[p], self.setting.shapes[p]) if keyed[p] else None for p in (0, 1)]
         groups = [self._groups(batches[p], p) if present[p] else np.empty(0, np.int64) for p in (0, 1)]
         before = [self._tails(p) if p in self.stores else None for p in (0, 1)]
         matches, positions = self._meet(ports, groups, keys)

@@ -145,11 +145,11 @@ def meet_latest(ports, kept, groups_kept, groups_asking, base, cap, head, tail, 
         count += (1 - keeps) & ~(at >> 63)
         i += keeps
         j += 1 - keeps
-    for j in range(j, len(groups_asking)):
-        at = latest[groups_asking[j]]
-        rows[count] = j
+    for row in range(j, len(groups_asking)):
+        at = latest[groups_asking[row]]
+        rows[count] = row
         met[count] = at
-        triggers[count] = i + j
+        triggers[count] = i + row
         count += at >= 0
     return count
 
