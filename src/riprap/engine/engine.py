@@ -171,7 +171,8 @@ class Engine:
                 del reading[name]
                 yield from self.end(name)
             elif batch.num_rows:
-                reached[name] = self._last_key(name, batch)
+                if len(reading) > 1:
+                    reached[name] = self._last_key(name, batch)
                 yield from self.push(name, batch)
 
     def progress(self, stream: str) -> OrderKey:
