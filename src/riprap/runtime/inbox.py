@@ -12,7 +12,6 @@ from threading import Condition, Lock
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.partial import Acknowledged, ConsumerDown, ConsumerUp
 from riprap.runtime.hosting import Arrival, LinkEvent
-from riprap.runtime.messages import Message
 from riprap.runtime.weight import Weigher
 
 InboxEvent = Arrival | LinkEvent
