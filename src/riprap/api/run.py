@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -25,9 +25,6 @@ from riprap.runtime.kills import parse_kills
 from riprap.runtime.layout import Fuse, Layout, arrange
 from riprap.spark.running import Watch, run_on_spark
 from riprap.streams import Stream
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _FORMAT = 1  # of run.json
 
@@ -93,7 +90,7 @@ def run(
     seconds: float | None = None,
     kill: str = "",
     tls: bool = False,
-    spark: "SparkSession | None" = None,
+    spark: Any = None,
     master: str | None = None,
     watch: Watch = lambda state, table: None,
     warn: Callable[[str], None] = lambda text: None,
@@ -132,7 +129,7 @@ def resume(
     seconds: float | None = None,
     kill: str = "",
     tls: bool = False,
-    spark: "SparkSession | None" = None,
+    spark: Any = None,
     master: str | None = None,
     watch: Watch = lambda state, table: None,
     warn: Callable[[str], None] = lambda text: None,
