@@ -26,6 +26,7 @@ from riprap.operators.kernels.merging import merge_many, merge_two, running_grea
 
 Order = tuple[int, ...]
 _FIRST = np.iinfo(np.int64).min
+_LAST = np.iinfo(np.int64).max
 
 
 class Rows(NamedTuple):
@@ -72,6 +73,13 @@ class MergerState:
     def marks(self) -> list[tuple[int, Punctuation]]:
         """Punctuations that wait, with their ports."""
         return [(port, item.punctuation) for port, q in enumerate(self.queues) for item in q if isinstance(item, _Cut)]
+
+    def emptied(self, port: int, progress: OrderKey) -> "MergerState":
+        """Without what waits on a port, as it will come again; nothing above `progress` is known of the port then."""
+        queues, known, latest, last = list(self.queues), list(self.progress), list(self.latest), list(self.last_order)
+        queues[port], latest[port], last[port] = (), _FIRST, (_FIRST,) * len(self.last_order[port])
+        known[port] = min(known[port], progress)
+        return MergerState(tuple(queues), tuple(known), tuple(latest), tuple(last))
 
     @classmethod
     def of(
@@ -154,10 +162,6 @@ class Merger:
         """Whether rows of other ports wait for this one. Of a port that is not waited for, rows come when they come."""
         self._waited[port] = waited
 
-    def waiting(self, port: int) -> int:
-        """Rows and punctuations that wait on a port."""
-        return sum(item.batch.num_rows if isinstance(item, _Segment) else 1 for item in self._queues[port])
-
     def _reached(self) -> OrderKey:
         """Nothing at or below this key will be put on a port that is waited for."""
         if all(self._waited):
@@ -182,9 +186,9 @@ class Merger:
 
     # Out --------------------------------------------------------------------------------------------------------------
 
-    def release(self) -> Iterator[Rows | Mark]:
-        """Everything that may pass now, in order."""
-        limit = self._limit()
+    def release(self, *, everything: bool = False) -> Iterator[Rows | Mark]:
+        """Everything that may pass now, in order; or everything, because nothing more will come on any port."""
+        limit = (_LAST,) * self._width if everything else self._limit()
         while True:
             cuts = [
                 (item.order, port)

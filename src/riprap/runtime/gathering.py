@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from riprap.engine.merger import Mark, Merger, MergerState
 from riprap.graph.keys import KeyShape, OrderKey
-from riprap.operators.columns import batch_of, concatenated
+from riprap.operators.columns import batch_of, concatenated, keys_of
 from riprap.operators.contract import Event
 
 
@@ -17,6 +17,7 @@ class Gathering:
 
     def __init__(self, stream: str, shape: KeyShape, schema: pa.Schema, shards: int) -> None:
         self._merger = Merger((shape,) * shards, (schema,) * shards, (stream,) * shards, None)
+        self._shape = shape
         self._waited = [True] * shards
         self.reached = self._merger.progress  # nothing at or below this key will be given out any more
 
@@ -38,9 +39,6 @@ class Gathering:
         """Whether any shard is waited for."""
         return any(self._waited)
 
-    def waiting(self, shard: int) -> int:
-        return self._merger.waiting(shard)
-
     def snapshot(self) -> MergerState:
         return self._merger.snapshot()
 
@@ -54,11 +52,14 @@ class Gathering:
         return events
 
     def _events(self) -> Iterator[Event]:
-        for item in self._merger.release():
+        for item in self._merger.release(everything=not self.waited):
             if isinstance(item, Mark):
+                self.reached = max(self.reached, item.punctuation.key)
                 yield item.punctuation
             else:
-                yield _interleaved(item.batches, item.ports)
+                rows = _interleaved(item.batches, item.ports)
+                self.reached = max(self.reached, keys_of(rows.slice(rows.num_rows - 1), self._shape).at(0))
+                yield rows
 
 
 def _interleaved(batches: Sequence[pa.RecordBatch], shards: np.ndarray) -> pa.RecordBatch:
