@@ -63,8 +63,19 @@ def test_profile_measures_every_operator(tmp_path, monkeypatch):
     assert '[operators."BargainIndex"]' in out.read_text()
 
 
+def test_graph_and_profile_of_an_app_with_an_operator_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    described = json.loads(run("graph", "yield-prediction", "--json").stdout)
+    assert described["operators"]["YieldModel"]["kind"] == "user-defined"
+    assert described["operators"]["YieldModel"]["protection"] == ["checkpoint every 1s"]
+    result = json.loads(run("profile", "yield-prediction", "--tuples", "4000", "--json").stdout)
+    assert result["operators"]["YieldModel"]["tuples_in"] == [250, 250]
+    assert result["operators"]["YieldModel"]["tuples_out"] == [250]
+    assert result["operators"]["YieldModel"]["state_bytes"] == 17 * 18 * 8
+
+
 def test_unknown_apps_are_refused():
-    assert "bundled apps are bargain-discovery (did you mean bargain-discovery?)" in str(
+    assert "bundled apps are bargain-discovery, yield-prediction (did you mean bargain-discovery?)" in str(
         refused("graph", "bargain-discover")
     )
     assert "cannot import nosuch" in str(refused("graph", "nosuch:app"))
@@ -80,6 +91,24 @@ def test_bad_inputs_are_refused(tmp_path):
     assert "the sources are Source" in str(refused("profile", "bargain-discovery", "--input", "Sauce=x.parquet"))
     existing = str(tmp_path)
     assert "exists already" in str(refused("run-bounded", "bargain-discovery", "--out", existing))
+
+
+def test_reproduce_yield(tmp_path):
+    out = tmp_path / "out"
+    result = json.loads(run("reproduce", "yield", "--crashes", "2", "--seed", "4", "--out", str(out), "--json").stdout)
+    assert json.loads((out / "results.json").read_text()) == result
+    assert (result["crashes"], result["predictions"], result["tuples"], len(result["runs"])) == (2, 2_700, 5_400, 2)
+    assert {name: one["published_rmse"] for name, one in result["scenarios"].items()} == {"S2": 4.80, "S3": 7.79}
+    for scenario in result["scenarios"].values():
+        assert len(scenario["cdf"]) == len(result["cdf_at"])
+        assert scenario["quantiles"]["50"] <= scenario["quantiles"]["99"] <= scenario["worst"]
+    report = (out / "yield.html").read_text()
+    for name, scenario in result["scenarios"].items():
+        assert f"{scenario['rmse']:#.3g}" in report
+        assert f"{name}, {scenario['restored']}" in report
+    blocked = tmp_path / "file"
+    blocked.touch()
+    assert "cannot write to" in str(refused("reproduce", "yield", "--crashes", "1", "--out", str(blocked)))
 
 
 @pytest.mark.xdist_group("spark")

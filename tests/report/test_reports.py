@@ -2,12 +2,16 @@
 
 import re
 from html.parser import HTMLParser
+from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from riprap.apps import fab
 from riprap.apps.catalogue import load_app
+from riprap.apps.yield_crashes import Crash, Outcome, Quality, Study
 from riprap.planner.assessment import LOST, Assessment, OperatorImpact, Settings
 from riprap.planner.backup_plan import plan_backups
 from riprap.planner.budget import Budget, budget_problem
@@ -17,8 +21,9 @@ from riprap.planner.topology import topology
 from riprap.planner.tradeoff import tradeoff
 from riprap.report import page
 from riprap.report.budget_report import budget_report
-from riprap.report.chart import Point, Series, chart, ticks
+from riprap.report.chart import Point, Series, chart, decades, ticks
 from riprap.report.plan_report import plan_report
+from riprap.report.yield_report import yield_report
 
 VOID = {"meta", "br", "path", "circle"}
 
@@ -112,6 +117,39 @@ def test_a_chart_shows_every_point():
     assert svg.count("<circle") == 4
     assert "<title>here</title>" in svg
     assert chart([], x_label="x", y_label="y") == ""
+
+
+@given(st.floats(1e-9, 1e9), st.floats(1, 1e6))
+def test_decades_enclose(low, ratio):
+    found = decades(low, low * ratio)
+    assert found[0] <= low * (1 + 1e-6)
+    assert found[-1] >= low * ratio * (1 - 1e-6)
+    assert len(found) == 2 or found[1] > low * (1 - 1e-6)  # none too many below
+    assert all(b == pytest.approx(10 * a) for a, b in pairwise(found))
+
+
+def test_a_logarithmic_axis_puts_equal_ratios_equally_far_apart():
+    points = [Point(x, 1) for x in (0.01, 0.1, 1, 10)]
+    svg = chart([Series("a", points)], x_label="x", y_label="y", log_x=True)
+    places = [float(x) for x in re.findall(r'<circle class="p"[^>]* cx="([\d.]+)"', svg)]
+    assert np.diff(places) == pytest.approx([places[1] - places[0]] * 3, abs=0.15)
+
+
+def test_a_yield_report_says_what_matters():
+    def outcomes(*errors):
+        return tuple(Outcome(np.array(one), 1) for one in errors)
+
+    study = Study(
+        Quality(np.arange(3), np.zeros(3)), 6, (Crash(fab.START_US + 1_500_000, 2_000_000), Crash(fab.START_US, 1)),
+        (2, 0), {"S2": outcomes([0.5, -0.5], [0.5]), "S3": outcomes([3.0, -4.0], [0.0])},
+    )  # fmt: skip
+    html = yield_report(study, command="riprap reproduce yield")
+    shown = words(html)
+    assert "are 0.500 percentage points (RMSE) off" in shown
+    assert "starts from scratch, 2.89." in shown
+    assert "5.0 of 6 tuples" in shown
+    assert shown.index("0.0 s") < shown.index("1.5 s")  # crashes in the order of time
+    assert "S3: 33.3% within 1 points" in shown
 
 
 def test_tables_align_and_mark():

@@ -10,7 +10,10 @@ from riprap.graph.builder import App
 from riprap.graph.graph import Graph
 
 # Bundled apps: a name and the module with a function `build() -> Graph`.
-BUNDLED: Mapping[str, str] = {"bargain-discovery": "riprap.apps.bargain_discovery:build"}
+BUNDLED: Mapping[str, str] = {
+    "bargain-discovery": "riprap.apps.bargain_discovery:build",
+    "yield-prediction": "riprap.apps.yield_prediction:build",
+}
 
 
 def load_app(name: str) -> Graph:

@@ -8,7 +8,21 @@ import sys
 import typer
 
 from riprap.base.errors import RiprapError
-from riprap.cli import assess, data, doctor, graph, model, plan, profile, reproduce, reproduce_san, run_bounded, stream
+from riprap.cli import (
+    assess,
+    data,
+    doctor,
+    graph,
+    model,
+    plan,
+    profile,
+    reproduce,
+    reproduce_san,
+    reproduce_yield,
+    run,
+    run_bounded,
+    stream,
+)
 
 app = typer.Typer(
     name="riprap",
@@ -31,9 +45,11 @@ app.command("profile")(profile.command)
 app.command("assess")(assess.command)
 app.command("model")(model.command)
 app.command("plan")(plan.command)
+app.command("run")(run.command)
 app.command("run-bounded")(run_bounded.command)
 app.add_typer(stream.app, name="stream")
 reproduce.app.command("san")(reproduce_san.command)
+reproduce.app.command("yield")(reproduce_yield.command)
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(data.app, name="data")
 app.command("doctor")(doctor.command)

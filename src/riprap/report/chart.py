@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from math import floor, log10
+from math import ceil, floor, log10
 
 _WIDTH, _HEIGHT = 680.0, 320.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 68.0, 20.0, 22.0, 50.0
+_LINE = 15.0  # of text
 
 _STYLE = """\
 .ch{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;font-size:12px;max-width:100%;\
@@ -33,17 +34,25 @@ class Series:
     steps: bool = False  # the value holds until the next point
 
 
-def chart(series: Sequence[Series], *, x_label: str, y_label: str) -> str:
+def chart(series: Sequence[Series], *, x_label: str, y_label: str, log_x: bool = False) -> str:
+    """`log_x`: every x is above 0, and equal ratios of them are equally far apart."""
     points = [point for one in series for point in one.points]
     if not points:
         return ""
-    xs, ys = ticks(0.0, max(p.x for p in points)), ticks(min(0.0, *(p.y for p in points)), max(p.y for p in points))
+    x_most = max(p.x for p in points)
+    xs = decades(min(p.x for p in points), x_most) if log_x else ticks(0.0, x_most)
+    ys = ticks(min(0.0, *(p.y for p in points)), max(p.y for p in points))
     x_low, x_high, y_low, y_high = xs[0], xs[-1], ys[0], ys[-1]
+    top = _TOP + _LINE * (len(series) - 1)  # the names of the series are above the curves
+
+    def along(x: float) -> float:
+        """Where `x` is between the ends of its axis, from 0 to 1."""
+        return log10(x / x_low) / log10(x_high / x_low) if log_x else (x - x_low) / (x_high - x_low)
 
     def at(x: float, y: float) -> tuple[float, float]:
         return (
-            _LEFT + (x - x_low) / (x_high - x_low) * (_WIDTH - _LEFT - _RIGHT),
-            _HEIGHT - _BOTTOM - (y - y_low) / (y_high - y_low) * (_HEIGHT - _TOP - _BOTTOM),
+            _LEFT + along(x) * (_WIDTH - _LEFT - _RIGHT),
+            _HEIGHT - _BOTTOM - (y - y_low) / (y_high - y_low) * (_HEIGHT - top - _BOTTOM),
         )
 
     parts = [f"<style>{_STYLE}</style>"]
@@ -84,7 +93,7 @@ def chart(series: Sequence[Series], *, x_label: str, y_label: str) -> str:
             )
         if len(series) > 1:
             parts.append(
-                f'<text x="{_WIDTH - _RIGHT}" y="{13 + 15 * number}" text-anchor="end" style="fill:{colour}">'
+                f'<text x="{_WIDTH - _RIGHT}" y="{13 + _LINE * number:g}" text-anchor="end" style="fill:{colour}">'
                 f"{escape(one.name)}</text>"
             )
     return (
@@ -93,6 +102,13 @@ def chart(series: Sequence[Series], *, x_label: str, y_label: str) -> str:
         + "".join(parts)
         + "</svg>"
     )
+
+
+def decades(low: float, high: float) -> list[float]:
+    """Powers of ten from at or below `low` to at or above `high`, two at least; both are above 0."""
+    first = floor(log10(low) + 1e-9)
+    last = max(ceil(log10(high) - 1e-9), first + 1)
+    return [10.0**power for power in range(first, last + 1)]
 
 
 def ticks(low: float, high: float) -> list[float]:

@@ -1,6 +1,6 @@
 """The numbers of a run, from what its elements told and counted."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from riprap.runtime.latency import Latencies
 from riprap.runtime.layout import WHOLE, Layout
 from riprap.runtime.ledger import ledger_names, read_ledger
 from riprap.runtime.metrics import CheckpointMetrics, Metrics
-from riprap.runtime.roster import PeStatus
+from riprap.runtime.roster import PeStatus, Transition
 
 
 class Lives:
@@ -56,9 +56,13 @@ def read_ledgers(directory: Path, layout: Layout) -> dict[str, dict[str, int]]:
     }
 
 
-def summary(directory: Path, layout: Layout, table: Iterable[PeStatus], lives: Lives, seconds: float) -> dict[str, Any]:
-    """One JSON object; `seconds` is how long tuples flowed."""
+def summary(
+    directory: Path, layout: Layout, table: Iterable[PeStatus], lives: Lives, events: Sequence[Transition]
+) -> dict[str, Any]:
+    """One JSON object. Seconds count from the first tuple of a source until the last element had ended."""
     ledgers = read_ledgers(directory, layout)
+    begun = min(v for ledger in ledgers.values() for k, v in ledger.items() if k.endswith(":started_at"))
+    seconds = (max((event.at for event in events), default=begun) - begun) / 1e6 if begun else 0.0
     tuples = sum(v for ledger in ledgers.values() for k, v in ledger.items() if k.endswith(":position"))
     latencies = lives.latencies()
     return {

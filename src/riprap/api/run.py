@@ -1,0 +1,175 @@
+"""`run`: an app as long-running processing elements on Spark, with exactly the protection that it was given.
+
+from riprap.api.run import run
+result = run("bargain-discovery", {"Source": "market.parquet"}, rate=200_000, kill="Aggregator@10s")
+result.summary["streams"]    # what was sent, received, lost and repeated, stream by stream
+result.sink("Sink")          # what came out, as an Arrow table
+result                       # in a notebook: the elements and the streams
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from riprap.apps.catalogue import load_app
+from riprap.base.errors import DataError, UsageError
+from riprap.graph.graph import Graph
+from riprap.graph.plan import parse_plan, read_plan
+from riprap.report.page import table
+from riprap.runtime.kills import parse_kills
+from riprap.runtime.layout import Fuse, Layout, arrange
+from riprap.spark.running import Watch, run_on_spark
+from riprap.streams import Stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_FORMAT = 1  # of run.json
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What `run.json` keeps, so that a run can be resumed as it was begun."""
+
+    app: str  # its name as on the command line; "": it was given as a graph
+    plan: str | None  # TOML
+    fuse: Fuse
+    parallelism: Mapping[str, int]
+    inputs: Mapping[str, str]
+    rate: float | None  # tuples/s of each source
+    seconds: float | None
+
+    def layout(self, graph: Graph | None = None) -> Layout:
+        if graph is None:
+            if not self.app:
+                raise UsageError("this run was begun with a graph, not with a name: give resume() the graph again")
+            graph = load_app(self.app)
+        if self.plan is not None:
+            graph = parse_plan(self.plan).apply(graph)
+        return arrange(graph, self.fuse, self.parallelism)
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What became of a run."""
+
+    directory: Path
+    summary: Mapping[str, Any]  # as `--json` prints it
+
+    def sink(self, name: str) -> pa.Table:
+        """What came out at a sink, in order."""
+        paths = self.summary["sinks"]
+        if name not in paths:
+            raise UsageError(f"there is no sink {name}; sinks are {', '.join(paths)}")
+        stream = Stream.open(paths[name]["path"])
+        return pa.Table.from_batches([item.batch for item in stream.read()], schema=stream.schema)
+
+    def _repr_html_(self) -> str:
+        streams = [
+            [name, s["recovery"], f"{s['sent']:,}", f"{s['received']:,}", f"{s['lost']:,}", f"{s['repeated']:,}"]
+            for name, s in self.summary["streams"].items()
+        ]
+        elements = [[name, pe["delivery"], str(pe["restarts"])] for name, pe in self.summary["pes"].items()]
+        columns = ["stream", "recovery", "sent", "received", "lost", "repeated"]
+        return table(["element", "after a crash", "restarts"], elements, numbers=(2,)) + table(
+            columns, streams, numbers=(2, 3, 4, 5)
+        )
+
+
+def run(
+    app: str | Graph,
+    inputs: Mapping[str, str | os.PathLike[str]],
+    *,
+    out: Path | str,
+    plan: Path | str | None = None,
+    fuse: Fuse = "auto",
+    parallelism: Mapping[str, int] | None = None,
+    rate: float | None = None,
+    seconds: float | None = None,
+    kill: str = "",
+    tls: bool = False,
+    spark: "SparkSession | None" = None,
+    master: str | None = None,
+    watch: Watch = lambda state, table: None,
+    warn: Callable[[str], None] = lambda text: None,
+) -> RunResult:
+    """Run an app until its inputs end, or for some seconds. `out` is the run's directory, which must not exist."""
+    directory = Path(out).absolute()
+    if directory.exists() and any(directory.iterdir()):
+        raise UsageError(f"{out} is not empty: go on with it with --resume {out}, or give another directory")
+    if plan is not None:
+        read_plan(plan)  # so that errors name the file
+    settings = Settings(
+        app if isinstance(app, str) else "",
+        Path(plan).read_text() if plan is not None else None,
+        fuse,
+        dict(parallelism or {}),
+        {name: str(Path(path).absolute()) for name, path in inputs.items()},
+        rate,
+        seconds,
+    )
+    layout = settings.layout(None if isinstance(app, str) else app)
+    _check_inputs(layout, settings.inputs)
+    kills = parse_kills(kill, layout)
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "run.json").write_text(json.dumps({"format": _FORMAT, **asdict(settings)}, indent=2) + "\n")
+    result = run_on_spark(
+        layout, settings.inputs, directory, spark=spark, master=master, rate=rate, seconds=seconds, kills=kills,
+        tls=tls, watch=watch, warn=warn,
+    )  # fmt: skip
+    return _stored(directory, result)
+
+
+def resume(
+    directory: Path | str,
+    *,
+    graph: Graph | None = None,
+    seconds: float | None = None,
+    kill: str = "",
+    tls: bool = False,
+    spark: "SparkSession | None" = None,
+    master: str | None = None,
+    watch: Watch = lambda state, table: None,
+    warn: Callable[[str], None] = lambda text: None,
+) -> RunResult:
+    """Go on with a run whose driver was killed or stopped, from its checkpoints and persistent streams."""
+    directory = Path(directory).absolute()
+    settings = read_settings(directory)
+    layout = settings.layout(graph)
+    result = run_on_spark(
+        layout, settings.inputs, directory, spark=spark, master=master, rate=settings.rate,
+        seconds=seconds if seconds is not None else settings.seconds, kills=parse_kills(kill, layout), tls=tls,
+        watch=watch, warn=warn,
+    )  # fmt: skip
+    return _stored(directory, result)
+
+
+def read_settings(directory: Path) -> Settings:
+    path = directory / "run.json"
+    try:
+        data = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise DataError(f"{directory} is not the directory of a run: it has no run.json") from None
+    except ValueError as error:
+        raise DataError(f"{path} is damaged: {error}") from error
+    if data.pop("format", None) != _FORMAT:
+        raise DataError(f"{path} was written by another version of riprap; this one reads format {_FORMAT}")
+    return Settings(**data)
+
+
+def _check_inputs(layout: Layout, inputs: Mapping[str, str]) -> None:
+    for source in layout.graph.sources:
+        if source.name not in inputs:
+            raise UsageError(f"no input for source {source.name}; give a file or a persistent stream")
+        if not Path(inputs[source.name]).exists():
+            raise DataError(f"the input of source {source.name}, {inputs[source.name]}, does not exist")
+
+
+def _stored(directory: Path, result: dict[str, Any]) -> RunResult:
+    (directory / "summary.json").write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+    return RunResult(directory, result)

@@ -1,0 +1,143 @@
+"""`riprap run`: an app as long-running processing elements on Spark, with protection chosen per operator."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from riprap.cli.inputs import AsJson, InputPaths, PlanFile, Seed, input_paths, planned_app
+
+if TYPE_CHECKING:
+    from riprap.api.run import RunResult
+
+_TUPLES = 2_000_000  # generated where nothing says how many
+
+
+def command(
+    app: Annotated[
+        str | None, typer.Argument(help="A bundled app, or module:attribute; none with --resume.", show_default=False)
+    ] = None,
+    input: InputPaths = None,
+    plan: PlanFile = None,
+    fuse: Annotated[str, typer.Option(help="auto, none or all: which operators share a process.")] = "auto",
+    parallelism: Annotated[str, typer.Option(help="Shards of operators.", metavar="OP=N,…", show_default="code")] = "",
+    rate: Annotated[
+        float | None, typer.Option(help="Tuples per second of each source.", min=0.001, show_default="unlimited")
+    ] = None,
+    duration: Annotated[
+        str | None, typer.Option("--for", help="End after this time, as in 60s.", show_default="end of input")
+    ] = None,
+    until_end: Annotated[bool, typer.Option("--until-end", help="Go on to the end of the input (default).")] = False,
+    kill: Annotated[
+        str, typer.Option(help='What to kill when: "Aggregator@10s,executor@20s,driver@30s".', metavar="WHAT@TIME,…")
+    ] = "",
+    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this directory.")] = None,
+    tuples: Annotated[
+        int | None, typer.Option(help="Without --input: how many tuples to generate.", min=1, show_default="enough")
+    ] = None,
+    seed: Seed = 1,
+    tls: Annotated[bool, typer.Option("--tls", help="Encrypt the traffic between elements.")] = False,
+    master: Annotated[str | None, typer.Option(help="Spark master.", show_default="local, sized for the run")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run's directory.", show_default="run-APP")] = None,
+    json: AsJson = False,
+) -> None:
+    """Run an app on Spark while its parts die, and say what became of every stream."""
+    from riprap.api import run as api
+    from riprap.base.errors import UsageError
+    from riprap.base.quantities import parse_duration
+    from riprap.cli.console import ERR, print_json
+    from riprap.cli.live_table import LiveTable
+
+    if (app is None) == (resume is None):
+        raise UsageError("give an app to run, or --resume DIR to go on with a run, and not both")
+    if duration is not None and until_end:
+        raise UsageError("--for and --until-end contradict each other: give one of them")
+    seconds = parse_duration(duration) / 1e6 if duration is not None else None
+    common: dict[str, Any] = {"seconds": seconds, "kill": kill, "tls": tls, "master": master}
+
+    def warn(text: str) -> None:
+        ERR.print(f"[yellow]{text}[/]")
+
+    if resume is not None:
+        if any((input, plan, parallelism, rate, out)) or fuse != "auto":
+            raise UsageError("--resume goes on with the settings of before: leave --input, --plan, --fuse, … out")
+        api.read_settings(resume)
+        directory = resume
+    else:
+        assert app is not None
+        graph = planned_app(app, plan)
+        directory = out or Path(f"run-{graph.name}")
+        enough = round(rate * seconds * 1.2) + 1 if rate and seconds else _TUPLES
+        paths = input_paths(graph, input, tuples or enough, seed)
+    try:
+        if not json:
+            ERR.print("starting Spark and the processing elements …")
+        with LiveTable(ERR, directory, show=not json) as table:
+            if resume is not None:
+                result = api.resume(resume, watch=table, warn=warn, **common)
+            else:
+                assert app is not None
+                result = api.run(
+                    app, paths, out=directory, plan=plan, fuse=fuse, parallelism=_parallelism(parallelism),  # type: ignore[arg-type]
+                    rate=rate, watch=table, warn=warn, **common,
+                )  # fmt: skip
+    except KeyboardInterrupt:
+        ERR.print(f"interrupted; go on with: riprap run --resume {directory}")
+        raise typer.Exit(130) from None
+    if json:
+        print_json(dict(result.summary))
+    else:
+        _print(result)
+
+
+def _parallelism(text: str) -> Mapping[str, int]:
+    from riprap.base.errors import UsageError
+
+    shards = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, number = part.partition("=")
+        if not number.isdigit() or int(number) < 1:
+            raise UsageError(f"--parallelism {part}: write OPERATOR=N with N of 1 or more, as in Aggregator=2")
+        shards[name] = int(number)
+    return shards
+
+
+def _print(result: "RunResult") -> None:
+    from rich.table import Table
+
+    from riprap.cli.console import ERR, OUT
+
+    summary = result.summary
+    streams = Table(box=None)
+    for name in ("stream", "recovery", "sent", "received", "lost", "repeated"):
+        streams.add_column(name, justify="left" if name in ("stream", "recovery") else "right")
+    for name, counts in summary["streams"].items():
+        numbers = [f"{counts[column]:,}" for column in ("sent", "received", "lost", "repeated")]
+        streams.add_row(name, counts["recovery"], *numbers)
+    if summary["streams"]:
+        OUT.print(streams)
+    for pe, what in summary["pes"].items():
+        for number, recovery in enumerate(what["recoveries"], 1):
+            parts = ", ".join(
+                f"{name.replace('_', ' ')} {'?' if value is None else f'{value:.2f} s'}"
+                for name, value in recovery.items()
+            )
+            OUT.print(f"{pe} came back ({number} of {what['restarts']}): {parts}")
+        if what["delivery"].startswith("at least once"):
+            OUT.print(f"[yellow]{pe}: {what['delivery']}[/]", soft_wrap=True)
+    for operator, counts in summary["checkpoints"].items():
+        OUT.print(
+            f"{operator}: {counts['taken']} checkpoints, {counts['bytes'] / 1024:,.0f} KiB"
+            + (f", [red]{counts['missed']} deadlines missed[/]" if counts["missed"] else "")
+        )
+    for text in summary["warnings"]:
+        ERR.print(f"[yellow]{text}[/]", soft_wrap=True)
+    latency = summary["latency"]
+    took = "" if latency["p50"] is None else f", latency p50 {latency['p50']:.1f} ms, p99 {latency['p99']:.1f} ms"
+    OUT.print(
+        f"{summary['tuples']:,} tuples in {summary['seconds']:.1f} s: {summary['throughput']:,.0f} tuples/s{took}",
+        soft_wrap=True,
+    )
+    for name, sink in summary["sinks"].items():
+        OUT.print(f"{name}: {sink['tuples']:,} tuples in {sink['path']}", soft_wrap=True)

@@ -1,0 +1,108 @@
+"""The report of crashes of the yield model: how far predictions are off, with a checkpoint and without."""
+
+import numpy as np
+
+from riprap.apps import fab
+from riprap.apps.yield_crashes import (
+    PUBLISHED_PROCESSED,
+    PUBLISHED_RMSE,
+    PUBLISHED_TUPLES,
+    PUBLISHED_WORST,
+    SCENARIOS,
+    Scenario,
+    Study,
+)
+from riprap.report import page as p
+from riprap.report.chart import Point, Series, chart
+
+NAMES: dict[Scenario, str] = {"S2": "latest checkpoint", "S3": "from scratch"}
+OTHER_DATA = (
+    "The published numbers are of another fab, another model and other data. What can be compared is the relation of "
+    "the two scenarios, not the size of the numbers."
+)
+THRESHOLDS = np.geomspace(0.001, 100.0, 26)  # percentage points, five to a decade
+
+
+def yield_report(study: Study, *, command: str = "") -> str:
+    s2, s3 = (study.rmse(scenario) for scenario in SCENARIOS)
+    facts = {
+        "RMSE, latest checkpoint": f"{s2:#.3g}",
+        "RMSE, from scratch": f"{s3:#.3g}",
+        "crashes": str(len(study.crashes)),
+        "predictions a run": f"{len(study.golden.wafers):,}",
+        "tuples to the model": f"{study.tuples:,}",
+    }
+    lead = (
+        f"After a crash, predictions of a model that comes back with its latest checkpoint are {s2:#.3g} percentage "
+        f"points (RMSE) off what they would have been; those of a model that starts from scratch, {s3:#.3g}."
+    )
+    blocks = [
+        p.facts(facts),
+        p.note(OTHER_DATA),
+        p.section("Prediction errors, all runs", _summary(study), p.text(_losses(study))),
+        p.section("How many predictions are how far off", p.figure(_curves(study), _CAPTION)),
+        p.section("Run by run", _runs(study)),
+    ]
+    return p.page("Crashes of the yield model", blocks, lead=lead, footer=command)
+
+
+_CAPTION = (
+    "The share of the predictions made after a crash that differ by at most so much from those of the run without one, "
+    "over all runs."
+)
+
+
+def _summary(study: Study) -> str:
+    rows = []
+    for scenario in SCENARIOS:
+        errors = study.errors(scenario)
+        middle, most, nearly_all = np.percentile(errors, (50, 90, 99))
+        rows.append(
+            [
+                f"{scenario}, {NAMES[scenario]}",
+                f"{study.rmse(scenario):#.3g}",
+                f"{PUBLISHED_RMSE[scenario]:.2f}",
+                *(f"{value:.2g}" for value in (middle, most, nearly_all, errors[-1])),
+                f"{PUBLISHED_WORST[scenario]:.0f}",
+            ]
+        )
+    columns = ["scenario", "RMSE", "published", "median", "90 %", "99 %", "worst", "published, of one run"]
+    return p.table(columns, rows, numbers=range(1, len(columns)))
+
+
+def _losses(study: Study) -> str:
+    got = study.tuples - float(np.mean(study.lost))
+    missing = np.mean([outcome.missing for outcome in study.outcomes["S2"]])
+    return (
+        f"In both scenarios the model got {got:,.1f} of {study.tuples:,} tuples on average (published: "
+        f"{PUBLISHED_PROCESSED['S2']:,.1f} of {PUBLISHED_TUPLES:,}), and {missing:.1f} wafers a run, which came while "
+        "it was down, were not predicted."
+    )
+
+
+def _curves(study: Study) -> str:
+    series = []
+    for scenario in reversed(SCENARIOS):
+        shares = study.cdf(scenario, THRESHOLDS)
+        points = [
+            Point(error, share, f"{scenario}: {share:.1%} within {error:.3g} points")
+            for error, share in zip(THRESHOLDS.tolist(), shares.tolist(), strict=True)
+        ]
+        series.append(Series(f"{scenario}, {NAMES[scenario]}", points))
+    return chart(series, x_label="prediction error, percentage points", y_label="share of the predictions", log_x=True)
+
+
+def _runs(study: Study) -> str:
+    rows = []
+    for number in sorted(range(len(study.crashes)), key=lambda n: study.crashes[n].at):
+        crash, lost = study.crashes[number], study.lost[number]
+        both = [study.outcomes[scenario][number] for scenario in SCENARIOS]
+        seconds = (crash.at - fab.START_US) / 1e6
+        rows.append(
+            [
+                f"{seconds:,.1f} s", f"{crash.outage / 1e6:.2f} s", str(lost),
+                *(f"{value:.2g}" for one in both for value in (one.rmse, one.worst)),
+            ]
+        )  # fmt: skip
+    columns = ["crash at", "down for", "tuples lost", "S2 RMSE", "S2 worst", "S3 RMSE", "S3 worst"]
+    return p.table(columns, rows, numbers=range(len(columns)))
