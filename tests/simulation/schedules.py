@@ -1,5 +1,6 @@
 """Random apps, layouts and crash schedules, each a pure function of one seed."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -15,7 +16,7 @@ from riprap.graph.keys import KEY_COLUMNS
 from riprap.graph.specs import Sink
 from riprap.graph.windows import count, punctuated, time, zero
 from riprap.operators.contract import Punctuation
-from riprap.runtime.layout import Layout, arrange
+from riprap.runtime.layout import Layout, Pe, arrange
 from riprap.runtime.simulation import Crash, Simulation
 
 MILLISECOND = 1_000
@@ -183,13 +184,16 @@ def crashes(pes: list[str], random: Random, span: int, *, most: int = 6) -> tupl
     return tuple(sorted(found))
 
 
-def case(seed: int, graph: Graph, random: Random, *, most: int = 60, only: list[str] | None = None) -> Case:
+def case(
+    seed: int, graph: Graph, random: Random, *, most: int = 60, mortal: Callable[[Layout, Pe], bool] | None = None
+) -> Case:
+    """A run of the graph in which all elements die, or those that are `mortal`."""
     layout = laid_out(graph, random)
     rate = random.choice([500.0, 2_000.0, 10_000.0])
     span = int(most / rate * 1e6) + 100_000
-    pes = [pe.id for pe in layout.pes if only is None or pe.id in only]
+    pes = [pe.id for pe in layout.pes if mortal is None or mortal(layout, pe)]
     return Case(
-        seed, layout, rows(graph, random, most), crashes(pes, random, span) if pes else (),
+        seed, layout, rows(graph, random, most), crashes(pes, random, span),
         random.choice([4, 16, 64]), random.choice([1, 2_000, 1 << 20]), rate,
     )  # fmt: skip
 

@@ -23,7 +23,7 @@ from riprap.base.clock import Clock
 from riprap.checkpoints.checkpointer import Checkpointer
 from riprap.checkpoints.load import Loaded
 from riprap.engine.engine import Engine, Output
-from riprap.engine.merger import MergerState
+from riprap.engine.merger import MergerState, behind_trigger
 from riprap.graph.keys import END_KEY, START_KEY, OrderKey
 from riprap.operators.columns import Keys, batch_of, concatenated, keys_of
 from riprap.operators.contract import Event, Punctuation
@@ -222,7 +222,8 @@ class Element:
         """What of it is not too late, and its keys. After a crash the first items of a channel may be."""
         stream = self._layout.link(channel.stream).stream
         if isinstance(event, Punctuation):
-            keys = Keys(*(np.array([part], np.int64) for part in event.key))
+            key = behind_trigger(event.key) if channel.stream in self._gatherings else event.key
+            keys = Keys(*(np.array([part], np.int64) for part in key))
         else:
             keys = keys_of(event, self._graph.stream_shape(stream))
         if channel not in self._late or self._recovery(channel) == "replay":
