@@ -148,11 +148,6 @@ class Engine:
             self._mergers[target].wait_for(port, waited)
         return self._sweep()
 
-    def waiting_on(self, stream: str) -> int:
-        """Rows and punctuations of an entering stream that wait in front of its target."""
-        target, port = self._entry(stream)
-        return self._mergers[target].waiting(port) if target in self._mergers else 0
-
     def run(self, inputs: Mapping[str, Iterable[pa.RecordBatch]]) -> Iterable[Output]:
         """Take bounded inputs, one per source, to their end; several are read side by side in the order of their
         keys.

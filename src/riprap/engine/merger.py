@@ -19,13 +19,14 @@ import pyarrow as pa
 
 from riprap.base.errors import UsageError
 from riprap.engine.jitter import Jitter
-from riprap.graph.keys import START_KEY, KeyShape, OrderKey
+from riprap.graph.keys import END_KEY, START_KEY, KeyShape, OrderKey
 from riprap.operators.columns import Keys, batch_of, concatenated, keys_of
 from riprap.operators.contract import Punctuation
 from riprap.operators.kernels.merging import merge_many, merge_two, running_greatest, running_maximum
 
 Order = tuple[int, ...]
 _FIRST = np.iinfo(np.int64).min
+_LAST = np.iinfo(np.int64).max
 
 
 class Rows(NamedTuple):
@@ -73,6 +74,13 @@ class MergerState:
         """Punctuations that wait, with their ports."""
         return [(port, item.punctuation) for port, q in enumerate(self.queues) for item in q if isinstance(item, _Cut)]
 
+    def emptied(self, port: int, progress: OrderKey) -> "MergerState":
+        """Without what waits on a port, as it will come again; nothing above `progress` is known of the port then."""
+        queues, known, latest, last = list(self.queues), list(self.progress), list(self.latest), list(self.last_order)
+        queues[port], latest[port], last[port] = (), _FIRST, (_FIRST,) * len(self.last_order[port])
+        known[port] = min(known[port], progress)
+        return MergerState(tuple(queues), tuple(known), tuple(latest), tuple(last))
+
     @classmethod
     def of(
         cls,
@@ -91,7 +99,11 @@ class MergerState:
 
 
 class Merger:
-    """Queues of one operator's ports. `streams` name them for the jitter."""
+    """Queues of one operator's ports. `streams` name them for the jitter.
+
+    `shards`: the ports are shards of one stream. A punctuation then comes on any number of them, each with the key of
+    the row before it there, and belongs behind all rows that share its trigger, wherever they are.
+    """
 
     def __init__(
         self,
@@ -99,8 +111,10 @@ class Merger:
         schemas: tuple[pa.Schema, ...],
         streams: tuple[str, ...],
         jitter: Jitter | None,
+        *,
+        shards: bool = False,
     ) -> None:
-        self._shapes, self._streams, self._jitter = shapes, streams, jitter
+        self._shapes, self._streams, self._jitter, self._shards = shapes, streams, jitter, shards
         one_source = len({shape.src for shape in shapes}) == 1 and shapes[0].src is not None and shapes[0].src >= 0
         self._by_seq = one_source and not any(shape.n for shape in shapes)
         if jitter is not None and jitter.tuples is not None and not one_source:
@@ -136,7 +150,7 @@ class Merger:
         """Add to a port's queue."""
         if isinstance(event, Punctuation):
             # The tuple before it may have been dropped on the way, or numbered anew: its place is the later of the two.
-            own = self._order(port, _keys_of_one(event.key))
+            own = self._order(port, _keys_of_one(behind_trigger(event.key) if self._shards else event.key))
             self._last_order[port] = max(self._last_order[port], tuple(own[0].tolist()))
             self._queues[port].append(_Cut(event, self._last_order[port]))
         elif event.num_rows:
@@ -153,10 +167,6 @@ class Merger:
     def wait_for(self, port: int, waited: bool) -> None:
         """Whether rows of other ports wait for this one. Of a port that is not waited for, rows come when they come."""
         self._waited[port] = waited
-
-    def waiting(self, port: int) -> int:
-        """Rows and punctuations that wait on a port."""
-        return sum(item.batch.num_rows if isinstance(item, _Segment) else 1 for item in self._queues[port])
 
     def _reached(self) -> OrderKey:
         """Nothing at or below this key will be put on a port that is waited for."""
@@ -182,9 +192,9 @@ class Merger:
 
     # Out --------------------------------------------------------------------------------------------------------------
 
-    def release(self) -> Iterator[Rows | Mark]:
-        """Everything that may pass now, in order."""
-        limit = self._limit()
+    def release(self, *, everything: bool = False) -> Iterator[Rows | Mark]:
+        """Everything that may pass now, in order; or everything, because nothing more will come on any port."""
+        limit = (_LAST,) * self._width if everything else self._limit()
         while True:
             cuts = [
                 (item.order, port)
@@ -219,7 +229,7 @@ class Merger:
                 segment = queue[0]
                 count = _below(segment.order, limit)
                 if cut is not None:
-                    count = _below(segment.order, cut[0], inclusive=port <= cut[1])
+                    count = _below(segment.order, cut[0], inclusive=self._shards or port <= cut[1])
                 if count == 0:
                     break
                 if count == segment.batch.num_rows:
@@ -267,6 +277,11 @@ def _below(order: np.ndarray, limit: Order, *, inclusive: bool = False) -> int:
         return int(np.searchsorted(order[:, 0], limit[0], side="right" if inclusive else "left"))
     find = bisect_right if inclusive else bisect_left
     return find(order, limit, key=lambda row: tuple(row.tolist()))
+
+
+def behind_trigger(key: OrderKey) -> OrderKey:
+    """The greatest key of what has the same trigger."""
+    return key._replace(n=END_KEY.n)
 
 
 def just_before(key: OrderKey) -> OrderKey:

@@ -5,7 +5,7 @@ out, and the element carries them out. Channels number their items (rows and pun
 a consumer that knows the next number that it expects knows of any message what is new, repeated or missing.
 
     recovery   consumer is down                   consumer is back              a message is missing
-    gap        discard, count                     send what comes from now on   count it as lost, go on
+    gap        discard, count                     send what comes from now on   it is lost, go on
     buffer     hold, until acknowledged           send again from its number    cannot be, unless the producer died
     replay     keep it in the persistent stream   it reads from its checkpoint  cannot be
 
@@ -25,7 +25,10 @@ Recovery = Literal["gap", "buffer", "replay"]
 
 
 class Arrived(NamedTuple):
-    """A message is there: `items` items from `number` on (none: it tells progress or the end after item number - 1)."""
+    """A message is there: `items` items from `number` on (none: it tells progress or the end after item number - 1).
+
+    Items between the one expected and `number` are missing, and will not come.
+    """
 
     channel: ChannelId
     epoch: int  # the producer's life that sent it
@@ -72,19 +75,10 @@ Event = Arrived | Emitted | ConsumerUp | ConsumerDown | Acknowledged | ProducerG
 
 
 class Deliver(NamedTuple):
-    """Give the engine the message that arrived, without its first `skip` items."""
+    """Give the engine the message that arrived, without its first `skip` items; what it says of progress holds."""
 
     channel: ChannelId
     skip: int
-    fresh: int  # items that no life of this element was given before
-    repeated: int  # items whose effect is there a second time
-
-
-class Lose(NamedTuple):
-    """Count items that will never come."""
-
-    channel: ChannelId
-    items: int
 
 
 class Await(NamedTuple):
@@ -144,7 +138,7 @@ class Release(NamedTuple):
     below: int
 
 
-Command = Deliver | Lose | Await | Send | Hold | Keep | Discard | Resend | Announce | Release
+Command = Deliver | Await | Send | Hold | Keep | Discard | Resend | Announce | Release
 
 # The machine ----------------------------------------------------------------------------------------------------------
 
@@ -155,7 +149,6 @@ class Inlet:
 
     recovery: Recovery
     next: int  # number of the item that is expected
-    seen: int  # items below this came in an earlier life of this element
     epoch: int = -1  # of the producer, the newest heard of
     waited: bool = True
 
@@ -170,12 +163,11 @@ class Outlet:
 
 
 class Partial:
-    """The machine of one life of an element. `exact`: it is repeatable, so what it takes again it gives out again."""
+    """The machine of one life of an element."""
 
-    def __init__(self, inlets: Mapping[ChannelId, Inlet], outlets: Mapping[ChannelId, Outlet], *, exact: bool) -> None:
+    def __init__(self, inlets: Mapping[ChannelId, Inlet], outlets: Mapping[ChannelId, Outlet]) -> None:
         self.inlets = dict(inlets)
         self.outlets = dict(outlets)
-        self.exact = exact
 
     def handle(self, event: Event) -> list[Command]:
         match event:
@@ -207,15 +199,9 @@ class Partial:
         if not inlet.waited:
             inlet.waited = True
             commands.append(Await(channel, True))
-        if number + items < inlet.next or (items and number + items == inlet.next):
-            return commands
-        if number > inlet.next:
-            commands.append(Lose(channel, number - inlet.next))
-        skip = max(inlet.next - number, 0)
-        given = items - skip
-        again = min(max(inlet.seen - number - skip, 0), given)
-        inlet.next = number + items
-        commands.append(Deliver(channel, skip, given - again, 0 if self.exact else again))
+        if number + items >= inlet.next:  # else the consumer knows more than the message says
+            commands.append(Deliver(channel, max(inlet.next - number, 0)))
+            inlet.next = number + items
         return commands
 
     def _emitted(self, channel: ChannelId, items: int) -> list[Command]:

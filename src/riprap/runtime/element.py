@@ -12,24 +12,27 @@ A producer that is down is not waited for, unless its stream is replayed; what i
 has already passed is too late, and counts as lost.
 """
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-import pyarrow as pa
+import numpy as np
 
 from riprap.base.clock import Clock
 from riprap.checkpoints.checkpointer import Checkpointer
 from riprap.checkpoints.load import Loaded
 from riprap.engine.engine import Engine, Output
-from riprap.graph.keys import END_KEY, OrderKey
-from riprap.operators.columns import batch_of, concatenated, keys_of
+from riprap.engine.merger import MergerState, behind_trigger
+from riprap.graph.keys import END_KEY, START_KEY, OrderKey
+from riprap.operators.columns import Keys, batch_of, concatenated, keys_of
 from riprap.operators.contract import Event, Punctuation
 from riprap.protocols import partial
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.partial import Inlet, Partial
 from riprap.runtime.gathering import Gathering
 from riprap.runtime.hosting import Arrival, Feed, Host, LinkEvent, Pace
+from riprap.runtime.intake import Intake
 from riprap.runtime.layout import WHOLE, Layout, Pe
 from riprap.runtime.ledger import Ledger
 from riprap.runtime.messages import Kind, Message
@@ -65,7 +68,8 @@ class Element:
         self._recovering = layout.recovers(pe)
         self._engine = Engine(layout.graph, pe.fragment.members, clock=clock)
         self._inputs = layout.inputs(pe)
-        self._outgoing = Outgoing(layout, pe, epoch, host, ledger, clock, held_bytes)
+        exact = self._recovering.exact
+        self._outgoing = Outgoing(layout, pe, epoch, host, ledger, clock, held_bytes, exact=exact)
         self.latencies = self._outgoing.latencies
         self._gatherings = {
             link.stream.id: Gathering(
@@ -77,67 +81,92 @@ class Element:
             for link in layout.links
             if link.target == pe.fragment and sum(channel.stream == link.stream.id for channel in self._inputs) > 1
         }
-        self._late: set[ChannelId] = set()  # channels whose first rows may be too late
-        self._positions: dict[ChannelId, int] = {}  # where a replayed channel's reader would go on
+        self._merged = {  # channels whose items wait for others
+            channel
+            for channel in self._inputs
+            if channel.stream in self._gatherings or len(layout.graph.inputs(self._target(channel))) > 1
+        }
+        self._late: set[ChannelId] = set()  # channels whose first items may be too late
+        self._before: dict[str, OrderKey] = {}  # how far the inputs of operators had come in another life
         self._saved: deque[Mapping[str, int]] = deque(maxlen=checkpointer.keep if checkpointer is not None else 1)
         self._sources = [source.name for source in layout.graph.sources if source.name in pe.fragment.members]
-        numbers = self._restore(loaded)
-        self.machine = Partial(self._inlets(numbers), self._outgoing.outlets(numbers), exact=self._recovering.exact)
-        self._outgoing.attach(self.machine)
-        self._feeds = {name: feeds(name, ledger[f"source:{name}:position"]) for name in self._sources}
+        self._over = False  # sources take nothing new
+        numbers = self._restore_whole(loaded.get(WHOLE)) if self._recovering.whole else self._restore_parts(loaded)
+        self._intakes = {
+            channel: Intake(
+                numbers.get(f"in:{channel}:next", ledger[f"in:{channel}:next"]),
+                numbers.get(f"in:{channel}:position", -1),
+            )
+            for channel in self._inputs
+        }
+        inlets = {channel: Inlet(self._recovery(channel), intake.next) for channel, intake in self._intakes.items()}
+        self.machine = Partial(inlets, self._outgoing.outlets(numbers))
+        self._outgoing.attach(self.machine, self._reached)
+        slots = {name: f"source:{name}:position" for name in self._sources}
+        self._taken = {name: numbers.get(slot, ledger[slot]) for name, slot in slots.items()}  # rows, by source
+        self._feeds = {name: feeds(name, position) for name, position in self._taken.items()}
 
     # Coming back ------------------------------------------------------------------------------------------------------
 
-    def _restore(self, loaded: Mapping[str, Loaded | None]) -> dict[str, int]:
-        """Put back what was saved; returns the numbers that a checkpoint had, where they count."""
-        numbers: dict[str, int] = {}
-        if self._recovering.whole:
-            numbers = self._restore_whole(loaded.get(WHOLE))
-        else:
-            for found in loaded.values():
-                for name, state in found.states.items() if found is not None else ():
-                    self._engine.operators[name].restore([state])
-            for channel in self._inputs:  # what waited in a merge when the life before ended
-                waiting = self._ledger[f"in:{channel}:waiting"]
-                self._ledger.add(f"in:{channel}:lost", waiting)
-                self._ledger.add(f"in:{channel}:received", -waiting)
-        for channel in self._inputs:
-            self._ledger[f"in:{channel}:waiting"] = 0
-        return numbers
+    def _restore_parts(self, loaded: Mapping[str, Loaded | None]) -> dict[str, int]:
+        """Each operator goes back to a checkpoint of its own; its input goes on."""
+        for found in loaded.values():
+            for name, state in found.states.items() if found is not None else ():
+                self._engine.operators[name].restore([state])
+        self._before = {name: self._ledger.key(f"at:{name}") for name in map(self._target, self._merged)}
+        self._late |= self._merged
+        return {}
 
     def _restore_whole(self, found: Loaded | None) -> dict[str, int]:
-        """Go back to one checkpoint, with its positions and numbers; without one, to the beginning."""
+        """Go back to one checkpoint; without one, to the beginning. Gives its positions and numbers, where they count.
+
+        What waited in front of the operators comes again, from logs, or is lost.
+        """
         positions: Mapping[str, int] = {}
         if found is not None:
             positions = found.positions
-            found.into(self._engine)
-            for stream, gathering in self._gatherings.items():
-                gathering.restore(found.mergers[_GATHERED + stream])
+            replace(found, mergers=self._emptied(found)).into(self._engine)
             self._saved.append(positions)
-        replayed = [channel for channel in self._inputs if self._recovery(channel) == "replay"]
-        self._positions = {channel: positions.get(f"in:{channel}:position", 0) for channel in replayed}
-        for name in self._sources:
-            self._ledger[f"source:{name}:position"] = positions.get(f"source:{name}:position", 0)
-        names = [f"in:{channel}:next" for channel in replayed]
-        if self._recovering.exact:
-            names += [f"out:{channel}:number" for channel in self._outgoing.channels]
-        return {name: positions.get(name, 0) for name in names}
-
-    def _inlets(self, numbers: Mapping[str, int]) -> dict[ChannelId, Inlet]:
-        inlets = {}
+        numbers = [f"source:{name}:position" for name in self._sources]
         for channel in self._inputs:
-            name = f"in:{channel}:next"
-            seen = self._ledger[name]
-            inlets[channel] = Inlet(self._recovery(channel), numbers.get(name, seen), seen)
-        return inlets
+            if self._recovery(channel) == "replay":
+                numbers += [f"in:{channel}:next", f"in:{channel}:position"]
+        if self._recovering.exact:
+            numbers += [f"out:{channel}:number" for channel in self._outgoing.channels]
+        return {name: positions.get(name, 0) for name in numbers}
+
+    def _emptied(self, found: Loaded) -> dict[str, MergerState]:
+        """The engine's mergers of a checkpoint, without what waited in those that streams from outside lead to."""
+        mergers = dict(found.mergers)
+        for link in self._layout.links:
+            if link.target != self.pe.fragment:
+                continue
+            stream, target = link.stream, link.stream.target
+            again = {  # what a log brings again is not in the past yet; producers that are connected tell theirs anew
+                channel.source: link.recovery != "replay" or found.positions[f"in:{channel}:waits"] > 0
+                for channel in self._inputs
+                if channel.stream == stream.id
+            }
+            reached = found.progress[target]
+            if target in mergers:
+                mergers[target] = mergers[target].emptied(
+                    stream.target_port, reached if any(again.values()) else END_KEY
+                )
+            if stream.id in self._gatherings:
+                gathered = mergers.pop(_GATHERED + stream.id)
+                for shard, comes_again in again.items():
+                    gathered = gathered.emptied(shard, reached if comes_again else END_KEY)
+                self._gatherings[stream.id].restore(gathered)
+        return mergers
 
     def replay_from(self, channel: ChannelId) -> tuple[int, int]:
         """Where to read a replayed channel from: the position in its log, and the number of the first item wanted."""
-        return self._positions[channel], self.expected(channel)
+        intake = self._intakes[channel]
+        return intake.position, intake.next
 
     def expected(self, channel: ChannelId) -> int:
-        """The number of the item that a channel is to bring next."""
-        return self.machine.inlets[channel].next
+        """The number of the item that a producer is to bring next. What waits is had when the operators have had it."""
+        return self._intakes[channel].next
 
     # What comes in ----------------------------------------------------------------------------------------------------
 
@@ -168,100 +197,112 @@ class Element:
 
     def _arrived(self, channel: ChannelId, arrival: Arrival) -> None:
         message = arrival.message
-        before = self.machine.inlets[channel].epoch
         for command in self.machine.handle(partial.Arrived(channel, message.epoch, message.number, message.items)):
             match command:
                 case partial.Await(_, waited):
                     self._await(channel, waited)
-                case partial.Lose(_, items):
-                    self._ledger.add(f"in:{channel}:lost", items)
-                case partial.Deliver():
-                    if before not in (-1, message.epoch) and self._recovery(channel) != "replay":
-                        self._late.add(channel)
-                    self._deliver(channel, message, command)
-        if arrival.position >= 0:
-            self._positions[channel] = arrival.position
+                case partial.Deliver(_, skip):
+                    self._deliver(channel, message, skip, arrival.position)
 
-    def _deliver(self, channel: ChannelId, message: Message, command: partial.Deliver) -> None:
-        ledger, prefix = self._ledger, f"in:{channel}:"
-        ledger[prefix + "next"] = max(self.expected(channel), ledger[prefix + "next"])
-        ledger.add(prefix + "received", command.fresh)
-        ledger.add(prefix + "repeated", command.repeated)
+    def _deliver(self, channel: ChannelId, message: Message, skip: int, position: int) -> None:
         if message.progress is not None and message.born:
             self._outgoing.births.note(message.progress, message.born)
         event: Event | None = None
-        if message.batch is not None:
-            event = self._timely(channel, message.batch.slice(command.skip))
-        elif message.punctuation is not None:
+        if message.batch is not None and skip < message.items:
+            event = message.batch.slice(skip)
+        elif message.punctuation is not None and skip == 0:
             event = Punctuation(message.punctuation)
-        self._push(channel, event, message.progress, message.born)
-        self._count_waiting()
-        if self._recovery(channel) == "buffer":
-            self._host.acknowledge(channel, self.expected(channel))
+        timely, keys = self._timely(channel, event) if event is not None else (None, None)
+        end = message.number + message.items
+        first = end - len(keys.ts) if keys is not None else end
+        self._intakes[channel].came(first, keys, end, position)
+        self._settle(self._push(channel, timely, message.progress), message.born)
 
-    def _timely(self, channel: ChannelId, batch: pa.RecordBatch) -> pa.RecordBatch | None:
-        """The rows that are not too late; after a producer's crash the first ones may be."""
-        if channel not in self._late or not batch.num_rows:
-            return batch if batch.num_rows else None
+    def _timely(self, channel: ChannelId, event: Event) -> tuple[Event | None, Keys | None]:
+        """What of it is not too late, and its keys. After a crash the first items of a channel may be."""
         stream = self._layout.link(channel.stream).stream
-        gathering = self._gatherings.get(channel.stream)
-        reached = gathering.reached if gathering is not None else self._engine.reached(stream.target)
-        keys = keys_of(batch, self._graph.stream_shape(stream))
-        late = 0
-        while late < batch.num_rows and keys.at(late) <= reached:
-            late += 1
-        self._ledger.add(f"in:{channel}:lost", late)
-        self._ledger.add(f"in:{channel}:received", -late)
-        if late == batch.num_rows:
-            return None
+        if isinstance(event, Punctuation):
+            key = behind_trigger(event.key) if channel.stream in self._gatherings else event.key
+            keys = Keys(*(np.array([part], np.int64) for part in key))
+        else:
+            keys = keys_of(event, self._graph.stream_shape(stream))
+        if channel not in self._late or self._recovery(channel) == "replay":
+            return event, keys
+        reached = max(self._engine.reached(stream.target), self._before.get(stream.target, START_KEY))
+        if channel.stream in self._gatherings:
+            reached = max(reached, self._gatherings[channel.stream].reached)
+        count = len(keys.ts)
+        late = bisect_right(range(count), reached, key=keys.at)
+        if late == count:
+            return None, None
         self._late.discard(channel)
-        return batch.slice(late)
+        timely = event if isinstance(event, Punctuation) else event.slice(late)
+        return timely, keys.rows(np.arange(late, count))
 
-    def _push(self, channel: ChannelId, event: Event | None, progress: OrderKey | None, born: int) -> None:
+    def _push(self, channel: ChannelId, event: Event | None, progress: OrderKey | None) -> list[Output]:
         gathering = self._gatherings.get(channel.stream)
         if gathering is None:
-            self._give(channel.stream, event, progress, born)
-            return
-        *events, last = gathering.put(channel.source, event, progress) or [None]
-        for released in events:
-            self._give(channel.stream, released, None, born)
-        self._give(channel.stream, last, gathering.reached, born)
+            return self._give(channel.stream, [] if event is None else [event], progress)
+        return self._give(channel.stream, gathering.put(channel.source, event, progress), gathering.reached)
 
-    def _give(self, entry: str, event: Event | None, progress: OrderKey | None, born: int) -> None:
-        """To the engine; and what that causes to the consumers."""
-        if event is not None:
-            self._give_out(self._engine.push(entry, event, until=progress), born)
+    def _give(self, entry: str, events: list[Event], progress: OrderKey | None) -> list[Output]:
+        """To the engine."""
+        outputs: list[Output] = []
+        for event in events[:-1]:
+            outputs += self._engine.push(entry, event)
+        if events:
+            outputs += self._engine.push(entry, events[-1], until=progress)
         elif progress is not None:
-            self._give_out(self._engine.advance(entry, progress), born)
+            outputs += self._engine.advance(entry, progress)
+        return outputs
 
-    def _give_out(self, outputs: list[Output], born: int) -> None:
+    def _await(self, channel: ChannelId, waited: bool) -> None:
+        gathering = self._gatherings.get(channel.stream)
+        outputs: list[Output] = []
+        if waited:
+            self._late.add(channel)
+        if gathering is not None:
+            released = gathering.wait_for(channel.source, waited)
+            outputs += self._give(channel.stream, released, gathering.reached)
+            waited = gathering.waited
+        self._settle(outputs + self._engine.wait_for(channel.stream, waited), 0)
+
+    def _settle(self, outputs: list[Output], born: int) -> None:
+        """After the engine has worked: note what its operators have had, then let out what they gave.
+
+        In this order, and nothing in between: so a crash at any effect finds the ledger true.
+        """
+        taken = [channel for channel, intake in self._intakes.items() if self._note(channel, intake)]
+        for name, key in self._before.items():
+            reached = self._engine.reached(name)
+            if reached > key:
+                self._before[name] = reached
+                self._ledger.set_key(f"at:{name}", reached)
         self._outgoing.give(outputs, born, self._reached)
+        for channel in taken:
+            if self._recovery(channel) == "buffer":
+                self._host.acknowledge(channel, self._intakes[channel].next)
+
+    def _note(self, channel: ChannelId, intake: Intake) -> bool:
+        """Bring a channel's numbers in the ledger up to date; whether they changed."""
+        before = intake.next
+        reached = self._engine.reached(self._target(channel)) if channel in self._merged else END_KEY
+        passed = intake.passed(reached)
+        if intake.next == before:
+            return False
+        name = f"in:{channel}:"
+        had = self._ledger[name + "next"]
+        fresh = sum(max(0, numbers.stop - max(numbers.start, had)) for numbers in passed)
+        again = sum(map(len, passed)) - fresh
+        self._ledger[name + "next"] = max(had, intake.next)
+        self._ledger.add(name + "received", fresh)
+        self._ledger.add(name + "repeated", 0 if self._recovering.exact else again)
+        return True
 
     def _reached(self, stream_or_sink: str) -> OrderKey:
         if stream_or_sink in self._engine.operators:
             return self._engine.reached(stream_or_sink)
         return self._engine.progress(stream_or_sink)
-
-    def _await(self, channel: ChannelId, waited: bool) -> None:
-        gathering = self._gatherings.get(channel.stream)
-        if waited:
-            self._late.add(channel)
-        if gathering is not None:
-            for event in gathering.wait_for(channel.source, waited):
-                self._give(channel.stream, event, gathering.reached, 0)
-            waited = gathering.waited
-        self._give_out(self._engine.wait_for(channel.stream, waited), 0)
-
-    def _count_waiting(self) -> None:
-        """What would be lost from merges if this life ended now."""
-        if len(self._inputs) == 1:
-            return
-        for channel in self._inputs:
-            gathering = self._gatherings.get(channel.stream)
-            if gathering is not None:
-                self._ledger[f"in:{channel}:waiting"] = gathering.waiting(channel.source)
-            else:
-                self._ledger[f"in:{channel}:waiting"] = self._engine.waiting_on(channel.stream)
 
     # Sources ----------------------------------------------------------------------------------------------------------
 
@@ -271,17 +312,22 @@ class Element:
         for name, feed in list(self._feeds.items()) if self._outgoing.ready else ():
             now = self._clock.now()
             started = self._started(name, now)
-            rows = self._pace.rows(started, now, feed.position, self._batch_rows)
+            slot = f"source:{name}:position"
+            # At the end of the run: what another life took, and this one has gone back behind, has been sent on.
+            most = min(self._batch_rows, self._ledger[slot] - feed.position) if self._over else self._batch_rows
+            rows = self._pace.rows(started, now, feed.position, most)
             born = self._pace.due(started, now, feed.position)
             batch = feed.next(rows) if rows else None
             if batch is not None:
                 took = True
-                self._ledger[f"source:{name}:position"] = feed.position
+                self._taken[name] = feed.position
+                self._ledger[slot] = max(feed.position, self._ledger[slot])
                 last = keys_of(batch.slice(batch.num_rows - 1), self._graph.shape(name)).at(0)
                 self._outgoing.births.note(last, born)
-                self._give_out(self._engine.push(name, batch), born)
-            elif feed.ended:
-                self._end(name)
+                self._settle(self._engine.push(name, batch), born)
+            elif feed.ended or (self._over and most <= 0):
+                del self._feeds[name]
+                self._settle(self._engine.end(name), 0)
         return took
 
     def _started(self, source: str, now: int) -> int:
@@ -292,13 +338,8 @@ class Element:
         return self._ledger[slot]
 
     def end_sources(self) -> None:
-        """Nothing more is taken from the sources."""
-        for name in list(self._feeds):
-            self._end(name)
-
-    def _end(self, name: str) -> None:
-        del self._feeds[name]
-        self._give_out(self._engine.end(name), 0)
+        """The sources take nothing new; `pull` tells their end when it comes there."""
+        self._over = True
 
     def next_due(self) -> int | None:
         """When the next row of a source is due, microseconds of the wall clock; None: no source here goes on."""
@@ -344,21 +385,25 @@ class Element:
                 self._release()
 
     def _all_positions(self) -> dict[str, int]:
-        positions = {f"in:{channel}:position": position for channel, position in self._positions.items()}
-        positions |= {f"in:{channel}:next": inlet.next for channel, inlet in self.machine.inlets.items()}
-        positions |= {f"out:{channel}:number": outlet.number for channel, outlet in self.machine.outlets.items()}
-        return positions | {
-            f"source:{name}:position": self._ledger[f"source:{name}:position"] for name in self._sources
-        }
+        positions = {f"source:{name}:position": position for name, position in self._taken.items()}
+        for channel, intake in self._intakes.items():
+            positions[f"in:{channel}:next"] = intake.next
+            positions[f"in:{channel}:position"] = intake.position
+            positions[f"in:{channel}:waits"] = int(intake.waits)
+        return positions | {f"out:{channel}:number": outlet.number for channel, outlet in self.machine.outlets.items()}
 
     def _release(self) -> None:
         """Logs may forget what the oldest checkpoint that is kept does not need."""
         if len(self._saved) == self._saved.maxlen:
-            for channel in self._positions:
-                self._host.release(channel, self._saved[0][f"in:{channel}:position"])
+            for channel in self._inputs:
+                if self._recovery(channel) == "replay":
+                    self._host.release(channel, self._saved[0][f"in:{channel}:position"])
 
     def _recovery(self, channel: ChannelId) -> partial.Recovery:
         return self._layout.link(channel.stream).recovery
+
+    def _target(self, channel: ChannelId) -> str:
+        return self._layout.link(channel.stream).stream.target
 
 
 def _joined(arrivals: list[Arrival], most: int) -> Iterator[Arrival]:

@@ -1,22 +1,24 @@
 """Several channels of one stream, made one again: the shards of a producer, merged by order key."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from riprap.engine.merger import Mark, Merger, MergerState
+from riprap.engine.merger import Mark, Merger, MergerState, behind_trigger
 from riprap.graph.keys import KeyShape, OrderKey
-from riprap.operators.columns import batch_of, concatenated
-from riprap.operators.contract import Event
+from riprap.operators.columns import batch_of, concatenated, keys_of
+from riprap.operators.contract import Event, Punctuation
 
 
 class Gathering:
     """The channels of one stream into one element, by the producer's shard."""
 
     def __init__(self, stream: str, shape: KeyShape, schema: pa.Schema, shards: int) -> None:
-        self._merger = Merger((shape,) * shards, (schema,) * shards, (stream,) * shards, None)
+        self._merger = Merger((shape,) * shards, (schema,) * shards, (stream,) * shards, None, shards=True)
+        self._shape = shape
         self._waited = [True] * shards
         self.reached = self._merger.progress  # nothing at or below this key will be given out any more
 
@@ -38,9 +40,6 @@ class Gathering:
         """Whether any shard is waited for."""
         return any(self._waited)
 
-    def waiting(self, shard: int) -> int:
-        return self._merger.waiting(shard)
-
     def snapshot(self) -> MergerState:
         return self._merger.snapshot()
 
@@ -54,11 +53,29 @@ class Gathering:
         return events
 
     def _events(self) -> Iterator[Event]:
-        for item in self._merger.release():
+        marks: list[Mark] = []  # with one trigger
+        for item in self._merger.release(everything=not self.waited):
             if isinstance(item, Mark):
-                yield item.punctuation
+                if marks and marks[0].punctuation.key[:3] != item.punctuation.key[:3]:
+                    yield from _once(marks)
+                    marks = []
+                marks.append(item)
+                self.reached = max(self.reached, behind_trigger(item.punctuation.key))
             else:
-                yield _interleaved(item.batches, item.ports)
+                yield from _once(marks)
+                marks = []
+                rows = _interleaved(item.batches, item.ports)
+                self.reached = max(self.reached, keys_of(rows.slice(rows.num_rows - 1), self._shape).at(0))
+                yield rows
+        yield from _once(marks)
+
+
+def _once(marks: Sequence[Mark]) -> list[Punctuation]:
+    """A punctuation goes to all shards and comes back from each; or it was made in one of them."""
+    if not marks:
+        return []
+    last = max(mark.punctuation.key for mark in marks)
+    return [Punctuation(last)] * max(Counter(mark.port for mark in marks).values())
 
 
 def _interleaved(batches: Sequence[pa.RecordBatch], shards: np.ndarray) -> pa.RecordBatch:

@@ -1,7 +1,8 @@
 """What a producer holds for a consumer that cannot do without it, until the consumer says that it has taken it.
 
-Messages are held in memory up to a limit; while the consumer is down and memory is full, further ones are spilled, in
-order, and come back from there. When everything spilled has been taken, memory is used again.
+Messages are held in memory up to a limit. Beyond it they are spilled, in order, and come back into memory, in order,
+when there is room, or when all that is there was sent: a consumer that merges may need more before it can take what it
+has.
 """
 
 from collections import deque
@@ -25,68 +26,79 @@ class Spill(Protocol):
 
 
 class Held:
-    """The messages of one channel that are not acknowledged. A cursor tells which of them were sent."""
+    """The messages of one channel that are not acknowledged."""
 
     def __init__(self, limit: int, spill: Callable[[], Spill]) -> None:
         self._limit = limit  # bytes
         self._make_spill = spill
         self._memory: deque[Message] = deque()
         self._bytes = 0
-        self._spill: Spill | None = None
-        self._spilled_to = 0  # number after the last item that was spilled
+        self._sent = 0  # of the messages in memory, how many were sent; the rest follow them
+        self._spill: Spill | None = None  # what comes after those in memory
         self._reading: Iterator[Message] | None = None
-        self._sent = 0  # items below this number were sent
-        self._ahead: Message | None = None  # the next message to send, if it was read from the spill
-
-    @property
-    def full(self) -> bool:
-        """Memory is used up: better wait than go on, if somebody is taking messages."""
-        return self._bytes > self._limit
-
-    @property
-    def spilling(self) -> bool:
-        return self._spill is not None
+        self._read_to = 0  # number after the last item that came back from the spill
+        self._spilled_to = 0  # number after the last item that was spilled
 
     def add(self, message: Message) -> None:
-        if self._spill is None and self.full:
-            self._spill = self._make_spill()
+        if self._spill is None and self._bytes > self._limit:
+            self._spill, self._read_to = self._make_spill(), message.number
         if self._spill is not None:
             self._spill.keep(message)
-            self._spilled_to = message.number + message.items
+            self._spilled_to = _end(message)
         else:
-            self._memory.append(message)
-            self._bytes += _size(message)
+            self._remember(message)
+
+    def _remember(self, message: Message) -> None:
+        self._memory.append(message)
+        self._bytes += _size(message)
 
     def release(self, below: int) -> None:
         """The consumer has all items below this number."""
-        while self._memory and self._memory[0].number + self._memory[0].items <= below:
+        while self._memory and _end(self._memory[0]) <= below:
             self._bytes -= _size(self._memory.popleft())
-        if self._spill is not None and below >= self._spilled_to:
-            self._spill.close()
-            self._spill, self._reading, self._ahead = None, None, None
+            self._sent = max(0, self._sent - 1)
 
     def rewind(self, first: int) -> None:
         """Send again from this item on."""
-        self._sent, self._reading, self._ahead = first, None, None
+        self._sent = sum(_end(message) <= first for message in self._memory)
 
     def next(self) -> Message | None:
-        """The first message that has not been sent."""
-        for message in self._memory:
-            if message.number + message.items > self._sent:
-                return message
-        if self._spill is None:
-            return None
-        if self._ahead is None:
-            if self._reading is None:
-                self._reading = self._spill.since(self._sent)
-            self._ahead = next(self._reading, None)
-            if self._ahead is None:
-                self._reading = None  # look again when more was spilled
-        return self._ahead
+        """The first message that has not been sent; None: there is none."""
+        self._refill()
+        return self._memory[self._sent] if self._sent < len(self._memory) else None
 
-    def sent(self, message: Message) -> None:
-        self._sent = message.number + message.items
-        self._ahead = None
+    def sent(self) -> None:
+        """The message that `next` gave was sent."""
+        self._sent += 1
+
+    @property
+    def unsent(self) -> bool:
+        """Messages in memory wait to be sent."""
+        return self._sent < len(self._memory)
+
+    @property
+    def drained(self) -> bool:
+        """All was sent."""
+        return self._spill is None and not self.unsent
+
+    def _refill(self) -> None:
+        while self._spill is not None and (self._bytes <= self._limit or not self.unsent):
+            if self._read_to == self._spilled_to:
+                self._spill.close()
+                self._spill = self._reading = None
+                return
+            if self._reading is None:
+                self._reading = self._spill.since(self._read_to)
+            message = next(self._reading, None)
+            if message is None:
+                self._reading = None  # it ended where the spill did then
+            else:
+                self._read_to = _end(message)
+                self._remember(message)
+
+
+def _end(message: Message) -> int:
+    return message.number + message.items
 
 
 def _size(message: Message) -> int:

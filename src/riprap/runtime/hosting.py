@@ -30,6 +30,9 @@ class Host(Protocol):
     def keep(self, channel: ChannelId, message: Message) -> None:
         """Append to the persistent stream of the channel, or of a sink; what is there already is not kept twice."""
 
+    def kept(self, channel: ChannelId) -> int:
+        """The number of the first item that the persistent stream of the channel does not have."""
+
     def flush(self) -> None:
         """Return when all that was kept would survive this process."""
 

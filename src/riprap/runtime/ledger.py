@@ -10,7 +10,8 @@ that was replaced without knowing it cannot spoil the counts.
     8    u64      how many numbers follow
     16   i64 …    the numbers, in the order of `names`
 
-Names: `in:CHANNEL:next` and so on, see `IN`, `OUT` and `SOURCE`.
+Names: `in:CHANNEL:next` and so on, see `IN`, `OUT` and `SOURCE`. Keys: `out:CHANNEL`, up to which a channel was
+promised to bring nothing more; `at:OPERATOR`, up to which an operator that other elements feed has had its input.
 """
 
 import mmap
@@ -21,6 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from riprap.base.errors import DataError
+from riprap.graph.keys import START_KEY, OrderKey
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.layout import Layout, Pe
 
@@ -28,16 +30,15 @@ MAGIC = b"RPRPLEDG"
 _HEAD = struct.Struct("<8sQ")
 
 IN = (
-    "next",  # number of the next item expected
-    "received",  # items given to the operators, each counted once
-    "lost",  # items that never came, or came too late for the merge
-    "repeated",  # items given to the operators a second time, by a producer that could not tell
-    "waiting",  # of those received, how many wait in a merge: lost if the element dies now
+    "next",  # number of the first item that the operators have not had and may still get
+    "received",  # items below it that they have had, each counted once; the others are lost
+    "repeated",  # items that they were given again after a crash, unless all that they did before was undone
 )
 OUT = (
     "number",  # of the next item
     "discarded",  # items that nobody was there for
 )
+KEY = ("ts", "src", "seq", "n")  # of `out:CHANNEL` and `at:OPERATOR`, see `Ledger.key`
 SOURCE = (
     "position",  # rows taken from its input
     "started_at",  # wall clock, microseconds, when its first row was due; 0: not known yet
@@ -46,9 +47,15 @@ SOURCE = (
 
 def ledger_names(layout: Layout, pe: Pe) -> list[str]:
     names = [f"in:{channel}:{name}" for channel in layout.inputs(pe) for name in IN]
-    names += [f"out:{channel}:{name}" for channel in outlets_of(layout, pe) for name in OUT]
+    names += [f"out:{channel}:{name}" for channel in outlets_of(layout, pe) for name in OUT + KEY]
+    names += [f"at:{operator}:{name}" for operator in entered(layout, pe) for name in KEY]
     sources = [s.name for s in layout.graph.sources if s.name in pe.fragment.members]
     return names + [f"source:{source}:{name}" for source in sources for name in SOURCE]
+
+
+def entered(layout: Layout, pe: Pe) -> list[str]:
+    """The operators of an element that streams of other elements lead to."""
+    return list(dict.fromkeys(link.stream.target for link in layout.links if link.target == pe.fragment))
 
 
 def sink_channel(sink: str) -> ChannelId:
@@ -80,6 +87,15 @@ class Ledger:
 
     def add(self, name: str, value: int) -> None:
         self._numbers[self._at[name]] += value
+
+    def key(self, name: str) -> OrderKey:
+        """An order key; before it was set, one below all others."""
+        key = OrderKey(*(self[f"{name}:{part}"] for part in KEY))
+        return key if any(key) else START_KEY
+
+    def set_key(self, name: str, key: OrderKey) -> None:
+        at = self._at[f"{name}:{KEY[0]}"]
+        self._numbers[at : at + len(KEY)] = key
 
     def values(self) -> dict[str, int]:
         return {name: int(self._numbers[at]) for name, at in self._at.items()}

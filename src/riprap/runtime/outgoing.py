@@ -1,5 +1,6 @@
 """What leaves an element: divided over shards, numbered, and sent, held, kept or discarded as the machine says."""
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -28,11 +29,21 @@ class Outgoing:
     """The channels out of one element, and out of its sinks."""
 
     def __init__(
-        self, layout: Layout, pe: Pe, epoch: int, host: Host, ledger: Ledger, clock: Clock, held_bytes: int
+        self,
+        layout: Layout,
+        pe: Pe,
+        epoch: int,
+        host: Host,
+        ledger: Ledger,
+        clock: Clock,
+        held_bytes: int,
+        *,
+        exact: bool,
     ) -> None:
         self.latencies = Latencies()  # of what left through sinks
         self.births = Births()
         self._layout, self._epoch, self._host, self._ledger, self._clock = layout, epoch, host, ledger, clock
+        self._exact = exact  # numbers go back to those of the checkpoint, and what is given out again is the same
         self._links: dict[str, Link] = {link.stream.id: link for link in layout.links if link.source == pe.fragment}
         self.channels = outlets_of(layout, pe)
         self._of_stream: dict[str, list[ChannelId]] = {}
@@ -51,6 +62,9 @@ class Outgoing:
         }
         self._told = dict.fromkeys(self._of_stream, START_KEY)  # progress made known, by stream
         self._told_held: dict[ChannelId, OrderKey] = {}  # and to consumers of buffered channels, who hear it later
+        # Keys up to which nothing will be given out; and where another life said so, as a state that went back might.
+        self._floor = {channel: ledger.key(f"out:{channel}") for channel in self.channels}
+        self._promised = {} if exact else dict(self._floor)
 
     def _schema(self, link: Link) -> pa.Schema:
         return self._layout.graph.physical(link.stream.source, link.stream.source_port)
@@ -60,17 +74,25 @@ class Outgoing:
         return self._links[channel.stream].recovery if channel.stream in self._links else "replay"
 
     def outlets(self, numbers: Mapping[str, int]) -> dict[ChannelId, Outlet]:
-        """As a life begins: with the numbers of its checkpoint where they count, else with those of the ledger."""
+        """As a life begins: with the numbers of its checkpoint where they count, else with those of the log or ledger.
+
+        What was numbered and did not get into the log before the crash was never there.
+        """
         outlets = {}
         for channel in self.channels:
-            name = f"out:{channel}:number"
-            outlets[channel] = Outlet(self.recovery(channel), numbers.get(name, self._ledger[name]))
-            if channel in self._held:
-                self._held[channel].rewind(outlets[channel].number)
+            name, recovery = f"out:{channel}:number", self.recovery(channel)
+            if not self._exact and recovery == "replay":
+                self._ledger[name] = self._host.kept(channel)
+            outlets[channel] = Outlet(recovery, numbers.get(name, self._ledger[name]))
         return outlets
 
-    def attach(self, machine: Partial) -> None:
+    def attach(self, machine: Partial, reached: Callable[[str], OrderKey]) -> None:
+        """Begin, with a state that may have come some way already."""
         self._machine = machine
+        self._told = {stream: self._reached(stream, reached) for stream in self._told}
+
+    def _reached(self, stream: str, reached: Callable[[str], OrderKey]) -> OrderKey:
+        return reached(stream if stream in self._links else stream.removesuffix("→"))
 
     # Giving out -------------------------------------------------------------------------------------------------------
 
@@ -81,10 +103,11 @@ class Outgoing:
             for channel, part in self._divided(stream, event):
                 self._emit(channel, part, born)
         for stream, told in self._told.items():
-            progress = reached(stream if stream in self._links else stream.removesuffix("→"))
+            progress = self._reached(stream, reached)
             if progress > told:
                 self._told[stream] = progress
                 for channel in self._of_stream[stream]:
+                    self._promise(channel, progress)
                     self._announce(channel, progress, born)
         self.flush()
 
@@ -94,10 +117,15 @@ class Outgoing:
             return [(channel, event) for channel in channels]
         return [(c, part) for c, part in zip(channels, divider.divide(event), strict=True) if part.num_rows]
 
-    def _emit(self, channel: ChannelId, event: Event, born: int) -> None:
+    def _emit(self, channel: ChannelId, given: Event, born: int) -> None:
+        event = self._unpromised(channel, given)
+        if event is None:
+            return
         items = 1 if isinstance(event, Punctuation) else event.num_rows
         (command,) = self._machine.handle(partial.Emitted(channel, items))
-        self._ledger[f"out:{channel}:number"] = self._machine.outlets[channel].number
+        name = f"out:{channel}:number"
+        self._ledger[name] = max(self._machine.outlets[channel].number, self._ledger[name])
+        self._promise(channel, self._last_key(channel, event))
         match command:
             case partial.Discard():
                 self._ledger.add(f"out:{channel}:discarded", items)
@@ -110,6 +138,31 @@ class Outgoing:
                 self._held[channel].add(self._message(channel, number, event, born))
             case partial.Send(_, number):
                 self._outbox[channel].append(self._message(channel, number, event, born))
+
+    def _unpromised(self, channel: ChannelId, event: Event) -> Event | None:
+        """What no life has promised not to give out; keys never fall on a channel."""
+        promised = self._promised.get(channel)
+        if promised is None:
+            return event
+        if isinstance(event, Punctuation):
+            return event if event.key > promised else None
+        keys = keys_of(event, self._shape(channel.stream))
+        again = bisect_right(range(event.num_rows), promised, key=keys.at)
+        if again == event.num_rows:
+            return None
+        del self._promised[channel]  # from here on the engine's order is enough
+        return event.slice(again)
+
+    def _promise(self, channel: ChannelId, key: OrderKey) -> None:
+        """Nothing at or below this key will be given out, in this life or another."""
+        if not self._exact and key > self._floor[channel]:
+            self._floor[channel] = key
+            self._ledger.set_key(f"out:{channel}", key)
+
+    def _last_key(self, channel: ChannelId, event: Event) -> OrderKey:
+        if isinstance(event, Punctuation):
+            return event.key
+        return keys_of(event.slice(event.num_rows - 1), self._shape(channel.stream)).at(0)
 
     def _message(self, channel: ChannelId, number: int, event: Event, born: int) -> Message:
         if isinstance(event, Punctuation):
@@ -178,12 +231,11 @@ class Outgoing:
         while message is not None:
             if not self._host.send(channel, message):
                 return
-            held.sent(message)
+            held.sent()
             message = held.next()
         progress = self._told[channel.stream]
-        if progress > self._told_held.get(channel, START_KEY) and self._host.send(
-            channel, self._progress(channel, progress)
-        ):
+        untold = held.drained and progress != self._told_held.get(channel)
+        if untold and self._host.send(channel, self._progress(channel, progress)):
             self._told_held[channel] = progress
 
     @property
@@ -194,16 +246,19 @@ class Outgoing:
     @property
     def blocked(self) -> bool:
         """Some consumer that is not known to be down has no room for what it is to get."""
-        if any(self._outbox.values()):
-            return True
         outlets = self._machine.outlets
-        return any(h.full and not h.spilling and outlets[c].up is not False for c, h in self._held.items())
+        return any(self._outbox.values()) or any(
+            held.unsent and outlets[channel].up is not False for channel, held in self._held.items()
+        )
 
     @property
     def ended(self) -> bool:
         """Every stream has ended, and nothing waits to be sent."""
-        ends = all(progress == END_KEY for progress in self._told.values())
-        return ends and not any(self._outbox.values()) and all(held.next() is None for held in self._held.values())
+        return (
+            all(progress == END_KEY for progress in self._told.values())
+            and not any(self._outbox.values())
+            and all(self._told_held.get(channel) == END_KEY for channel in self._held)
+        )
 
 
 def _spilling(host: Host, channel: ChannelId) -> Callable[[], Spill]:

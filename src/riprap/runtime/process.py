@@ -97,6 +97,9 @@ class _Process:
     def keep(self, channel: ChannelId, message: Message) -> None:
         self._logs[channel].keep(message)
 
+    def kept(self, channel: ChannelId) -> int:
+        return self._logs[channel].next
+
     def flush(self) -> None:
         for log in self._logs.values():
             log.flush()
@@ -271,7 +274,7 @@ class _Process:
         return Metrics(
             of("in:", ":received") + of("source:", ":position"),
             of("out:", ":number"),
-            of("in:", ":lost"),
+            of("in:", ":next") - of("in:", ":received"),
             dict(self._element.latencies.counts),
             checkpoints,
             tuple(self._warnings),

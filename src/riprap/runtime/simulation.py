@@ -87,18 +87,18 @@ class MemoryLog:
     def __init__(self) -> None:
         self.stable: list[Message] = []
         self._tail: list[Message] = []
-        self._next = 0
+        self.next = 0  # number of the first item that is not there
 
     def keep(self, message: Message) -> None:
-        skip = self._next - message.number
+        skip = self.next - message.number
         if message.items and skip >= message.items:
             return
-        assert skip >= 0, f"a hole in a persistent stream: item {message.number} after {self._next - 1}"
+        assert skip >= 0, f"a hole in a persistent stream: item {message.number} after {self.next - 1}"
         if skip > 0 and message.batch is not None:
             message = Message(
-                message.kind, message.epoch, self._next, message.batch.slice(skip), None, message.progress, message.born
+                message.kind, message.epoch, self.next, message.batch.slice(skip), None, message.progress, message.born
             )
-        self._next = message.number + message.items
+        self.next = max(self.next, message.number + message.items)
         self._tail.append(message)
 
     def flush(self) -> None:
@@ -108,7 +108,7 @@ class MemoryLog:
     def crash(self) -> None:
         """The process that writes it dies."""
         self._tail = []
-        self._next = max((m.number + m.items for m in self.stable), default=0)
+        self.next = max((m.number + m.items for m in self.stable), default=0)
 
     def rows(self) -> list[pa.RecordBatch]:
         return [message.batch for message in self.stable if message.batch is not None]
@@ -149,6 +149,7 @@ class _Life:
         self.inbox: deque[Arrival] = deque()
         self.wires: dict[ChannelId, _Wire] = {}  # out
         self.doomed_at: int | None = None  # effects left before it dies
+        self.down = 0  # microseconds from its death until the next life begins
         self._simulation = simulation
 
     def _effect(self) -> None:
@@ -171,6 +172,9 @@ class _Life:
     def keep(self, channel: ChannelId, message: Message) -> None:
         self._effect()
         self._simulation.log(channel).keep(message)
+
+    def kept(self, channel: ChannelId) -> int:
+        return self._simulation.log(channel).next
 
     def flush(self) -> None:
         self._effect()
@@ -286,12 +290,12 @@ class Simulation:
 
     def _crash(self, crash: Crash) -> None:
         life = self.lives[crash.pe]
-        if not life.alive:
+        if not life.alive or life.doomed_at is not None:
             return
-        self._later(crash.down, lambda: self._begin(life.pe))
+        life.down = crash.down
         if crash.effect:
             life.doomed_at = crash.effect
-            self._later(crash.down - 1, lambda: self._die(life))  # at the latest
+            self._later(crash.down, lambda: self._die(life))  # at the latest
         else:
             self._die(life)
 
@@ -300,6 +304,7 @@ class Simulation:
             return
         life.alive = False
         self.restarts[life.pe.id] += 1
+        self._later(life.down, lambda: self._begin(life.pe))
         for channel in life.element.machine.outlets:
             if channel in self._logs:
                 self._logs[channel].crash()
@@ -406,13 +411,12 @@ class Simulation:
         if producer.alive and self._random.integers(2):
             self._call(producer, lambda: self.flush_logs(producer))
         log, at = self.log(channel), self._read[channel]
-        if not life.element.blocked:
-            upto = min(len(log.stable), at + self._soon(1, 4))
-            for index in range(at, upto):
-                life.inbox.append(Arrival(channel, log.stable[index], index + 1))
+        upto = min(len(log.stable), at + self._soon(1, 12))
+        if upto > at and not life.element.blocked:
+            life.inbox += [Arrival(channel, log.stable[index], index + 1) for index in range(at, upto)]
             self._read[channel] = upto
             self._call(life, lambda: self._take(life))
-        self._later(self._soon(100, 3_000), lambda: self._follow(life, channel))
+        self._later(self._soon(200, 8_000), lambda: self._follow(life, channel))
 
     # Time -------------------------------------------------------------------------------------------------------------
 

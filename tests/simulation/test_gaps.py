@@ -1,0 +1,63 @@
+"""Apps of all operators with any protection: whatever crashes, the run ends, and the order of keys is never broken."""
+
+from itertools import pairwise
+from random import Random
+
+import pytest
+from tests.simulation.schedules import any_app, bounded, case, protected, simulated
+
+from riprap.graph.keys import KEY_COLUMNS
+from riprap.operators.columns import keys_of
+from riprap.runtime.counts import stream_counts
+from riprap.runtime.simulation import Crash, Simulation
+
+
+def check(seed: int) -> None:
+    random = Random(seed)
+    graph = protected(any_app(random), random, kept=random.choice([0.0, 0.3]), saved=random.choice([0.0, 0.5, 1.0]))
+    run = case(seed, graph, random)
+    simulation = run.simulation()
+    try:
+        simulation.run(seconds=5.0)
+        for sink in graph.sinks:
+            keys = _keys(simulation, sink.name)
+            assert all(one < other for one, other in pairwise(keys)), f"keys fall at {sink.name}"
+        for stream, counts in stream_counts(run.layout, simulation.ledgers()).items():
+            assert 0 <= counts.received <= counts.sent, f"{stream}: {counts}"
+            assert counts.recovery != "replay" or counts.lost == 0, f"{stream}: {counts}"
+    except Exception as error:
+        raise AssertionError(f"check({seed}) of {__name__} repeats it: {run}") from error
+
+
+def check_everything_at_once(seed: int) -> None:
+    """The driver dies and with it every element; `--resume` starts them again, from what is on disk."""
+    random = Random(seed)
+    graph = protected(any_app(random), random, kept=1.0, saved=0.7)
+    run = case(seed, graph, random)
+    at = random.randint(0, 200_000)
+    simulation = Simulation(
+        run.layout, run.inputs, seed=seed, rate=run.rate, batch_rows=run.batch_rows,
+        crashes=[Crash(at, pe.id, random.randint(50_000, 60_000)) for pe in run.layout.pes],
+    )  # fmt: skip
+    simulation.run(seconds=5.0)
+    assert simulated(simulation) == bounded(graph, run.inputs), f"check_everything_at_once({seed}) repeats it: {run}"
+
+
+def _keys(simulation: Simulation, sink: str) -> list[tuple]:
+    shape = simulation.layout.graph.input_shapes(sink)[0]
+    found = []
+    for batch in simulation.sink(sink):
+        assert set(KEY_COLUMNS) & set(batch.schema.names)
+        keys = keys_of(batch, shape)
+        found += [keys.at(row) for row in range(batch.num_rows)]
+    return found
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_run_ends_and_keys_ascend(seed):
+    check(seed)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_everything_may_die_at_once(seed):
+    check_everything_at_once(seed)

@@ -1,0 +1,23 @@
+"""Where every stream between elements is persistent, no crash schedule changes the output."""
+
+from random import Random
+
+import pytest
+from tests.simulation.schedules import any_app, bounded, case, protected, simulated
+
+
+def check(seed: int) -> None:
+    random = Random(seed)
+    graph = protected(any_app(random), random, kept=1.0, saved=random.choice([0.0, 0.5, 1.0]))
+    run = case(seed, graph, random)
+    simulation = run.simulation()
+    try:
+        simulation.run(seconds=5.0)
+        assert simulated(simulation) == bounded(graph, run.inputs)
+    except Exception as error:
+        raise AssertionError(f"check({seed}) of {__name__} repeats it: {run}") from error
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_crash_schedule_changes_the_output(seed):
+    check(seed)
