@@ -262,11 +262,15 @@ class Coordinator:
                 call.tell(book={pe: self._roster.address(pe)})
 
     def _watch(self) -> None:
+        looked = self._clock.monotonic()
         while True:
             with self._changed:
                 if self._changed.wait_for(lambda: self._closed, self._silence / _LOOKS):
                     return
-                silent = self._roster.silent_for(self._silence, self._clock.monotonic(), self._clock.now())
+                before, looked = looked, self._clock.monotonic()
+                if looked - before > self._silence / 2:
+                    continue  # this process was held up itself: signs of life may still wait to be read
+                silent = self._roster.silent_for(self._silence, looked, self._clock.now())
                 self._changed.notify_all()
             for status in silent:
                 _log.warning("%s has given no sign of life for %.1f s", status.pe, status.silent)
