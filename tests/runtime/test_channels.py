@@ -120,6 +120,24 @@ def test_a_waiting_consumer_bounds_the_producer(tmp_path):
         collect(peer, 5, number)
 
 
+def test_draining_waits_until_the_consumer_has_everything(tmp_path):
+    run = run_in(tmp_path, buffer_bytes=1 << 20)
+    with Peer(run, "consumer", channel="gap", epoch=1, next=0, held=True) as peer, Producer(run) as producer:
+        producer.at(peer.hear())
+        producer.next(ConsumerUp)
+        number = 0
+        while producer.sender.offer(rows(number, 20_000), 0.2):
+            number += 20_000
+        closing = threading.Thread(target=producer.sender.close, args=(True,))
+        closing.start()
+        closing.join(0.3)
+        assert closing.is_alive()
+        peer.say("go")
+        collect(peer, number)
+        closing.join(20)
+        assert not closing.is_alive()
+
+
 @pytest.mark.parametrize("channel", [GAP, BUFFER])
 def test_a_killed_consumer_is_replaced(tmp_path, channel):
     run = run_in(tmp_path)

@@ -1,7 +1,11 @@
 """Batches for the tests of streams: small, deterministic, of one source unless told otherwise."""
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
+
+from riprap.streams import Damaged, Stream
 
 TS = pa.timestamp("us", "UTC")
 SCHEMA = pa.schema([("_ts", TS), ("_seq", pa.int64()), ("text", pa.string())])
@@ -31,3 +35,14 @@ def write(stream, items, **identity) -> None:
     with stream.writer(**identity) as writer:
         for item in items:
             writer.append(item)
+
+
+def read_until_damage(path, **options) -> tuple[list[Any], Damaged | None]:
+    """What a read delivered before the damage that it met, and that."""
+    got: list[Any] = []
+    try:
+        for item in Stream.open(path).read(**options):
+            got.append(item)
+    except Damaged as damage:
+        return got, damage
+    return got, None

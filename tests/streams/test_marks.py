@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stream_data import SCHEMA, batch, table
+from stream_data import SCHEMA, batch, read_until_damage, table
 
 from riprap.base.errors import UsageError
-from riprap.streams import Damaged, OrderKey, StoredMark, Stream
+from riprap.streams import OrderKey, StoredMark, Stream
 from riprap.streams.overview import overview
 from riprap.streams.plan import after_bytes, stretches
 from riprap.streams.segment import read_start, walk
@@ -147,16 +147,6 @@ def stored(memory_path):
     return memory_path / "s", ends
 
 
-def read_until_damage(path):
-    got, damage = [], None
-    try:
-        for item in Stream.open(path).read(marks=True):
-            got.append(item)
-    except Damaged as error:
-        damage = error
-    return seen(got), damage
-
-
 def test_cut_at_every_byte(stored):
     path, ends = stored
     segment = path / "00000000.arrow"
@@ -164,9 +154,9 @@ def test_cut_at_every_byte(stored):
     (path / "mark").unlink()
     for size in range(len(data)):
         segment.write_bytes(data[:size])
-        got, damage = read_until_damage(path)
+        got, damage = read_until_damage(path, marks=True)
         assert damage is None
-        assert got == expected(STEPS)[: sum(end <= size for end in ends[1:])], f"cut at byte {size}"
+        assert seen(got) == expected(STEPS)[: sum(end <= size for end in ends[1:])], f"cut at byte {size}"
 
 
 def test_a_writer_goes_on_behind_any_cut(stored):
@@ -195,9 +185,9 @@ def test_flip_every_byte(stored, finished):
     data = segment.read_bytes()
     for at in range(len(data)):
         segment.write_bytes(data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :])
-        got, damage = read_until_damage(path)
+        got, damage = read_until_damage(path, marks=True)
         whole = max(sum(end <= at for end in ends) - 1, 0)
-        assert got == expected(STEPS)[:whole], f"flipped byte {at}"
+        assert seen(got) == expected(STEPS)[:whole], f"flipped byte {at}"
         assert (damage is not None) == (finished and at < ends[-1])
 
 

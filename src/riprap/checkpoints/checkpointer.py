@@ -5,7 +5,7 @@ multiples of it, so that they do not drift. The loop asks what is `due`, most ur
 two of its calls; that copies. A thread writes the copies, in the same order.
 
 A deadline is *missed* if the unit's checkpoint before it is still being written then, or if the capture comes a whole
-interval late. An exception in the thread is raised by the next call.
+interval late. An exception in the thread is raised by every call after it.
 """
 
 import queue
@@ -47,7 +47,7 @@ class _Unit:
     interval: int  # microseconds
     writer: UnitWriter
     deadline: int | None = None  # the next one; None before the first look at the clock
-    unwritten: bool = False
+    unwritten: int = 0  # captures that are not yet durable
     versions: dict[str, int] | None = None  # of the last capture
 
 
@@ -123,7 +123,8 @@ class Checkpointer:
         if state.deadline is not None and state.deadline <= now:
             self.counts[unit].missed += (now - state.deadline) // state.interval
         state.deadline = _next(state.interval, now)
-        state.unwritten = True
+        with self._lock:
+            state.unwritten += 1
         if self._thread is None:
             self._write(taken)
         else:
@@ -145,9 +146,8 @@ class Checkpointer:
         self._raise_error()
 
     def _raise_error(self) -> None:
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
+        if self._error is not None:
+            raise self._error
 
     # On the thread ----------------------------------------------------------------------------------------------------
 
@@ -163,11 +163,11 @@ class Checkpointer:
         unit, counts = self._units[taken.unit], self.counts[taken.unit]
         size = unit.writer.write(taken)
         counts.taken += 1
-        counts.bytes += size
         with self._lock:
             self.newest[taken.unit] = Saved(taken.unit, taken.taken_at, size, taken.positions)
             self._finished.append(self.newest[taken.unit])
-        unit.unwritten = False
+            unit.unwritten -= 1
+        counts.bytes += size + unit.writer.look_after(taken)
 
 
 def _next(interval: int, now: int) -> int:

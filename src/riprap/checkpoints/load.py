@@ -52,12 +52,7 @@ class Loaded:
 
     def into(self, engine: Engine) -> None:
         """Put the unit's part of a fragment back; the rest of the engine stays as it is."""
-        now = engine.snapshot()
-        engine.restore(
-            EngineState(
-                {**now.operators, **self.states}, {**now.mergers, **self.mergers}, {**now.progress, **self.progress}
-            )
-        )
+        engine.restore(EngineState(self.states, self.mergers, self.progress))
 
 
 def load(

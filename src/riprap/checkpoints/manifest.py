@@ -23,7 +23,7 @@ import pyarrow as pa
 import xxhash
 
 from riprap.base.errors import DataError
-from riprap.checkpoints.storage import Storage
+from riprap.checkpoints.storage import Contents, Storage
 from riprap.checkpoints.waiting import decode_waiting, encode_waiting
 from riprap.engine.merger import MergerState
 from riprap.graph.keys import OrderKey
@@ -180,7 +180,7 @@ def _schema(text: str) -> pa.Schema:
 # Parts as files -------------------------------------------------------------------------------------------------------
 
 
-def write_part(storage: Storage, folder: str, name: str, data: bytes) -> PartRef:
+def write_part(storage: Storage, folder: str, name: str, data: Contents) -> PartRef:
     storage.write(f"{folder}/{name}", data)
     return PartRef(name, len(data), xxhash.xxh3_64_intdigest(data))
 

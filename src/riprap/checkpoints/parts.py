@@ -1,6 +1,5 @@
 """A part of a window checkpoint: rows that some keys of one port took in, and which windows they are in.
 
-    8 bytes  length of the first stream, little-endian
     entries  Arrow IPC stream of one batch, a row per range of a key's rows:
                _key0, _key1, …  the key (none where there are no keys); _hash  its stable hash
                _from, _rows     insertion index of the first row, and how many of them follow here
@@ -13,7 +12,6 @@
 A window is what the rows in all its parts from `_head` up to `_tail` are. Ranges of a key never overlap.
 """
 
-import struct
 from typing import NamedTuple
 
 import numpy as np
@@ -33,14 +31,12 @@ class WindowPart(NamedTuple):
         return self.entries.column(name).to_numpy()
 
 
-def encode_part(part: WindowPart) -> bytes:
-    entries = to_ipc(part.entries)
-    return struct.pack("<Q", len(entries)) + entries + to_ipc(part.rows)
+def encode_part(part: WindowPart) -> pa.Buffer:
+    return to_ipc(part.entries, part.rows)
 
 
 def decode_part(data: bytes) -> WindowPart:
-    (length,) = struct.unpack_from("<Q", data)
-    return WindowPart(from_ipc(data[8 : 8 + length]), from_ipc(data[8 + length :]))
+    return WindowPart(*from_ipc(data))
 
 
 def chosen(part: WindowPart, which: np.ndarray) -> WindowPart:

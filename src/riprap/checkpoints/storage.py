@@ -6,15 +6,19 @@ check what it reads, for any byte of a file may have changed since.
 """
 
 import os
-from typing import Protocol
+from typing import Protocol, TypeAlias
+
+import pyarrow as pa
 
 from riprap.streams.files import LocalFiles
+
+Contents: TypeAlias = bytes | pa.Buffer
 
 
 class Storage(Protocol):
     """Names are relative paths with `/`."""
 
-    def write(self, name: str, data: bytes) -> None:
+    def write(self, name: str, data: Contents) -> None:
         """Durable and atomic; replaces a file of that name."""
 
     def read(self, name: str) -> bytes:
@@ -33,7 +37,7 @@ class LocalStorage:
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self._files = LocalFiles(directory)
 
-    def write(self, name: str, data: bytes) -> None:
+    def write(self, name: str, data: Contents) -> None:
         self._files.put(name, data)
 
     def read(self, name: str) -> bytes:
@@ -53,7 +57,7 @@ class MemoryStorage:
         self.files: dict[str, bytes] = {}
         self._deleted: dict[str, bytes] = {}
 
-    def write(self, name: str, data: bytes) -> None:
+    def write(self, name: str, data: Contents) -> None:
         self._deleted.pop(name, None)
         self.files[name] = bytes(data)
 

@@ -6,16 +6,23 @@ import numpy as np
 import pyarrow as pa
 
 
-def to_ipc(batch: pa.RecordBatch) -> bytes:
-    """An Arrow IPC stream of one batch."""
+def to_ipc(*batches: pa.RecordBatch) -> pa.Buffer:
+    """For each batch an Arrow IPC stream with it alone, one after another."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()
+    for batch in batches:
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+    return sink.getvalue()
 
 
-def from_ipc(data: bytes) -> pa.RecordBatch:
-    return pa.ipc.open_stream(data).read_next_batch()
+def from_ipc(data: bytes) -> list[pa.RecordBatch]:
+    """What `to_ipc` wrote."""
+    source = pa.BufferReader(data)
+    batches = []
+    while source.tell() < len(data):
+        (batch,) = pa.ipc.open_stream(source)
+        batches.append(batch)
+    return batches
 
 
 def plain(batch: pa.RecordBatch) -> pa.RecordBatch:

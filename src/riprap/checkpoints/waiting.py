@@ -34,7 +34,7 @@ def encode_waiting(state: MergerState) -> bytes:
             if isinstance(event, Punctuation):
                 items.append({"key": event.key, "order": order})
             else:
-                rows = to_ipc(_with_order(event, np.asarray(order)))
+                rows = to_ipc(_with_order(event, np.asarray(order))).to_pybytes()
                 items.append({"rows": [len(attached), len(rows)]})
                 attached += rows
         queues.append(items)
@@ -53,7 +53,7 @@ def decode_waiting(data: bytes) -> MergerState:
         if "key" in entry:
             return Punctuation(OrderKey(*entry["key"])), tuple(entry["order"])
         at, size = entry["rows"]
-        return _without_order(from_ipc(attached[at : at + size]))
+        return _without_order(*from_ipc(attached[at : at + size]))
 
     return MergerState.of(
         ((item(entry) for entry in queue) for queue in values["queues"]),

@@ -1,8 +1,9 @@
 """Incremental checkpoints of the windows of one port.
 
 A checkpoint writes the rows that came since the last one and nothing else. What is in a window then follows from parts
-of many checkpoints (`parts.py`). A part is dropped when no row of it is in a window any more. Three things keep the
-parts few and small, also when keys are skewed:
+of many checkpoints (`parts.py`). Afterwards, when the checkpoint is durable, parts are looked after for the next one: a
+part of which no row is in a window any more is dropped, and three things keep the others few and small, also when keys
+are skewed:
 
 pace     Keys are divided by how many checkpoints it takes them to slide their window over, in steps of four, and each
          step gets a part of its own: so rows that die together lie together, and a cold key does not pin a hot one's.
@@ -36,12 +37,13 @@ from riprap.checkpoints.parts import (
     united,
     with_columns,
 )
+from riprap.checkpoints.storage import Contents
 from riprap.checkpoints.windows_index import KeyIndex
 
 _STEP = 4  # of paces and of merging
 _LARGE = 1_024  # rows and entries: less is not worth thinning, and waits for a merge
 
-Write = Callable[[bytes], PartRef]
+Write = Callable[[Contents], PartRef]
 Read = Callable[[PartRef], bytes | None]  # None: damaged or missing
 
 
@@ -86,8 +88,6 @@ class WindowLog:
         for pace in np.unique(paces).tolist():
             self._add(chosen(WindowPart(entries, captured.rows), np.flatnonzero(paces == pace)), pace, 0, number)
         self._taken_at = taken_at
-        self._look(kind, number)
-        self._merge(kind, number)
         bounds = None if "_key0" in entries.schema.names else self._index.only()
         schemas = (entries.schema, captured.rows.schema)
         return SavedWindows(kind, tuple(part.ref for part in self._parts), schemas, rate, bounds)
@@ -130,8 +130,12 @@ class WindowLog:
         which = np.flatnonzero(needed)
         return which, first[which], stop[which]
 
-    def _look(self, kind: WindowKind, number: int) -> None:
-        """Drop parts that nobody needs and thin those of which little is left."""
+    def look_after(self, kind: WindowKind, number: int) -> None:
+        """Drop, thin and merge parts, once checkpoint `number` is durable."""
+        self._thin(kind, number)
+        self._merge(kind, number)
+
+    def _thin(self, kind: WindowKind, number: int) -> None:
         for part in [part for part in self._parts if part.look_at <= number]:
             which, first, stop = self._needed(part, kind)
             left = len(which) + int((stop - first).sum())

@@ -1,10 +1,9 @@
-"""Writes the checkpoints of one unit: new parts, then the manifest, then away with what no kept manifest names.
+"""Writes the checkpoints of one unit: new parts, then the manifest; then what no kept manifest names is deleted, and
+parts of windows are merged for the next manifest to name.
 
 A crash between any two of these steps leaves the newest manifest with all its parts. It may leave parts that no
-manifest names; the next checkpoint collects them. Files of a newer epoch are never touched.
+manifest names; the next checkpoint deletes them. Files of a newer epoch are never touched.
 """
-
-from collections.abc import Mapping
 
 import xxhash
 
@@ -15,7 +14,6 @@ from riprap.checkpoints.manifest import (
     PartRef,
     SavedState,
     SavedWindows,
-    WindowKind,
     decode,
     encode,
     read_part,
@@ -23,7 +21,7 @@ from riprap.checkpoints.manifest import (
 )
 from riprap.checkpoints.names import MANIFEST, PART, Claim, File, files_in, folder_of
 from riprap.checkpoints.parts import WindowPart
-from riprap.checkpoints.storage import Storage
+from riprap.checkpoints.storage import Contents, Storage
 from riprap.checkpoints.windows import WindowLog
 from riprap.operators.contract import State
 
@@ -45,7 +43,7 @@ class UnitWriter:
                 self._kept[file] = self._named_by(file)
 
     def write(self, capture: Capture) -> int:
-        """Bytes written."""
+        """Make a checkpoint durable; returns the bytes written for it."""
         self._bytes = 0
         self._number += 1
         states = {name: self._state(name, state, capture) for name, state in capture.states.items()}
@@ -65,19 +63,24 @@ class UnitWriter:
         self._storage.write(f"{self._folder}/{file.name}", data)
         self._bytes += len(data)
         self._kept[file] = frozenset(part.name for part in manifest.parts())
+        return self._bytes
+
+    def look_after(self, capture: Capture) -> int:
+        """Do what can wait until the checkpoint is durable; returns the bytes written."""
+        self._bytes = 0
         self._collect()
+        for (name, prefix), log in self._logs.items():
+            log.look_after(capture.kinds[name][prefix], self._number)
         return self._bytes
 
     def _state(self, name: str, state: State, capture: Capture) -> SavedState:
         windows: dict[str, SavedWindows] = {}
-        kinds: Mapping[str, WindowKind] = capture.kinds.get(name, {})
         for table, keys in state.tables.items():
             if table.endswith(_KEYS):
                 prefix = table.removesuffix(_KEYS)
                 captured = WindowPart(keys, state.tables[prefix + _ROWS])
                 log = self._logs.setdefault((name, prefix), WindowLog(self._write_part, self._read_part))
-                kind = kinds.get(prefix, WindowKind())
-                whole = state.since is None
+                kind, whole = capture.kinds[name][prefix], state.since is None
                 windows[prefix] = log.take(captured, kind, self._number, capture.taken_at, whole=whole)
         blob = self._blob(name, state.blob) if state.blob else None
         return SavedState(state.version, state.scalars, blob, windows)
@@ -88,7 +91,7 @@ class UnitWriter:
             before = self._blobs[name] = self._write_part(blob)
         return before
 
-    def _write_part(self, data: bytes) -> PartRef:
+    def _write_part(self, data: Contents) -> PartRef:
         self._part += 1
         self._bytes += len(data)
         return write_part(self._storage, self._folder, File(self._epoch, self._part, PART).name, data)

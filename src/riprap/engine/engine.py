@@ -171,7 +171,8 @@ class Engine:
                 del reading[name]
                 yield from self.end(name)
             elif batch.num_rows:
-                reached[name] = self._last_key(name, batch)
+                if len(reading) > 1:
+                    reached[name] = self._last_key(name, batch)
                 yield from self.push(name, batch)
 
     def progress(self, stream: str) -> OrderKey:
@@ -300,11 +301,12 @@ class Engine:
         )
 
     def restore(self, state: EngineState) -> None:
-        for name, operator in self.operators.items():
-            operator.restore([state.operators[name]])
-        for name, merger in self._mergers.items():
-            merger.restore(state.mergers[name])
-        self._progress = dict(state.progress)
+        """Put back what `state` has; operators that it does not have stay as they are."""
+        for name, saved in state.operators.items():
+            self.operators[name].restore([saved])
+        for name, waiting in state.mergers.items():
+            self._mergers[name].restore(waiting)
+        self._progress |= state.progress
         self._ended = {name for name, key in self._progress.items() if key == END_KEY}
 
     def reached(self, name: str) -> OrderKey:

@@ -95,14 +95,18 @@ def _field(name: str, schema: pa.Schema, expression: Expression) -> pa.Field:
 
 def _load(field: pa.Field) -> Callable[[pa.RecordBatch], pa.Array]:
     name, type_, kind = field.name, field.type, kind_of(field.type)
+    fitting = type_  # what the last batch had, if that fits: to compare types is quick, to classify them is not
 
     def load(batch: pa.RecordBatch) -> pa.Array:
+        nonlocal fitting
         try:
             column = batch.column(name)
         except KeyError:
             raise DataError(f"a batch has no column {name}; it has {known(batch.schema.names, name)}") from None
-        if column.type != type_ and not (kind in HELD_BY_ARROW and kind_of(column.type) is kind):
-            raise DataError(f"column {name} is {column.type} in a batch and {type_} in the stream's schema")
+        if column.type != fitting:
+            if column.type != type_ and not (kind in HELD_BY_ARROW and kind_of(column.type) is kind):
+                raise DataError(f"column {name} is {column.type} in a batch and {type_} in the stream's schema")
+            fitting = column.type
         return column
 
     return load

@@ -58,6 +58,9 @@ def constant(value: bool | int | float | str | bytes | None, kind: Kind) -> Vect
 
 def from_arrow(column: pa.Array | pa.Scalar) -> Vector:
     """A vector of any supported type; integers and floats are widened, everything else is a view."""
+    word = _WORDS.get(column.type.id)
+    if word is not None and isinstance(column, pa.Array) and not column.null_count and len(column):
+        return Vector(aligned(np.frombuffer(column.buffers()[1], word, len(column), column.offset * word.itemsize)))
     kind = kind_of(column.type)
     if kind is Kind.NULL:
         return null(Kind.NULL)
@@ -78,6 +81,10 @@ def from_arrow(column: pa.Array | pa.Scalar) -> Vector:
     stored = stored_dtype(column.type)
     values = aligned(np.frombuffer(data, stored, rows, offset * stored.itemsize))
     return Vector(values.astype(numpy_dtype(kind), copy=False), valid)
+
+
+# By the id of an Arrow type: those that are computed with as they are stored. Most columns, so worth a short way.
+_WORDS = {pa.int64().id: np.dtype(np.int64), pa.float64().id: np.dtype(np.float64)}
 
 
 def aligned(values: np.ndarray) -> np.ndarray:
@@ -105,6 +112,9 @@ def _bits(data: pa.Buffer | None, offset: int, rows: int) -> np.ndarray:
 def to_arrow(vector: Vector, type_: pa.DataType, rows: int) -> pa.Array:
     """The vector as `rows` values of `type_`."""
     values, valid = vector
+    word = _WORDS.get(type_.id)
+    if valid is None and word is not None and isinstance(values, np.ndarray):
+        return pa.Array.from_buffers(type_, rows, [None, pa.py_buffer(np.ascontiguousarray(values, word))])
     if type_ == pa.null() or valid is np.False_:
         return pa.nulls(rows, type_)
     if isinstance(values, pa.Scalar):

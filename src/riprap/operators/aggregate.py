@@ -10,7 +10,7 @@ from riprap.expressions import Expression
 from riprap.graph.keys import KEY_COLUMNS, TIMER, OrderKey
 from riprap.graph.specs import Aggregate
 from riprap.graph.windows import Count, Punctuated, Time
-from riprap.operators.columns import Keys, batch_of, key_columns, keys_of, take, to_words
+from riprap.operators.columns import Keys, batch_of, key_columns, take, times_of, to_words
 from riprap.operators.contract import Channel, Emission, Punctuation, Setting
 from riprap.operators.functions import WindowFunction, Windows
 from riprap.operators.groups import GroupTable
@@ -77,13 +77,12 @@ class AggregateOperator(WindowedOperator):
         groups = self.groups.groups([batch.column(name) for name in spec.by]) if spec.by else np.zeros(count, np.int64)
         before = self._tails(0)
         store.reserve(groups)
-        keys = keys_of(batch, self.setting.shapes[0])
         positions = np.empty(count, np.int64)
         boundaries = None
         if isinstance(spec.every, Time):
-            spoken, boundaries = self._by_boundary(groups, keys.ts, _NONE, positions)
+            spoken, boundaries = self._by_boundary(groups, times_of(batch), _NONE, positions)
         elif isinstance(spec.every, Count):
-            spoken = self._by_count(groups, keys.ts, positions)
+            spoken = self._by_count(groups, times_of(batch), positions)
         else:
             spoken = None
             positions = insert_all(groups, store.base, store.cap, store.tail)

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from riprap.graph.keys import END_KEY, SEQ, SRC, TS, TS_TYPE, KeyShape, N, OrderKey
 from riprap.graph.types import logical_type
@@ -18,6 +17,9 @@ from riprap.operators.kernels.merging import number_runs
 from riprap.operators.strings import StringPool, address_of
 
 ALL_VALID = np.empty(0, np.uint8)
+
+# By the id of an Arrow type: those that kernels see as they are stored. An id is quicker to look up than a type.
+_AS_THEY_ARE = {pa.float64().id: np.float64, pa.int64().id: np.int64, TS_TYPE.id: np.int64}
 
 
 class Words(NamedTuple):
@@ -34,7 +36,7 @@ def dtype_of(type_: pa.DataType) -> type:
     return np.float64 if pa.types.is_floating(type_) else np.int64
 
 
-def view(array: pa.Array, dtype: type) -> np.ndarray:
+def view(array: pa.Array, dtype: type | np.dtype) -> np.ndarray:
     """The values of a fixed-width array without a copy; what stands at nulls is anything."""
     buffer = array.buffers()[1]
     if buffer is None:
@@ -48,10 +50,8 @@ def validity(array: pa.Array) -> np.ndarray:
 
 def to_words(array: pa.Array, pool: StringPool) -> Words:
     type_ = array.type
-    if pa.types.is_float64(type_):
-        values = view(array, np.float64)
-    elif pa.types.is_int64(type_) or pa.types.is_timestamp(type_):
-        values = view(array, np.int64)
+    if type_.id in _AS_THEY_ARE:
+        values = view(array, _AS_THEY_ARE[type_.id])
     elif pa.types.is_boolean(type_):
         values = array.cast(pa.int8()).fill_null(0).to_numpy().astype(np.int64)
     elif pa.types.is_floating(type_):
@@ -68,12 +68,10 @@ def to_words(array: pa.Array, pool: StringPool) -> Words:
 def from_words(values: np.ndarray, valid: np.ndarray, type_: pa.DataType, pool: StringPool) -> pa.Array:
     """An Arrow column again; text comes back as a dictionary of the pool's strings."""
     missing = None if not len(valid) or valid.all() else valid == 0
+    if missing is None and type_.id in _AS_THEY_ARE:
+        return _fixed(values, type_)
     if is_text(type_):
         return pool.column(values, missing, type_)
-    if missing is None and type_ in (pa.int64(), pa.float64()):
-        return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(values)])
-    if missing is None and pa.types.is_timestamp(type_):
-        return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(values)])
     if pa.types.is_boolean(type_):
         return pa.array(values != 0, type_, mask=missing)
     return (
@@ -87,11 +85,39 @@ def _moment(type_: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(type_) or pa.types.is_date32(type_))
 
 
+def picked(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """`values[rows]`, for rows that are known to be there: to clip them is twice as fast as to check them."""
+    return values.take(rows, mode="clip")
+
+
 def take(batch: pa.RecordBatch, rows: np.ndarray) -> pa.RecordBatch:
     """These rows, in this order; rows never fall, and may repeat. The batch itself where they are all of it."""
     if len(rows) == batch.num_rows and (rows[1:] > rows[:-1]).all():
         return batch
-    return pc.take(batch, pa.array(rows), boundscheck=False)
+    columns = [taken(batch.column(index), rows) for index in range(batch.num_columns)]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def taken(column: pa.Array, rows: np.ndarray) -> pa.Array:
+    """What Arrow's `take` gives, in half the time where the values are words and none is null."""
+    type_ = column.type
+    if isinstance(column, pa.DictionaryArray):
+        indices = taken(column.indices, rows)
+        return pa.DictionaryArray.from_arrays(indices, column.dictionary, ordered=type_.ordered, safe=False)
+    word = _WORDS.get(type_.id)
+    if word is None or column.null_count:
+        return column.take(pa.array(rows))
+    return _fixed(picked(view(column, word), rows), type_)
+
+
+# By the id of an Arrow type, for those whose values are whole words: an unsigned integer that is as wide.
+_WORDS = {
+    type_.id: np.dtype(f"u{type_.bit_width // 8}")
+    for type_ in (
+        *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+        *(pa.float32(), pa.float64(), pa.date32(), pa.timestamp("us"), pa.duration("us")),
+    )
+}
 
 
 def concatenated(arrays: Sequence[pa.Array]) -> pa.Array:
@@ -132,19 +158,23 @@ class Keys(NamedTuple):
         return OrderKey(int(self.ts[row]), int(src), int(self.seq[row]), int(n))
 
     def rows(self, rows: np.ndarray) -> "Keys":
-        src = self.src[rows] if len(self.src) > 1 else self.src
-        n = self.n[rows] if len(self.n) > 1 else self.n
-        return Keys(self.ts[rows], src, self.seq[rows], n)
+        src = picked(self.src, rows) if len(self.src) > 1 else self.src
+        n = picked(self.n, rows) if len(self.n) > 1 else self.n
+        return Keys(picked(self.ts, rows), src, picked(self.seq, rows), n)
 
 
 _ZERO = np.zeros(1, np.int64)
 
 
 def keys_of(batch: pa.RecordBatch, shape: KeyShape) -> Keys:
-    ts = view(batch.column(TS), np.int64)
     seq = view(batch.column(SEQ), np.int64)
     src = view(batch.column(SRC), np.int32).astype(np.int64) if shape.src is None else np.array([shape.src], np.int64)
-    return Keys(ts, src, seq, view(batch.column(N), np.int64) if shape.n else _ZERO)
+    return Keys(times_of(batch), src, seq, view(batch.column(N), np.int64) if shape.n else _ZERO)
+
+
+def times_of(batch: pa.RecordBatch) -> np.ndarray:
+    """`_ts` of each row."""
+    return view(batch.column(TS), np.int64)
 
 
 def key_columns(keys: Keys, shape: KeyShape) -> dict[str, pa.Array]:

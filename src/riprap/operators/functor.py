@@ -28,9 +28,8 @@ class FunctorOperator(Operator):
             if name in setting.wanted[0]
         ]
         self._keeps_columns = spec.projections is None
-        wanted = spec.needed(setting.schemas, setting.wanted)
-        reads = wanted[0] if not self._keeps_columns else setting.wanted[0]
-        self._kept = reads  # what survives the filter
+        # What survives the filter.
+        self._kept = setting.wanted[0] if self._keeps_columns else spec.needed(setting.schemas, setting.wanted)[0]
 
     def process(self, channel: Channel, batch: pa.RecordBatch) -> list[Emission]:
         self.version += batch.num_rows
@@ -40,12 +39,12 @@ class FunctorOperator(Operator):
             if len(rows) == 0:
                 return []
             batch = take(narrowed(batch, self._kept), rows)
+        elif self._keeps_columns:
+            batch = narrowed(batch, self._kept)
         if not self._keeps_columns:
             columns = {name: bound.evaluate(batch) for name, bound in self._projections}
             columns |= {name: batch.column(name) for name in KEY_COLUMNS if name in batch.schema.names}
             batch = batch_of(columns)
-        else:
-            batch = narrowed(batch, self.setting.wanted[0])
         return [Emission(0, batch, rows)]
 
 

@@ -17,8 +17,9 @@ from riprap.operators.columns import (
     batch_of,
     key_columns,
     keys_of,
+    picked,
     renumbered_progress,
-    take,
+    taken,
     to_words,
 )
 from riprap.operators.contract import Channel, Emission, Punctuation, Setting
@@ -43,8 +44,9 @@ class _Matches(NamedTuple):
     def chosen(self, selection: np.ndarray) -> "_Matches":
         if len(selection) == len(self.rows):
             return self
-        sides = self.sides[selection] if len(self.sides) else self.sides
-        return _Matches(self.rows[selection], sides, self.met[selection], self.triggers[selection])
+        sides = picked(self.sides, selection) if len(self.sides) else self.sides
+        rows, met, triggers = (picked(part, selection) for part in (self.rows, self.met, self.triggers))
+        return _Matches(rows, sides, met, triggers)
 
 
 class JoinOperator(WindowedOperator):
@@ -86,6 +88,8 @@ class JoinOperator(WindowedOperator):
         # The port that keeps the latest tuple per group while the other keeps nothing, where it is so.
         latest = [p for p in (0, 1) if self.spec.windows[p] == Count(1) and not self.spec.stateful[1 - p]]
         self._keeps_latest = latest[0] if latest and self.spec.per_group else None
+        # Ports whose order keys matter: that of an arrival is its outputs' key, and its time may make windows forget.
+        self._keyed = self._speaking if self._keeps_latest is not None else [0, 1]
         super().__init__(setting)
 
     def _fresh(self) -> None:
@@ -111,7 +115,8 @@ class JoinOperator(WindowedOperator):
     def process_merged(self, batches: Sequence[pa.RecordBatch], ports: np.ndarray) -> list[Emission]:
         self.version += len(ports)
         present = [bool(batch.num_rows) for batch in batches]
-        keys = [keys_of(batches[p], self.setting.shapes[p]) if present[p] else None for p in (0, 1)]
+        keyed = [present[p] and p in self._keyed for p in (0, 1)]
+        keys = [keys_of(batches[p], self.setting.shapes[p]) if keyed[p] else None for p in (0, 1)]
         groups = [self._groups(batches[p], p) if present[p] else np.empty(0, np.int64) for p in (0, 1)]
         before = [self._tails(p) if p in self.stores else None for p in (0, 1)]
         matches, positions = self._meet(ports, groups, keys)
@@ -209,15 +214,14 @@ class JoinOperator(WindowedOperator):
         columns: dict[str, pa.Array] = {}
         if len(self._speaking) == 1:
             arriving = self._speaking[0]
-            own = [name for name in names if self._port_of[name] == arriving]
-            key = [name for name in KEY_COLUMNS if name in batches[arriving].schema.names] if with_key else []
-            rows = take(batches[arriving].select([*own, *key]), matches.rows)
+            own = batches[arriving]
             for name in names:
                 if self._port_of[name] == arriving:
-                    columns[name] = rows.column(name)
+                    columns[name] = taken(own.column(name), matches.rows)
                 else:
                     columns[name] = self.stores[1 - arriving].gather(name, matches.met)
-            return batch_of(columns | {name: rows.column(name) for name in key})
+            key = [name for name in KEY_COLUMNS if name in own.schema.names] if with_key else []
+            return batch_of(columns | {name: taken(own.column(name), matches.rows) for name in key})
         # Both ports remember, so the arrival itself is in its port's store by now.
         left = np.where(matches.sides == 0, 0, matches.met)
         right = np.where(matches.sides == 1, 0, matches.met)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.base.errors import DataError
-from riprap.operators.columns import ALL_VALID, Words, batch_of, dtype_of, from_words, to_words
+from riprap.operators.columns import ALL_VALID, Words, batch_of, dtype_of, from_words, picked, to_words
 from riprap.operators.groups import GroupTable, fold_column
 from riprap.operators.kernels.hashing import SEED, fold_runs
 from riprap.operators.kernels.rings import expire, insert_all, move_rings, plan_room, positions_of, scatter
@@ -109,8 +109,8 @@ class RowStore:
     def gather(self, name: str, positions: np.ndarray) -> pa.Array:
         """Stored values as an Arrow column."""
         column = self._columns[name]
-        valid = column.valid[positions] if len(column.valid) else ALL_VALID
-        return from_words(column.values[positions], valid, column.type, self.pool)
+        valid = picked(column.valid, positions) if len(column.valid) else ALL_VALID
+        return from_words(picked(column.values, positions), valid, column.type, self.pool)
 
     def rows(self, positions: np.ndarray) -> dict[str, pa.Array]:
         return {name: self.gather(name, positions) for name in self._columns}
@@ -166,7 +166,7 @@ class RowStore:
         self._marks[version] = (head.copy(), tail.copy(), spoke.copy())
         while len(self._marks) > _MARKS:
             del self._marks[next(iter(self._marks))]
-        groups = groups[np.argsort(self.groups.hashes[groups], kind="stable")]
+        groups = groups[np.argsort(self.groups.hashes[groups])]
         rows = rows[groups]
         keys = {f"_key{j}": column for j, column in enumerate(self.groups.columns(groups))} if self.groups.types else {}
         keys |= {

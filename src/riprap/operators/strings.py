@@ -26,10 +26,8 @@ class StringPool:
 
     def encode(self, column: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Codes of a text column's rows, which rows are not null (empty: all), and the pool's id for each code."""
-        if column.type == pa.string_view():
-            column = column.cast(pa.string())
         if not isinstance(column, pa.DictionaryArray):
-            column = column.dictionary_encode()
+            column = (column.cast(pa.string()) if column.type == pa.string_view() else column).dictionary_encode()
         indices = column.indices
         valid = (
             column.is_valid().to_numpy(zero_copy_only=False).view(np.uint8)

@@ -46,8 +46,9 @@ class Client:
             "executor_pid": executor_pid,
         }
         self._wake = wake
+        self._gone = f"the coordinator at {run.coordinator} is gone"
         self._changed = Condition()
-        self._speaking = Lock()  # the loop and the signs of life speak on one call
+        self._telling = Lock()  # one may write at a time
         self._book: dict[str, Address] = {}
         self._fenced: str | None = None
         self._lost = False
@@ -107,29 +108,34 @@ class Client:
         if self._fenced is not None:
             raise Fenced(self._fenced)
         if self._lost:
-            raise CoordinatorLost(f"the coordinator at {self._run.coordinator} is gone")
+            raise CoordinatorLost(self._gone)
 
     def close(self) -> None:
         """End the connection. What was told before has reached the coordinator then, if it lives."""
-        if self._writer is not None and self._listener is not None:
-            with suppress(*_BROKEN):
-                self._writer.done_writing()
+        self._end()
+        if self._listener is not None:
             self._listener.join(_FAREWELL)
-            with suppress(*_BROKEN):
+        with suppress(*_BROKEN):
+            if self._writer is not None:
                 self._writer.close()
-        if self._client is not None:
-            with suppress(*_BROKEN):
+        with suppress(*_BROKEN):
+            if self._client is not None:
                 self._client.close()
+
+    def _end(self) -> None:
+        with self._telling, suppress(*_BROKEN):
+            if self._writer is not None:
+                self._writer.done_writing()
 
     def _tell(self, **message: Any) -> None:
         self.check()
         assert self._writer is not None, "register first"
         try:
-            with self._speaking:
+            with self._telling:
                 self._writer.write_metadata(json.dumps(message).encode())
         except _BROKEN as error:
             self._lost = True
-            raise CoordinatorLost(f"the coordinator at {self._run.coordinator} is gone: {error}") from error
+            raise CoordinatorLost(self._gone) from error
 
     def _listen(self, reader: flight.MetadataRecordBatchReader) -> None:
         try:
@@ -148,6 +154,7 @@ class Client:
                 self._wake()
         except _BROKEN:
             self._lost = True
+        self._end()  # the coordinator's server waits for it
         self._wake()
 
 

@@ -111,6 +111,8 @@ class Coordinator:
     def close(self) -> None:
         """Tell all that are still connected that the run is over, and free the port."""
         with self._changed:
+            if self._closed:
+                return
             self._closed = True
             calls = list(self._calls.values())
             self._changed.notify_all()
@@ -275,7 +277,10 @@ class Coordinator:
             for status in silent:
                 _log.warning("%s has given no sign of life for %.1f s", status.pe, status.silent)
                 if self._on_hang is not None:
-                    self._on_hang(status.pe, status.epoch, status.pid)
+                    try:
+                        self._on_hang(status.pe, status.epoch, status.pid)
+                    except OSError:  # it cannot be killed, or is gone already; the others are still to be watched
+                        _log.exception("%s hangs and could not be killed", status.pe)
 
 
 def _read(reader: flight.MetadataRecordBatchReader) -> dict[str, Any] | None:

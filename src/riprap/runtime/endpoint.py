@@ -120,6 +120,8 @@ class Endpoint:
     def close(self) -> None:
         """Say goodbye to every producer and free the port. Close the inbox first: connections may wait for it."""
         with self._wanted:
+            if self._closed:
+                return
             self._closed = True
             self._wanted.notify()
         self._acknowledger.join()

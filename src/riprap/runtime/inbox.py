@@ -6,30 +6,15 @@ whoever waits here reads nothing from its connection or log. Events never wait: 
 may itself be what they are about.
 """
 
-from collections import deque
+from collections import defaultdict, deque
 from threading import Condition, Lock
-
-import pyarrow as pa
 
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.partial import Acknowledged, ConsumerDown, ConsumerUp
 from riprap.runtime.hosting import Arrival, LinkEvent
-from riprap.runtime.messages import Message
+from riprap.runtime.weight import Weigher
 
 InboxEvent = Arrival | LinkEvent
-
-# What a message costs beside its columns, so that a flood of progress is bounded too.
-_OVERHEAD_BYTES = 256
-
-
-def weight(message: Message) -> int:
-    """Bytes that a message holds. A dictionary counts nothing: the messages of a channel share it."""
-    if message.batch is None:
-        return _OVERHEAD_BYTES
-    return _OVERHEAD_BYTES + sum(
-        column.indices.nbytes if isinstance(column, pa.DictionaryArray) else column.nbytes
-        for column in message.batch.columns
-    )
 
 
 class Inbox:
@@ -40,12 +25,13 @@ class Inbox:
         self._emptied = Condition(lock)
         self._events: deque[InboxEvent] = deque()
         self._held: dict[ChannelId, int] = {}  # bytes
+        self._weighers: defaultdict[ChannelId, Weigher] = defaultdict(Weigher)
         self._woken = False
         self._closed = False
 
     def put(self, arrival: Arrival) -> bool:
         """Add an arrival once its channel has room. False: the inbox is closed, and the arrival was dropped."""
-        size = weight(arrival.message)
+        size = self._weighers[arrival.channel].weigh(arrival.message)
         with self._emptied:
             self._emptied.wait_for(lambda: self._closed or self._held.get(arrival.channel, 0) <= self._limit)
             if self._closed:

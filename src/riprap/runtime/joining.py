@@ -16,17 +16,17 @@ from riprap.operators.columns import concatenated
 from riprap.runtime.messages import Kind, Message
 
 
-def take_joined(queue: deque[Message], most_rows: int) -> tuple[Message, list[Message]]:
+def take_joined(queue: deque[Message], most_rows: int) -> tuple[Message, int]:
     """Take messages from the front of a queue that is not empty, as many as make one of at most `most_rows` rows.
 
-    Gives that one, and those that it was made of. A single message may be longer.
+    Gives that one, and how many it was made of. A single message may be longer.
     """
     group = [queue.popleft()]
     rows = group[0].items
     while queue and _follows(group[-1], queue[0]) and rows + queue[0].items <= most_rows:
         rows += queue[0].items
         group.append(queue.popleft())
-    return _joined(group), group
+    return _joined(group), len(group)
 
 
 def _follows(one: Message, other: Message) -> bool:

@@ -40,7 +40,5 @@ def _kill(part: str, layout: Layout) -> Kill:
         hosting = [pe.id for pe in layout.hosting(name)]
     if not hosting:
         choices = [*(op.name for op in layout.graph.operators), "executor", "driver"]
-        raise UsageError(
-            f"--kill {part!r}: no operator or element is called {name}; there are {known(choices, name)}"
-        )
+        raise UsageError(f"--kill {part!r}: no operator or element is called {name}; there are {known(choices, name)}")
     return Kill(at, "pe", tuple(hosting))

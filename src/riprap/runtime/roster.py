@@ -124,6 +124,8 @@ class Roster:
         entry = self._entries[pe]
         if attempt < entry.attempt:
             raise Fenced(f"attempt {attempt} of {pe} comes after attempt {entry.attempt}")
+        if entry.state in (WorkerState.ENDED, WorkerState.FAILED):
+            raise Fenced(f"{pe} has {entry.state}: nothing is left to do")
         if entry.connected:
             self.lost(pe, entry.epoch, at, wall)
         entry.epoch += 1

@@ -26,16 +26,18 @@ from threading import Condition, Thread
 import pyarrow as pa
 from pyarrow import flight
 
+from riprap.base.clock import SYSTEM_CLOCK
 from riprap.base.errors import DataError
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.partial import Acknowledged, ConsumerDown, ConsumerUp
 from riprap.runtime.endpoint import describe
 from riprap.runtime.envelope import AnswerKind, decode_answer, encode
 from riprap.runtime.form import OPTIONS, Form
-from riprap.runtime.inbox import Inbox, weight
+from riprap.runtime.inbox import Inbox
 from riprap.runtime.joining import take_joined
 from riprap.runtime.messages import Message
 from riprap.runtime.run import Run
+from riprap.runtime.weight import Weigher
 from riprap.runtime.wire import Address, call_options, connect
 
 # The newest known address of an element's life after the given epoch; waits for one up to a timeout in seconds. With
@@ -45,6 +47,7 @@ Find = Callable[[str, int, float], Address | None]
 _log = logging.getLogger(__name__)
 
 _JOINED_ROWS = 16_384  # measured: longer messages are not faster
+_PAUSE = 0.0003  # seconds that a sender lets messages gather after a small one; the first after a silence goes at once
 _LOOK = 0.25  # seconds between looks for a newer consumer while nothing happens
 _RETRY = 0.02  # seconds until an address that did not answer is tried again
 _RETRY_MOST = 1.0  # seconds; until there each attempt waits twice as long as the one before
@@ -93,10 +96,13 @@ class Sender:
         self._inbox = inbox
         self._token, self._tls = run.token, run.tls
         self._limit = run.buffer_bytes
+        self._most_rows = min(_JOINED_ROWS, run.batch_rows)
         self._gapless = run.layout.link(channel.stream).recovery == "buffer"
         self._changed = Condition()
         self._connection: _Connection | None = None  # the current one, from the attempt to connect on
         self._queue: deque[Message] = deque()
+        self._weigher = Weigher()
+        self._weights: deque[int] = deque()  # bytes of each message in the queue
         self._bytes = 0  # of the queue
         self._writing = 0  # items between the queue and the connection
         self._next = 0  # the item after the last that was queued, or that the consumer expects
@@ -109,13 +115,15 @@ class Sender:
 
     def offer(self, message: Message, timeout: float) -> bool:
         """Queue a message. False: not connected, no room within `timeout` seconds, or it would tear a hole."""
+        size = self._weigher.weigh(message)
         with self._changed:
             self._changed.wait_for(lambda: not self._takes() or self._bytes < self._limit, timeout)
             if self._takes() and self._bytes < self._limit:
                 if self._gapless and message.number > self._next:
                     return False
                 self._next = message.number + message.items
-                self._bytes += weight(message)
+                self._bytes += size
+                self._weights.append(size)
                 self._queue.append(message)
                 self._changed.notify_all()
                 return True
@@ -128,12 +136,16 @@ class Sender:
             return self._writing + sum(message.items for message in self._queue)
 
     def close(self, drain: bool) -> None:
-        """End the connection; with `drain`, once everything queued has been sent, if the consumer is there."""
+        """End the connection; with `drain`, once the consumer has everything, if it is there.
+
+        That can take as long as the consumer likes: who must give signs of life meanwhile waits for `Acknowledged`
+        first.
+        """
         with self._changed:
             self._draining = drain
             self._closed = True
             self._changed.notify_all()
-        while drain and self._thread.is_alive() and self.pending():
+        while drain and self._thread.is_alive():
             self._thread.join(_LOOK)
             self._leave_if_replaced()
         self._thread.join(_FAREWELL)
@@ -198,6 +210,7 @@ class Sender:
         with self._changed:
             if connection.up:
                 self._queue.clear()
+                self._weights.clear()
                 self._bytes = self._writing = 0
                 if not self._closed:
                     self._inbox.post(ConsumerDown(self._channel))
@@ -221,11 +234,13 @@ class Sender:
             assert connection.writer is not None, "nothing is queued before the consumer has answered"
             if message.batch is None:
                 connection.writer.write_metadata(metadata)
-                continue
-            if form is None:
-                form = Form(self._schema, message.batch)
-                connection.writer.begin(form.schema, options=OPTIONS)
-            connection.writer.write_with_metadata(form.give(message.batch), metadata)
+            else:
+                if form is None:
+                    form = Form(self._schema, message.batch)
+                    connection.writer.begin(form.schema, options=OPTIONS)
+                connection.writer.write_with_metadata(form.give(message.batch), metadata)
+            if message.items < self._most_rows // 2:
+                SYSTEM_CLOCK.sleep(_PAUSE)
 
     def _take(self, connection: _Connection) -> Message | None:
         """The next message to be written; None when nothing is to be written any more."""
@@ -237,8 +252,8 @@ class Sender:
                 if connection.over or (self._closed and not (self._draining and self._queue)):
                     return None
                 if self._queue:  # so the connection is up
-                    message, parts = take_joined(self._queue, _JOINED_ROWS)
-                    self._bytes -= sum(weight(part) for part in parts)
+                    message, parts = take_joined(self._queue, self._most_rows)
+                    self._bytes -= sum(self._weights.popleft() for _ in range(parts))
                     self._writing = message.items
                     self._changed.notify_all()
                     return message

@@ -14,26 +14,34 @@ Uses two of Spark's internals: the status store (which attempt is where) and `ki
 """
 
 import threading
+import traceback
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from itertools import count, pairwise
 from types import TracebackType
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from pyspark import InheritableThread, cloudpickle
+from py4j.protocol import Py4JNetworkError
+from pyspark import InheritableThread, TaskContext
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import MissingPrerequisite, UsageError
 from riprap.runtime.run import Run
+from riprap.spark.executor import executor_pid
 from riprap.spark.slots import check_hosting
 
 Body = Callable[[Run, str, int, int], None]
 
+_NUMBERS = count()  # of the jobs of this driver
 _POLL = 0.2  # seconds between looks at the job
-_SCHEMA = "pe string, attempt int, error string"  # what a task gives out when its body raised
+_SCHEMA = pa.schema([("pe", pa.string()), ("attempt", pa.int32()), ("error", pa.string())])  # of failures
 # How Spark words a task that failed in another way than by the death of its process or executor.
-_NOT_A_DEATH = ("PythonException", "Error from python worker", "PYTHON_WORKER_START", "NotSerializableException")
+_NOT_A_DEATH = ("PythonException", "Error from python worker")
 
 
 class Failure(NamedTuple):
@@ -73,13 +81,12 @@ class Hosted:
         self._pes = [pe.id for pe in run.layout.pes]
         self._clock = clock
         self._context = spark.sparkContext
-        self._group = f"riprap-{id(self)}"
+        self._group = f"riprap-host-{next(_NUMBERS)}"
         self._error: str | None = None  # why the job ended, if it did not end well
         self._cancelled = False
         self._stage: int | None = None
-        task = _task(cloudpickle.dumps((run, body)), self._pes)
-        count = len(self._pes)
-        self._frame = spark.range(0, count, 1, count).mapInArrow(task, _SCHEMA)
+        tasks = spark.range(0, len(self._pes), 1, len(self._pes))
+        self._frame = tasks.mapInArrow(partial(_element, run, body), from_arrow_schema(_SCHEMA))
         self._job = InheritableThread(target=self._run, daemon=True, name="riprap-host")
         self._watch = InheritableThread(target=self._watch_failures, daemon=True, name="riprap-host-watch")
         self._ended = threading.Event()
@@ -117,7 +124,8 @@ class Hosted:
         self._cancelled = self._cancelled or not self._ended.is_set()
         deadline = self._clock.monotonic() + timeout
         while not self._ended.is_set() and self._clock.monotonic() < deadline:
-            self._context.cancelJobGroup(self._group)  # again: a job that is only being submitted is not found
+            with suppress(Py4JNetworkError):  # the JVM is gone
+                self._context.cancelJobGroup(self._group)  # again: a job that is only being submitted is not found
             self._ended.wait(_POLL)
         self._watch.join(timeout)
         while self._attempts("RUNNING") and self._clock.monotonic() < deadline:
@@ -131,7 +139,7 @@ class Hosted:
             rows = self._frame.collect()
             self.failures = tuple(Failure(row.pe, row.attempt, row.error) for row in rows)
         except Exception as error:
-            self._error = self._error or _first_line(str(error))
+            self._error = self._error or _reason(str(error))
         finally:
             self._ended.set()
 
@@ -140,25 +148,26 @@ class Hosted:
         while not self._ended.wait(_POLL):
             for task in self._attempts("FAILED"):
                 if any(mark in task.error for mark in _NOT_A_DEATH):
-                    self._error = f"{self._pes[task.index]} failed to start ({_last_line(task.error)})"
+                    self._error = f"{self._pes[task.index]} failed ({_reason(task.error)}){_advice(task.error)}"
                     self._context.cancelJobGroup(self._group)
                     return
 
     def _attempts(self, status: str) -> list[_Attempt]:
-        """The latest attempts with that status, newest first."""
-        if self._stage is None:
-            self._stage = self._find_stage()
-        context = self._context._jsc
-        if self._stage is None or context is None:  # not submitted yet; or the session is stopped, and all is gone
+        """The latest attempts with that status, newest first. None when the session or its JVM is gone: so are they."""
+        context, jvm = self._context._jsc, self._context._jvm
+        if context is None:
             return []
-        jvm = self._context._jvm
-        statuses = jvm.java.util.ArrayList()
-        statuses.add(jvm.org.apache.spark.status.api.v1.TaskStatus.valueOf(status))
-        most = 4 * len(self._pes)
-        newest = context.sc().statusStore().taskList(
-            self._stage, 0, 0, most, jvm.scala.Option.empty(), False, statuses
-        )  # fmt: skip
-        return [_attempt(newest.apply(number)) for number in range(newest.size())]
+        try:
+            self._stage = self._find_stage() if self._stage is None else self._stage
+            if self._stage is None:  # the job is only being submitted
+                return []
+            statuses = jvm.java.util.ArrayList()
+            statuses.add(jvm.org.apache.spark.status.api.v1.TaskStatus.valueOf(status))
+            store, most = context.sc().statusStore(), 4 * len(self._pes)
+            found = store.taskList(self._stage, 0, 0, most, jvm.scala.Option.empty(), False, statuses)
+            return [_attempt(found.apply(number)) for number in range(found.size())]
+        except Py4JNetworkError:
+            return []
 
     def _find_stage(self) -> int | None:
         tracker = self._context.statusTracker()
@@ -176,45 +185,35 @@ def _attempt(task: Any) -> _Attempt:
     )
 
 
-def _first_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    informative = [line for line in lines if "Exception" in line or "Error" in line]
-    return (informative or lines or ["no reason was given"])[0]
-
-
-def _last_line(text: str) -> str:
-    """The exception itself: a Python traceback, cut off where the JVM's begins, ends with it."""
-    python = text.split("\n\tat ")[0]
-    lines = [line.strip() for line in python.splitlines() if line.strip()]
+def _reason(error: str) -> str:
+    """The one line that says it. A Python traceback ends with it; a Python that did not start said it first."""
+    python = error.split("\n\tat ")[0]
+    lines = [line.strip() for line in python.splitlines() if line.strip() and not line.startswith(" SQLSTATE")]
+    for line, following in pairwise(lines):
+        if line == "Error from python worker:":
+            return following
     return lines[-1] if lines else "no reason was given"
+
+
+def _advice(error: str) -> str:
+    if "ModuleNotFoundError" not in error:
+        return ""
+    return "; install riprap and the app's modules for the executors' Python, or ship them (docs/deploy.md)"
 
 
 # In the worker --------------------------------------------------------------------------------------------------------
 
 
-def _task(payload: bytes, pes: list[str]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function that Spark runs. Nested, so that it is pickled by value: whatever an executor's Python lacks is then
-    found inside of its `try`, and reported, instead of being tried again for ever.
-    """
-
-    def task(ids: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pickle
-        import traceback
-
-        import pyarrow as pa
-        from pyspark import TaskContext
-
-        for batch in ids:
-            for index in batch.column(0).to_pylist():
-                attempt = TaskContext.get().attemptNumber()
-                try:
-                    from riprap.spark.executor import executor_pid
-
-                    run, body = pickle.loads(payload)
-                    body(run, pes[index], attempt, executor_pid())
-                except Exception:
-                    row = {"pe": pes[index], "attempt": attempt, "error": traceback.format_exc()}
-                    schema = pa.schema([("pe", pa.string()), ("attempt", pa.int32()), ("error", pa.string())])
-                    yield pa.RecordBatch.from_pylist([row], schema=schema)
-
-    return task
+def _element(run: Run, body: Body, ids: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The task of one element."""
+    context = TaskContext.get()
+    assert context is not None
+    attempt = context.attemptNumber()
+    for batch in ids:
+        for index in batch.column(0).to_pylist():
+            pe = run.layout.pes[index].id
+            try:
+                body(run, pe, attempt, executor_pid())
+            except BaseException:  # also exit(): what ends by itself would end by itself again
+                row = Failure(pe, attempt, traceback.format_exc())
+                yield pa.RecordBatch.from_pylist([row._asdict()], schema=_SCHEMA)

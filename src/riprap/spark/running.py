@@ -25,6 +25,7 @@ from riprap.runtime.roster import PeStatus
 from riprap.runtime.run import Run
 from riprap.runtime.states import SystemState, WorkerState
 from riprap.runtime.summary import Lives, summary
+from riprap.runtime.tls import generate_tls
 from riprap.spark.host import Hosted, host
 from riprap.spark.session import hosting_session
 from riprap.spark.slots import check_executor_kill
@@ -55,7 +56,7 @@ def run_on_spark(
     if any(kill.what == "executor" for kill in kills):
         check_executor_kill(spark)
     address = str(spark.sparkContext.getConf().get("spark.driver.host", "127.0.0.1"))
-    certificate = None
+    certificate = generate_tls([address]) if tls else None
     token = secrets.token_urlsafe(32)
     with ExitStack() as stack:
         hosts: list[Hosted] = []

@@ -79,8 +79,8 @@ def _hosting() -> dict[str, str]:
     }
     home = Path(__file__).parents[2]
     if home.name not in ("site-packages", "dist-packages"):  # not installed: executors that see the source tree use it
-        inherited = os.environ.get("PYTHONPATH")
-        settings["spark.executorEnv.PYTHONPATH"] = os.pathsep.join([str(home), *([inherited] if inherited else [])])
+        inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        settings["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(dict.fromkeys([str(home), *filter(None, inherited)]))
     return settings
 
 

@@ -11,7 +11,7 @@ from riprap.spark.session import DAEMON, FAILURES
 
 FEWEST_FAILURES = 1_000  # a session that gives up earlier gives up in the middle of a run
 _FIRST = 60.0  # seconds to wait for the first executor of a cluster
-_SETTLED = 5.0  # seconds without a further one after which no more are expected
+_SETTLED = 2.0  # seconds without a further one after which no more are expected
 _POLL = 0.1  # seconds
 
 
@@ -25,6 +25,11 @@ class Slots:
     @property
     def free(self) -> int:
         return sum(self.executors) - self.busy
+
+    @property
+    def spare(self) -> int:
+        """Free slots that are left when the largest executor is lost."""
+        return max(self.free - max(self.executors, default=0), 0)
 
 
 def check_hosting(spark: SparkSession, elements: int, clock: Clock) -> tuple[str, ...]:
@@ -88,14 +93,16 @@ def _slots(spark: SparkSession) -> Slots:
     listed = spark.sparkContext._jsc.sc().statusStore().executorList(True)  # only active ones
     executors = [listed.apply(number) for number in range(listed.size())]
     working = [each for each in executors if local or each.id() != "driver"]
-    return Slots(tuple(each.maxTasks() for each in working), sum(each.activeTasks() for each in working))
+    cores = int(_setting(spark, "spark.task.cpus", "1"))
+    # Not `maxTasks`: that follows spark.executor.cores, also where the master overrules it.
+    return Slots(tuple(each.totalCores() // cores for each in working), sum(each.activeTasks() for each in working))
 
 
 def _settled_slots(spark: SparkSession, elements: int, clock: Clock) -> Slots:
-    """Executors of a cluster come one after another: wait for enough slots, or until no more come."""
+    """Executors of a cluster come one after another: wait for enough slots, spare ones too, or until no more come."""
     slots = _slots(spark)
     since = clock.monotonic()
-    while slots.free < elements and clock.monotonic() - since < (_SETTLED if slots.executors else _FIRST):
+    while slots.spare < elements and clock.monotonic() - since < (_SETTLED if slots.executors else _FIRST):
         clock.sleep(_POLL)
         latest = _slots(spark)
         if latest.free > slots.free:
@@ -106,26 +113,26 @@ def _settled_slots(spark: SparkSession, elements: int, clock: Clock) -> Slots:
 
 def _too_few(spark: SparkSession, slots: Slots, elements: int, local: bool) -> str:
     if local:
-        remedy = f"use --master 'local[{elements + slots.busy},{FAILURES}]' or leave it out"
+        where = ""
+        remedy = f"use master local[{elements + slots.busy},{FAILURES}], or give neither a session nor --master"
     else:
+        where = f" on {len(slots.executors)} executors"
         remedy = "add workers or cores (spark.executor.instances, spark.executor.cores, spark.cores.max)"
     return (
         f"{elements} processing elements need as many task slots at once, and {spark.sparkContext.master} has "
-        f"{slots.free} free of {sum(slots.executors)} on {len(slots.executors)} executors: {remedy}, "
-        "or fuse operators with --fuse auto or all"
+        f"{slots.free} free of {sum(slots.executors)}{where}: {remedy}, or fuse operators with --fuse auto or all"
     )
 
 
 def _about_spare_slots(slots: Slots, elements: int, local: bool) -> tuple[str, ...]:
     if local:  # there is no executor to lose without the driver
         return ()
-    largest = max(slots.executors)
-    left = slots.free - largest
-    if left >= elements:
+    if slots.spare >= elements:
         return ()
     return (
-        f"without the {largest} slots of one lost executor {max(left, 0)} would be left for {elements} processing "
-        f"elements, so their recovery will wait for a new executor: add {elements - left} slots on other executors",
+        f"when an executor with {max(slots.executors)} task slots is lost, {slots.spare} are left for {elements} "
+        f"processing elements, so recovery will wait for a new executor: "
+        f"add {elements - slots.spare} slots on other executors",
     )
 
 

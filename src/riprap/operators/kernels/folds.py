@@ -131,8 +131,10 @@ def _shift(limbs, special, x, sign):
 
 @kernel
 def sum_integers(column, valid, base, cap, who, lo, hi):
-    """Sums in 64 bits; the third result says whether one does not fit. Sums that only pass the limits on the way do:
-    `wraps` counts how often the total went over the upper limit more than over the lower.
+    """Sums in 64 bits; the third result says whether one does not fit. Sums that only pass the limits on the way do.
+
+    The upper halves are added up beside: what the lower halves carry into them is less than their number, and a total
+    that wrapped is off by 2^32.
     """
     n = len(who)
     out = np.empty(n, np.int64)
@@ -141,20 +143,18 @@ def sum_integers(column, valid, base, cap, who, lo, hi):
     for e in range(n):
         at = base[who[e]]
         mask = cap[who[e]] - 1
-        total = np.int64(0)
-        count = wraps = 0
+        total = upper = np.int64(0)
+        count = 0
         for a in range(lo[e], hi[e]):
             p = at + (a & mask)
             if len(valid) and not valid[p]:
                 continue
-            s = total + column[p]
-            if ((total ^ s) & (column[p] ^ s)) < 0:
-                wraps += 1 if s < 0 else -1
-            total = s
+            total += column[p]
+            upper += column[p] >> 32
             count += 1
         out[e] = total
         some[e] = count > 0
-        overflow |= wraps != 0
+        overflow |= abs((total >> 32) - upper) > count
     return out, some, overflow
 
 

@@ -114,25 +114,43 @@ def meet_latest(ports, kept, groups_kept, groups_asking, base, cap, head, tail, 
     """
     groups = len(tail)
     latest = np.empty(groups + 1, np.int64)  # position by group; the last place is for rows without one (group -1)
-    for g in range(groups):
-        latest[g] = base[g] + (head[g] & (cap[g] - 1)) if tail[g] > head[g] else -1
+    if groups <= len(groups_asking):
+        for g in range(groups):
+            latest[g] = base[g] + (head[g] & (cap[g] - 1)) if tail[g] > head[g] else -1
+    else:  # a few rows and many groups
+        for g in groups_asking:
+            latest[g] = base[g] + (head[g] & (cap[g] - 1)) if tail[g] > head[g] else -1
     latest[groups] = -1
+    for i in range(len(groups_kept)):
+        g = groups_kept[i]
+        positions[i] = -1
+        if g >= 0:
+            positions[i] = base[g] + (tail[g] & (cap[g] - 1))
+            head[g] = tail[g]
+            tail[g] += 1
+    both = len(ports)  # merged rows before the last run of one port: up to there each port has a row to come
+    while both > 0 and ports[both - 1] == ports[-1]:
+        both -= 1
     count = i = j = 0
-    for k in range(len(ports)):
-        if ports[k] == kept:
-            g = groups_kept[i]
-            positions[i] = -1
-            if g >= 0:
-                positions[i] = latest[g] = base[g] + (tail[g] & (cap[g] - 1))
-                head[g] = tail[g]
-                tail[g] += 1
-            i += 1
-        else:
-            rows[count] = j
-            met[count] = latest[groups_asking[j]]
-            triggers[count] = k
-            count += met[count] >= 0
-            j += 1
+    for k in range(both):
+        # Which port comes next cannot be foreseen, and a wrong guess costs more than the work: so masks, no branches.
+        keeps = np.int64(ports[k] == kept)
+        mask = -keeps
+        g = (groups_kept[i] & mask) | (groups_asking[j] & ~mask)
+        at = (positions[i] & mask) | (latest[g] & ~mask)
+        latest[g] = at
+        rows[count] = j
+        met[count] = at
+        triggers[count] = k
+        count += (1 - keeps) & ~(at >> 63)
+        i += keeps
+        j += 1 - keeps
+    for row in range(j, len(groups_asking)):
+        at = latest[groups_asking[row]]
+        rows[count] = row
+        met[count] = at
+        triggers[count] = i + row
+        count += at >= 0
     return count
 
 

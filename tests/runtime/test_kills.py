@@ -1,0 +1,58 @@
+"""What `--kill` is read as, and what it says when it cannot be read."""
+
+import pytest
+
+from riprap.apps.catalogue import load_app
+from riprap.base.errors import UsageError
+from riprap.runtime.kills import Kill, parse_kills
+from riprap.runtime.layout import arrange
+
+SINGLE = arrange(load_app("bargain-discovery"), "none")
+SHARDED = arrange(load_app("bargain-discovery"), "none", {"Aggregator": 2})
+FUSED = arrange(load_app("bargain-discovery"), "auto")
+SECOND = 1_000_000
+
+
+def test_kills_come_in_the_order_of_their_times():
+    assert parse_kills("driver@30s, Aggregator@1.5s,executor@20s", SINGLE) == (
+        Kill(1_500_000, "pe", ("Aggregator",)),
+        Kill(20 * SECOND, "executor"),
+        Kill(30 * SECOND, "driver"),
+    )
+
+
+def test_nothing_to_kill():
+    assert parse_kills("", SINGLE) == ()
+    assert parse_kills(" , ", SINGLE) == ()
+
+
+def test_an_operator_means_all_its_shards_and_a_shard_one():
+    assert parse_kills("Aggregator@1s", SHARDED) == (Kill(SECOND, "pe", ("Aggregator/0", "Aggregator/1")),)
+    assert parse_kills("Aggregator/1@1s", SHARDED) == (Kill(SECOND, "pe", ("Aggregator/1",)),)
+
+
+def test_a_fused_operator_means_the_element_that_hosts_it():
+    [home] = FUSED.hosting("VWAP")
+    assert home.id != "VWAP"
+    assert parse_kills("VWAP@1s", FUSED) == (Kill(SECOND, "pe", (home.id,)),)
+
+
+def test_one_operator_may_be_killed_twice_at_once():
+    assert len(parse_kills("VWAP@1s,VWAP@1s,driver@1s", SINGLE)) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("VWAP", "'VWAP': write WHAT@TIME, as in Aggregator@10s"),
+        ("@3s", "'@3s': write WHAT@TIME"),
+        ("driver@1s,VWAP@soon", "'VWAP@soon': cannot read 'soon' as a duration"),
+        ("VWAP@10", "'VWAP@10': cannot read '10' as a duration"),
+        ("VWAP@-1s", "'VWAP@-1s': cannot read '-1s' as a duration"),
+        ("Agregator@1s", r"no operator or element is called Agregator; .*\(did you mean Aggregator\?\)"),
+        ("Aggregator/7@1s", "no operator or element is called Aggregator/7; there are .*, executor, driver"),
+    ],
+)
+def test_mistakes_name_their_part(text, message):
+    with pytest.raises(UsageError, match=message):
+        parse_kills(text, SINGLE)
