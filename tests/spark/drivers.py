@@ -1,8 +1,8 @@
 """A process with a Spark session of its own that plays scenes, which are functions of one argument, a directory.
 
-    with player("run_scenes.py", directory) as play: play("a_scene")
+    with player("run_scenes.py", directory, master) as play: play("a_scene")
 
-The script calls `main(scenes)` of this file: it reads names, a line each, and answers each with a line of JSON, null or
+The script calls `main(scenes)` of this file, which reads names, a line each, and answers each with a line of JSON, null or
 the traceback of what failed.
 """
 
@@ -30,9 +30,9 @@ def environment() -> dict[str, str]:
 
 
 @contextmanager
-def player(script: str, directory: Path) -> Iterator[Callable[[str], None]]:
+def player(script: str, directory: Path, *arguments: str) -> Iterator[Callable[[str], None]]:
     process = subprocess.Popen(
-        [sys.executable, str(HERE / script), str(directory)],
+        [sys.executable, str(HERE / script), str(directory), *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=environment(),

@@ -19,7 +19,7 @@ import tap_oracle
 import tapped
 from drivers import main
 
-from riprap.api.run import run
+from riprap.api.run import RunResult, run
 from riprap.apps.catalogue import load_app
 from riprap.apps.samples import cache_directory, sample_inputs
 from riprap.base.errors import CheckFailed
@@ -206,6 +206,10 @@ def random_kills_and_true_counts(place, seconds=20, every=1.5, seed=None):
         raise AssertionError(f"seed {seed}: {json.dumps(summary['streams'])} {summary['pes']}") from error
 
 
+def five_minutes_of_kills(place):
+    random_kills_and_true_counts(place, seconds=300, every=5)
+
+
 def _check_books(result, books, rows, killed):
     streams = result.summary["streams"]
     book = {tap: tap_oracle.read_book(books, tap, killed) for tap in ("G1", "G2", "B1", "M", "R1", "R2")}
@@ -353,11 +357,89 @@ def the_command_tells_what_became_of_the_run(place):
     assert "the run has failed: In: ValueError: three thousand is too much" in err
 
 
+def a_checkpoint_in_the_plan_saves_the_state(place):
+    path = numbers(place, 40_000)
+    plan = place / "plan.toml"
+    plan.write_text('app = "counting"\n[operators.Count]\ncheckpoint = "100ms"\n')
+    arguments = ["tapped:counting", "--input", path, "--rate", 10_000, "--fuse", "none", "--kill", "Count@2s", "--json"]
+    for name, protection in (("without", []), ("with", ["--plan", plan])):
+        code, out, err = command(*arguments, *protection, "--out", place / name)
+        assert code == 0, err
+        summary = json.loads(out)
+        assert summary["pes"]["Count"]["restarts"] == 1
+        told = RunResult(place / name, summary).sink("Out")["n"].to_pylist()
+        [restart] = [at for at in range(1, len(told)) if told[at] != told[at - 1] + 1]
+        if protection:
+            assert told[restart] > told[restart - 1] / 2  # it had most of what it had counted before
+            assert summary["checkpoints"]["Count"]["taken"] >= 3
+            assert summary["checkpoints"]["Count"]["bytes"] > 0
+        else:
+            assert told[restart] == 1
+            assert summary["checkpoints"] == {}
+
+
+# On a cluster ---------------------------------------------------------------------------------------------------------
+
+
+def elements_of_a_killed_executor_move(place):
+    arguments = [BARGAINS, "--tuples", 200_000, "--rate", 20_000, "--kill", "executor@3s", "--json"]
+    code, out, err = command(*arguments, "--out", place / "run")
+    assert code == 0, err
+    summary = json.loads(out)
+    restarts = {name: pe["restarts"] for name, pe in summary["pes"].items()}
+    assert restarts["Source"] == 1  # the executor of the first element is the one that dies
+    assert set(restarts.values()) <= {0, 1}
+    counts_add_up(summary)
+    assert summary["tuples"] == 200_000
+    assert 0 < summary["sinks"]["Sink"]["tuples"] == RunResult(place / "run", summary).sink("Sink").num_rows
+
+
+def a_replaced_element_that_goes_on_ends_by_itself(place):
+    """Its executor dies while it and its daemon are stopped, so that nobody can end it; then it goes on."""
+    stopped, daemons, ended = {}, set(), []
+
+    def meddle(watcher):
+        if watcher.state is not SystemState.RUNNING:
+            return
+        doomed = watcher.table[0].executor_pid
+        if not stopped:
+            stopped.update({status.pe: status.pid for status in watcher.table if status.executor_pid == doomed})
+            daemons.update(parent(pid) for pid in stopped.values())
+            for pid in [*daemons, *stopped.values()]:
+                os.kill(pid, signal.SIGSTOP)
+            os.kill(doomed, signal.SIGKILL)
+        elif not ended and all(status.pid not in stopped.values() for status in watcher.table):
+            assert all(alive(pid) for pid in stopped.values())
+            for pid in stopped.values():
+                os.kill(pid, signal.SIGCONT)
+            ended.append(time.monotonic())
+
+    watcher = Watcher(meddle)
+    try:
+        result = run(BARGAINS, market(400_000), out=place / "run", rate=25_000, watch=watcher)
+        assert ended
+        deadline = time.monotonic() + PATIENCE
+        while any(alive(pid) for pid in stopped.values()):
+            assert time.monotonic() < deadline, f"{stopped} are left"
+            time.sleep(0.1)
+    finally:
+        for pid in daemons:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+    assert {name for name, pe in result.summary["pes"].items() if pe["restarts"]} == set(stopped)
+    counts_add_up(result.summary)
+    bargains = result.sink("Sink")
+    assert 0 < bargains.num_rows == result.summary["sinks"]["Sink"]["tuples"] == len(set(bargains["_seq"].to_pylist()))
+
+
+def parent(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        return int(file.read().rpartition(")")[2].split()[1])
+
+
 SCENES = {name: scene for name, scene in globals().items() if callable(scene)}
 
 if __name__ == "__main__":
-    t=time.monotonic()
-    spark = hosting_session(SLOTS)
-    print("session", time.monotonic()-t, file=sys.stderr)
+    spark = hosting_session(SLOTS, master=sys.argv[2] if len(sys.argv) > 2 else None)
     main(SCENES)
     spark.stop()

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from riprap.graph.annotations import backup, checkpoint
 from riprap.graph.builder import App
+from riprap.graph.windows import count
 from riprap.operators.user import Rows, UserOperator
 
 _lives = itertools.count()
@@ -86,4 +87,14 @@ class Fails(UserOperator):
 def failing():
     app = App("failing")
     app.source("In", "x long").filter("x >= 0", name="Positive").apply(Fails, name="Touchy")[0].sink("Out")
+    return app.build()
+
+
+def counting():
+    """Every output tells how many tuples the state holds."""
+    app = App("counting")
+    counted = app.source("In", "x long").aggregate(
+        "count(*) AS n", window=count(1_000_000), every=count(1), name="Count"
+    )
+    counted.sink("Out")
     return app.build()
