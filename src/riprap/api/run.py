@@ -23,7 +23,7 @@ from riprap.graph.plan import parse_plan, read_plan
 from riprap.report.page import table
 from riprap.runtime.kills import parse_kills
 from riprap.runtime.layout import Fuse, Layout, arrange
-from riprap.spark.running import Watch, run_on_spark
+from riprap.spark.running import Watch, ready_session, run_on_spark
 from riprap.streams import Stream
 
 _FORMAT = 1  # of run.json
@@ -113,11 +113,12 @@ def run(
     layout = settings.layout(None if isinstance(app, str) else app)
     _check_inputs(layout, settings.inputs)
     kills = parse_kills(kill, layout)
+    session = ready_session(layout, kills, spark=spark, master=master)
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "run.json").write_text(json.dumps({"format": _FORMAT, **asdict(settings)}, indent=2) + "\n")
     result = run_on_spark(
-        layout, settings.inputs, directory, spark=spark, master=master, rate=rate, seconds=seconds, kills=kills,
-        tls=tls, watch=watch, warn=warn,
+        session, layout, settings.inputs, directory, rate=rate, seconds=seconds, kills=kills, tls=tls, watch=watch,
+        warn=warn,
     )  # fmt: skip
     return _stored(directory, result)
 
@@ -138,10 +139,11 @@ def resume(
     directory = Path(directory).absolute()
     settings = read_settings(directory)
     layout = settings.layout(graph)
+    kills = parse_kills(kill, layout)
+    session = ready_session(layout, kills, spark=spark, master=master)
     result = run_on_spark(
-        layout, settings.inputs, directory, spark=spark, master=master, rate=settings.rate,
-        seconds=seconds if seconds is not None else settings.seconds, kills=parse_kills(kill, layout), tls=tls,
-        watch=watch, warn=warn,
+        session, layout, settings.inputs, directory, rate=settings.rate,
+        seconds=seconds if seconds is not None else settings.seconds, kills=kills, tls=tls, watch=watch, warn=warn,
     )  # fmt: skip
     return _stored(directory, result)
 

@@ -273,7 +273,7 @@ class Coordinator:
                 looked, before = self._clock.monotonic(), looked
                 if looked - before > 3 * interval:  # the machine or this process was held up, not the elements
                     self._roster.excuse(looked - before)
-                silent = self._roster.silent_for(self._silence, self._clock.monotonic(), self._clock.now())
+                silent = self._roster.silent_for(self._silence, looked, self._clock.now())
                 self._changed.notify_all()
             for status in silent:
                 _log.warning("%s has given no sign of life for %.1f s", status.pe, status.silent)
