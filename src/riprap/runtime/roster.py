@@ -136,7 +136,7 @@ class Roster:
         entry.attempt, entry.host, entry.pid, entry.executor_pid = attempt, host, pid, executor_pid
         entry.last_sign = entry.registered = at
         entry.metrics = {}
-        if entry.losses:
+        if entry.losses and entry.losses[-1].registered is None:
             entry.losses[-1].registered = at
         return entry.epoch
 
@@ -171,7 +171,7 @@ class Roster:
             return
         entry.connected = False
         entry.location = ""
-        if self.final or entry.state is WorkerState.FAILED:
+        if entry.state in (WorkerState.ENDED, WorkerState.FAILED):
             return
         if entry.state is not WorkerState.HANGING:  # else it was noticed before
             self._notice(entry, at)

@@ -5,7 +5,6 @@ in the run's directory.
 """
 
 import os
-import secrets
 import signal
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import CheckFailed, UsageError
+from riprap.base.randomness import secret_token
 from riprap.runtime.coordinator import Coordinator
 from riprap.runtime.kills import Kill
 from riprap.runtime.layout import Layout
@@ -57,7 +57,7 @@ def run_on_spark(
         check_executor_kill(spark)
     address = str(spark.sparkContext.getConf().get("spark.driver.host", "127.0.0.1"))
     certificate = generate_tls([address]) if tls else None
-    token = secrets.token_urlsafe(32)
+    token = secret_token()
     with ExitStack() as stack:
         hosts: list[Hosted] = []
 
