@@ -17,8 +17,10 @@ from riprap.base.clock import SYSTEM_CLOCK
 from riprap.graph.builder import App
 from riprap.graph.keys import END_KEY
 from riprap.protocols.channels import ChannelId
+from riprap.protocols.partial import ConsumerUp
 from riprap.runtime.endpoint import Endpoint
-from riprap.runtime.inbox import Arrival, ConsumerUp, Inbox
+from riprap.runtime.hosting import Arrival
+from riprap.runtime.inbox import Inbox
 from riprap.runtime.layout import arrange
 from riprap.runtime.messages import Kind, Message
 from riprap.runtime.run import Run

@@ -18,7 +18,7 @@ from riprap.graph.builder import App
 from riprap.graph.keys import OrderKey
 from riprap.graph.windows import count, punctuated, time
 from riprap.operators.build import make_operator
-from riprap.operators.columns import concatenated, from_words, to_words
+from riprap.operators.columns import concatenated, from_words, take, to_words
 from riprap.operators.contract import Channel, Punctuation
 from riprap.operators.strings import StringPool
 
@@ -230,6 +230,30 @@ def test_text_in_any_encoding_is_one_column():
     ids = [pool.ids(array) for array in arrays]
     assert [a.tolist() for a, _ in ids[:3]] == [ids[0][0].tolist()] * 3
     assert pool.count == 3
+
+
+@given(st.data())
+def test_taking_rows_gives_what_arrow_gives(data):
+    nulls = data.draw(st.booleans())
+    texts = data.draw(st.lists(st.sampled_from(["a", "ü", "zz", *([None] * nulls)]), min_size=1, max_size=30))
+    text = pa.array(texts, pa.string())
+    numbers = pa.array([None if t is None else ord(t[0]) % 100 for t in texts], pa.int64())
+    columns = [
+        text,
+        text.dictionary_encode(),
+        text.dictionary_encode().cast(pa.dictionary(pa.int8(), pa.large_string())),
+    ]
+    types = [pa.bool_(), pa.int8(), pa.uint16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()]
+    columns += [numbers.cast(type_) for type_ in types]
+    columns += [numbers.cast(pa.timestamp("us", "UTC")), numbers.cast(pa.int32()).cast(pa.date32())]
+    fields = [pa.field(f"c{j}", column.type, nullable=nulls) for j, column in enumerate(columns)]
+    whole = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+    batch = whole.slice(data.draw(st.integers(0, len(texts))))
+    if batch.num_rows:
+        rows = sorted(data.draw(st.lists(st.integers(0, batch.num_rows - 1), max_size=40)))
+        taken = take(batch, np.array(rows, np.int64))
+        assert taken.equals(batch.take(pa.array(rows, pa.int64())))
+        assert taken.schema == batch.schema
 
 
 def test_dictionaries_that_share_their_bytes_are_told_apart():

@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wiring import BUFFER, GAP, eventually, rows
 
-from riprap.runtime.inbox import Arrival, ConsumerDown, Inbox, ProducerGone
+from riprap.protocols.partial import ConsumerDown, ProducerGone
+from riprap.runtime.hosting import Arrival
+from riprap.runtime.inbox import Inbox
 from riprap.runtime.messages import Kind, Message
 from riprap.runtime.weight import OVERHEAD_BYTES, Weigher
 

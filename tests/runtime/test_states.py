@@ -93,11 +93,11 @@ class RosterMachine(RuleBasedStateMachine):
 
     @rule(pe=pes)
     def register(self, pe):
-        if self.state(pe) is WorkerState.ENDED:
+        if self.roster.final:
             with pytest.raises(Fenced, match="nothing is left to do"):
                 self.roster.register(pe, self.attempts[pe] + 1, "host", 1, 2, *self.now())
             return
-        if self.alive[pe]:
+        if self.alive[pe] and self.state(pe) is not WorkerState.ENDED:
             self.deaths[pe] += 1
         self.attempts[pe] += 1
         epoch = self.roster.register(pe, self.attempts[pe], "host", 1, 2, *self.now())

@@ -5,10 +5,12 @@ from pyarrow import flight
 from wiring import GAP, LAYOUT, SCHEMA, rows, run_in
 
 from riprap.base.clock import SYSTEM_CLOCK
+from riprap.protocols.partial import ConsumerUp
 from riprap.runtime.client import Client, CoordinatorLost
 from riprap.runtime.coordinator import Coordinator
 from riprap.runtime.endpoint import Endpoint
-from riprap.runtime.inbox import Arrival, ConsumerUp, Inbox
+from riprap.runtime.hosting import Arrival
+from riprap.runtime.inbox import Inbox
 from riprap.runtime.sender import Sender
 from riprap.runtime.tls import generate_tls
 from riprap.runtime.wire import call_options

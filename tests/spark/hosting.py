@@ -217,7 +217,9 @@ def what_is_no_death_ends_the_job(place):
 
 def a_local_session_is_checked(place):
     assert check_hosting(place.spark, 5, SYSTEM_CLOCK) == ()
-    with pytest.raises(MissingPrerequisite, match=r"6 processing elements .* has 5 free of 5 .*local\[6,1000000000\]"):
+    with pytest.raises(
+        MissingPrerequisite, match=r"6 processing elements .* has 5 free of 5: use master local\[6,1000000000\]"
+    ):
         check_hosting(place.spark, 6, SYSTEM_CLOCK)
     with pytest.raises(UsageError, match="the executor is the driver"):
         check_executor_kill(place.spark)

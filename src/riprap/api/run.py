@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -23,11 +23,8 @@ from riprap.graph.plan import parse_plan, read_plan
 from riprap.report.page import table
 from riprap.runtime.kills import parse_kills
 from riprap.runtime.layout import Fuse, Layout, arrange
-from riprap.spark.running import Watch, run_on_spark
+from riprap.spark.running import Watch, ready_session, run_on_spark
 from riprap.streams import Stream
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _FORMAT = 1  # of run.json
 
@@ -93,7 +90,7 @@ def run(
     seconds: float | None = None,
     kill: str = "",
     tls: bool = False,
-    spark: "SparkSession | None" = None,
+    spark: Any = None,
     master: str | None = None,
     watch: Watch = lambda state, table: None,
     warn: Callable[[str], None] = lambda text: None,
@@ -116,11 +113,12 @@ def run(
     layout = settings.layout(None if isinstance(app, str) else app)
     _check_inputs(layout, settings.inputs)
     kills = parse_kills(kill, layout)
+    session = ready_session(layout, kills, spark=spark, master=master)
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "run.json").write_text(json.dumps({"format": _FORMAT, **asdict(settings)}, indent=2) + "\n")
     result = run_on_spark(
-        layout, settings.inputs, directory, spark=spark, master=master, rate=rate, seconds=seconds, kills=kills,
-        tls=tls, watch=watch, warn=warn,
+        session, layout, settings.inputs, directory, rate=rate, seconds=seconds, kills=kills, tls=tls, watch=watch,
+        warn=warn,
     )  # fmt: skip
     return _stored(directory, result)
 
@@ -132,7 +130,7 @@ def resume(
     seconds: float | None = None,
     kill: str = "",
     tls: bool = False,
-    spark: "SparkSession | None" = None,
+    spark: Any = None,
     master: str | None = None,
     watch: Watch = lambda state, table: None,
     warn: Callable[[str], None] = lambda text: None,
@@ -141,10 +139,11 @@ def resume(
     directory = Path(directory).absolute()
     settings = read_settings(directory)
     layout = settings.layout(graph)
+    kills = parse_kills(kill, layout)
+    session = ready_session(layout, kills, spark=spark, master=master)
     result = run_on_spark(
-        layout, settings.inputs, directory, spark=spark, master=master, rate=settings.rate,
-        seconds=seconds if seconds is not None else settings.seconds, kills=parse_kills(kill, layout), tls=tls,
-        watch=watch, warn=warn,
+        session, layout, settings.inputs, directory, rate=settings.rate,
+        seconds=seconds if seconds is not None else settings.seconds, kills=kills, tls=tls, watch=watch, warn=warn,
     )  # fmt: skip
     return _stored(directory, result)
 

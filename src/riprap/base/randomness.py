@@ -1,6 +1,7 @@
 """Seeded randomness. Every random choice follows from a seed and the names of what is being chosen, and from
 nothing else: not from the order of calls, the number of tasks, or the process."""
 
+import secrets
 from hashlib import blake2b
 
 import numpy as np
@@ -15,3 +16,8 @@ def derived_seed(seed: int, *names: object) -> int:
 def generator(seed: int, *names: object) -> np.random.Generator:
     """An independent generator for the thing called `names` under `seed`."""
     return np.random.Generator(np.random.Philox(key=derived_seed(seed, *names)))
+
+
+def secret_token() -> str:
+    """The one thing that must not follow from a seed: what a stranger cannot guess."""
+    return secrets.token_urlsafe(32)

@@ -47,7 +47,7 @@ Write = Callable[[Contents], PartRef]
 Read = Callable[[PartRef], bytes | None]  # None: damaged or missing
 
 
-@dataclass
+@dataclass(eq=False)
 class _Part:
     """What has to be known of a part without reading it."""
 
@@ -132,10 +132,10 @@ class WindowLog:
 
     def look_after(self, kind: WindowKind, number: int) -> None:
         """Drop, thin and merge parts, once checkpoint `number` is durable."""
-        self._thin(kind, number)
+        self._drop_and_thin(kind, number)
         self._merge(kind, number)
 
-    def _thin(self, kind: WindowKind, number: int) -> None:
+    def _drop_and_thin(self, kind: WindowKind, number: int) -> None:
         for part in [part for part in self._parts if part.look_at <= number]:
             which, first, stop = self._needed(part, kind)
             left = len(which) + int((stop - first).sum())

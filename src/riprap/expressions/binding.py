@@ -48,12 +48,12 @@ class Bound:
 
     def selection(self, batch: pa.RecordBatch) -> np.ndarray:
         """Indices of the rows for which a boolean expression is true, ascending."""
+        if self._select is not None and (rows := self._select(batch)) is not None:
+            return rows
         if self._root.kind not in (Kind.BOOLEAN, Kind.NULL):
             raise ExpressionError(
                 f"a condition must be a boolean, and expression {self.expression.text!r} is {logical(self.type)}"
             )
-        if self._select is not None and (rows := self._select(batch)) is not None:
-            return rows
         with np.errstate(all="ignore"):
             values = full(self._run(batch).values, batch.num_rows)
         return kernels.true_rows(values.view(np.uint8))

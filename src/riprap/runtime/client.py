@@ -48,7 +48,8 @@ class Client:
         self._wake = wake
         self._gone = f"the coordinator at {run.coordinator} is gone"
         self._changed = Condition()
-        self._telling = Lock()  # one may write at a time
+        self._telling = Lock()  # one may write at a time, and none after the end: gRPC allows neither
+        self._ended = False
         self._book: dict[str, Address] = {}
         self._fenced: str | None = None
         self._lost = False
@@ -123,15 +124,19 @@ class Client:
                 self._client.close()
 
     def _end(self) -> None:
-        with self._telling, suppress(*_BROKEN):
-            if self._writer is not None:
-                self._writer.done_writing()
+        with self._telling:
+            if self._writer is not None and not self._ended:
+                self._ended = True
+                with suppress(*_BROKEN):
+                    self._writer.done_writing()
 
     def _tell(self, **message: Any) -> None:
         self.check()
         assert self._writer is not None, "register first"
         try:
             with self._telling:
+                if self._ended:
+                    raise CoordinatorLost(self._gone)
                 self._writer.write_metadata(json.dumps(message).encode())
         except _BROKEN as error:
             self._lost = True

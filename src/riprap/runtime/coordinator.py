@@ -264,11 +264,16 @@ class Coordinator:
                 call.tell(book={pe: self._roster.address(pe)})
 
     def _watch(self) -> None:
+        interval = self._silence / _LOOKS
+        looked = self._clock.monotonic()
         while True:
             with self._changed:
-                if self._changed.wait_for(lambda: self._closed, self._silence / _LOOKS):
+                if self._changed.wait_for(lambda: self._closed, interval):
                     return
-                silent = self._roster.silent_for(self._silence, self._clock.monotonic(), self._clock.now())
+                looked, before = self._clock.monotonic(), looked
+                if looked - before > 3 * interval:  # the machine or this process was held up, not the elements
+                    self._roster.excuse(looked - before)
+                silent = self._roster.silent_for(self._silence, looked, self._clock.now())
                 self._changed.notify_all()
             for status in silent:
                 _log.warning("%s has given no sign of life for %.1f s", status.pe, status.silent)

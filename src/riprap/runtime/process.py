@@ -57,11 +57,15 @@ def run_element(run: Run, pe_id: str, attempt: int, executor_pid: int) -> None:
     except (CoordinatorLost, Fenced):
         return  # the run is over, or another life has taken this one's place
     except Exception as error:
-        told = str(error) if isinstance(error, RiprapError) else traceback.format_exc()
+        told = str(error) if isinstance(error, RiprapError) else f"{_named(error)}\n{traceback.format_exc()}"
         with suppress(CoordinatorLost, Fenced):
             client.failed(told)
     finally:
         client.close()
+
+
+def _named(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def log_path(run: Run, channel: ChannelId) -> Path:
@@ -120,12 +124,13 @@ class _Process:
         with ExitStack() as stack:
             stack.callback(self._inbox.close)
             self._client.status(WorkerState.RESTORING)
+            beats = Beats(self._client, Metrics, self._run.heartbeat, self._clock)
+            stack.callback(beats.close)
             self._open_logs(stack)
             self._element = self._restored(stack)
+            beats.metrics = self._metrics
             self._connect(stack)
             self._client.status(WorkerState.CATCHING_UP)
-            beats = Beats(self._client, self._metrics, self._run.heartbeat, self._clock)
-            stack.callback(beats.close)
             self._loop(beats)
 
     def _restored(self, stack: ExitStack) -> Element:

@@ -124,8 +124,8 @@ class Roster:
         entry = self._entries[pe]
         if attempt < entry.attempt:
             raise Fenced(f"attempt {attempt} of {pe} comes after attempt {entry.attempt}")
-        if entry.state in (WorkerState.ENDED, WorkerState.FAILED):
-            raise Fenced(f"{pe} has {entry.state}: nothing is left to do")
+        if self.final or entry.state is WorkerState.FAILED:
+            raise Fenced(f"{pe} comes when the run is over: nothing is left to do")
         if entry.connected:
             self.lost(pe, entry.epoch, at, wall)
         entry.epoch += 1
@@ -136,7 +136,7 @@ class Roster:
         entry.attempt, entry.host, entry.pid, entry.executor_pid = attempt, host, pid, executor_pid
         entry.last_sign = entry.registered = at
         entry.metrics = {}
-        if entry.losses:
+        if entry.losses and entry.losses[-1].registered is None:
             entry.losses[-1].registered = at
         return entry.epoch
 
@@ -171,11 +171,16 @@ class Roster:
             return
         entry.connected = False
         entry.location = ""
-        if self.final or entry.state is WorkerState.FAILED:
+        if entry.state in (WorkerState.ENDED, WorkerState.FAILED):
             return
         if entry.state is not WorkerState.HANGING:  # else it was noticed before
             self._notice(entry, at)
         self._enter(pe, WorkerState.DOWN, wall)
+
+    def excuse(self, seconds: float) -> None:
+        """The coordinator itself was not awake for so long: nobody is blamed for that time."""
+        for entry in self._entries.values():
+            entry.last_sign += seconds
 
     def silent_for(self, seconds: float, at: float, wall: int) -> list[PeStatus]:
         """The elements that hang from now on: alive as far as known, and without a sign for so long."""

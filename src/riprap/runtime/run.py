@@ -12,7 +12,7 @@ The run's directory lies where every executor reaches it:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from riprap.runtime.layout import Layout
@@ -23,7 +23,7 @@ class Tls:
     """PEM texts. One certificate, made for the run, is presented by every endpoint and trusted by every client."""
 
     certificate: bytes
-    key: bytes
+    key: bytes = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Run:
     layout: Layout
     inputs: Mapping[str, str]  # by source: a Parquet or Arrow file, or the directory of a persistent stream
     coordinator: str  # Flight location
-    token: str  # required by every endpoint
+    token: str = field(repr=False)  # required by every endpoint
     host: str  # address that elements bind to: 127.0.0.1 on a loopback master, else ""; then the one that reaches the
     # coordinator is found
     tls: Tls | None = None

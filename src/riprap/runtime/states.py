@@ -56,7 +56,7 @@ WORKER_TRANSITIONS: dict[WorkerState, set[WorkerState]] = {
     # It may speak again before anybody has killed it, and then it is what it was.
     _W.HANGING: {_W.STARTING, _W.RESTORING, _W.CATCHING_UP, _W.RUNNING, _W.DOWN, _W.ENDED, _W.FAILED},
     _W.DOWN: {_W.STARTING, _W.FAILED},
-    _W.ENDED: {_W.DOWN},  # it stays until the run is over, and may die while it waits
+    _W.ENDED: {_W.STARTING},  # it stays until the run is over, and may die while it waits
     _W.FAILED: set(),
 }
 

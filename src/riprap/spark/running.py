@@ -5,7 +5,6 @@ in the run's directory.
 """
 
 import os
-import secrets
 import signal
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import CheckFailed, UsageError
+from riprap.base.randomness import secret_token
 from riprap.runtime.coordinator import Coordinator
 from riprap.runtime.kills import Kill
 from riprap.runtime.layout import Layout
@@ -28,7 +28,7 @@ from riprap.runtime.summary import Lives, summary
 from riprap.runtime.tls import generate_tls
 from riprap.spark.host import Hosted, host
 from riprap.spark.session import hosting_session
-from riprap.spark.slots import check_executor_kill
+from riprap.spark.slots import check_executor_kill, check_hosting
 
 _LOOK = 0.05  # seconds between looks at the run
 
@@ -36,13 +36,28 @@ _LOOK = 0.05  # seconds between looks at the run
 Watch = Callable[[SystemState, Sequence[PeStatus]], None]
 
 
+def ready_session(
+    layout: Layout,
+    kills: Sequence[Kill] = (),
+    *,
+    spark: SparkSession | None = None,
+    master: str | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> SparkSession:
+    """A session that can host the run; raises if there is none, before anything of the run is there."""
+    spark = hosting_session(len(layout.pes), spark, master=master)
+    check_hosting(spark, len(layout.pes), clock)
+    if any(kill.what == "executor" for kill in kills):
+        check_executor_kill(spark)
+    return spark
+
+
 def run_on_spark(
+    spark: SparkSession,
     layout: Layout,
     inputs: Mapping[str, str],
     directory: Path,
     *,
-    spark: SparkSession | None = None,
-    master: str | None = None,
     rate: float | None = None,
     seconds: float | None = None,
     kills: Sequence[Kill] = (),
@@ -51,18 +66,20 @@ def run_on_spark(
     warn: Callable[[str], None] = lambda text: None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> dict[str, Any]:
-    """Run until the inputs end, or for some seconds; returns the summary. Raises what an element failed with."""
-    spark = hosting_session(len(layout.pes), spark, master=master)
-    if any(kill.what == "executor" for kill in kills):
-        check_executor_kill(spark)
+    """Run until the inputs end, or for some seconds; returns the summary. Raises what an element failed with.
+
+    `spark` is a `ready_session`.
+    """
     address = str(spark.sparkContext.getConf().get("spark.driver.host", "127.0.0.1"))
     certificate = generate_tls([address]) if tls else None
-    token = secrets.token_urlsafe(32)
+    token = secret_token()
     with ExitStack() as stack:
         hosts: list[Hosted] = []
 
         def on_hang(pe: str, epoch: int, pid: int) -> None:
-            hosts[0].kill_attempt(pe)
+            for status in coordinator.table():
+                if (status.pe, status.epoch) == (pe, epoch):  # not the life that has followed it meanwhile
+                    hosts[0].kill_attempt(pe, status.attempt)
 
         coordinator = Coordinator(directory, layout, token, certificate, address, clock, on_hang=on_hang)
         coordinator.start()

@@ -1,0 +1,445 @@
+"""Scenes of runs in one process with one Spark session. Not a test: `test_run.py` plays them."""
+
+import contextlib
+import io
+import json
+import os
+import random
+import signal
+import statistics
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import tap_oracle
+import tapped
+from drivers import main
+
+from riprap.api.run import RunResult, run
+from riprap.apps.catalogue import load_app
+from riprap.apps.samples import cache_directory, sample_inputs
+from riprap.base.errors import CheckFailed
+from riprap.cli.main import main as riprap
+from riprap.engine.engine import Engine
+from riprap.engine.inputs import keyed, read_file
+from riprap.runtime.states import SystemState
+from riprap.spark.session import hosting_session
+
+SLOTS = 10
+PATIENCE = 60  # seconds
+BARGAINS = "bargain-discovery"
+PES = {"Source", "TradeQuote", "TradeFilter", "Aggregator", "VWAP", "QuoteFilter", "BargainIndex", "Sink"}
+
+
+def market(tuples):
+    return sample_inputs(load_app(BARGAINS), tuples, 1, cache_directory())
+
+
+def bounded(graph, inputs):
+    """What the engine gives out at the only sink when it reads the whole input."""
+    batches = {name: keyed(read_file(path), graph[name]) for name, path in inputs.items()}
+    return pa.Table.from_batches([batch for _, batch in Engine(graph).run(batches)])
+
+
+def same(found, expected):
+    assert found.num_rows == expected.num_rows
+    assert set(found.schema.names) == set(expected.schema.names)
+    for name in expected.schema.names:
+        assert found[name].combine_chunks().to_pylist() == expected[name].combine_chunks().to_pylist(), name
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+class Watcher:
+    """Sees every look at the run; `pids` has all processes that each element has had."""
+
+    def __init__(self, then=lambda watcher: None):
+        self.pids = {}
+        self.table = ()
+        self.then = then
+
+    def __call__(self, state, table):
+        self.state, self.table = state, table
+        for status in table:
+            if status.pid and status.pid not in self.pids.setdefault(status.pe, []):
+                self.pids[status.pe].append(status.pid)
+        self.then(self)
+
+    def all_gone(self):
+        deadline = time.monotonic() + PATIENCE
+        while any(alive(pid) for pids in self.pids.values() for pid in pids):
+            assert time.monotonic() < deadline, f"processes are left: {self.pids}"
+            time.sleep(0.05)
+
+
+def counts_add_up(summary):
+    for name, stream in summary["streams"].items():
+        assert stream["sent"] == stream["received"] + stream["lost"], name
+        assert stream["lost"] >= 0, name
+
+
+# Without faults -------------------------------------------------------------------------------------------------------
+
+
+def same_rows_as_bounded(place, **settings):
+    paths = market(200_000)
+    result = run(BARGAINS, paths, out=place / "run", **settings)
+    for name, stream in result.summary["streams"].items():
+        assert stream["sent"] == stream["received"], name
+        assert stream["lost"] == stream["repeated"] == 0, name
+    assert all(not pe["restarts"] for pe in result.summary["pes"].values())
+    assert result.summary["tuples"] == 200_000
+    same(result.sink("Sink"), bounded(load_app(BARGAINS), paths))
+    return result
+
+
+def one_element_per_operator(place):
+    result = same_rows_as_bounded(place, fuse="none")
+    assert set(result.summary["pes"]) == PES
+
+
+def fused_chains(place):
+    same_rows_as_bounded(place, fuse="auto")
+
+
+def all_in_one(place):
+    result = same_rows_as_bounded(place, fuse="all")
+    assert list(result.summary["pes"]) == ["Source"]
+
+
+def in_shards(place):
+    result = same_rows_as_bounded(place, parallelism={"Aggregator": 2, "BargainIndex": 3})
+    assert {"Aggregator/1", "BargainIndex/2"} <= set(result.summary["pes"])
+
+
+# Kills ----------------------------------------------------------------------------------------------------------------
+
+
+def killed_elements_come_back_alone(place):
+    watcher = Watcher()
+    result = run(
+        BARGAINS,
+        market(400_000),
+        out=place / "run",
+        rate=50_000,
+        fuse="none",
+        kill="Aggregator@1s,QuoteFilter@2s,TradeQuote@3s,Source@4s,BargainIndex@5s,Sink@6s,Aggregator@7s",
+        watch=watcher,
+    )
+    kills = {"Aggregator": 2, "QuoteFilter": 1, "TradeQuote": 1, "Source": 1, "BargainIndex": 1, "Sink": 1}
+    for name, pe in result.summary["pes"].items():
+        assert pe["restarts"] == kills.get(name, 0), name
+        assert len(watcher.pids[name]) == 1 + kills.get(name, 0), name
+        assert len(pe["recoveries"]) == pe["restarts"], name
+        for recovery in pe["recoveries"]:
+            assert all(recovery[part] >= 0 for part in ("detect", "restart", "restore", "catch_up")), recovery
+    counts_add_up(result.summary)
+    streams = result.summary["streams"]
+    assert streams["TradeFilter→Aggregator"]["lost"] > 0
+    assert streams["Aggregator→VWAP"]["sent"] == streams["TradeFilter→Aggregator"]["received"]
+    assert all(stream["repeated"] == 0 for stream in streams.values())
+    assert result.summary["tuples"] == 400_000
+    assert 0 < result.summary["sinks"]["Sink"]["tuples"] == result.sink("Sink").num_rows
+
+
+def a_stopped_element_is_replaced(place):
+    stopped = []
+
+    def stop(watcher):
+        [victim] = [status for status in watcher.table if status.pe == "QuoteFilter"]
+        if not stopped and watcher.state is SystemState.RUNNING and victim.metrics.get("received"):
+            stopped.append(victim.pid)
+            os.kill(victim.pid, signal.SIGSTOP)
+
+    watcher = Watcher(stop)
+    result = run(BARGAINS, market(400_000), out=place / "run", rate=50_000, fuse="none", watch=watcher)
+    [victim] = stopped
+    assert not alive(victim)
+    restarts = {name: pe["restarts"] for name, pe in result.summary["pes"].items()}
+    assert restarts == {name: int(name == "QuoteFilter") for name in PES}
+    counts_add_up(result.summary)
+    streams = result.summary["streams"]
+    lossy = {name for name, stream in streams.items() if stream["lost"]}
+    assert "TradeQuote→QuoteFilter" in lossy
+    assert lossy <= {"TradeQuote→QuoteFilter", "QuoteFilter→BargainIndex.1"}  # and what came too late for the join
+    assert result.summary["sinks"]["Sink"]["tuples"] == result.sink("Sink").num_rows
+
+
+def random_kills_and_true_counts(place, seconds=20, every=1.5, seed=None):
+    """Elements of an app with all three kinds of streams are killed at random; the taps' own books tell the truth."""
+    seed = time.time_ns() if seed is None else seed
+    chance = random.Random(seed)
+    print(f"random_kills_and_true_counts: seed {seed}", file=sys.stderr)
+    rate = 5_000
+    rows = seconds * rate
+    ways = pa.array([0] * rows, pa.int64())
+    path = numbers(place, rows, way=ways)
+    books = place / "books"
+    books.mkdir()
+    victims = ["G1", "G2", "B1", "M", "Kept", "R1", "R2"]  # all but Plain, whose losses nobody would have booked
+    times = [chance.uniform(0.5, seconds - 1) for _ in range(round(seconds / every))]
+    sizes = Sizes()
+    result = run(
+        tapped.tapped(books),
+        {"Plain": path, "Kept": path},
+        out=place / "run",
+        rate=rate,
+        kill=",".join(f"{chance.choice(victims)}@{at:.3f}s" for at in times),
+        watch=Watcher(sizes),
+    )
+    summary = result.summary
+    try:
+        assert sum(pe["restarts"] for pe in summary["pes"].values()) >= len(times) // 2
+        _check_books(result, books, rows, sizes.killed)
+        sizes.check_flat()
+    except AssertionError as error:
+        raise AssertionError(f"seed {seed}: {json.dumps(summary['streams'])} {summary['pes']}") from error
+
+
+def five_minutes_of_kills(place):
+    random_kills_and_true_counts(place, seconds=300, every=5)
+
+
+def _check_books(result, books, rows, killed):
+    streams = result.summary["streams"]
+    book = {tap: tap_oracle.read_book(books, tap, killed) for tap in ("G1", "G2", "B1", "M", "R1", "R2")}
+    everything = tap_oracle.Book(Counter((0, number) for number in range(rows)), Counter())
+    tap_oracle.check_gap(streams["Plain→G1"], everything, book["G1"])
+    tap_oracle.check_gap(streams["G1→G2"], book["G1"].passed_on(1), book["G2"])
+    tap_oracle.check_buffer(streams["Plain→B1"], rows, book["B1"])
+    tap_oracle.check_gap(streams["G2→Both"], book["G2"], book["M"].of_way(1))
+    tap_oracle.check_gap(streams["B1→Both.1"], book["B1"].passed_on(2), book["M"].of_way(2))
+    tap_oracle.check_replay(streams["Kept→R1"], rows, book["R1"])
+    tap_oracle.check_replay(streams["R1→R2"], rows, book["R2"])
+    assert result.sink("Exact")["x"].to_pylist() == list(range(rows))
+    merged = result.sink("Merged").num_rows
+    assert book["M"].once - book["M"].slack <= merged <= book["M"].once
+
+
+class Sizes:
+    """Resident memory of every process of the run, every second; and which of them were killed."""
+
+    def __init__(self):
+        self.of = {}  # by process: [(age in seconds, bytes)]
+        self.first = {}
+        self.looked = 0.0
+
+    def __call__(self, watcher):
+        self.watcher = watcher
+        now = time.monotonic()
+        if now - self.looked < 1:
+            return
+        self.looked = now
+        for status in watcher.table:
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                pages = int(Path(f"/proc/{status.pid}/statm").read_text().split()[1])
+                age = now - self.first.setdefault(status.pid, now)
+                self.of.setdefault(status.pid, []).append((age, pages * os.sysconf("SC_PAGE_SIZE")))
+
+    @property
+    def killed(self):
+        """Of every element, all its processes but the last."""
+        return {pid for pids in self.watcher.pids.values() for pid in pids[:-1]}
+
+    def check_flat(self):
+        """After twenty seconds a process has what it needs."""
+        for pid, sizes in self.of.items():
+            warm = [size for age, size in sizes if age > 20]
+            if len(warm) > 40:
+                assert statistics.median(warm[-10:]) < 1.1 * statistics.median(warm[:10]) + (8 << 20), (pid, sizes)
+
+
+# Errors ---------------------------------------------------------------------------------------------------------------
+
+
+def numbers(place, rows, **columns):
+    path = place / "numbers.parquet"
+    times = pa.array(range(rows), pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({"x": pa.array(range(rows), pa.int64()), **columns, "_ts": times}), path)
+    return path
+
+
+def an_exception_of_an_operator_ends_the_run(place):
+    watcher = Watcher()
+    with pytest.raises(CheckFailed, match="Touchy: ValueError: three thousand is too much") as caught:
+        run(tapped.failing(), {"In": numbers(place, 100_000)}, out=place / "run", rate=2_000, fuse="none", watch=watcher)
+    assert caught.value.exit_code != 0
+    assert {pe: len(pids) for pe, pids in watcher.pids.items()} == {"In": 1, "Positive": 1, "Touchy": 1, "Out": 1}
+
+
+def an_exception_in_the_driver_leaves_no_process(place):
+    def fail(watcher):
+        if watcher.state is SystemState.RUNNING:
+            raise ZeroDivisionError
+
+    watcher = Watcher(fail)
+    with pytest.raises(ZeroDivisionError):
+        run(BARGAINS, market(400_000), out=place / "run", rate=1_000, watch=watcher)
+    assert len(watcher.pids) == 4
+    watcher.all_gone()
+
+
+# The command, in this process and on its session -----------------------------------------------------------------------
+
+
+def command(*arguments):
+    """`riprap run …`: its exit code, and what it wrote to stdout and stderr."""
+    before, sys.argv = sys.argv, ["riprap", "run", *map(str, arguments)]
+    out, err = io.StringIO(), io.StringIO()
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            riprap()
+        code = 0
+    except SystemExit as end:
+        code = end.code
+    finally:
+        sys.argv = before
+    return code, out.getvalue(), err.getvalue()
+
+
+def bad_input_is_refused_in_a_sentence(place):
+    plan = place / "plan.toml"
+    plan.write_text('app = "other"\n')
+    full = place / "full"
+    full.mkdir()
+    (full / "file").touch()
+    out = ["--out", place / "run"]
+    refusals = [
+        (["bargain-discoverie", *out], 2, "bargain-discovery"),
+        ([BARGAINS, "--kill", "Agregator@1s", *out], 2, "did you mean Aggregator?"),
+        ([BARGAINS, "--kill", "Aggregator", *out], 2, "write WHAT@TIME"),
+        ([BARGAINS, "--kill", "executor@1s", *out], 2, "the executor is the driver"),
+        ([BARGAINS, "--parallelism", "Agregator=2", *out], 2, "Agregator"),
+        ([BARGAINS, "--parallelism", "Aggregator", *out], 2, "write OPERATOR=N"),
+        ([BARGAINS, "--parallelism", "Aggregator=20", *out], 3, f"has 12 free of 12"),
+        ([BARGAINS, "--fuse", "some", *out], 2, "auto, none, all"),
+        ([BARGAINS, "--for", "1s", "--until-end", *out], 2, "--for and --until-end"),
+        ([BARGAINS, "--for", "soon", *out], 2, "soon"),
+        ([BARGAINS, "--plan", plan, *out], 2, "the plan is for app other"),
+        ([BARGAINS, "--out", full], 2, f"{full} is not empty"),
+        (["--resume", place / "nowhere"], 2, "is not the directory of a run"),
+        ([BARGAINS, "--resume", place], 2, "not both"),
+        ([], 2, "give an app"),
+    ]
+    for arguments, code, words in refusals:
+        found, _, err = command(*arguments)
+        sentence = err.removeprefix("starting Spark and the processing elements …\n").strip()
+        assert words in sentence, (arguments, err)
+        assert sentence.startswith("riprap: ") and "\n" not in sentence, (arguments, err)
+        assert found == code, (arguments, found, err)
+    assert not (place / "run").exists()
+
+
+def the_command_tells_what_became_of_the_run(place):
+    """Also an operator's exception: shown, with an exit code."""
+    arguments = [BARGAINS, "--tuples", 100_000, "--rate", 50_000, "--kill", "Aggregator@1s", "--out", place / "run"]
+    code, out, err = command(*arguments, "--json")
+    assert code == 0, err
+    summary = json.loads(out)
+    assert summary == json.loads((place / "run" / "summary.json").read_text())
+    assert summary["pes"]["TradeFilter"]["restarts"] == 1
+    assert {"sent", "received", "lost", "repeated", "recovery"} == set(summary["streams"]["TradeQuote→TradeFilter"])
+    lines = [json.loads(line) for line in (place / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert {line["pe"] for line in lines} == set(summary["pes"])
+    assert {line["restarts"] for line in lines if line["pe"] == "TradeFilter"} == {0, 1}
+    code, out, err = command("tapped:failing", "--input", numbers(place, 10_000), "--out", place / "failing")
+    assert code == 1
+    assert "the run has failed: In: ValueError: three thousand is too much" in err
+
+
+def a_checkpoint_in_the_plan_saves_the_state(place):
+    path = numbers(place, 40_000)
+    plan = place / "plan.toml"
+    plan.write_text('app = "counting"\n[operators.Count]\ncheckpoint = "100ms"\n')
+    arguments = ["tapped:counting", "--input", path, "--rate", 10_000, "--fuse", "none", "--kill", "Count@2s", "--json"]
+    for name, protection in (("without", []), ("with", ["--plan", plan])):
+        code, out, err = command(*arguments, *protection, "--out", place / name)
+        assert code == 0, err
+        summary = json.loads(out)
+        assert summary["pes"]["Count"]["restarts"] == 1
+        told = RunResult(place / name, summary).sink("Out")["n"].to_pylist()
+        [restart] = [at for at in range(1, len(told)) if told[at] != told[at - 1] + 1]
+        if protection:
+            assert told[restart] > told[restart - 1] / 2  # it had most of what it had counted before
+            assert summary["checkpoints"]["Count"]["taken"] >= 3
+            assert summary["checkpoints"]["Count"]["bytes"] > 0
+        else:
+            assert told[restart] == 1
+            assert summary["checkpoints"] == {}
+
+
+# On a cluster ---------------------------------------------------------------------------------------------------------
+
+
+def elements_of_a_killed_executor_move(place):
+    arguments = [BARGAINS, "--tuples", 200_000, "--rate", 20_000, "--kill", "executor@3s", "--json"]
+    code, out, err = command(*arguments, "--out", place / "run")
+    assert code == 0, err
+    summary = json.loads(out)
+    restarts = {name: pe["restarts"] for name, pe in summary["pes"].items()}
+    assert restarts["Source"] == 1  # the executor of the first element is the one that dies
+    assert set(restarts.values()) <= {0, 1}
+    counts_add_up(summary)
+    assert summary["tuples"] == 200_000
+    assert 0 < summary["sinks"]["Sink"]["tuples"] == RunResult(place / "run", summary).sink("Sink").num_rows
+
+
+def a_replaced_element_that_goes_on_ends_by_itself(place):
+    """Its executor dies while it and its daemon are stopped, so that nobody can end it; then it goes on."""
+    stopped, daemons, ended = {}, set(), []
+
+    def meddle(watcher):
+        if watcher.state is not SystemState.RUNNING:
+            return
+        doomed = watcher.table[0].executor_pid
+        if not stopped:
+            stopped.update({status.pe: status.pid for status in watcher.table if status.executor_pid == doomed})
+            daemons.update(parent(pid) for pid in stopped.values())
+            for pid in [*daemons, *stopped.values()]:
+                os.kill(pid, signal.SIGSTOP)
+            os.kill(doomed, signal.SIGKILL)
+        elif not ended and all(status.pid not in stopped.values() for status in watcher.table):
+            assert all(alive(pid) for pid in stopped.values())
+            for pid in stopped.values():
+                os.kill(pid, signal.SIGCONT)
+            ended.append(time.monotonic())
+
+    watcher = Watcher(meddle)
+    try:
+        result = run(BARGAINS, market(400_000), out=place / "run", rate=25_000, watch=watcher)
+        assert ended
+        deadline = time.monotonic() + PATIENCE
+        while any(alive(pid) for pid in stopped.values()):
+            assert time.monotonic() < deadline, f"{stopped} are left"
+            time.sleep(0.1)
+    finally:
+        for pid in daemons:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+    assert {name for name, pe in result.summary["pes"].items() if pe["restarts"]} == set(stopped)
+    counts_add_up(result.summary)
+    bargains = result.sink("Sink")
+    assert 0 < bargains.num_rows == result.summary["sinks"]["Sink"]["tuples"] == len(set(bargains["_seq"].to_pylist()))
+
+
+def parent(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        return int(file.read().rpartition(")")[2].split()[1])
+
+
+SCENES = {name: scene for name, scene in globals().items() if callable(scene)}
+
+if __name__ == "__main__":
+    spark = hosting_session(SLOTS, master=sys.argv[2] if len(sys.argv) > 2 else None)
+    main(SCENES)
+    spark.stop()
