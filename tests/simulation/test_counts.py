@@ -92,7 +92,8 @@ def _compare(run: Case, simulation: Simulation) -> None:
                 assert keys == sorted(keys), f"keys of {spec.name} fall"
 
 
-@pytest.mark.parametrize("seed", range(40))
+# 99: what waits in a merge needs what was spilled. 3318: all producers but one that is down have ended.
+@pytest.mark.parametrize("seed", [*range(40), 99, 3318])
 def test_counts_are_true(seed):
     check(seed)
 

@@ -144,8 +144,10 @@ class Engine:
         its target comes too late and must not be pushed.
         """
         target, port = self._entry(stream)
-        if target in self._mergers:
-            self._mergers[target].wait_for(port, waited)
+        merger = self._mergers.get(target)
+        if merger is None or merger.waits_for(port) == waited:
+            return []
+        merger.wait_for(port, waited)
         return self._sweep()
 
     def run(self, inputs: Mapping[str, Iterable[pa.RecordBatch]]) -> Iterable[Output]:

@@ -143,6 +143,7 @@ class Merger:
         self._latest = list(state.latest)  # with a jitter: greatest arrival so far on each port
         self._last_order = list(state.last_order)  # of the latest row on each port
         self._waited = [True] * len(self._shapes)
+        self._passed = START_KEY  # nothing at or below it waits
 
     # In ---------------------------------------------------------------------------------------------------------------
 
@@ -168,11 +169,30 @@ class Merger:
         """Whether rows of other ports wait for this one. Of a port that is not waited for, rows come when they come."""
         self._waited[port] = waited
 
+    def waits_for(self, port: int) -> bool:
+        return self._waited[port]
+
+    def ended(self, port: int) -> bool:
+        return self._progress[port] == END_KEY
+
     def _reached(self) -> OrderKey:
         """Nothing at or below this key will be put on a port that is waited for."""
-        if all(self._waited):
-            return min(self._progress)
-        return min((k for k, waited in zip(self._progress, self._waited, strict=True) if waited), default=START_KEY)
+        least = min(self._progress)
+        if all(self._waited) or least == END_KEY:
+            return least
+        key = min((k for k, waited in zip(self._progress, self._waited, strict=True) if waited), default=START_KEY)
+        # Where all others have ended, a port that is not waited for now is not at its end.
+        return self._greatest() if key == END_KEY else key
+
+    def _greatest(self) -> OrderKey:
+        """The greatest key of what waits or has passed."""
+        keys = [self._last(port, item) for port, queue in enumerate(self._queues) for item in queue]
+        return max([self._passed, *keys])
+
+    def _last(self, port: int, item: _Segment | _Cut) -> OrderKey:
+        if isinstance(item, _Cut):
+            return item.punctuation.key
+        return keys_of(item.batch.slice(item.batch.num_rows - 1), self._shapes[port]).at(0)
 
     def _order(self, port: int, keys: Keys) -> np.ndarray:
         count = len(keys.ts)
@@ -194,6 +214,8 @@ class Merger:
 
     def release(self, *, everything: bool = False) -> Iterator[Rows | Mark]:
         """Everything that may pass now, in order; or everything, because nothing more will come on any port."""
+        if not all(self._waited):
+            self._passed = max(self._passed, self._reached())
         limit = (_LAST,) * self._width if everything else self._limit()
         while True:
             cuts = [
@@ -219,7 +241,23 @@ class Merger:
         if self._jitter is not None:
             # What is still to come has a greater `_seq` (or a `_ts` as great), and arrives no earlier than that.
             return (key.seq + 1,) if self._jitter.tuples is not None else (key.ts,)
-        return (key.seq + 1,) if self._by_seq else (*key[:3], key.n + 1)
+        return (self._seq_after(key),) if self._by_seq else (*key[:3], key.n + 1)
+
+    def _seq_after(self, key: OrderKey) -> int:
+        """The least `_seq` that is not known to be at or below `key`, which may be the progress of another source."""
+        if key.src == self._shapes[0].src or key in (START_KEY, END_KEY):
+            return key.seq + 1
+        greatest = _FIRST
+        for port, queue in enumerate(self._queues):
+            for item in queue:
+                keys = _keys_of_one(item.punctuation.key) if isinstance(item, _Cut) else self._keys(port, item)
+                count = bisect_right(range(len(keys.ts)), key, key=keys.at)
+                if count:
+                    greatest = max(greatest, int(keys.seq[count - 1]))
+        return greatest + 1
+
+    def _keys(self, port: int, segment: _Segment) -> Keys:
+        return keys_of(segment.batch, self._shapes[port])
 
     def _take(self, cut: tuple[Order, int] | None, limit: Order) -> Rows | None:
         batches, orders = [], []

@@ -86,7 +86,7 @@ class Element:
             for channel in self._inputs
             if channel.stream in self._gatherings or len(layout.graph.inputs(self._target(channel))) > 1
         }
-        self._late: set[ChannelId] = set()  # channels whose first items may be too late
+        self._late = set(self._merged)  # channels whose first items may be too late: another life did not wait for them
         self._before: dict[str, OrderKey] = {}  # how far the inputs of operators had come in another life
         self._saved: deque[Mapping[str, int]] = deque(maxlen=checkpointer.keep if checkpointer is not None else 1)
         self._sources = [source.name for source in layout.graph.sources if source.name in pe.fragment.members]
@@ -114,7 +114,6 @@ class Element:
             for name, state in found.states.items() if found is not None else ():
                 self._engine.operators[name].restore([state])
         self._before = {name: self._ledger.key(f"at:{name}") for name in map(self._target, self._merged)}
-        self._late |= self._merged
         return {}
 
     def _restore_whole(self, found: Loaded | None) -> dict[str, int]:
@@ -243,7 +242,8 @@ class Element:
         gathering = self._gatherings.get(channel.stream)
         if gathering is None:
             return self._give(channel.stream, [] if event is None else [event], progress)
-        return self._give(channel.stream, gathering.put(channel.source, event, progress), gathering.reached)
+        outputs = self._give(channel.stream, gathering.put(channel.source, event, progress), gathering.reached)
+        return outputs + self._engine.wait_for(channel.stream, gathering.waited)
 
     def _give(self, entry: str, events: list[Event], progress: OrderKey | None) -> list[Output]:
         """To the engine."""
@@ -342,10 +342,10 @@ class Element:
         self._over = True
 
     def next_due(self) -> int | None:
-        """When the next row of a source is due, microseconds of the wall clock; None: no source here goes on."""
+        """When to look at the sources again, microseconds of the wall clock; None: no source here goes on."""
         now = self._clock.now()
-        due = (self._pace.due(self._started(n, now), now, feed.position + 1) for n, feed in self._feeds.items())
-        return min(due, default=None)
+        looks = (self._pace.next_look(self._started(n, now), now, feed.position) for n, feed in self._feeds.items())
+        return min(looks, default=None)
 
     # What goes out ----------------------------------------------------------------------------------------------------
 

@@ -37,8 +37,9 @@ class Gathering:
 
     @property
     def waited(self) -> bool:
-        """Whether any shard is waited for."""
-        return any(self._waited)
+        """Whether more is expected: not while shards are down and all others have ended."""
+        ended = [self._merger.ended(shard) for shard in range(len(self._waited))]
+        return all(ended) or any(waits and not end for waits, end in zip(self._waited, ended, strict=True))
 
     def snapshot(self) -> MergerState:
         return self._merger.snapshot()

@@ -1,0 +1,159 @@
+"""One element with a host that writes down its effects; whole runs are in tests/simulation."""
+
+import pyarrow as pa
+import pytest
+
+from riprap.checkpoints.checkpointer import Checkpointer
+from riprap.checkpoints.load import load
+from riprap.checkpoints.storage import MemoryStorage
+from riprap.graph.annotations import backup, checkpoint
+from riprap.graph.builder import App
+from riprap.graph.keys import END_KEY, OrderKey
+from riprap.protocols.channels import ChannelId
+from riprap.protocols.partial import ConsumerDown, ConsumerUp, ProducerGone
+from riprap.runtime.element import Element
+from riprap.runtime.hosting import Arrival, Pace
+from riprap.runtime.layout import arrange
+from riprap.runtime.ledger import ledger_names, memory_ledger
+from riprap.runtime.messages import Kind, Message
+from riprap.runtime.simulation import ListFeed, VirtualClock
+
+
+class Host:
+    """Has room for everything."""
+
+    def __init__(self):
+        self.sent, self.kept_messages, self.acknowledged = [], [], []
+
+    def send(self, channel, message):
+        self.sent.append((channel, message))
+        return True
+
+    def keep(self, channel, message):
+        self.kept_messages.append((channel, message))
+
+    def kept(self, channel):
+        return max((m.number + m.items for c, m in self.kept_messages if c == channel), default=0)
+
+    def flush(self):
+        pass
+
+    def acknowledge(self, channel, next_):
+        self.acknowledged.append((channel, next_))
+
+    def release(self, channel, position):
+        pass
+
+
+def batch(first: int, count: int) -> pa.RecordBatch:
+    numbers = list(range(first, first + count))
+    return pa.RecordBatch.from_arrays(
+        [pa.array(numbers, pa.int64()), pa.array(numbers, pa.timestamp("us", "UTC")), pa.array(numbers, pa.int64())],
+        names=["x", "_ts", "_seq"],
+    )
+
+
+class Bench:
+    """Lives of one element of an app."""
+
+    def __init__(self, app, pe, fuse="none"):
+        self.layout = arrange(app.build(), fuse)
+        self.pe = self.layout.pe(pe)
+        self.host, self.clock, self.storage = Host(), VirtualClock(), MemoryStorage()
+        self.ledger, self.epoch = None, 0
+
+    def life(self, batch_rows=4) -> Element:
+        self.epoch += 1
+        self.ledger = memory_ledger(ledger_names(self.layout, self.pe), self.ledger)
+        recovering = self.layout.recovers(self.pe)
+        units = {name: (unit.operators, unit.every) for name, unit in recovering.units.items()}
+        return Element(
+            self.layout, self.pe, self.epoch, host=self.host, ledger=self.ledger, clock=self.clock,
+            checkpointer=Checkpointer(self.storage, self.pe.id, self.epoch, units, background=False) if units else None,
+            loaded={name: load(self.storage, self.pe.id, name, self.clock.now()) for name in units},
+            feeds=lambda source, position: ListFeed(batch(0, 10), position), pace=Pace(None), batch_rows=batch_rows,
+        )  # fmt: skip
+
+    def tick(self, element):
+        element.tick()
+        self.clock.time += 2_000_000
+        element.tick()
+
+
+def source_app(protect=()):
+    app = App("source")
+    app.source("S", "x long", protect=protect).filter("x >= 0", name="F").sink("Sink")
+    return app
+
+
+def two_inputs(*protect, saved=()):
+    app = App("two")
+    left, right = (app.source(name, "x long", protect=protect) for name in ("L", "R"))
+    left.union(right, name="U", protect=saved).sink("Sink")
+    return app
+
+
+def message(number, count, progress=None):
+    return Message(Kind.ROWS, 1, number, batch(number, count), progress=progress)
+
+
+def test_a_consumer_that_comes_late_is_told_the_end_and_what_it_missed():
+    bench = Bench(source_app(), "S")
+    element, channel = bench.life(), ChannelId("S→F")
+    element.link(ConsumerDown(channel))
+    while not element.ended:
+        element.pull()
+    assert not bench.host.sent
+    element.link(ConsumerUp(channel, 2, 0))
+    ((_, told),) = bench.host.sent
+    assert (told.kind, told.number, told.progress) == (Kind.END, 10, END_KEY)
+
+
+@pytest.mark.parametrize("stopped_after", [1, 2])
+def test_a_source_that_went_back_ends_where_it_had_been(stopped_after):
+    bench = Bench(source_app((backup(),)), "S")
+    first = bench.life()
+    for _ in range(stopped_after):
+        first.pull()
+    taken = 4 * stopped_after
+    assert bench.ledger["source:S:position"] == taken
+    second = bench.life()  # without a checkpoint: from the beginning
+    second.end_sources()
+    while not second.ended:
+        second.pull()
+    assert bench.ledger["source:S:position"] == taken
+    end = bench.host.kept_messages[-1][1]
+    assert (end.kind, end.number) == (Kind.END, taken)
+
+
+@pytest.mark.parametrize(("most_rows", "begins"), [(4, 1), (64, 0)], ids=["apart", "joined"])
+def test_what_waits_in_a_merge_is_read_again(most_rows, begins):
+    bench = Bench(two_inputs(backup(), saved=(checkpoint("1s"),)), "U")
+    left, right = ChannelId("L→U"), ChannelId("R→U.1")
+    first = bench.life(most_rows)
+    first.receive([Arrival(left, message(0, 2), 1), Arrival(left, message(2, 3, OrderKey(4, 0, 4)), 2)])
+    first.receive([Arrival(right, Message(Kind.PROGRESS, 1, 0, progress=OrderKey(2, 0, 0)), 1)])
+    assert bench.ledger[f"in:{left}:received"] == 2  # keys of L come before those of R at the same time
+    bench.tick(first)
+    second = bench.life()
+    assert second.replay_from(left) == (begins, 2)
+    assert second.replay_from(right) == (1, 0)
+    second.receive([Arrival(left, message(0, 2), 1), Arrival(left, message(2, 3, OrderKey(4, 0, 4)), 2)])
+    second.receive([Arrival(right, Message(Kind.END, 1, 0, progress=END_KEY), 2)])
+    assert (bench.ledger[f"in:{left}:received"], bench.ledger[f"in:{left}:repeated"]) == (5, 0)
+
+
+def test_what_comes_from_a_producer_that_was_not_waited_for_may_be_too_late():
+    bench = Bench(two_inputs(), "U")
+    left, right = ChannelId("L→U"), ChannelId("R→U.1")
+    element = bench.life()
+    for channel in bench.layout.outputs(bench.pe):
+        element.link(ConsumerUp(channel, 1, 0))
+    element.receive([Arrival(left, message(0, 6, OrderKey(5, 0, 5)))])
+    assert bench.ledger[f"in:{left}:received"] == 0
+    element.link(ProducerGone(right, 1))
+    assert bench.ledger[f"in:{left}:received"] == 6
+    element.receive([Arrival(right, Message(Kind.ROWS, 2, 3, batch(3, 5)))])  # 0 to 2 are missing, 3 and 4 late
+    element.receive([Arrival(left, Message(Kind.END, 1, 6, progress=END_KEY))])
+    element.receive([Arrival(right, Message(Kind.END, 2, 8, progress=END_KEY))])
+    assert (bench.ledger[f"in:{right}:next"], bench.ledger[f"in:{right}:received"]) == (8, 3)

@@ -1,0 +1,98 @@
+"""Which operators share a process, what becomes of each stream when its consumer is down, and who is exact."""
+
+import pytest
+
+from riprap.base.errors import UsageError
+from riprap.graph.annotations import backup, checkpoint, persist
+from riprap.graph.builder import App
+from riprap.graph.windows import count
+from riprap.operators.user import UserOperator
+from riprap.runtime.layout import WHOLE, arrange
+
+
+def chain(*, source=(), total=(), parallelism=1):
+    app = App("chain")
+    stream = app.source("S", "k string, x long", protect=source).filter("x > 0", name="F")
+    stream = stream.aggregate("sum(x) AS x", window=count(5), by="k", name="A", protect=total, parallelism=parallelism)
+    stream.sink("Sink")
+    return app.build()
+
+
+def recoveries(layout):
+    return {link.stream.id: link.recovery for link in layout.links}
+
+
+def test_fusing():
+    graph = chain()
+    assert [pe.id for pe in arrange(graph, "none").pes] == ["S", "F", "A", "Sink"]
+    assert [pe.id for pe in arrange(graph, "all").pes] == ["S"]
+    # The filter has no state, so its protection cannot differ.
+    assert [pe.fragment.members for pe in arrange(graph, "auto").pes] == [("S", "F", "A", "Sink")]
+
+
+def test_a_persistent_stream_separates_fragments():
+    layout = arrange(chain(source=(backup(),)), "all")
+    assert [pe.fragment.members for pe in layout.pes] == [("S",), ("F", "A", "Sink")]
+    assert recoveries(layout) == {"S→F": "replay"}
+
+
+def test_shards_have_ids_and_channels():
+    layout = arrange(chain(), "none", {"A": 3})
+    assert [pe.id for pe in layout.pes if pe.fragment.name == "A"] == ["A/0", "A/1", "A/2"]
+    assert layout.link("F→A").by == ("k",)
+    assert [(c.source, c.target) for c in layout.link("A→Sink").channels()] == [(0, 0), (1, 0), (2, 0)]
+    assert {layout.producer(c) for c in layout.link("A→Sink").channels()} == {"A/0", "A/1", "A/2"}
+    with pytest.raises(UsageError, match="A/9"):
+        layout.pe("A/9")
+
+
+def test_a_barrier_is_buffered_and_anything_else_has_gaps():
+    app = App("barrier")
+    left, right = app.source("L", "x long"), app.source("R", "y long", protect=(persist(),))
+    left.barrier(right, name="B").sink("Sink")
+    layout = arrange(app.build(), "none")
+    assert recoveries(layout) == {"L→B": "buffer", "R→B.1": "replay", "B→Sink": "gap"}
+    mixed = layout.recovers(layout.pe("B"))
+    assert (mixed.whole, mixed.exact, mixed.reason) == (True, False, "its input L→B is not persistent")
+    assert layout.recovers(layout.pe("R")).exact
+    assert not layout.recovers(layout.pe("L")).whole
+
+
+def test_an_element_between_persistent_streams_is_exact_and_saved_as_a_whole():
+    layout = arrange(chain(source=(backup(),), total=(checkpoint("50ms"),)), "auto")
+    recovering = layout.recovers(layout.pe("F"))
+    assert recovering.exact
+    assert recovering.units[WHOLE].operators == ("F", "A", "Sink")
+    assert recovering.units[WHOLE].every == 50_000
+
+
+def test_elements_with_gaps_save_each_operator_by_itself():
+    layout = arrange(chain(total=(checkpoint("1s"),)), "none")
+    recovering = layout.recovers(layout.pe("A"))
+    assert not recovering.exact
+    assert set(recovering.units) == {"A"}
+    assert layout.recovers(layout.pe("F")).units == {}
+
+
+class Guess(UserOperator):
+    deterministic = False
+
+    def output_schemas(self, inputs):
+        return [inputs[0]]
+
+
+def test_an_operator_that_is_not_deterministic_is_not_exact():
+    app = App("guess")
+    (stream,) = app.source("S", "x long", protect=(backup(),)).apply(Guess, name="G")
+    stream.sink("Sink")
+    layout = arrange(app.build(), "none")
+    assert layout.recovers(layout.pe("G")).reason == "G is not deterministic"
+    assert layout.recovers(layout.pe("G")).whole
+
+
+def test_mistakes_are_refused():
+    graph = chain()
+    with pytest.raises(UsageError, match="--fuse some"):
+        arrange(graph, "some")
+    with pytest.raises(UsageError, match="one place"):
+        arrange(graph, "none", {"Sink": 2})
