@@ -342,10 +342,10 @@ class Element:
         self._over = True
 
     def next_due(self) -> int | None:
-        """When the next row of a source is due, microseconds of the wall clock; None: no source here goes on."""
+        """When to look at the sources again, microseconds of the wall clock; None: no source here goes on."""
         now = self._clock.now()
-        due = (self._pace.due(self._started(n, now), now, feed.position + 1) for n, feed in self._feeds.items())
-        return min(due, default=None)
+        looks = (self._pace.next_look(self._started(n, now), now, feed.position) for n, feed in self._feeds.items())
+        return min(looks, default=None)
 
     # What goes out ----------------------------------------------------------------------------------------------------
 

@@ -56,11 +56,15 @@ class Feed(Protocol):
         """The next rows, with their order key; None: there are none now."""
 
 
+_STEP = 2_000  # microseconds
+
+
 @dataclass(frozen=True)
 class Pace:
     """When rows of a source are due. Times are microseconds of the wall clock.
 
-    The schedule does not wait for a source that is down: when it is back it is behind, and makes up for it.
+    Rows come in steps, because many small batches cost every element behind them more than they gain. The schedule
+    does not wait for a source that is down: when it is back it is behind, and makes up for it.
     """
 
     rate: float | None  # rows per second; None: as fast as they are taken
@@ -73,8 +77,15 @@ class Pace:
         """How many rows from `position` on are due, up to `most`."""
         if self.rate is None:
             return most
-        return min(max(int((now - started_at) * self.rate / 1e6) - position, 0), most)
+        return min(max(int(((now - started_at) // _STEP) * _STEP * self.rate / 1e6) - position, 0), most)
 
     def due(self, started_at: int, now: int, position: int) -> int:
         """When the row at `position` is or was due."""
         return now if self.rate is None else started_at + int(position / self.rate * 1e6)
+
+    def next_look(self, started_at: int, now: int, position: int) -> int:
+        """When there will be rows from `position` on."""
+        if self.rate is None:
+            return now
+        due = int((position + 1) / self.rate * 1e6)
+        return started_at + -(-due // _STEP) * _STEP
