@@ -112,6 +112,9 @@ def run(
     )
     layout = settings.layout(None if isinstance(app, str) else app)
     _check_inputs(layout, settings.inputs)
+    for spec in layout.graph:
+        if spec.annotations.ha_group is not None:
+            warn(f"{spec.name} is in HA group {spec.annotations.ha_group.name}: a run has no replicas yet, it runs once")
     kills = parse_kills(kill, layout)
     session = ready_session(layout, kills, spark=spark, master=master)
     directory.mkdir(parents=True, exist_ok=True)
