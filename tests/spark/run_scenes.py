@@ -1,6 +1,7 @@
 """Scenes of runs in one process with one Spark session. Not a test: `test_run.py` plays them."""
 
 import contextlib
+import ctypes
 import io
 import json
 import os
@@ -30,6 +31,7 @@ from riprap.runtime.states import SystemState
 from riprap.spark.session import hosting_session
 
 SLOTS = 10
+PR_SET_CHILD_SUBREAPER = 36
 PATIENCE = 60  # seconds
 BARGAINS = "bargain-discovery"
 PES = {"Source", "TradeQuote", "TradeFilter", "Aggregator", "VWAP", "QuoteFilter", "BargainIndex", "Sink"}
@@ -272,7 +274,9 @@ def numbers(place, rows, **columns):
 def an_exception_of_an_operator_ends_the_run(place):
     watcher = Watcher()
     with pytest.raises(CheckFailed, match="Touchy: ValueError: three thousand is too much") as caught:
-        run(tapped.failing(), {"In": numbers(place, 100_000)}, out=place / "run", rate=2_000, fuse="none", watch=watcher)
+        run(
+            tapped.failing(), {"In": numbers(place, 100_000)}, out=place / "run", rate=2_000, fuse="none", watch=watcher
+        )
     assert caught.value.exit_code != 0
     assert {pe: len(pids) for pe, pids in watcher.pids.items()} == {"In": 1, "Positive": 1, "Touchy": 1, "Out": 1}
 
@@ -382,7 +386,7 @@ def a_checkpoint_in_the_plan_saves_the_state(place):
 
 
 def elements_of_a_killed_executor_move(place):
-    arguments = [BARGAINS, "--tuples", 200_000, "--rate", 20_000, "--kill", "executor@3s", "--json"]
+    arguments = [BARGAINS, "--tuples", 100_000, "--rate", 20_000, "--kill", "executor@2s", "--json"]
     code, out, err = command(*arguments, "--out", place / "run")
     assert code == 0, err
     summary = json.loads(out)
@@ -390,12 +394,16 @@ def elements_of_a_killed_executor_move(place):
     assert restarts["Source"] == 1  # the executor of the first element is the one that dies
     assert set(restarts.values()) <= {0, 1}
     counts_add_up(summary)
-    assert summary["tuples"] == 200_000
+    assert summary["tuples"] == 100_000
     assert 0 < summary["sinks"]["Sink"]["tuples"] == RunResult(place / "run", summary).sink("Sink").num_rows
 
 
 def a_replaced_element_that_goes_on_ends_by_itself(place):
-    """Its executor dies while it and its daemon are stopped, so that nobody can end it; then it goes on."""
+    """Its executor dies while it and its daemon are stopped, so that nobody can end it; then it goes on.
+
+    The daemon becomes a child of this process, which it descends from: as one of nobody's the kernel would end it.
+    """
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     stopped, daemons, ended = {}, set(), []
 
     def meddle(watcher):
@@ -416,7 +424,7 @@ def a_replaced_element_that_goes_on_ends_by_itself(place):
 
     watcher = Watcher(meddle)
     try:
-        result = run(BARGAINS, market(400_000), out=place / "run", rate=25_000, watch=watcher)
+        result = run(BARGAINS, market(200_000), out=place / "run", rate=25_000, watch=watcher)
         assert ended
         deadline = time.monotonic() + PATIENCE
         while any(alive(pid) for pid in stopped.values()):

@@ -34,16 +34,15 @@ def test_local(local, scene):
     local(scene)
 
 
-CLUSTER = ["elements_of_a_killed_executor_move", "a_replaced_element_that_goes_on_ends_by_itself"]
-
-
 @pytest.fixture(scope="module")
 def executors(tmp_path_factory):
     with player("run_scenes.py", tmp_path_factory.mktemp("executors"), "local-cluster[2,4,1024]") as play:
         yield play
 
 
-@pytest.mark.parametrize("scene", CLUSTER)
+@pytest.mark.parametrize(
+    "scene", ["elements_of_a_killed_executor_move", "a_replaced_element_that_goes_on_ends_by_itself"]
+)
 def test_executors(executors, scene):
     executors(scene)
 
@@ -51,8 +50,7 @@ def test_executors(executors, scene):
 @pytest.mark.soak
 def test_standalone(tmp_path):
     with standalone(tmp_path) as url, player("run_scenes.py", tmp_path, url) as play:
-        for scene in CLUSTER:
-            play(scene)
+        play("elements_of_a_killed_executor_move")
 
 
 @pytest.mark.soak

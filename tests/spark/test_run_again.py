@@ -85,7 +85,9 @@ def test_a_killed_and_interrupted_run_is_resumed_and_loses_nothing(tmp_path):
     plan.write_text(f"app = '{APP}'\n{protection}")
     out = tmp_path / "run"
 
-    killed = start(APP, "--input", inputs["Source"], "--plan", plan, "--rate", 25_000, "--kill", "driver@3s", "--out", out)
+    killed = start(
+        APP, "--input", inputs["Source"], "--plan", plan, "--rate", 25_000, "--kill", "driver@3s", "--out", out
+    )
     code, _, _ = end(killed)
     assert code == -signal.SIGKILL
 
@@ -103,4 +105,6 @@ def test_a_killed_and_interrupted_run_is_resumed_and_loses_nothing(tmp_path):
         assert stream["recovery"] == "replay", name
         assert stream["sent"] == stream["received"], name
         assert stream["lost"] == stream["repeated"] == 0, name
-    assert [row for item in Stream.open(out / "sinks" / "Sink").read() for row in item.batch.to_pylist()] == bounded(inputs)
+    assert [row for item in Stream.open(out / "sinks" / "Sink").read() for row in item.batch.to_pylist()] == bounded(
+        inputs
+    )
