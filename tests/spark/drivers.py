@@ -2,8 +2,8 @@
 
     with player("run_scenes.py", directory, master) as play: play("a_scene")
 
-The script calls `main(scenes)` of this file, which reads names, a line each, and answers each with a line of JSON, null or
-the traceback of what failed.
+The script calls `main(scenes)` of this file, which reads names, a line each, and answers each with a line of JSON, null
+or the traceback of what failed.
 """
 
 import json
