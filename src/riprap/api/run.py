@@ -114,9 +114,7 @@ def run(
     _check_inputs(layout, settings.inputs)
     for spec in layout.graph:
         if spec.annotations.ha_group is not None:
-            warn(
-                f"{spec.name} is in HA group {spec.annotations.ha_group.name}: a run has no replicas yet, it runs once"
-            )
+            warn(f"{spec.name} is in HA group {spec.annotations.ha_group.name}, and a run has no replicas yet")
     kills = parse_kills(kill, layout)
     session = ready_session(layout, kills, spark=spark, master=master)
     directory.mkdir(parents=True, exist_ok=True)

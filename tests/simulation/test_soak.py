@@ -1,0 +1,23 @@
+"""Thousands of schedules. A failure names the check and the seed that repeat it."""
+
+import pytest
+from tests.simulation import test_counts, test_fault_free, test_gaps, test_replay
+from tests.simulation.taps import watch_progress
+
+CHECKS = {
+    "counts": (test_counts.check, 3000),
+    "buffers": (test_counts.check_buffers, 1000),
+    "gaps": (test_gaps.check, 1500),
+    "everything at once": (test_gaps.check_everything_at_once, 500),
+    "replay": (test_replay.check, 1000),
+    "fault-free": (test_fault_free.check, 1000),
+}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", CHECKS)
+def test_thousands_of_schedules(name, monkeypatch):
+    watch_progress(monkeypatch)
+    check, schedules = CHECKS[name]
+    for seed in range(1000, 1000 + schedules):
+        check(seed)
