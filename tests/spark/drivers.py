@@ -1,9 +1,9 @@
-"""A process with a Spark session of its own that plays scenes, which are functions of one argument, a directory.
+"""A process with a Spark session of its own that plays scenes: functions of a directory, and of what else they take.
 
     with player("run_scenes.py", directory, master) as play: play("a_scene")
 
-The script calls `main(scenes)` of this file, which reads names, a line each, and answers each with a line of JSON, null
-or the traceback of what failed.
+The script calls `main(scenes)` of this file, which reads lines of JSON, a name and arguments each, and answers each
+with a line of JSON, null or the traceback of what failed.
 """
 
 import json
@@ -19,18 +19,17 @@ import pytest
 
 HERE = Path(__file__).parent
 SOURCES = HERE.parents[1] / "src"
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # a JVM that lives for seconds starts sooner so
 _ANSWER = "scene: "
 
 
 def environment() -> dict[str, str]:
     """For processes, and their Spark workers, that import riprap and the modules of this directory."""
     paths = [str(HERE), str(SOURCES), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "JAVA_TOOL_OPTIONS": QUICK}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 @contextmanager
-def player(script: str, directory: Path, *arguments: str) -> Iterator[Callable[[str], None]]:
+def player(script: str, directory: Path, *arguments: str) -> Iterator[Callable[..., None]]:
     process = subprocess.Popen(
         [sys.executable, str(HERE / script), str(directory), *arguments],
         stdin=subprocess.PIPE,
@@ -40,8 +39,8 @@ def player(script: str, directory: Path, *arguments: str) -> Iterator[Callable[[
         start_new_session=True,
     )
 
-    def play(scene: str) -> None:
-        process.stdin.write(f"{scene}\n")
+    def play(scene: str, *arguments: object) -> None:
+        process.stdin.write(json.dumps([scene, *map(str, arguments)]) + "\n")
         process.stdin.flush()
         for line in process.stdout:
             if line.startswith(_ANSWER):
@@ -61,16 +60,17 @@ def player(script: str, directory: Path, *arguments: str) -> Iterator[Callable[[
             process.stdout.close()
 
 
-def main(scenes: Mapping[str, Callable[[Path], None]]) -> None:
+def main(scenes: Mapping[str, Callable[..., None]]) -> None:
     directory = Path(sys.argv[1])
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what scenes print is no answer
     for number, line in enumerate(sys.stdin):
         error = None
-        place = directory / f"{number}-{line.strip()}"
+        scene, *arguments = json.loads(line)
+        place = directory / f"{number}-{scene}"
         place.mkdir()
         try:
-            scenes[line.strip()](place)
+            scenes[scene](place, *arguments)
         except BaseException:
             error = traceback.format_exc()
         print(_ANSWER + json.dumps(error), file=answers, flush=True)

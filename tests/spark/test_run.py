@@ -1,8 +1,22 @@
 """Runs of real processes on Spark: exact without faults, going on through kills, with counts that are true."""
 
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 import pytest
 from cluster import standalone
-from drivers import player
+from drivers import environment, player
+
+from riprap.apps.catalogue import load_app
+from riprap.apps.samples import cache_directory, sample_inputs
+
+APP = "bargain-discovery"
+PATIENCE = 120  # seconds
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -56,3 +70,75 @@ def test_standalone(tmp_path):
 @pytest.mark.soak
 def test_five_minutes_of_kills(local):
     local("five_minutes_of_kills")
+
+
+# The command as a process of its own ----------------------------------------------------------------------------------
+
+
+def test_an_interrupted_and_killed_run_is_resumed_and_loses_nothing(local, tmp_path):
+    graph = load_app(APP)
+    source = sample_inputs(graph, 200_000, 1, cache_directory())["Source"]
+    plan, out = tmp_path / "plan.toml", tmp_path / "run"
+    protection = [
+        f"[operators.{spec.name}]\nbackup = true\n" + ("checkpoint = '300ms'\n" if any(spec.stateful) else "")
+        for spec in graph.operators
+        if spec.outputs
+    ]
+    plan.write_text(f"app = '{APP}'\n" + "".join(protection))
+
+    interrupted = start(APP, "--input", source, "--plan", plan, "--rate", 30_000, "--out", out)
+    wait_until_running(out, interrupted)
+    os.kill(interrupted.pid, signal.SIGINT)
+    code, err = end(interrupted)
+    assert code == 130, err
+    assert f"riprap run --resume {out}" in err.replace("\n", "")
+
+    code, err = end(start("--resume", out, "--kill", "driver@2s"))
+    assert code == -signal.SIGKILL, err
+    assert not (out / "summary.json").exists()
+
+    local("the_resumed_run_is_exact", out, source)
+
+
+def start(*arguments):
+    command = [sys.executable, "-m", "riprap.cli.main", "run", *map(str, arguments)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment(), start_new_session=True)
+
+
+def end(process):
+    _, err = process.communicate(timeout=PATIENCE)
+    deadline = time.monotonic() + PATIENCE
+    while left := processes_of(process.pid):
+        assert time.monotonic() < deadline, f"processes are left: {left}"
+        time.sleep(0.1)
+    return process.returncode, err
+
+
+def processes_of(session: int) -> list[int]:
+    """All processes, dead ones aside, that descend from one that began a session."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, _, of = path.read_text().rpartition(")")[2].split()[:4]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(of) == session and state != "Z":
+            found.append(int(path.parent.name))
+    return found
+
+
+def wait_until_running(directory: Path, process) -> None:
+    """Until the newest line of the live table says so."""
+    deadline = time.monotonic() + PATIENCE
+    seen = len(metrics(directory))
+    while not any(line["run"] == "running" for line in metrics(directory)[seen:]):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def metrics(directory: Path) -> list[dict]:
+    path = directory / "metrics.jsonl"
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
