@@ -293,7 +293,7 @@ def an_exception_in_the_driver_leaves_no_process(place):
     watcher.all_gone()
 
 
-# The command, in this process and on its session -----------------------------------------------------------------------
+# The command, in this process and on its session ----------------------------------------------------------------------
 
 
 def command(*arguments):
@@ -339,7 +339,8 @@ def bad_input_is_refused_in_a_sentence(place):
         found, _, err = command(*arguments)
         sentence = err.removeprefix("starting Spark and the processing elements …\n").strip()
         assert words in sentence, (arguments, err)
-        assert sentence.startswith("riprap: ") and "\n" not in sentence, (arguments, err)
+        assert sentence.startswith("riprap: "), (arguments, err)
+        assert "\n" not in sentence, (arguments, err)
         assert found == code, (arguments, found, err)
     assert not (place / "run").exists()
 

@@ -63,8 +63,7 @@ def _records(words):
     while at < len(words):
         n = int(words[at])
         numbers, ways = words[at + 1 : at + 1 + n], words[at + 1 + n : at + 1 + 2 * n]
-        # A kill in the middle of the write: what the operator had taken in this call is not known any more, nor counted.
-        if len(ways) == n:
+        if len(ways) == n:  # else a kill fell into the write, and nobody has counted what was being taken
             records.append(list(zip(ways.tolist(), numbers.tolist(), strict=True)))
         at += 1 + 2 * n
     return records

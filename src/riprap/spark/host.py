@@ -23,11 +23,9 @@ from itertools import count, pairwise
 from types import TracebackType
 from typing import Any, NamedTuple
 
-import pyarrow as pa
 from py4j.protocol import Py4JNetworkError
 from pyspark import InheritableThread, TaskContext
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import MissingPrerequisite, UsageError
@@ -39,7 +37,6 @@ Body = Callable[[Run, str, int, int], None]
 
 _NUMBERS = count()  # of the jobs of this driver
 _POLL = 0.2  # seconds between looks at the job
-_SCHEMA = pa.schema([("pe", pa.string()), ("attempt", pa.int32()), ("error", pa.string())])  # of failures
 # How Spark words a task that failed in another way than by the death of its process or executor.
 _NOT_A_DEATH = ("PythonException", "Error from python worker")
 
@@ -85,8 +82,9 @@ class Hosted:
         self._error: str | None = None  # why the job ended, if it did not end well
         self._cancelled = False
         self._stage: int | None = None
-        tasks = spark.range(0, len(self._pes), 1, len(self._pes))
-        self._frame = tasks.mapInArrow(partial(_element, run, body), from_arrow_schema(_SCHEMA))
+        # Not a DataFrame: planning and compiling nothing delays the first run of a session by seconds.
+        indices = self._context.parallelize(range(len(self._pes)), len(self._pes))
+        self._tasks = indices.mapPartitions(partial(_element, run, body))
         self._job = InheritableThread(target=self._run, daemon=True, name="riprap-host")
         self._watch = InheritableThread(target=self._watch_failures, daemon=True, name="riprap-host-watch")
         self._ended = threading.Event()
@@ -136,8 +134,7 @@ class Hosted:
     def _run(self) -> None:
         try:
             self._context.setJobGroup(self._group, "riprap: processing elements", interruptOnCancel=True)
-            rows = self._frame.collect()
-            self.failures = tuple(Failure(row.pe, row.attempt, row.error) for row in rows)
+            self.failures = tuple(self._tasks.collect())
         except Exception as error:
             self._error = self._error or _reason(str(error))
         finally:
@@ -204,16 +201,14 @@ def _advice(error: str) -> str:
 # In the worker --------------------------------------------------------------------------------------------------------
 
 
-def _element(run: Run, body: Body, ids: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _element(run: Run, body: Body, indices: Iterable[int]) -> Iterator[Failure]:
     """The task of one element."""
     context = TaskContext.get()
     assert context is not None
     attempt = context.attemptNumber()
-    for batch in ids:
-        for index in batch.column(0).to_pylist():
-            pe = run.layout.pes[index].id
-            try:
-                body(run, pe, attempt, executor_pid())
-            except BaseException:  # also exit(): what ends by itself would end by itself again
-                row = Failure(pe, attempt, traceback.format_exc())
-                yield pa.RecordBatch.from_pylist([row._asdict()], schema=_SCHEMA)
+    for index in indices:
+        pe = run.layout.pes[index].id
+        try:
+            body(run, pe, attempt, executor_pid())
+        except BaseException:  # also exit(): what ends by itself would end by itself again
+            yield Failure(pe, attempt, traceback.format_exc())
