@@ -10,12 +10,16 @@ them, because its import alone starts one.
 """
 
 import gc
+from contextlib import suppress
 
 import pyspark.worker  # noqa: F401  (Spark itself imports it only after the fork)
 from pyspark.daemon import manager
 
 import riprap.runtime.process  # noqa: F401  (with it Numba, Arrow, Flight, the engine and the streams)
 from riprap.spark.executor import remember_executor
+
+with suppress(ImportError):
+    import pandas  # noqa: F401  (where it is installed Arrow imports it when it first makes an array of Python values)
 
 if __name__ == "__main__":
     remember_executor()
