@@ -157,3 +157,36 @@ def test_what_comes_from_a_producer_that_was_not_waited_for_may_be_too_late():
     element.receive([Arrival(left, Message(Kind.END, 1, 6, progress=END_KEY))])
     element.receive([Arrival(right, Message(Kind.END, 2, 8, progress=END_KEY))])
     assert (bench.ledger[f"in:{right}:next"], bench.ledger[f"in:{right}:received"]) == (8, 3)
+
+
+def test_another_life_knows_what_is_too_late():
+    bench = Bench(two_inputs(), "U")
+    left, right = ChannelId("L→U"), ChannelId("R→U.1")
+    first = bench.life()
+    first.receive([Arrival(left, message(0, 6, OrderKey(5, 0, 5)))])
+    first.link(ProducerGone(right, 1))
+    assert bench.ledger[f"in:{left}:received"] == 6
+    second = bench.life()
+    second.receive([Arrival(left, Message(Kind.END, 1, 6, progress=END_KEY))])
+    second.receive([Arrival(right, Message(Kind.ROWS, 2, 3, batch(3, 5), progress=END_KEY))])
+    assert (bench.ledger[f"in:{right}:next"], bench.ledger[f"in:{right}:received"]) == (8, 3)
+
+
+def test_an_element_that_goes_back_and_is_not_exact_says_nothing_twice():
+    app = App("mixed")
+    left, right = app.source("L", "x long", protect=(backup(),)), app.source("R", "x long")
+    left.union(right, name="U").sink("Sink")
+    bench = Bench(app, "U")
+    left, right = ChannelId("L→U"), ChannelId("R→U.1")
+    (out,) = bench.layout.outputs(bench.pe)
+    for life in range(2):
+        element = bench.life()
+        element.link(ConsumerUp(out, 1, 0))
+        element.receive([Arrival(left, message(0, 6, OrderKey(5, 0, 5)), 1)])
+        element.receive([Arrival(right, Message(Kind.PROGRESS, life, 0, progress=END_KEY))])
+        assert (bench.ledger[f"in:{left}:received"], bench.ledger[f"in:{left}:repeated"]) == (6, 6 * life)
+        assert bench.ledger[f"out:{out}:number"] == 6
+    rows = [message.batch.num_rows for _, message in bench.host.sent if message.batch is not None]
+    assert sum(rows) == 6
+    element.receive([Arrival(left, message(6, 2), 2), Arrival(left, Message(Kind.END, 1, 8, progress=END_KEY), 2)])
+    assert bench.ledger[f"out:{out}:number"] == 8
