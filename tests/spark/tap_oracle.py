@@ -24,6 +24,7 @@ class Book(NamedTuple):
 
     taken: Counter
     unsure: Counter  # last records of lives that were killed
+    killed: tuple = ()  # of each life that was killed, all that it took, in order
 
     def of_way(self, way):
         pick = lambda counter: Counter({key: n for key, n in counter.items() if key[0] == way})  # noqa: E731
@@ -48,14 +49,15 @@ class Book(NamedTuple):
 
 
 def read_book(books: Path, tap: str, killed: set[int]) -> Book:
-    taken, unsure = Counter(), Counter()
+    taken, unsure, ended = Counter(), Counter(), []
     for path in books.glob(f"{tap}.*"):
         records = _records(np.fromfile(path, np.int64))
         for record in records:
             taken.update(record)
         if records and int(path.name.split(".")[1]) in killed:
             unsure.update(records[-1])
-    return Book(taken, unsure)
+            ended.append([key for record in records for key in record])
+    return Book(taken, unsure, tuple(ended))
 
 
 def _records(words):
@@ -90,3 +92,16 @@ def check_buffer(stream: dict, numbers: int, received: Book) -> None:
 def check_replay(stream: dict, numbers: int, received: Book) -> None:
     assert stream["sent"] == stream["received"] == received.once == numbers
     assert stream["lost"] == stream["repeated"] == 0
+
+
+def check_sink(there: list, taken: Book) -> None:
+    """A sink that is not exact misses, of each killed life, the last that its log had not written; and nothing else."""
+    rows = set(there)
+    assert len(rows) == len(there)
+    assert rows <= set(taken.taken)
+    tails = set()
+    for life in taken.killed:
+        missing = next((at for at, key in enumerate(life) if key not in rows), len(life))
+        assert rows.isdisjoint(life[missing:])
+        tails.update(life[missing:])
+    assert set(taken.taken) - rows == tails
