@@ -92,7 +92,7 @@ def run_on_spark(
         hosts.append(hosted)
         for text in hosted.warnings:
             warn(text)
-        driver = _Driver(coordinator, hosted, kills, seconds, watch, clock)
+        driver = _Driver(coordinator, hosted, address, kills, seconds, watch, clock)
         driver.drive()
         coordinator.close()
         hosted.wait(30.0)
@@ -109,6 +109,7 @@ class _Driver:
         self,
         coordinator: Coordinator,
         hosted: Hosted,
+        address: str,
         kills: Sequence[Kill],
         seconds: float | None,
         watch: Watch,
@@ -117,7 +118,7 @@ class _Driver:
         self.lives = Lives()
         self.flowed = 0.0  # seconds from when all elements ran until all had ended
         self._coordinator, self._hosted, self._seconds, self._watch = coordinator, hosted, seconds, watch
-        self._clock = clock
+        self._clock, self._address = clock, address
         self._kills = deque(kills)
 
     def drive(self) -> None:
@@ -149,12 +150,16 @@ class _Driver:
                 os.kill(os.getpid(), signal.SIGKILL)
             elif kill.what == "executor":
                 doomed = table[0].executor_pid
-                for status in table:
-                    if status.executor_pid == doomed:
-                        self._coordinator.told_killed(status.pe, self._clock.monotonic())
-                os.kill(doomed, signal.SIGKILL)
+                self._kill(doomed, [status for status in table if status.executor_pid == doomed])
             else:
                 for status in table:
                     if status.pe in kill.pes and status.state not in (WorkerState.DOWN, WorkerState.STARTING):
-                        self._coordinator.told_killed(status.pe, self._clock.monotonic())
-                        os.kill(status.pid, signal.SIGKILL)
+                        self._kill(status.pid, [status])
+
+    def _kill(self, pid: int, victims: Sequence[PeStatus]) -> None:
+        """Kill a process of this machine, and with it these elements."""
+        for status in victims:
+            if status.host != self._address:  # there the number may be that of any process
+                raise UsageError(f"--kill: {status.pe} runs on {status.host}, and only processes here can be killed")
+            self._coordinator.told_killed(status.pe, self._clock.monotonic())
+        os.kill(pid, signal.SIGKILL)
