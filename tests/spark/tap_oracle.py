@@ -8,8 +8,8 @@ A tap writes what it takes before anybody counts it, and passes on what it takes
 
 up to the one call that was going on when a tap was killed: written, and not yet counted as received or as sent. That
 is the last record of a killed life, and nothing else. Of a buffered stream the call is then repeated, as nobody knows
-of it. On replayed streams into repeatable elements the counts are exact: what was not counted is taken again, and
-what is taken again is not counted.
+of it; or it was noted as had, and the kill fell between that and the count. On replayed streams into repeatable
+elements the counts are exact: what was not counted is taken again, and what is taken again is not counted.
 """
 
 from collections import Counter
@@ -83,8 +83,10 @@ def check_gap(stream: dict, sent: Book, received: Book) -> None:
 
 def check_buffer(stream: dict, numbers: int, received: Book) -> None:
     """All `numbers` were sent: the producer was not killed."""
-    assert stream["sent"] == stream["received"] == received.once == numbers
-    assert stream["lost"] == stream["repeated"] == 0
+    assert stream["sent"] == received.once == numbers
+    assert received.once - received.slack <= stream["received"] <= received.once
+    assert stream["lost"] == stream["sent"] - stream["received"]
+    assert stream["repeated"] == 0
     twice = Counter({key: n - 1 for key, n in received.taken.items() if n > 1})
     assert twice <= received.unsure
 

@@ -115,15 +115,13 @@ def open_ledger(directory: Path, epoch: int, names: Sequence[str]) -> Ledger:
     """The ledger of a new life, going on from the newest before it."""
     before = read_ledger(directory, names, below=epoch)
     directory.mkdir(parents=True, exist_ok=True)
-    path = directory / f"{epoch:08d}"
-    with open(path, "w+b") as file:
-        file.truncate(_HEAD.size + 8 * len(names))
+    # Whole before it has its name: a life that is killed right here must not leave a ledger that has forgotten.
+    unnamed = directory / f"new-{epoch:08d}"
+    unnamed.write_bytes(_HEAD.pack(MAGIC, len(names)) + np.array([before[name] for name in names], np.int64).tobytes())
+    path = unnamed.replace(directory / f"{epoch:08d}")
+    with open(path, "r+b") as file:
         mapped = mmap.mmap(file.fileno(), 0)
-    mapped[: _HEAD.size] = _HEAD.pack(MAGIC, len(names))
-    ledger = Ledger(names, np.frombuffer(mapped, np.int64, len(names), _HEAD.size))
-    for name, value in before.items():
-        ledger[name] = value
-    return ledger
+    return Ledger(names, np.frombuffer(mapped, np.int64, len(names), _HEAD.size))
 
 
 def read_ledger(directory: Path, names: Sequence[str], below: int | None = None) -> dict[str, int]:
