@@ -26,7 +26,8 @@ def test_a_life_killed_at_its_birth_leaves_the_counts_alone(tmp_path, monkeypatc
     def kill(*_):
         raise Killed
 
-    with monkeypatch.context() as patch, pytest.raises(Killed):
+    with monkeypatch.context() as patch:
         patch.setattr("pathlib.Path.replace", kill)
-        open_ledger(tmp_path, 2, NAMES)
+        with pytest.raises(Killed):
+            open_ledger(tmp_path, 2, NAMES)
     assert open_ledger(tmp_path, 3, NAMES)["in:a:next"] == 7
