@@ -147,7 +147,7 @@ def killed_elements_come_back_alone(place):
     counts_add_up(result.summary)
     streams = result.summary["streams"]
     assert streams["TradeFilter→Aggregator"]["lost"] > 0
-    assert streams["Aggregator→VWAP"]["sent"] == streams["TradeFilter→Aggregator"]["received"]
+    assert streams["Aggregator→VWAP"]["sent"] <= streams["TradeFilter→Aggregator"]["received"]
     assert all(stream["repeated"] == 0 for stream in streams.values())
     assert result.summary["tuples"] == 300_000
     assert 0 < result.summary["sinks"]["Sink"]["tuples"] == result.sink("Sink").num_rows
