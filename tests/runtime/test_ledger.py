@@ -4,17 +4,17 @@ import pytest
 
 from riprap.runtime.ledger import open_ledger, read_ledger
 
-NAMES = ["in:a:next", "in:a:received"]
+NAMES = ["in:a:next", "in:a:missed"]
 
 
 def test_a_life_goes_on_with_the_counts_of_the_one_before(tmp_path):
     first = open_ledger(tmp_path, 1, NAMES)
     first["in:a:next"] = 7
-    first.add("in:a:received", 5)
+    first.add("in:a:missed", 5)
     second = open_ledger(tmp_path, 2, NAMES)
-    second.add("in:a:received", 1)
-    first.add("in:a:received", 100)  # it does not know that it was replaced
-    assert read_ledger(tmp_path, NAMES) == {"in:a:next": 7, "in:a:received": 6}
+    second.add("in:a:missed", 1)
+    first.add("in:a:missed", 100)  # it does not know that it was replaced
+    assert read_ledger(tmp_path, NAMES) == {"in:a:next": 7, "in:a:missed": 6}
 
 
 def test_a_life_killed_at_its_birth_leaves_the_counts_alone(tmp_path, monkeypatch):

@@ -26,7 +26,7 @@ def stream_counts(layout: Layout, ledgers: Mapping[str, Mapping[str, int]]) -> d
         for channel in link.channels():
             producer, consumer = ledgers[layout.producer(channel)], ledgers[layout.consumer(channel)]
             sent += producer[f"out:{channel}:number"]
-            received += consumer[f"in:{channel}:received"]
+            received += consumer[f"in:{channel}:next"] - consumer[f"in:{channel}:missed"]
             repeated += consumer[f"in:{channel}:repeated"]
         counts[link.stream.id] = Counts(sent, received, sent - received, repeated, link.recovery)
     return counts

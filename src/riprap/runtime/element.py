@@ -294,9 +294,12 @@ class Element:
         had = self._ledger[name + "next"]
         fresh = sum(max(0, numbers.stop - max(numbers.start, had)) for numbers in passed)
         again = sum(map(len, passed)) - fresh
-        self._ledger[name + "next"] = max(had, intake.next)
-        self._ledger.add(name + "received", fresh)
-        self._ledger.add(name + "repeated", 0 if self._recovering.exact else again)
+        following = max(had, intake.next)
+        self._ledger[name + "next"] = following
+        if following - had > fresh:
+            self._ledger.add(name + "missed", following - had - fresh)
+        if again and not self._recovering.exact:
+            self._ledger.add(name + "repeated", again)
         return True
 
     def _reached(self, stream_or_sink: str) -> OrderKey:

@@ -31,7 +31,7 @@ _HEAD = struct.Struct("<8sQ")
 
 IN = (
     "next",  # number of the first item that the operators have not had and may still get
-    "received",  # items below it that they have had, each counted once; the others are lost
+    "missed",  # items below it that they never had: lost. The others were received, and one store counts them
     "repeated",  # items that they were given again after a crash, unless all that they did before was undone
 )
 OUT = (

@@ -277,9 +277,9 @@ class _Process:
                     counts.taken, counts.missed, counts.bytes, *((last.bytes, last.taken_at) if last else (0, 0))
                 )
         return Metrics(
-            of("in:", ":received") + of("source:", ":position"),
+            of("in:", ":next") - of("in:", ":missed") + of("source:", ":position"),
             of("out:", ":number"),
-            of("in:", ":next") - of("in:", ":received"),
+            of("in:", ":missed"),
             dict(self._element.latencies.counts),
             checkpoints,
             tuple(self._warnings),
