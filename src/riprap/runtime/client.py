@@ -55,6 +55,7 @@ class Client:
         self._lost = False
         self._client: flight.FlightClient | None = None
         self._writer: flight.MetadataRecordBatchWriter | None = None
+        self._reader: flight.MetadataRecordBatchReader | None = None
         self._listener: Thread | None = None
         self.stopping = False  # the run is to end: finish and say `ended`
 
@@ -63,13 +64,15 @@ class Client:
         try:
             self._client = connect(self._run.coordinator, self._run.tls)
             descriptor = flight.FlightDescriptor.for_command(json.dumps(self._about).encode())
-            self._writer, reader = self._client.do_exchange(descriptor, call_options(self._run.token))
-            registered = _read(reader)["registered"]
+            self._writer, self._reader = self._client.do_exchange(descriptor, call_options(self._run.token))
+            registered = _read(self._reader)["registered"]
         except flight.FlightUnauthorizedError as error:
             raise Fenced(str(error)) from error
         except _BROKEN as error:
             raise CoordinatorLost(f"the coordinator at {self._run.coordinator} does not answer: {error}") from error
-        self._listener = Thread(target=self._listen, args=(reader,), name="answers of the coordinator", daemon=True)
+        self._listener = Thread(
+            target=self._listen, args=(self._reader,), name="answers of the coordinator", daemon=True
+        )
         self._listener.start()
         return Registration(registered["epoch"], registered["started_at"])
 
@@ -124,11 +127,15 @@ class Client:
                 self._client.close()
 
     def _end(self) -> None:
+        """Hang up, once. A call that is lost is cancelled: to end its writing a second time would abort the process."""
         with self._telling:
             if self._writer is not None and not self._ended:
                 self._ended = True
                 with suppress(*_BROKEN):
-                    self._writer.done_writing()
+                    if self._lost and self._reader is not None:
+                        self._reader.cancel()
+                    else:
+                        self._writer.done_writing()
 
     def _tell(self, **message: Any) -> None:
         self.check()

@@ -66,14 +66,22 @@ class _Connection:
         self.goodbye = False  # the consumer ends: this life of it will not answer again
         self.client: flight.FlightClient | None = None
         self.writer: flight.MetadataRecordBatchWriter | None = None
+        self.reader: flight.MetadataRecordBatchReader | None = None
 
-    def end(self) -> None:
-        """Tell the consumer that nothing more is written; then the answers end too."""
+    def end(self, *, drained: bool) -> None:
+        """Hang up; then the answers end too. `drained`: the consumer lives, and is to read what was written.
+
+        A broken call is cancelled, which is safe at any time. To end its writing could end it a second time, as the
+        reading side does so when it fails, and then gRPC aborts the process.
+        """
         with suppress(*_BROKEN):
-            if self.writer is not None:
+            if drained and self.writer is not None:
                 self.writer.done_writing()
+            elif self.reader is not None:
+                self.reader.cancel()
 
     def free(self) -> None:
+        """When nobody reads any more."""
         with suppress(*_BROKEN):
             if self.writer is not None:
                 self.writer.close()
@@ -190,8 +198,9 @@ class Sender:
             self._write(connection)
         except _BROKEN as error:
             self._complain(connection, error)
+        drained = self._draining and not connection.over
         self._over(connection)
-        connection.end()
+        connection.end(drained=drained)
         listener.join()
         connection.free()
 
@@ -262,10 +271,10 @@ class Sender:
     def _listen(self, connection: _Connection) -> None:
         try:
             connection.client = connect(connection.address.location, self._tls)
-            connection.writer, reader = connection.client.do_exchange(
+            connection.writer, connection.reader = connection.client.do_exchange(
                 describe(self._channel, self._epoch), call_options(self._token)
             )
-            self._hear(connection, reader)
+            self._hear(connection, connection.reader)
         except _BROKEN as error:
             self._complain(connection, error)
         self._over(connection)
