@@ -319,7 +319,7 @@ class Element:
             # At the end of the run: what another life took, and this one has gone back behind, has been sent on.
             most = min(self._batch_rows, self._ledger[slot] - feed.position) if self._over else self._batch_rows
             rows = self._pace.rows(started, now, feed.position, most)
-            born = self._pace.due(started, now, feed.position)
+            born = min(now, self._pace.due(started, now, feed.position + rows // 2))  # of its middle tuple
             batch = feed.next(rows) if rows else None
             if batch is not None:
                 took = True
