@@ -7,6 +7,7 @@ and segments before it are not read.
 
 import os
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -40,7 +41,7 @@ class Feed:
         self._follow = follow and self._stream is not None
         self._wanted = wanted
         self._seen: tuple[int, int, int] | None = None  # how far the stream was stable when it was last read
-        self._raw = self._stored() if self._stream else read_file(path, wanted, skip=position)
+        self._raw = self._stored() if self._stream else _ahead(read_file(path, wanted, skip=position))
 
     def next(self, max_rows: int) -> pa.RecordBatch | None:
         """At most `max_rows` rows. None: there are none now, and if `ended`, there never will be."""
@@ -85,3 +86,12 @@ class Feed:
                 self.position = self._keyer.row = item.next_position - item.batch.num_rows
                 self.ended = False  # it went on behind an end
                 yield item.batch
+
+
+def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same, each one read while the one before it is in use: a row group takes longer than a source may pause."""
+    with ThreadPoolExecutor(1, "riprap-feed") as reading:
+        coming = reading.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = reading.submit(next, batches, None)
+            yield batch

@@ -7,6 +7,7 @@ An element that has ended stays until the whole run has: a consumer that dies in
 the end again.
 """
 
+import sys
 import traceback
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -44,11 +45,13 @@ from riprap.runtime.states import WorkerState
 
 _TICK = 0.02  # seconds between looks at what is due
 _IDLE = 0.005  # seconds: the longest that the loop sleeps while something may become due
+_SWITCH = 0.0005  # seconds that one thread of a process may keep others waiting: a message passes three of them
 _PATIENCE = 0.005  # seconds to wait for room at a consumer while there is nothing better to do
 
 
 def run_element(run: Run, pe_id: str, attempt: int, executor_pid: int) -> None:
     """The body of a task: from registration until the run is over. An exception ends the run and is shown."""
+    sys.setswitchinterval(_SWITCH)
     inbox = Inbox(run.buffer_bytes)
     client = Client(run, pe_id, attempt, executor_pid, inbox.wake)
     try:
