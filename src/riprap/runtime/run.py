@@ -40,4 +40,3 @@ class Run:
     batch_rows: int = 65_536  # most rows in one call of the engine
     buffer_bytes: int = 4 << 20  # most bytes that wait on one channel at its receiver
     heartbeat: float = 0.2  # seconds between signs of life
-    silence: float = 3.0  # seconds without one after which an element counts as hanging
