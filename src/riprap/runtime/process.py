@@ -24,7 +24,7 @@ from riprap.checkpoints.storage import LocalStorage
 from riprap.engine.pruning import wanted_columns
 from riprap.graph.specs import Source
 from riprap.protocols.channels import ChannelId
-from riprap.protocols.partial import ConsumerDown, Recovery
+from riprap.protocols.partial import ConsumerDown, ProducerGone, Recovery
 from riprap.runtime.beats import Beats
 from riprap.runtime.client import Client, CoordinatorLost, Registration
 from riprap.runtime.element import Element
@@ -246,15 +246,20 @@ class _Process:
             events = self._inbox.take_events()
         else:
             events = self._inbox.take(self._wait())
-        arrivals = []
+        arrivals: list[Arrival] = []
+        came = False
         for event in events:
             if isinstance(event, Arrival):
                 arrivals.append(event)
-            else:
-                element.link(event)
+                came = True
+                continue
+            if isinstance(event, ProducerGone):  # after what it had sent
+                element.receive(arrivals)
+                arrivals = []
+            element.link(event)
         element.receive(arrivals)
         pulled = not element.blocked and element.pull()
-        return bool(arrivals) or pulled or element.ended
+        return came or pulled or element.ended
 
     def _wait(self) -> float:
         """Seconds that the loop may wait for something to come."""
