@@ -59,6 +59,7 @@ def test_the_run_ends_and_keys_ascend(seed):
     check(seed)
 
 
-@pytest.mark.parametrize("seed", range(10))
+# 1434: a time boundary between the last tuple of a batch and the punctuation behind it.
+@pytest.mark.parametrize("seed", [*range(10), 1434])
 def test_everything_may_die_at_once(seed):
     check_everything_at_once(seed)

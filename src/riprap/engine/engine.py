@@ -239,6 +239,7 @@ class Engine:
         emissions: list[Emission] = []
         for port, event in inbox:
             if isinstance(event, Punctuation):
+                emissions += operator.progress(just_before(event.key))  # time boundaries before it come first
                 emissions += operator.punctuate(Channel(port), event)
             else:
                 statistics.tuples_in[port] += event.num_rows
@@ -253,6 +254,7 @@ class Engine:
         emissions: list[Emission] = []
         for item in merger.release():
             if isinstance(item, Mark):
+                emissions += operator.progress(just_before(item.punctuation.key))
                 emissions += operator.punctuate(Channel(item.port), item.punctuation)
             elif isinstance(item, Rows):
                 for port, batch in enumerate(item.batches):
