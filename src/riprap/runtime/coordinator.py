@@ -26,7 +26,6 @@ gets one. So they also rise over a restart of the driver. One coordinator at a t
 
 import json
 import logging
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Condition, Lock, Thread
@@ -41,7 +40,8 @@ from riprap.runtime.layout import Layout
 from riprap.runtime.roster import Fenced, PeStatus, Roster, Transition
 from riprap.runtime.run import Tls
 from riprap.runtime.states import IllegalTransition, SystemState, WorkerState
-from riprap.runtime.wire import Address, location, server_arguments
+from riprap.runtime.wire import Address, Server, location, server_arguments
+from riprap.streams.files import LocalFiles
 
 OnHang = Callable[[str, int, int], None]  # element, epoch, process id
 
@@ -95,7 +95,7 @@ class Coordinator:
         self._calls: dict[str, _Call] = {}
         self._changed = Condition()  # guards everything here
         self._closed = False
-        self._server: _Server | None = None
+        self._server: Server | None = None
         self._watcher = Thread(target=self._watch, name="coordinator: silence", daemon=True)
         self.location = ""  # known after start()
         self.started_at = 0  # wall clock, microseconds
@@ -104,7 +104,8 @@ class Coordinator:
 
     def start(self) -> None:
         self.started_at = self._clock.now()
-        self._server = _Server(self, **server_arguments("the coordinator", self._host, self._token, self._tls))
+        arguments = server_arguments("the coordinator", self._host, self._token, self._tls)
+        self._server = Server(self.serve, (Fenced, RiprapError), flight.FlightUnauthorizedError, **arguments)
         self.location = location(self._host, self._server.port, self._tls)
         self._watcher.start()
 
@@ -211,7 +212,8 @@ class Coordinator:
                 raise Fenced("the run is over")
             at, wall = self._clock.monotonic(), self._clock.now()
             epoch = self._roster.register(pe, attempt, host, pid, executor_pid, at, wall)
-            _write_epochs(self._epochs_file, self._roster.epochs())
+            epochs = json.dumps(self._roster.epochs()).encode()
+            LocalFiles(self._epochs_file.parent).put(self._epochs_file.name, epochs)
             older = self._calls.get(pe)
             self._calls[pe] = call
             book = {other.id: self._roster.address(other.id) for other in self._layout.pes}
@@ -295,37 +297,3 @@ def _read(reader: flight.MetadataRecordBatchReader) -> dict[str, Any] | None:
 
 def _read_epochs(path: Path) -> dict[str, int]:
     return {pe: int(epoch) for pe, epoch in json.loads(path.read_text()).items()} if path.exists() else {}
-
-
-def _write_epochs(path: Path, epochs: Mapping[str, int]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".json.new")
-    with temporary.open("w") as file:
-        json.dump(epochs, file)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
-
-
-class _Server(flight.FlightServerBase):
-    def __init__(self, coordinator: Coordinator, **arguments: object) -> None:
-        self._coordinator = coordinator
-        super().__init__(**arguments)
-
-    def do_exchange(
-        self,
-        context: flight.ServerCallContext,
-        descriptor: flight.FlightDescriptor,
-        reader: flight.MetadataRecordBatchReader,
-        writer: flight.MetadataRecordBatchWriter,
-    ) -> None:
-        try:
-            self._coordinator.serve(descriptor, reader, writer)
-        except (Fenced, RiprapError) as error:
-            _log.warning("%s refused: %s", context.peer(), error)
-            raise flight.FlightUnauthorizedError(str(error)) from error

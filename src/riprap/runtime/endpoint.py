@@ -29,7 +29,7 @@ from riprap.runtime.hosting import Arrival
 from riprap.runtime.inbox import Inbox
 from riprap.runtime.messages import Kind
 from riprap.runtime.run import Run
-from riprap.runtime.wire import location, own_address, server_arguments
+from riprap.runtime.wire import Server, location, own_address, server_arguments
 
 _log = logging.getLogger(__name__)
 
@@ -106,7 +106,8 @@ class Endpoint:
         self._wanted = Condition()
         self._closed = False
         host = run.host or own_address(run.coordinator)
-        self._server = _Server(self, **server_arguments(f"the endpoint of {pe}", host, run.token, run.tls))
+        arguments = server_arguments(f"the endpoint of {pe}", host, run.token, run.tls)
+        self._server = Server(self.receive, (DataError,), flight.FlightServerError, **arguments)
         self.location = location(host, self._server.port, run.tls)
         self._acknowledger = Thread(target=self._acknowledge, name=f"acknowledgements of {pe}", daemon=True)
         self._acknowledger.start()
@@ -236,22 +237,3 @@ def _check_schema(channel: ChannelId, expected: pa.Schema, given: pa.Schema) -> 
 def plain_schema(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
     """Names and types, whether a column is dictionary-encoded or not."""
     return [(f.name, f.type.value_type if pa.types.is_dictionary(f.type) else f.type) for f in schema]
-
-
-class _Server(flight.FlightServerBase):
-    def __init__(self, endpoint: Endpoint, **arguments: object) -> None:
-        self._endpoint = endpoint
-        super().__init__(**arguments)
-
-    def do_exchange(
-        self,
-        context: flight.ServerCallContext,
-        descriptor: flight.FlightDescriptor,
-        reader: flight.MetadataRecordBatchReader,
-        writer: flight.MetadataRecordBatchWriter,
-    ) -> None:
-        try:
-            self._endpoint.receive(descriptor, reader, writer)
-        except DataError as error:
-            _log.warning("%s refused: %s", context.peer(), error)
-            raise flight.FlightServerError(str(error)) from error

@@ -9,7 +9,7 @@ the key of this certificate belongs to the run.
 import hmac
 import logging
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -58,6 +58,33 @@ class Guard(flight.ServerMiddlewareFactory):
             what = "a wrong token" if given else "no token"
             _log.warning("%s refused a stranger's %s call: it carried %s", self._server, info.method.name, what)
             raise flight.FlightUnauthenticatedError("this endpoint belongs to a run, and the call lacks its token")
+
+
+class Server(flight.FlightServerBase):
+    """Answers every `DoExchange` with `serve`. What that refuses is logged, and told to the caller as `told`."""
+
+    def __init__(
+        self,
+        serve: Callable[..., None],  # descriptor, reader, writer
+        refused: tuple[type[Exception], ...],
+        told: type[flight.FlightError],
+        **arguments: object,
+    ) -> None:
+        self._serve, self._refused, self._told = serve, refused, told
+        super().__init__(**arguments)
+
+    def do_exchange(
+        self,
+        context: flight.ServerCallContext,
+        descriptor: flight.FlightDescriptor,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.MetadataRecordBatchWriter,
+    ) -> None:
+        try:
+            self._serve(descriptor, reader, writer)
+        except self._refused as error:
+            _log.warning("%s refused: %s", context.peer(), error)
+            raise self._told(str(error)) from error
 
 
 def server_arguments(name: str, host: str, token: str, tls: Tls | None) -> dict[str, Any]:
