@@ -15,13 +15,13 @@ demo: install            ## the main job, on an embedded local Spark
 
 test: install lint       ## linters, then the whole suite
 	@scripts/ensure-chromium
-	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile -m "not soak" $(ARGS)
+	@PYTHONHASHSEED=0 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile -m "not soak" $(ARGS)
 
 bench: install           ## ratios measured side by side; ONLY=name runs one
 	@$(BIN)/python -m benchmarks.run $(if $(ONLY),--only $(ONLY))
 
-soak: install            ## the long tests
-	@$(BIN)/python -m pytest -q -m soak $(ARGS)
+soak: install            ## the long tests, and the property tests with new examples
+	@$(BIN)/python -m pytest -q -m "soak or hypothesis" --hypothesis-profile=soak $(ARGS)
 
 lint: install
 	@$(BIN)/ruff check --quiet .

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.san.networks import all_closed_forms, everything
 
@@ -36,6 +36,7 @@ def assert_same(compiled: Compiled, seed: int, span: Span) -> None:
     st.integers(3, 20),
     st.floats(0.0, 10.0),
 )
+@example(seed=422, pace=5e-324, good=0.0, limit=4, start=0.0)  # a delay beyond the largest number
 def test_every_kind_of_element(seed, pace, good, limit, start):
     compiled = FULL.with_parameters({"pace": pace, "good": good, "limit": limit})
     assert_same(compiled, seed, Span(20.0, start))

@@ -47,7 +47,7 @@ import numpy as np
 from numba import njit
 from riprap.san.machine import borrowed, integrate, lowest, repair
 from riprap.san.generator import uniform
-from riprap.san.samplers import between, exponential, gamma, lognormal, normal, one_of, weibull
+from riprap.san.samplers import between, due, exponential, gamma, lognormal, normal, one_of, weibull
 ONE = np.uint64(1)
 ZERO = np.uint64(0)
 '''
@@ -284,14 +284,14 @@ class _Generator:
         if not activity.timing:
             names = [f"({self.emit(code)})" for code in activity.delay]
         if activity.kind is Kind.DETERMINISTIC:
-            return [f"tree[{node}] = f[0] + {names[0]}"]
+            return [f"tree[{node}] = due(f[0], {names[0]})"]
         if activity.kind is Kind.EMPIRICAL:
             low, high = self.values[number]
             call = f"one_of(p[{low}:{high}], key, s[0])"
         else:
             assert activity.kind is not None
             call = f"{_SAMPLER[activity.kind]}({', '.join(names)}, key, s[0])"
-        return [f"x, c = {call}", "s[0] = c", f"tree[{node}] = f[0] + x"]
+        return [f"x, c = {call}", "s[0] = c", f"tree[{node}] = due(f[0], x)"]
 
     def fire(self, number: int) -> list[str]:
         """Complete an activity: impulses, the case, inputs, outputs; note what is affected."""

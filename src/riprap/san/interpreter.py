@@ -92,7 +92,7 @@ class _Run:
             parameters = tuple(evaluate(code, self.values) for code in activity.delay)
             if number not in self.when or parameters != self.drawn_from[number]:
                 self.drawn_from[number] = parameters
-                self.when[number] = self.now + self.draw(number, activity, parameters)
+                self.when[number] = samplers.due(self.now, self.draw(number, activity, parameters))
 
     def draw(self, number: int, activity: ResolvedActivity, parameters: tuple[float, ...]) -> float:
         if activity.timing and min(parameters) < 0:

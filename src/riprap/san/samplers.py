@@ -11,10 +11,19 @@ from numba import njit, uint64
 
 from riprap.san.generator import uniform
 
-NEVER = 1e300  # seconds: a delay that a rate of 0 gives; finite, so that it differs from "not scheduled"
+NEVER = 1e300  # seconds: a moment that no run reaches; finite, so that it differs from "not scheduled"
 
 _ONE = uint64(1)
 _TWO = uint64(2)
+
+
+@njit(cache=True)
+def due(now: float, delay: float) -> float:
+    """The moment of a completion that is drawn at `now`. A delay beyond all numbers (a rate of
+    1e-320, a variance of 1e9) is drawn all the same: were its moment infinite, it would be taken for one that is yet to
+    be drawn."""
+    moment = now + delay
+    return moment if moment < NEVER else NEVER
 
 
 @njit(cache=True)
