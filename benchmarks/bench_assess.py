@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks import bargain_peers as peers
 from benchmarks.harness import Result, at_most, reported, seconds
-from riprap.api.assess import Request, settings_of
+from riprap.api.request import Request, settings_of
 from riprap.apps import market, market_files
 from riprap.apps.catalogue import load_app
 from riprap.engine.inputs import read_file

@@ -4,6 +4,7 @@ import pytest
 
 from riprap.apps import bargain_discovery
 from riprap.base.errors import UsageError
+from riprap.faults.models import parse_state
 from riprap.faults.placement import chosen_targets, placements
 from riprap.graph.builder import App
 from riprap.graph.windows import count
@@ -49,3 +50,20 @@ def test_only_paths_to_the_assessed_sink():
 def test_bad_targets_get_a_sentence(text, words):
     with pytest.raises(UsageError, match=words):
         chosen_targets(GRAPH, text, "loss", ["Sink"])
+
+
+@pytest.mark.parametrize("state", ["lost", "checkpoint(2s)"])
+def test_an_operator_that_can_lose_state_behaves_like_nobody(state):
+    found = {p.operator: p for p in placements(GRAPH, "loss", ["Sink"], parse_state(state))}
+    assert found["Aggregator"].chosen, "TradeFilter in front of it has no state to lose"
+    assert found["TradeQuote"].like == "Source", "neither of the two has state"
+
+
+def test_a_union_in_front_does_not_speak_for_the_state_behind_it():
+    app = App("activity")
+    left, right = (app.source(name, "k string, x double") for name in ("Left", "Right"))
+    counted = left.union(right, name="Both").aggregate("count(*) AS n", window=count(50), by="k", name="Activity")
+    counted.sink("Out")
+    graph = app.build()
+    assert chosen_targets(graph, "auto", "loss", ["Out"]) == ["Left", "Right", "Both"]
+    assert chosen_targets(graph, "auto", "loss", ["Out"], parse_state("lost")) == ["Left", "Right", "Both", "Activity"]

@@ -5,7 +5,8 @@ import shutil
 
 import pytest
 
-from riprap.api.assess import Request, run_request, settings_of
+from riprap.api.assess import run_request
+from riprap.api.request import Request, settings_of
 from riprap.apps import bargain_discovery, market, market_files
 from riprap.base.errors import DataError, UsageError
 from riprap.faults import work

@@ -17,64 +17,17 @@ from typing import Any
 import pyarrow as pa
 
 from riprap.api.impact import write_impact, write_request
+from riprap.api.request import SCALES, Request, settings_of
 from riprap.apps.catalogue import load_app
-from riprap.base.errors import UsageError, known
 from riprap.base.quantities import Duration, format_count, format_duration, parse_duration
-from riprap.engine.inputs import count_rows
-from riprap.faults.campaign import Rate, Settings, Target, counts_jitter_in_tuples
-from riprap.faults.models import parse_kind, parse_state
-from riprap.faults.placement import Placement, chosen_targets, placements
-from riprap.faults.scoring import default_score, parse_score
+from riprap.faults.campaign import Settings, Target
+from riprap.faults.placement import Placement, placements
 from riprap.faults.summary import Metrics, TargetSummary, summarise
-from riprap.faults.verdict import Verdict, proposed_plan, protected_targets, verdicts
+from riprap.faults.verdict import Verdict, deciding, proposed_plan, protected_targets, verdicts
 from riprap.graph.graph import Graph
 from riprap.graph.plan import Plan, read_plan, write_plan
 from riprap.report.assessment import AssessmentReport, report, summary_blocks
 from riprap.spark.campaign import CampaignResult, Tell, golden_frame, rows_frame, run_campaign, trials_frame
-
-
-@dataclass(frozen=True)
-class Scale:
-    """How much is tried when nothing else is said."""
-
-    tuples: int  # of generated data
-    offsets: tuple[float, ...]  # as shares of the stream
-    outages: tuple[str, ...]
-    reps: int
-    golden: int
-
-
-SCALES: Mapping[str, Scale] = {
-    "demo": Scale(500_000, (0.2, 0.5, 0.8), ("0.5s", "2s", "8s", "16s"), 2, 20),
-    "paper": Scale(5_000_000, (0.1, 0.3, 0.5, 0.7, 0.9), ("0.5s", "1s", "2s", "4s", "8s", "16s"), 5, 300),
-}
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a user asks for; None where the scale says. Texts are as on the command line."""
-
-    app: str | Graph
-    inputs: Mapping[str, Path]
-    scale: str = "demo"
-    fault: str = "loss"
-    state: str = "kept"
-    targets: str = "auto"
-    offsets: Sequence[int] | None = None
-    outages: Sequence[str] | None = None
-    rates: Sequence[str] = ("average", "peak")
-    reps: int | None = None
-    golden: int | None = None
-    section: int = 5_000
-    threshold: float = 0.03
-    percentile: float = 90.0
-    seed: int = 2
-    osf: Sequence[str] = ()
-    jitter: int | None = None
-    plan: Path | None = None
-    failover: str = "2s"
-    signed: bool = False
-    command: str = ""
 
 
 @dataclass(frozen=True)
@@ -114,15 +67,14 @@ class Assessment:
         return "\n".join(summary_blocks(self.content))
 
     def to_json(self) -> dict[str, Any]:
-        """The object that `--json` prints. With several sinks, `operators` has the sink that suffers most."""
+        """The object that `--json` prints. With several sinks, `operators` has the one that decides the verdict."""
         settings = self.result.settings
-        worst: dict[str, TargetSummary] = {}
-        for summary in self.summaries:
-            if summary.target not in worst or summary.paired.I > worst[summary.target].paired.I:
-                worst[summary.target] = summary
+        worst = deciding(self.summaries)
         out: dict[str, Any] = {
             "operators": {
-                name: _shown(summary.paired) | {"verdict": self.verdicts[name].advice}
+                name: _shown(summary.paired)
+                | {"verdict": self.verdicts[name].advice}
+                | ({"sink": summary.sink} if len(settings.scores) > 1 else {})
                 for name, summary in worst.items()
             },
             "campaign": {
@@ -185,7 +137,7 @@ def run_request(request: Request, out: Path, *, spark: Any = None, tell: Tell | 
     result = run_campaign(graph, settings, request.inputs, out / "campaign", spark=spark, tell=tell)
     summaries = summarise(settings, result.trials, result.golden, result.tuples)
     protected = _protected(graph, settings, request, out, targets, result, spark, tell)
-    placed = placements(graph, settings.fault, settings.scores)
+    placed = placements(graph, settings.fault, settings.scores, settings.targets[0].state)
     found = verdicts(graph, placed, summaries, failover)
     proposed = proposed_plan(graph, found)
     content = AssessmentReport(
@@ -197,66 +149,6 @@ def run_request(request: Request, out: Path, *, spark: Any = None, tell: Tell | 
     write_request(request, out)
     (out / "report.html").write_text(report(content))
     return Assessment(graph, result, placed, summaries, found, protected, proposed, content, out / "report.html")
-
-
-def settings_of(graph: Graph, request: Request) -> Settings:
-    """The request as settings of a campaign; raises for what cannot be."""
-    if request.scale not in SCALES:
-        raise UsageError(f"scale {request.scale} is unknown; known: {known(SCALES, request.scale)}")
-    scale = SCALES[request.scale]
-    kind = parse_kind(request.fault)
-    scores = _scores(graph, request.osf)
-    state = parse_state(request.state)
-    targets = tuple(
-        Target(tuple(name.split("+")), state) for name in chosen_targets(graph, request.targets, kind, scores)
-    )
-    tuples = sum(count_rows(path) for path in request.inputs.values())
-    offsets = request.offsets if request.offsets is not None else [round(share * tuples) for share in scale.offsets]
-    rates: list[Rate] = []
-    for text in request.rates:
-        if text not in ("average", "peak"):
-            raise UsageError(f"rate {text} is unknown; known: average, peak")
-        rates.append("average" if text == "average" else "peak")
-    reps = request.reps if request.reps is not None else scale.reps
-    bound = request.jitter if request.jitter is not None else 10
-    one = counts_jitter_in_tuples(graph)
-    return Settings(
-        targets=targets,
-        offsets=tuple(sorted(set(offsets))),
-        scores=scores,
-        fault=kind,
-        outages=tuple(sorted({parse_duration(text) for text in request.outages or scale.outages})),
-        rates=tuple(dict.fromkeys(rates)),
-        reps=reps,
-        golden=request.golden if request.golden is not None else max(scale.golden, reps),
-        section=request.section,
-        threshold=request.threshold,
-        percentile=request.percentile / 100,
-        seed=request.seed,
-        jitter_tuples=bound if one else None,
-        jitter_time=None if one else Duration(bound * 2_000),
-        signed=request.signed,
-    )
-
-
-def _scores(graph: Graph, given: Sequence[str]) -> dict[str, str]:
-    """An output score function for each assessed sink: `sum(gain)`, or `SINK=sum(gain)` where there are several."""
-    names = [sink.name for sink in graph.sinks]
-    if not names:
-        raise UsageError(f"app {graph.name} has no sink, so there is no output to score; add stream.sink(name)")
-    scores: dict[str, str] = {}
-    for text in given:
-        name, equals, function = text.partition("=")
-        if not equals or name not in names:
-            if len(names) > 1:
-                raise UsageError(f"--osf {text}: write SINK=FUNCTION; the sinks are {known(names, name)}")
-            name, function = names[0], text
-        scores[name] = function
-    if not scores:
-        scores = {name: default_score(graph.input_schemas(name)[0]) for name in names}
-    for name, function in scores.items():
-        parse_score(function, graph.input_schemas(name)[0], name)
-    return scores
 
 
 def _protected(

@@ -1,8 +1,8 @@
 """What an assessment leaves for the planner: `assessment.json` (see `riprap.planner.assessment`), and how to repeat it.
 
-An operator that is no target of its own has the impact of the one that it behaves like. Failures per day are assumed
-to be one for every
-operator, because an assessment cannot know them: edit the file where they are known.
+An operator that was a target, alone or with others, has its own impact; one that was none has that of the operator that
+it behaves like. Failures per day are assumed to be one for every operator, because an assessment cannot know them: edit
+the file where they are known.
 """
 
 import json
@@ -37,7 +37,7 @@ def write_impact(
     taken = profile(graph, {s.name: keyed(read_file(inputs[s.name]), s) for s in graph.sources}).operators
     operators = {}
     for place in placed:
-        rows = impacts.get(place.operator if place.chosen else place.like)
+        rows = impacts.get(place.operator) or impacts.get(place.like)
         if rows:
             operators[place.operator] = {
                 "failures_per_day": FAILURES_PER_DAY,
@@ -49,10 +49,14 @@ def write_impact(
 
 
 def _impacts(settings: Settings, summaries: Iterable[TargetSummary]) -> dict[str, list[dict[str, Any]]]:
-    """By operator: the worst impact of each outage, over rates and sinks."""
+    """By operator: the worst impact of each outage, over rates and sinks; of failing alone, where that was tried."""
     worst: dict[str, dict[Duration, float]] = {}
-    for summary in summaries:
+    found = list(summaries)
+    alone = {summary.target for summary in found}
+    for summary in found:
         for name in summary.target.split("+"):
+            if name != summary.target and name in alone:
+                continue
             of_operator = worst.setdefault(name, {})
             for outage in summary.outages:
                 of_operator[outage.duration] = max(of_operator.get(outage.duration, 0.0), float(outage.I))

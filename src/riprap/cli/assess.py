@@ -24,7 +24,7 @@ def command(
     ] = "auto",
     offsets: Annotated[
         str | None,
-        typer.Option(help="Where faults strike, in tuples of the input.", metavar="N,…", show_default="scale"),
+        typer.Option(help="Where faults strike: tuples, or shares such as 0.3.", metavar="N,…", show_default="scale"),
     ] = None,
     outages: Annotated[
         str | None, typer.Option(help="How long they last.", metavar="0.5s,…", show_default="scale")
@@ -54,9 +54,10 @@ def command(
 
     graph = load_app(app)
     if explain:
-        _explain(graph, fault, osf or [], as_json=json)
+        _explain(graph, fault, state, osf or [], as_json=json)
         return
-    from riprap.api.assess import SCALES, Request, run_request, settings_of
+    from riprap.api.assess import run_request
+    from riprap.api.request import SCALES, Request, settings_of
     from riprap.base.errors import UsageError, known
     from riprap.cli.console import ERR, print_json
     from riprap.spark.session import session
@@ -72,7 +73,7 @@ def command(
         fault,
         state,
         targets,
-        [_whole("--offsets", text) for text in _listed(offsets)] if offsets is not None else None,
+        [_offset(text) for text in _listed(offsets)] if offsets is not None else None,
         _listed(outages) if outages is not None else None,
         _listed(rates),
         reps,
@@ -121,16 +122,16 @@ def _run(run: Any, request: Any, folder: Path, spark: Any, *, show: bool) -> "As
     return found
 
 
-def _explain(graph: "Graph", fault: str, osf: list[str], *, as_json: bool) -> None:
+def _explain(graph: "Graph", fault: str, state: str, osf: list[str], *, as_json: bool) -> None:
     from rich.table import Table
 
     from riprap.cli.console import OUT, print_json
-    from riprap.faults.models import parse_kind
+    from riprap.faults.models import parse_kind, parse_state
     from riprap.faults.placement import placements
 
     sinks = [sink.name for sink in graph.sinks]
     named = [text.partition("=")[0] for text in osf if text.partition("=")[0] in sinks]
-    placed = placements(graph, parse_kind(fault), named or sinks)
+    placed = placements(graph, parse_kind(fault), named or sinks, parse_state(state))
     if as_json:
         print_json({p.operator: {"target": p.chosen, "reason": p.reason, "like": p.like or None} for p in placed})
         return
@@ -179,13 +180,18 @@ def _listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _whole(option: str, text: str) -> int:
+def _offset(text: str) -> float:
+    """`500000`, `0.5e6`, `0.3` or `30%`; whether it can be is for the request to say."""
     from riprap.base.errors import UsageError
 
     try:
-        return int(float(text.replace("_", "")))
+        if text.endswith("%"):
+            return float(text.removesuffix("%")) / 100
+        return int(text) if text.isdecimal() else float(text)
     except ValueError:
-        raise UsageError(f"{option} {text}: write a whole number of tuples, as in 500000 or 0.5e6") from None
+        raise UsageError(
+            f"--offsets {text}: write a whole number of tuples, as in 500000 or 0.5e6, or a share, as in 0.3 or 30%"
+        ) from None
 
 
 def _share(text: str) -> float:

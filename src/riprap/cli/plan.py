@@ -247,8 +247,9 @@ def _plan_budget(
 
 def _reassess(graph: "Graph", chosen: "Plan", directory: Path, json: bool) -> dict[str, dict[str, float]]:
     """The assessment again under the chosen plan: impact of each protected operator before and after."""
-    from riprap.api.assess import Request, run_request
+    from riprap.api.assess import run_request
     from riprap.api.impact import read_request
+    from riprap.api.request import Request
     from riprap.cli.console import ERR
     from riprap.graph.plan import write_plan
 

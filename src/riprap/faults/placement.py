@@ -5,7 +5,8 @@ operator. Only operators on a path to an assessed sink count; sinks themselves a
 behaves like its upstream operator.
 
     loss, duplicate    sources; operators with an upstream that feeds several; operators with several inputs;
-                       operators behind a stateful one
+                       operators behind a stateful one; where a loss takes state with it, operators with state: their
+                       upstream operator has other state to lose, or none
     diverge, corrupt   the same, and operators behind one that computes new attributes: other values can be wrong there
     reorder            operators with several inputs: order within a stream is kept, so others do not notice
 """
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 
 from riprap.base.errors import UsageError, known
 from riprap.expressions.ast import Column
-from riprap.faults.models import FaultKind
+from riprap.faults.models import KEPT, FaultKind, StateOutcome
 from riprap.graph.graph import Graph
 from riprap.graph.specs import Functor, Join, OperatorSpec, Sink, Source
 
@@ -32,8 +33,8 @@ class Placement:
     like: str = ""
 
 
-def placements(graph: Graph, kind: FaultKind, sinks: Iterable[str]) -> list[Placement]:
-    """One entry per operator on a path to a sink, upstream first."""
+def placements(graph: Graph, kind: FaultKind, sinks: Iterable[str], state: StateOutcome = KEPT) -> list[Placement]:
+    """One entry per operator on a path to a sink, upstream first. `state` is what becomes of a target's."""
     wanted = frozenset(sinks)
     found: dict[str, Placement] = {}
     for spec in graph:
@@ -42,7 +43,7 @@ def placements(graph: Graph, kind: FaultKind, sinks: Iterable[str]) -> list[Plac
         if not graph.reachable(spec.name) & wanted:
             found[spec.name] = Placement(spec.name, False, "no path leads from it to the assessed sink")
             continue
-        reason = _reason(graph, spec, kind)
+        reason = _reason(graph, spec, kind, state)
         if reason:
             found[spec.name] = Placement(spec.name, True, reason)
         elif kind == "reorder":
@@ -54,7 +55,7 @@ def placements(graph: Graph, kind: FaultKind, sinks: Iterable[str]) -> list[Plac
     return list(found.values())
 
 
-def _reason(graph: Graph, spec: OperatorSpec, kind: FaultKind) -> str:
+def _reason(graph: Graph, spec: OperatorSpec, kind: FaultKind, state: StateOutcome) -> str:
     if kind == "reorder":
         return f"it has {spec.inputs} input streams, which can lose step" if spec.inputs > 1 else ""
     if isinstance(spec, Source):
@@ -66,6 +67,8 @@ def _reason(graph: Graph, spec: OperatorSpec, kind: FaultKind) -> str:
         return f"its upstream operator {upstream} feeds several operators"
     if any(graph[upstream].stateful):
         return f"its upstream operator {upstream} is stateful"
+    if state != KEPT and any(spec.stateful):
+        return "it has state, which does not outlive it"
     if kind in ("diverge", "corrupt") and _computes(graph[upstream]):
         return f"its upstream operator {upstream} computes new attributes"
     return ""
@@ -76,9 +79,11 @@ def _computes(spec: OperatorSpec) -> bool:
     return any(not isinstance(expression.root, Column) for _, expression in projections or ())
 
 
-def chosen_targets(graph: Graph, text: str, kind: FaultKind, sinks: Iterable[str]) -> list[str]:
+def chosen_targets(
+    graph: Graph, text: str, kind: FaultKind, sinks: Iterable[str], state: StateOutcome = KEPT
+) -> list[str]:
     """`auto`, `all`, or names separated by commas (`A+B` is one target: operators that fail together)."""
-    found = placements(graph, kind, sinks)
+    found = placements(graph, kind, sinks, state)
     names = [placement.operator for placement in found if placement.like or placement.chosen]
     if text == "auto":
         targets = [placement.operator for placement in found if placement.chosen]

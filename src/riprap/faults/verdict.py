@@ -7,13 +7,15 @@ section that the outage covers, so that I equals the number of sections covered.
     checkpoint  the error outlasts the outage, but adds up to less than WORSE times silence
     replicate   the output is wrong by more than that: what the operator goes on giving out is worse than nothing
 
+With several sinks the strongest advice holds: an output that is right soon does not make up for one that stays wrong.
+
 Operators that are to be replicated and stand next to each other, or between which only operators stand that behave
 like one of them, form one group: a fail-over of the group loses tuples at its edge alone.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from riprap.base.quantities import Duration, format_duration
 from riprap.faults.campaign import Settings, Target
@@ -25,6 +27,7 @@ from riprap.graph.graph import Graph
 from riprap.graph.plan import Plan
 
 Advice = Literal["restart", "checkpoint", "replicate"]
+STRENGTH: tuple[Advice, ...] = get_args(Advice)  # the least first
 WORSE = 3.0  # times silence
 CHECKPOINT_EVERY = Duration(1_000_000)  # what the plan proposes
 GROUP = "critical"
@@ -40,14 +43,29 @@ class Verdict:
 def verdicts(
     graph: Graph, placed: Sequence[Placement], summaries: Sequence[TargetSummary], failover: Duration
 ) -> dict[str, Verdict]:
-    """By target. With several sinks the one that suffers most decides."""
-    worst: dict[str, TargetSummary] = {}
-    for summary in summaries:
-        if summary.target not in worst or summary.paired.I > worst[summary.target].paired.I:
-            worst[summary.target] = summary
+    """By target."""
+    worst = deciding(summaries)
     advice = {name: _advice(summary) for name, summary in worst.items()}
     groups = _groups(graph, placed, advice)
-    return {name: _verdict(summary, advice[name], groups.get(name, ()), failover) for name, summary in worst.items()}
+    several = len({summary.sink for summary in summaries}) > 1
+    return {
+        name: _verdict(summary, advice[name], groups.get(name, ()), failover, several=several)
+        for name, summary in worst.items()
+    }
+
+
+def deciding(summaries: Sequence[TargetSummary]) -> dict[str, TargetSummary]:
+    """By target, the sink that decides what to do about it: the one that calls for most; of those, the most wrong."""
+    found: dict[str, TargetSummary] = {}
+    for summary in summaries:
+        known = found.get(summary.target)
+        if known is None or _weight(summary) > _weight(known):
+            found[summary.target] = summary
+    return found
+
+
+def _weight(summary: TargetSummary) -> tuple[int, float, int]:
+    return STRENGTH.index(_advice(summary)), summary.paired.I, summary.paired.R
 
 
 def _advice(summary: TargetSummary) -> Advice:
@@ -57,17 +75,21 @@ def _advice(summary: TargetSummary) -> Advice:
     return "replicate" if WORSE * covered < metrics.I else "checkpoint"
 
 
-def _verdict(summary: TargetSummary, advice: Advice, group: tuple[str, ...], failover: Duration) -> Verdict:
+def _verdict(
+    summary: TargetSummary, advice: Advice, group: tuple[str, ...], failover: Duration, *, several: bool
+) -> Verdict:
     metrics, outage = summary.paired, format_duration(summary.longest.duration)
     silence = f"silence for {outage} would cost I = {summary.covered:.1f}"
-    if metrics.I == 0:
-        return Verdict(advice, f"Restart is enough: an outage of {outage} leaves no section of the output wrong.")
+    output = f"the output at {summary.sink}" if several else "the output"
+    if metrics.R == 0:
+        every = "any output" if several else "the output"
+        return Verdict(advice, f"Restart is enough: an outage of {outage} leaves no section of {every} wrong.")
     if advice == "restart":
         return Verdict(
             advice,
-            f"Restart is enough: the output is right again once the operator is back (R = {metrics.R}; {silence}).",
+            f"Restart is enough: {output} is right again once the operator is back (R = {metrics.R}; {silence}).",
         )
-    lasting = f"the output stays wrong for {metrics.R} sections and I = {metrics.I:.2f}, where {silence}"
+    lasting = f"{output} stays wrong for {metrics.R} sections and I = {metrics.I:.2f}, where {silence}"
     if advice == "checkpoint":
         return Verdict(advice, f"Checkpoint, and restart quickly: {lasting}.")
     short = [o for o in summary.outages if o.duration <= failover]
@@ -80,11 +102,7 @@ def _verdict(summary: TargetSummary, advice: Advice, group: tuple[str, ...], fai
 def _groups(graph: Graph, placed: Sequence[Placement], advice: Mapping[str, Advice]) -> dict[str, tuple[str, ...]]:
     """For each target to replicate, the operators to replicate with it."""
     like = {p.operator: p.like for p in placed}
-    members = {
-        spec.name
-        for spec in graph
-        if advice.get(spec.name) == "replicate" or advice.get(like.get(spec.name, "")) == "replicate"
-    }
+    members = {spec.name for spec in graph if advice.get(spec.name, advice.get(like.get(spec.name, ""))) == "replicate"}
     for target in advice:
         if "+" in target and advice[target] == "replicate":
             members |= set(target.split("+"))

@@ -76,9 +76,12 @@ def summary_blocks(content: AssessmentReport) -> list[str]:
 
 def drawing(content: AssessmentReport) -> tuple[list[Node], list[Edge]]:
     found: dict[str, TargetSummary] = {}
+    alone = {summary.target for summary in content.summaries}
     for summary in content.summaries:
         for name in summary.target.split("+"):
-            if name not in found or summary.paired.I > found[name].paired.I:
+            if (name == summary.target or name not in alone) and (
+                name not in found or summary.paired.I > found[name].paired.I
+            ):
                 found[name] = summary
     like = {placement.operator: placement for placement in content.placed}
     highest = max((summary.paired.I for summary in content.summaries), default=0.0)

@@ -1,0 +1,153 @@
+"""What a user asks of an assessment, and the settings of the campaign that follow from it.
+
+Offsets are numbers of tuples, or shares of the stream: a fraction between 0 and 1. Output score functions are texts:
+one for an app with one sink, `SINK=FUNCTION` for several, or a mapping from sinks to functions.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+
+from riprap.base.errors import UsageError, known
+from riprap.base.quantities import Duration, parse_duration
+from riprap.engine.inputs import count_rows
+from riprap.faults.campaign import Rate, Settings, Target, counts_jitter_in_tuples
+from riprap.faults.models import parse_kind, parse_state
+from riprap.faults.placement import chosen_targets
+from riprap.faults.scoring import default_score, parse_score
+from riprap.graph.graph import Graph
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is tried when nothing else is said."""
+
+    tuples: int  # of generated data
+    offsets: tuple[float, ...]  # as shares of the stream
+    outages: tuple[str, ...]
+    reps: int
+    golden: int
+
+
+SCALES: Mapping[str, Scale] = {
+    "demo": Scale(500_000, (0.2, 0.5, 0.8), ("0.5s", "2s", "8s", "16s"), 2, 20),
+    "paper": Scale(5_000_000, (0.1, 0.3, 0.5, 0.7, 0.9), ("0.5s", "1s", "2s", "4s", "8s", "16s"), 5, 300),
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asks for; None where the scale says. Texts are as on the command line."""
+
+    app: str | Graph
+    inputs: Mapping[str, Path]
+    scale: str = "demo"
+    fault: str = "loss"
+    state: str = "kept"
+    targets: str = "auto"
+    offsets: Sequence[float] | None = None  # tuples, or shares of the stream
+    outages: Sequence[str] | None = None
+    rates: Sequence[str] = ("average", "peak")
+    reps: int | None = None
+    golden: int | None = None
+    section: int = 5_000
+    threshold: float = 0.03
+    percentile: float = 90.0
+    seed: int = 2
+    osf: Mapping[str, str] | Sequence[str] | str = ()
+    jitter: int | None = None
+    plan: Path | None = None
+    failover: str = "2s"
+    signed: bool = False
+    command: str = ""
+
+
+def settings_of(graph: Graph, request: Request) -> Settings:
+    """The request as settings of a campaign; raises for what cannot be."""
+    if request.scale not in SCALES:
+        raise UsageError(f"scale {request.scale} is unknown; known: {known(SCALES, request.scale)}")
+    scale = SCALES[request.scale]
+    kind = parse_kind(request.fault)
+    scores = _scores(graph, request.osf)
+    state = parse_state(request.state)
+    targets = tuple(
+        Target(tuple(name.split("+")), state) for name in chosen_targets(graph, request.targets, kind, scores, state)
+    )
+    tuples = sum(count_rows(path) for path in request.inputs.values())
+    offsets = [_offset(given, tuples) for given in (scale.offsets if request.offsets is None else request.offsets)]
+    rates: list[Rate] = []
+    for text in request.rates:
+        if text not in ("average", "peak"):
+            raise UsageError(f"rate {text} is unknown; known: average, peak")
+        rates.append("average" if text == "average" else "peak")
+    reps = request.reps if request.reps is not None else scale.reps
+    bound = request.jitter if request.jitter is not None else 10
+    one = counts_jitter_in_tuples(graph)
+    return Settings(
+        targets=targets,
+        offsets=tuple(sorted(set(offsets))),
+        scores=scores,
+        fault=kind,
+        outages=tuple(sorted({parse_duration(text) for text in request.outages or scale.outages})),
+        rates=tuple(dict.fromkeys(rates)),
+        reps=reps,
+        golden=request.golden if request.golden is not None else max(scale.golden, reps),
+        section=request.section,
+        threshold=request.threshold,
+        percentile=request.percentile / 100,
+        seed=request.seed,
+        jitter_tuples=bound if one else None,
+        jitter_time=None if one else Duration(bound * 2_000),
+        signed=request.signed,
+    )
+
+
+def _offset(given: float, tuples: int) -> int:
+    """Tuples before a fault."""
+    if isfinite(given) and given == int(given) and not (isinstance(given, float) and given == 1):
+        return int(given)
+    if not 0 < given < 1:
+        raise UsageError(
+            f"offset {given}: write a whole number of tuples, as in 500000, "
+            "or a share of the stream between 0 and 1, as in 0.3"
+        )
+    return round(given * tuples)
+
+
+def _scores(graph: Graph, osf: Mapping[str, str] | Sequence[str] | str) -> dict[str, str]:
+    """An output score function for each assessed sink."""
+    given = _listed_scores(graph, osf)
+    names = [sink.name for sink in graph.sinks]
+    if not names:
+        raise UsageError(f"app {graph.name} has no sink, so there is no output to score; add stream.sink(name)")
+    scores: dict[str, str] = {}
+    for text in given:
+        name, equals, function = text.partition("=")
+        if not equals or name not in names:
+            if len(names) > 1:
+                raise UsageError(f"--osf {text}: write SINK=FUNCTION; the sinks are {known(names, name)}")
+            name, function = names[0], text
+        scores[name] = function
+    if not scores:
+        scores = {name: default_score(graph.input_schemas(name)[0]) for name in names}
+    for name, function in scores.items():
+        if not isinstance(function, str):
+            raise UsageError(f"the output score function of {name} is {function!r}; write a text such as sum(gain)")
+        parse_score(function, graph.input_schemas(name)[0], name)
+    return scores
+
+
+def _listed_scores(graph: Graph, osf: Mapping[str, str] | Sequence[str] | str) -> Sequence[str]:
+    """As on the command line."""
+    if isinstance(osf, str):
+        return [osf]
+    if not isinstance(osf, Mapping):
+        return osf
+    names = [sink.name for sink in graph.sinks]
+    for name in osf:
+        if name not in names:
+            raise UsageError(
+                f"osf names {name}, which is no sink of {graph.name}; the sinks are {known(names, str(name))}"
+            )
+    return [f"{name}={function}" for name, function in osf.items()]

@@ -1,0 +1,62 @@
+"""Verdicts from numbers that were made up: what each sink calls for, and which of them decides."""
+
+import numpy as np
+import pytest
+
+from riprap.base.quantities import Duration
+from riprap.faults.placement import placements
+from riprap.faults.summary import Metrics, OutageSummary, TargetSummary
+from riprap.faults.verdict import deciding, verdicts
+from riprap.graph.builder import App
+from riprap.graph.windows import count
+
+FAILOVER = Duration(2_000_000)
+
+
+def two_sinks():
+    app = App("two")
+    sums = app.source("S", "k string, x double").aggregate("sum(x) AS x", window=count(5), by="k", name="Sums")
+    sums.filter("x > 0", name="A").sink("One")
+    sums.filter("x < 0", name="B").sink("Two")
+    return app.build()
+
+
+def summary(target, sink, R, I, covered=2.0):  # noqa: E741
+    metrics = Metrics(0.0, (0.0, "A"), R, I)
+    outage = OutageSummary(Duration(4_000_000), "peak", 100, np.ones(1), np.ones((1, 1)), R, I)
+    return TargetSummary(
+        target, sink, metrics, metrics, [outage], [np.zeros(1)], [R], [I], None, None, covered, 0, True
+    )
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_sink_that_stays_wrong_decides_though_another_is_more_wrong(order):
+    graph = two_sinks()
+    given = [summary("Sums", "One", R=1, I=2.9), summary("Sums", "Two", R=11, I=0.4)][::order]
+    found = verdicts(graph, placements(graph, "loss", ["One", "Two"]), given, FAILOVER)["Sums"]
+    assert found.advice != "restart"
+    assert "Two" in found.sentence
+    assert "11 sections" in found.sentence
+    assert deciding(given)["Sums"].sink == "Two"
+
+
+def test_among_sinks_that_call_for_the_same_the_most_wrong_is_told():
+    given = [summary("Sums", "One", R=30, I=80.0), summary("Sums", "Two", R=40, I=20.0)]
+    assert deciding(given)["Sums"].sink == "One"
+
+
+def test_all_sinks_right_again_at_once_is_a_restart():
+    graph = two_sinks()
+    given = [summary("Sums", "One", R=2, I=2.0), summary("Sums", "Two", R=3, I=0.1)]
+    assert verdicts(graph, placements(graph, "loss", ["One", "Two"]), given, FAILOVER)["Sums"].advice == "restart"
+
+
+def test_an_operator_that_was_a_target_is_not_grouped_for_what_it_is_like():
+    app = App("like")
+    made = app.source("S", "k string, x double").filter("x > 0", name="F")
+    made.aggregate("sum(x) AS x", window=count(5), by="k", name="Sums").sink("Out")
+    graph = app.build()
+    placed = placements(graph, "loss", ["Out"])
+    assert {p.operator: p.like for p in placed}["Sums"] == "S"
+    given = [summary("S", "Out", R=40, I=80.0), summary("Sums", "Out", R=2, I=1.0)]
+    assert "Sums" not in verdicts(graph, placed, given, FAILOVER)["S"].group

@@ -1,0 +1,109 @@
+"""Requests as users write them, and what becomes of the state of operators that stand behind others."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from riprap.api.assess import assess, run_request
+from riprap.api.request import Request, settings_of
+from riprap.base.errors import UsageError
+from riprap.graph.builder import App
+from riprap.graph.windows import count
+from riprap.planner.assessment import LOST, merged_assessment, read_assessment
+
+SCHEMA = "k string, x double"
+
+
+def activity():
+    app = App("activity")
+    left, right = app.source("Left", SCHEMA), app.source("Right", SCHEMA)
+    counted = left.union(right, name="Both").aggregate(
+        "sum(x) AS total", "count(*) AS n", window=count(40), every=count(1), by="k", name="Activity"
+    )
+    counted.filter("n > 5", name="Some").sink("Busy")
+    counted.sink("All")
+    return app.build()
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("activity")
+    paths = {}
+    for number, name in enumerate(("Left", "Right")):
+        chance = np.random.default_rng(number)
+        rows = 6_000
+        table = pa.table(
+            {
+                "k": [f"k{i}" for i in chance.integers(0, 12, rows)],
+                "x": np.exp(chance.normal(size=rows)),
+                "_ts": pa.array(np.sort(chance.integers(0, 60_000_000, rows)), pa.timestamp("us", "UTC")),
+                "_seq": np.arange(rows),
+            }
+        )
+        paths[name] = folder / f"{name}.arrow"
+        with pa.OSFile(str(paths[name]), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table)
+    return paths
+
+
+def request(inputs, **options):
+    asked = {"offsets": [0.5], "outages": ["0.5s"], "rates": ["average"], "reps": 1, "golden": 2, "section": 200}
+    return Request(activity(), inputs, **asked | {"osf": {"All": "sum(total)"}} | options)
+
+
+def test_a_stateful_operator_has_its_own_numbers_where_state_is_lost(inputs, spark, tmp_path):
+    lost = run_request(request(inputs, state="lost"), tmp_path / "lost", spark=spark)
+    own = {s.target: s.paired.I for s in lost.summaries}
+    written = json.loads((tmp_path / "lost" / "assessment.json").read_text())["operators"]
+    assert own["Activity"] > 2 * own["Both"], "an empty window of forty tuples is worse than half a second of silence"
+    for name in ("Both", "Activity"):
+        assert written[name]["impact"] == [{"outage": "500ms", "state_age": "lost", "impact": own[name]}]
+    kept = run_request(request(inputs, targets="all"), tmp_path / "kept", spark=spark)
+    both = merged_assessment([read_assessment(tmp_path / "kept"), read_assessment(tmp_path / "lost")])
+    impact = both.operators["Activity"].impact
+    assert impact[LOST][0][1] == own["Activity"] > impact[0][0][1], "the planner sees what losing state costs"
+    found = {s.target: s.paired.I for s in kept.summaries}
+    written = json.loads((tmp_path / "kept" / "assessment.json").read_text())["operators"]
+    assert written["Activity"]["impact"][0]["impact"] == found["Activity"], (
+        "a target keeps its own, whatever it is like"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"), [([0.25, 0.5], (3_000, 6_000)), ([100, 0.5], (100, 6_000)), ([6_000.0], (6_000,)), ([0], (0,))]
+)
+def test_offsets_are_tuples_or_shares_of_the_stream(inputs, given, meant):
+    assert settings_of(activity(), request(inputs, offsets=given)).offsets == meant
+
+
+@pytest.mark.parametrize("given", [1.5, 1.0, -0.3, float("nan"), float("inf"), 2_000.25])
+def test_an_offset_that_is_neither_gets_a_sentence(inputs, given):
+    with pytest.raises(UsageError, match="write a whole number of tuples, as in 500000, or a share"):
+        settings_of(activity(), request(inputs, offsets=[given]))
+
+
+def test_score_functions_from_python(inputs, spark, tmp_path):
+    found = assess(
+        activity(), inputs, out=tmp_path / "out", osf={"Busy": "avg(total)", "All": "count(*)"}, offsets=[0.5],
+        outages=["0.5s"], rates=["average"], reps=1, golden=2, section=200, targets="Activity",
+    )  # fmt: skip
+    assert found.result.settings.scores == {"Busy": "avg(total)", "All": "count(*)"}
+    assert {s.sink for s in found.summaries} == {"Busy", "All"}
+    shown = found.to_json()["operators"]["Activity"]
+    assert shown["sink"] in ("Busy", "All")
+
+
+@pytest.mark.parametrize(
+    ("osf", "words"),
+    [
+        ({"Nope": "count(*)"}, "osf names Nope, which is no sink of activity; the sinks are"),
+        ({"All": "sum(nothing)"}, "does not fit sink All"),
+        ("sum(total)", "write SINK=FUNCTION"),
+        (["All=sum(nothing)"], "does not fit sink All"),
+    ],
+)
+def test_score_functions_that_cannot_be_get_a_sentence(inputs, osf, words):
+    with pytest.raises(UsageError, match=words):
+        settings_of(activity(), request(inputs, osf=osf))
