@@ -1,0 +1,225 @@
+"""Column views: rows of one stream as NumPy arrays. What fragments, elements and channels hand to each other.
+
+Format, per column: `values` are Arrow's own (int8 … int64, uint8 … uint32, float32, float64; a date is int32, a time
+int64), read in place and never written; booleans are a byte each. Text and bytes are int32 codes into a `dictionary`,
+an Arrow array of strings that many views share. `valid` is a byte per row, 1 where the value is not null; None where
+nothing is. What stands at a null is 0 for codes and arbitrary otherwise. Order-key columns (`_ts`, `_src`, `_seq`,
+`_n`) are columns like others.
+
+From and to a record batch nothing is copied but validity, booleans, text that is not a dictionary yet, and codes
+that are not int32. A view keeps alive what it reads. Views are immutable; two may share arrays.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.base.errors import DataError, known
+from riprap.graph.keys import KEY_COLUMNS, SEQ, SRC, TS, KeyShape, N, OrderKey
+from riprap.operators.strings import address_of
+
+_DTYPES = {
+    pa.date32().id: np.dtype(np.int32),
+    pa.timestamp("us").id: np.dtype(np.int64),
+    pa.duration("us").id: np.dtype(np.int64),
+    **{
+        type_.id: np.dtype(type_.to_pandas_dtype())
+        for type_ in (
+            *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32()),
+            *(pa.float32(), pa.float64()),
+        )
+    },
+}
+_BOOLEAN, _DICTIONARY = pa.bool_().id, pa.dictionary(pa.int32(), pa.string()).id
+CODE = np.dtype(np.int32)
+
+
+def dtype_of(type_: pa.DataType) -> np.dtype:
+    """How values of a column of this logical type are laid out."""
+    if type_.id == _BOOLEAN:
+        return np.dtype(np.uint8)
+    return _DTYPES.get(type_.id, CODE)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Column:
+    """One column. `type` is logical: that of a dictionary's strings where there is one."""
+
+    type: pa.DataType
+    values: np.ndarray
+    valid: np.ndarray | None = None
+    dictionary: pa.Array | None = None
+
+    def slice(self, start: int, stop: int) -> "Column":
+        valid = None if self.valid is None else self.valid[start:stop]
+        return Column(self.type, self.values[start:stop], valid, self.dictionary)
+
+    def take(self, rows: np.ndarray) -> "Column":
+        valid = None if self.valid is None else self.valid.take(rows)
+        return Column(self.type, self.values.take(rows), valid, self.dictionary)
+
+    def array(self) -> pa.Array:
+        """As an Arrow array, over the same memory."""
+        count, nulls, bitmap = len(self.values), 0, None
+        if self.valid is not None:
+            nulls = count - int(np.count_nonzero(self.valid))
+            bitmap = pa.py_buffer(np.packbits(self.valid, bitorder="little")) if nulls else None
+        values = np.ascontiguousarray(self.values)
+        if self.type.id == _BOOLEAN:
+            values = np.packbits(values, bitorder="little")
+        buffers = [bitmap, pa.py_buffer(values)]
+        if self.dictionary is None:
+            return pa.Array.from_buffers(self.type, count, buffers, nulls)
+        codes = pa.Array.from_buffers(pa.int32(), count, buffers, nulls)
+        return pa.DictionaryArray.from_arrays(codes, self.dictionary, safe=False)
+
+
+def column_of(array: pa.Array) -> Column:
+    """A view of an Arrow array of any type that a stream may have, in any encoding."""
+    type_, valid, dictionary = array.type, None, None
+    if array.null_count:
+        valid = _bytes(array.buffers()[0], array.offset, len(array))
+    kept = _DTYPES.get(type_.id)
+    if kept is not None:
+        return Column(type_, _values(array, kept), valid)
+    if type_.id == _BOOLEAN:
+        return Column(type_, _bytes(array.buffers()[1], array.offset, len(array)), valid)
+    if type_.id != _DICTIONARY:
+        if type_.id not in _PLAIN_TEXT:
+            raise DataError(f"a column of type {type_} cannot be viewed; cast it to a type that streams may have")
+        array = (array.cast(pa.string()) if type_ == pa.string_view() else array).dictionary_encode()
+    codes, dictionary = array.indices, array.dictionary
+    dtype = np.dtype(codes.type.to_pandas_dtype())
+    values = _values(codes, dtype)
+    if dtype != CODE or valid is not None:
+        values = values.astype(CODE)
+    if valid is not None:
+        values[valid == 0] = 0
+    return Column(_LOGICAL.get(dictionary.type.id, dictionary.type), values, valid, dictionary)
+
+
+_PLAIN_TEXT = {t.id for t in (pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary())}
+_LOGICAL = {pa.large_string().id: pa.string(), pa.string_view().id: pa.string(), pa.large_binary().id: pa.binary()}
+
+
+def _values(array: pa.Array, dtype: np.dtype) -> np.ndarray:
+    buffer = array.buffers()[1]
+    if buffer is None:
+        return np.zeros(len(array), dtype)
+    return np.frombuffer(buffer, dtype, len(array), array.offset * dtype.itemsize)
+
+
+def _bytes(bitmap: pa.Buffer | None, offset: int, count: int) -> np.ndarray:
+    """A byte per bit."""
+    if bitmap is None:
+        return np.zeros(count, np.uint8)
+    first = offset // 8
+    packed = np.frombuffer(bitmap, np.uint8)[first : (offset + count + 7) // 8]
+    return np.unpackbits(packed, bitorder="little", count=offset - 8 * first + count)[offset - 8 * first :]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Views:
+    """Rows of one stream. Columns keep their order; the order key is among them."""
+
+    names: tuple[str, ...]
+    columns: tuple[Column, ...]
+    rows: int
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch) -> "Views":
+        return cls(tuple(batch.schema.names), tuple(map(column_of, batch.columns)), batch.num_rows)
+
+    def batch(self) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays([column.array() for column in self.columns], names=list(self.names))
+
+    def column(self, name: str) -> Column:
+        try:
+            return self.columns[self.names.index(name)]
+        except ValueError:
+            raise DataError(f"there is no column {name}; there are {known(self.names, name)}") from None
+
+    def select(self, names: Iterable[str]) -> "Views":
+        """These columns, in this order."""
+        chosen = tuple(names)
+        return Views(chosen, tuple(map(self.column, chosen)), self.rows)
+
+    def slice(self, start: int, rows: int | None = None) -> "Views":
+        """As Arrow's: from `start`, at most `rows`; nothing is copied."""
+        stop = self.rows if rows is None else min(self.rows, start + rows)
+        start = min(start, stop)
+        return Views(self.names, tuple(column.slice(start, stop) for column in self.columns), stop - start)
+
+    def take(self, rows: np.ndarray) -> "Views":
+        """These rows, in this order."""
+        return Views(self.names, tuple(column.take(rows) for column in self.columns), len(rows))
+
+    def key(self, row: int, shape: KeyShape) -> OrderKey:
+        """The order key of one row."""
+        src = shape.src if shape.src is not None else int(self.column(SRC).values[row])
+        n = int(self.column(N).values[row]) if shape.n else 0
+        return OrderKey(int(self.column(TS).values[row]), src, int(self.column(SEQ).values[row]), n)
+
+    def first_key(self, shape: KeyShape) -> OrderKey:
+        return self.key(0, shape)
+
+    def last_key(self, shape: KeyShape) -> OrderKey:
+        return self.key(self.rows - 1, shape)
+
+    @property
+    def keys(self) -> dict[str, np.ndarray]:
+        """The order-key columns that are there."""
+        return {n: c.values for n, c in zip(self.names, self.columns, strict=True) if n in KEY_COLUMNS}
+
+    @property
+    def nbytes(self) -> int:
+        """Without dictionaries, which are shared."""
+        return sum(c.values.nbytes + (0 if c.valid is None else c.valid.nbytes) for c in self.columns)
+
+
+def concatenated(views: Sequence[Views]) -> Views:
+    """One after another; they have the same columns. Text gets one dictionary, the first's where all share it."""
+    filled = [view for view in views if view.rows] or [views[0]]
+    if len(filled) == 1:
+        return filled[0]
+    names = filled[0].names
+    columns = tuple(_joined([view.column(name) for view in filled]) for name in names)
+    return Views(names, columns, sum(view.rows for view in filled))
+
+
+def _joined(columns: list[Column]) -> Column:
+    first, valid = columns[0], None
+    values = [column.values for column in columns]
+    if any(column.valid is not None for column in columns):
+        parts = [np.ones(len(c.values), np.uint8) if c.valid is None else c.valid for c in columns]
+        valid = np.concatenate(parts)
+    dictionary = first.dictionary
+    if dictionary is not None:
+        values, dictionary = _recoded(columns)
+    return Column(first.type, np.concatenate(values), valid, dictionary)
+
+
+def _recoded(columns: list[Column]) -> tuple[list[np.ndarray], pa.Array]:
+    """Codes into one dictionary: the different ones, one after another."""
+    starts: dict[tuple[int, ...], int] = {}
+    parts: list[pa.Array] = []
+    values = []
+    total = 0
+    for column in columns:
+        dictionary = column.dictionary
+        assert dictionary is not None
+        key = address_of(dictionary)
+        if key not in starts:
+            starts[key], total = total, total + len(dictionary)
+            parts.append(dictionary.cast(column.type))
+        values.append(column.values + CODE.type(starts[key]) if starts[key] else column.values)
+    if len(parts) == 1:
+        return values, columns[0].dictionary  # as it is
+    joined = pa.concat_arrays(parts)
+    distinct = joined.dictionary_encode()
+    codes = distinct.indices.to_numpy()
+    if len(codes) == 0:
+        return values, joined
+    return [codes.take(part, mode="clip") for part in values], distinct.dictionary  # a null's code may be beyond
