@@ -17,7 +17,7 @@ from riprap.base.clock import SYSTEM_CLOCK
 from riprap.graph.builder import App
 from riprap.graph.keys import END_KEY
 from riprap.protocols.channels import ChannelId
-from riprap.protocols.partial import ConsumerUp
+from riprap.protocols.events import ConsumerUp
 from riprap.runtime.endpoint import Endpoint
 from riprap.runtime.hosting import Arrival
 from riprap.runtime.inbox import Inbox

@@ -21,7 +21,7 @@ from threading import Thread
 from wiring import LAYOUT, SCHEMA, channel
 
 from riprap.base.clock import SYSTEM_CLOCK
-from riprap.protocols.partial import ProducerGone
+from riprap.protocols.events import ProducerGone
 from riprap.runtime.client import Client, CoordinatorLost
 from riprap.runtime.endpoint import Endpoint
 from riprap.runtime.hosting import Arrival

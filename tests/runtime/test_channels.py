@@ -9,7 +9,7 @@ import pytest
 from wiring import BUFFER, GAP, SCHEMA, Book, Peer, eventually, rows, run_in
 
 from riprap.graph.keys import END_KEY, OrderKey
-from riprap.protocols.partial import Acknowledged, ConsumerDown, ConsumerUp, ProducerGone
+from riprap.protocols.events import Acknowledged, ConsumerDown, ConsumerUp, ProducerGone
 from riprap.runtime.endpoint import Endpoint
 from riprap.runtime.hosting import Arrival
 from riprap.runtime.inbox import Inbox

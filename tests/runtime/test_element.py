@@ -10,7 +10,7 @@ from riprap.graph.annotations import backup, checkpoint
 from riprap.graph.builder import App
 from riprap.graph.keys import END_KEY, OrderKey
 from riprap.protocols.channels import ChannelId
-from riprap.protocols.partial import ConsumerDown, ConsumerUp, ProducerGone
+from riprap.protocols.events import ConsumerDown, ConsumerUp, ProducerGone
 from riprap.runtime.element import Element
 from riprap.runtime.hosting import Arrival, Pace
 from riprap.runtime.layout import arrange

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wiring import BUFFER, GAP, eventually, rows
 
-from riprap.protocols.partial import ConsumerDown, ProducerGone
+from riprap.protocols.events import ConsumerDown, ProducerGone
 from riprap.runtime.hosting import Arrival
 from riprap.runtime.inbox import Inbox
 from riprap.runtime.messages import Kind, Message

@@ -4,13 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from riprap.protocols.channels import ChannelId
+from riprap.protocols.events import Acknowledged, ConsumerDown, ConsumerUp, ProducerGone
 from riprap.protocols.partial import (
-    Acknowledged,
     Announce,
     Arrived,
     Await,
-    ConsumerDown,
-    ConsumerUp,
     Deliver,
     Discard,
     Emitted,
@@ -19,7 +17,6 @@ from riprap.protocols.partial import (
     Keep,
     Outlet,
     Partial,
-    ProducerGone,
     Release,
     Resend,
     Send,

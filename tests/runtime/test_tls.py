@@ -5,7 +5,7 @@ from pyarrow import flight
 from wiring import GAP, LAYOUT, SCHEMA, rows, run_in
 
 from riprap.base.clock import SYSTEM_CLOCK
-from riprap.protocols.partial import ConsumerUp
+from riprap.protocols.events import ConsumerUp
 from riprap.runtime.client import Client, CoordinatorLost
 from riprap.runtime.coordinator import Coordinator
 from riprap.runtime.endpoint import Endpoint

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from riprap.protocols.channels import ChannelId
+from riprap.protocols.events import Acknowledged, ConsumerDown, ConsumerUp, ProducerGone
 
 Recovery = Literal["gap", "buffer", "replay"]
 
@@ -41,32 +42,6 @@ class Emitted(NamedTuple):
 
     channel: ChannelId
     items: int
-
-
-class ConsumerUp(NamedTuple):
-    """There is a connection to a consumer, which expects item `next`."""
-
-    channel: ChannelId
-    epoch: int
-    next: int
-
-
-class ConsumerDown(NamedTuple):
-    channel: ChannelId
-
-
-class Acknowledged(NamedTuple):
-    """The consumer has taken all items below `next`."""
-
-    channel: ChannelId
-    next: int
-
-
-class ProducerGone(NamedTuple):
-    """The connection from the producer's life `epoch` broke before the end of the stream."""
-
-    channel: ChannelId
-    epoch: int
 
 
 Event = Arrived | Emitted | ConsumerUp | ConsumerDown | Acknowledged | ProducerGone

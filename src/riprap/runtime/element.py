@@ -27,7 +27,7 @@ from riprap.engine.merger import MergerState, behind_trigger
 from riprap.graph.keys import END_KEY, START_KEY, OrderKey
 from riprap.operators.columns import Keys, batch_of, concatenated, keys_of
 from riprap.operators.contract import Event, Punctuation
-from riprap.protocols import partial
+from riprap.protocols import events, partial
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.partial import Inlet, Partial
 from riprap.runtime.gathering import Gathering
@@ -171,7 +171,7 @@ class Element:
 
     def link(self, event: LinkEvent) -> None:
         """Something happened to a connection."""
-        if isinstance(event, partial.ConsumerDown):
+        if isinstance(event, events.ConsumerDown):
             self._outgoing.consumer_down(event.channel)
         for command in self.machine.handle(event):
             match command:

@@ -23,7 +23,7 @@ from pyarrow import flight
 
 from riprap.base.errors import DataError
 from riprap.protocols.channels import ChannelId
-from riprap.protocols.partial import ProducerGone
+from riprap.protocols.events import ProducerGone
 from riprap.runtime.envelope import Answer, AnswerKind, decode, encode_answer
 from riprap.runtime.hosting import Arrival
 from riprap.runtime.inbox import Inbox

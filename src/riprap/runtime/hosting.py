@@ -5,12 +5,12 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-from riprap.protocols import partial
+from riprap.protocols import events
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.held import Spill
 from riprap.runtime.messages import Message
 
-LinkEvent = partial.ConsumerUp | partial.ConsumerDown | partial.Acknowledged | partial.ProducerGone
+LinkEvent = events.ConsumerUp | events.ConsumerDown | events.Acknowledged | events.ProducerGone
 
 
 class Arrival(NamedTuple):

@@ -10,7 +10,7 @@ from collections import defaultdict, deque
 from threading import Condition, Lock
 
 from riprap.protocols.channels import ChannelId
-from riprap.protocols.partial import Acknowledged, ConsumerDown, ConsumerUp
+from riprap.protocols.events import Acknowledged, ConsumerDown, ConsumerUp
 from riprap.runtime.hosting import Arrival, LinkEvent
 from riprap.runtime.weight import Weigher
 

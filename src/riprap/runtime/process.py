@@ -24,7 +24,8 @@ from riprap.checkpoints.storage import LocalStorage
 from riprap.engine.pruning import wanted_columns
 from riprap.graph.specs import Source
 from riprap.protocols.channels import ChannelId
-from riprap.protocols.partial import ConsumerDown, ProducerGone, Recovery
+from riprap.protocols.events import ConsumerDown, ProducerGone
+from riprap.protocols.partial import Recovery
 from riprap.runtime.beats import Beats
 from riprap.runtime.client import Client, CoordinatorLost, Registration
 from riprap.runtime.element import Element

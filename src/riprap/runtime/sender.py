@@ -29,7 +29,7 @@ from pyarrow import flight
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.base.errors import DataError
 from riprap.protocols.channels import ChannelId
-from riprap.protocols.partial import Acknowledged, ConsumerDown, ConsumerUp
+from riprap.protocols.events import Acknowledged, ConsumerDown, ConsumerUp
 from riprap.runtime.endpoint import describe
 from riprap.runtime.envelope import AnswerKind, decode_answer, encode
 from riprap.runtime.form import OPTIONS, Form

@@ -25,7 +25,7 @@ from riprap.base.randomness import generator
 from riprap.checkpoints.checkpointer import Checkpointer
 from riprap.checkpoints.load import load
 from riprap.checkpoints.storage import MemoryStorage
-from riprap.protocols import partial
+from riprap.protocols import events
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.element import Element
 from riprap.runtime.hosting import Arrival, Pace
@@ -330,7 +330,7 @@ class Simulation:
             return
         if not consumer.alive:
             if producer.element.machine.outlets[channel].up is None:
-                self._call(producer, lambda: producer.element.link(partial.ConsumerDown(channel)))
+                self._call(producer, lambda: producer.element.link(events.ConsumerDown(channel)))
             return
         old = producer.wires.get(channel)
         if old is not None and old.consumer is consumer:
@@ -338,10 +338,10 @@ class Simulation:
         wire = _Wire(channel, producer, consumer)
         if old is not None:
             old.broken = True
-            self._call(producer, lambda: producer.element.link(partial.ConsumerDown(channel)))
+            self._call(producer, lambda: producer.element.link(events.ConsumerDown(channel)))
         producer.wires[channel] = wire
         expected = consumer.element.expected(channel)
-        up = partial.ConsumerUp(channel, consumer.epoch, expected)
+        up = events.ConsumerUp(channel, consumer.epoch, expected)
         self._call(producer, lambda: producer.element.link(up))
 
     def _gone(self, wire: _Wire) -> None:
@@ -351,7 +351,7 @@ class Simulation:
             self._later(self._soon(10, 500), lambda: self._gone(wire))
             return
         wire.broken = True
-        event = partial.ProducerGone(wire.channel, wire.producer.epoch)
+        event = events.ProducerGone(wire.channel, wire.producer.epoch)
         consumer = wire.consumer
         self._call(consumer, lambda: self._take(consumer))
         self._call(consumer, lambda: consumer.element.link(event))
@@ -360,7 +360,7 @@ class Simulation:
         producer = wire.producer
         if producer.wires.get(wire.channel) is wire:
             del producer.wires[wire.channel]
-            self._call(producer, lambda: producer.element.link(partial.ConsumerDown(wire.channel)))
+            self._call(producer, lambda: producer.element.link(events.ConsumerDown(wire.channel)))
 
     def under_way(self, wire: _Wire) -> None:
         self._later(self._soon(50, 5_000), lambda: self._deliver(wire))
@@ -390,7 +390,7 @@ class Simulation:
 
     def acknowledged(self, life: _Life, channel: ChannelId, next_: int) -> None:
         producer = self.lives[self.layout.producer(channel)]
-        event = partial.Acknowledged(channel, next_)
+        event = events.Acknowledged(channel, next_)
         self._later(self._soon(50, 5_000), lambda: self._call(producer, lambda: producer.element.link(event)))
 
     # Persistent streams -----------------------------------------------------------------------------------------------

@@ -1,0 +1,98 @@
+"""What every protocol shares: the two ends of a channel, as machines over numbers and order keys.
+
+Items of a channel are numbered from 0 over the whole run. A consumer knows the number that it expects next, so of any
+message it can tell what is new, repeated or missing, however items were cut into messages and whoever was restarted.
+
+*Retention* is a property of a link: what its producer does with items that their consumer may ask for again.
+
+    discard  nothing: what is numbered while nobody is there is lost (in `partial`: a gap)
+    hold     keeps them in memory, and beyond a limit on disk, until the consumer acknowledges them (a buffer)
+    log      appends them to a persistent stream, from which the consumer reads (a replay)
+
+Two rules keep the order of keys over crashes where numbers cannot: an inlet drops what is *late*, at or below a key
+that its operator has passed without it; an outlet drops what was *promised* not to come, at or below a key that another
+life had come to.
+"""
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Literal
+
+from riprap.graph.keys import START_KEY, OrderKey
+from riprap.operators.columns import Keys
+
+Retention = Literal["discard", "hold", "log"]
+
+NOTHING = -1  # `Inlet.arrived`: the message says nothing that is not known
+
+
+@dataclass(slots=True)
+class Inlet:
+    """The consumer's end, in one life."""
+
+    retention: Retention
+    next: int  # number of the item that is expected: all below were taken into the element, or will not come
+    epoch: int = -1  # of the producer, the newest heard of
+    gone: bool = False  # its connection broke, and nothing has come since
+    doubtful: bool = False  # what comes first may be late
+
+    def news(self, epoch: int) -> bool:
+        """Whether a message of this epoch is the first of a producer that is back."""
+        return self.gone or epoch > self.epoch
+
+    def arrived(self, epoch: int, number: int, items: int) -> int:
+        """How many of the first items of a message are not new; `NOTHING`: it is to be dropped whole."""
+        if epoch < self.epoch:
+            return NOTHING  # a life that has been replaced
+        self.epoch, self.gone = epoch, False
+        skip = self.next - number
+        if skip > items:
+            return NOTHING
+        self.next = number + items
+        return skip if skip > 0 else 0
+
+    def lost_producer(self, epoch: int) -> bool:
+        """The producer's connection broke; whether that is news."""
+        if epoch < self.epoch or self.gone:
+            return False
+        self.gone = True
+        return True
+
+    def late(self, keys: Keys, reached: OrderKey) -> int:
+        """How many of the first items come too late. From the first that does not, the producer's order is enough."""
+        count = len(keys.ts)
+        late = bisect_right(range(count), reached, key=keys.at)
+        self.doubtful = late == count
+        return late
+
+
+@dataclass(slots=True)
+class Outlet:
+    """The producer's end, in one life."""
+
+    retention: Retention
+    number: int  # of the next item
+    promised: OrderKey = START_KEY  # nothing at or below it will be given out, in this life or another
+    guarded: bool = False  # what this life gives out first may be what another one promised not to
+    up: bool | None = None  # somebody takes it; None: not known yet, so what is sent waits
+    header: bytes = b""  # of items that are numbered now
+
+    def numbered(self, items: int) -> int:
+        """Give items their numbers; returns the first."""
+        number = self.number
+        self.number += items
+        return number
+
+    def broken(self, keys: Keys) -> int:
+        """How many of the first items would break a promise of another life. Keys never fall on a channel."""
+        count = len(keys.ts)
+        broken = bisect_right(range(count), self.promised, key=keys.at)
+        self.guarded = broken == count
+        return broken
+
+    def promise(self, key: OrderKey) -> bool:
+        """Nothing at or below this key will be given out any more; whether that is news."""
+        if key <= self.promised:
+            return False
+        self.promised = key
+        return True

@@ -1,0 +1,246 @@
+"""What a protocol hears, and what it may ask for.
+
+Events and commands of the machine of one element (`protocol.Protocol`); those of a director are in `director.py`.
+Numbers are of items: rows and punctuations of a channel, counted from 0 over the whole run.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from riprap.protocols.channels import ChannelId
+from riprap.protocols.cut import CheckpointId, Cut
+
+# Events of connections, as a host tells them to an element. The element brings its channels up to date first, and
+# then asks the protocol.
+
+
+class ConsumerUp(NamedTuple):
+    """There is a connection to a consumer, which expects item `next`."""
+
+    channel: ChannelId
+    epoch: int
+    next: int
+
+
+class ConsumerDown(NamedTuple):
+    """The connection to a consumer is broken, or there is none."""
+
+    channel: ChannelId
+
+
+class Acknowledged(NamedTuple):
+    """The consumer will never ask for an item below `next` again."""
+
+    channel: ChannelId
+    next: int
+
+
+class ProducerGone(NamedTuple):
+    """The connection from the producer's life `epoch` broke before the end of the stream."""
+
+    channel: ChannelId
+    epoch: int
+
+
+class Told(NamedTuple):
+    """The director says something to the protocol of this element: a JSON object of their own."""
+
+    message: Mapping[str, Any]
+
+
+LinkEvent = ConsumerUp | ConsumerDown | Acknowledged | ProducerGone
+
+# Events that the element itself tells the protocol -------------------------------------------------------------------
+
+
+class ProducerBack(NamedTuple):
+    """The first message of a channel after `ProducerGone`, or of a newer life of the producer, is about to be taken."""
+
+    channel: ChannelId
+    epoch: int
+
+
+class Arrived(NamedTuple):
+    """Items from `number` on are about to be taken into the element. They are new: repeated ones were dropped."""
+
+    channel: ChannelId
+    number: int
+    items: int
+    header: bytes
+
+
+class MarkerArrived(NamedTuple):
+    """A marker has arrived. `number`: of the item that its producer had next when it sent it.
+
+    Markers are handled on arrival, in front of the merge. One that was sent `ahead` comes before items below `number`.
+    """
+
+    channel: ChannelId
+    number: int
+    marker: bytes
+
+
+class Ended(NamedTuple):
+    """The end of a channel has been taken into the element: nothing will come on it, markers neither."""
+
+    channel: ChannelId
+
+
+class Passed(NamedTuple):
+    """The operators have had all items of the channel below `next`, and none below `left` is in their state any more.
+
+    (`left` = `next` where an operator does not say what it retains.)
+    """
+
+    channel: ChannelId
+    next: int
+    left: int
+
+
+class Emitted(NamedTuple):
+    """Items are about to be numbered, from `number` on. `Stamp` in answer to it is the header of these already."""
+
+    channel: ChannelId
+    number: int
+    items: int
+
+
+class Tick(NamedTuple):
+    """Time passes: several times in the shortest interval of the plan. Microseconds of the wall clock."""
+
+    now: int
+
+
+class Durable(NamedTuple):
+    """A checkpoint of this life is on disk, its logs too. The director hears the same (`director.Took`)."""
+
+    id: CheckpointId
+    cut: Cut
+    tag: int  # that of `Capture`
+    forced: bool
+
+
+class Deleted(NamedTuple):
+    """The director had checkpoints of a unit deleted; `oldest` is the cut of the oldest that is left."""
+
+    unit: str
+    oldest: Cut
+
+
+Event = (
+    LinkEvent | Told | ProducerBack | Arrived | MarkerArrived | Ended | Passed | Emitted | Tick | Durable | Deleted
+)  # fmt: skip
+
+# Commands, carried out in their order ---------------------------------------------------------------------------------
+
+
+class Deliver(NamedTuple):
+    """Answer to `Arrived`: take the message in. Without `Deliver` or `Park` its items are dropped, and count as lost.
+
+    A protocol that does not hear `Arrived` has everything delivered.
+    """
+
+    channel: ChannelId
+
+
+class Park(NamedTuple):
+    """Keep what arrives on the channel aside, from the message on that is being asked about. Markers too."""
+
+    channel: ChannelId
+
+
+class Unpark(NamedTuple):
+    """Handle what was parked, as if it arrived now, and go on with the channel."""
+
+    channel: ChannelId
+
+
+class Admit(NamedTuple):
+    """Whether the channel is read also while some consumer has no room. At first none is.
+
+    Markers are then handled at once. Rows wait, on disk beyond a bound, until there is room.
+    """
+
+    channel: ChannelId
+    admitted: bool
+
+
+class Await(NamedTuple):
+    """Whether the merge by order key waits for this channel. At first it does."""
+
+    channel: ChannelId
+    waited: bool
+
+
+class Capture(NamedTuple):
+    """Take a checkpoint of a unit of the plan, here and now. `Durable` follows when it is on disk.
+
+    Messages that are taken from the channels `record` from now on belong to it too, until `Close`; it is written when
+    all of them are closed.
+    """
+
+    unit: str
+    tag: int = 0
+    forced: bool = False
+    record: tuple[ChannelId, ...] = ()
+
+
+class Close(NamedTuple):
+    """What comes on the channel from now on does not belong to the checkpoint any more."""
+
+    channel: ChannelId
+    tag: int
+
+
+class Abandon(NamedTuple):
+    """Forget the checkpoint with this tag, if some channel of it is still recorded."""
+
+    tag: int
+
+
+class SendMarker(NamedTuple):
+    """Send a marker behind everything that was numbered; `ahead`: in front of what still waits to be sent."""
+
+    channel: ChannelId
+    marker: bytes
+    ahead: bool = False
+
+
+class Stamp(NamedTuple):
+    """Items that are numbered from now on carry this header. At first it is empty."""
+
+    channel: ChannelId
+    header: bytes
+
+
+class Acknowledge(NamedTuple):
+    """Tell the producer that no item below `below` will be asked for again."""
+
+    channel: ChannelId
+    below: int
+
+
+class Forget(NamedTuple):
+    """Nothing below this position of the channel's log will be asked for again."""
+
+    channel: ChannelId
+    position: int
+
+
+class Resend(NamedTuple):
+    """Send what is held again, from item `first` on. (A consumer that connects is answered without being told.)"""
+
+    channel: ChannelId
+    first: int
+
+
+class Tell(NamedTuple):
+    """Say something to the director: a JSON object of their own."""
+
+    message: Mapping[str, Any]
+
+
+Command = (
+    Deliver | Park | Unpark | Admit | Await | Capture | Close | Abandon | SendMarker | Stamp
+    | Acknowledge | Forget | Resend | Tell
+)  # fmt: skip

@@ -1,0 +1,114 @@
+"""The seam: what a protocol is, and what it is given. `docs/protocols.md` says in which order an element calls it.
+
+A protocol decides when to capture and where to go back. What becomes of the items of a channel while its consumer is
+away is the *retention* of its link (`channel.py`), not the protocol's business; nor are numbers, repetition and order.
+
+One file per protocol: a `Protocol` (a machine per life of an element), a `Director` (`director.py`), and a
+`ProtocolSpec` that names them for `REGISTRY` of `registry.py`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from riprap.protocols.channel import Retention
+from riprap.protocols.channels import ChannelId
+from riprap.protocols.cut import Cut
+from riprap.protocols.events import Command, Event
+
+if TYPE_CHECKING:
+    from riprap.protocols.director import Director
+
+WHOLE = "fragment"  # the unit of an element that is saved as a whole
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A channel between this element and another; for a sink's output `pe` is ""."""
+
+    pe: str  # the element at its other end
+    operator: str  # of this element: the one that it leads to, or comes from
+    retention: Retention
+    feedback: bool = False
+
+
+@dataclass(frozen=True)
+class OperatorFacts:
+    """What a protocol may have to know of an operator."""
+
+    stateful: bool
+    deterministic: bool
+    tolerates_loss: bool
+    checkpoint_every: int | None  # microseconds; None: not asked for
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """One element, as a protocol sees it."""
+
+    pe: str
+    pes: tuple[str, ...]  # all elements of the run
+    operators: Mapping[str, OperatorFacts]
+    inputs: Mapping[ChannelId, Neighbour]
+    outputs: Mapping[ChannelId, Neighbour]  # sinks among them
+    sources: tuple[str, ...]
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of the protocol, e.g. {"interval": 10_000_000}
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Operators whose state is saved in one checkpoint. A protocol need not have an interval."""
+
+    operators: tuple[str, ...]
+    every: int | None = None  # microseconds
+
+
+@dataclass(frozen=True)
+class RestorePlan:
+    """What is saved of an element, and what a restored one goes back to.
+
+    `whole`: its operators go back together, to one checkpoint. Else each goes back to one of its own, and its inputs go
+    on, but for those that are held or logged: they go back with it.
+    `exact`: what it gives out again is the same, and is recognised by its numbers. Else the numbers go on, and what it
+    gives out again is recognised by its keys, and is not given out.
+    """
+
+    units: Mapping[str, Unit]
+    whole: bool
+    exact: bool
+    delivered: Literal["taken", "passed"]
+    reason: str = ""  # why it is not exact, if it is not
+
+
+class Protocol:
+    """The machine of one life of an element: pure, no clock, no I/O, no randomness but from `surroundings.seed`."""
+
+    # Which events it is asked about; others cost nothing.
+    hears: ClassVar[frozenset[type]] = frozenset()
+
+    def __init__(self, surroundings: Surroundings, plan: RestorePlan) -> None:
+        self.surroundings, self.plan = surroundings, plan
+
+    def begin(self, cut: Cut | None, now: int) -> list[Command]:
+        """A life begins, with the cut of the unit `WHOLE` that was restored; None: it begins afresh."""
+        return []
+
+    def handle(self, event: Event) -> list[Command]:
+        return []
+
+    def snapshot(self) -> bytes:
+        """What a checkpoint taken now is to remember of this machine: `Cut.protocol`."""
+        return b""
+
+
+@dataclass(frozen=True)
+class ProtocolSpec:
+    """A protocol by its name."""
+
+    name: str
+    plan: Callable[[Surroundings], RestorePlan]
+    machine: Callable[[Surroundings, RestorePlan], Protocol]
+    director: Callable[[Mapping[str, Surroundings]], "Director"]  # by element
+    # The retention of a link that was not made persistent, where the consumer tolerates loss and where it does not.
+    retention: tuple[Retention, Retention] = ("hold", "hold")

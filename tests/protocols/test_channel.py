@@ -1,0 +1,58 @@
+"""The two ends of a channel, against sets of numbers and keys."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from riprap.graph.keys import START_KEY, OrderKey
+from riprap.operators.columns import Keys
+from riprap.protocols.channel import NOTHING, Inlet, Outlet
+
+arrivals = st.lists(st.tuples(st.integers(1, 3), st.integers(0, 30), st.integers(0, 5)), max_size=40)
+
+
+def keys(values: list[int]) -> Keys:
+    ts, one = np.array(sorted(values), np.int64), np.zeros(1, np.int64)
+    return Keys(ts, one, np.zeros(len(values), np.int64), one)
+
+
+@given(arrivals)
+def test_no_item_is_taken_twice_and_none_of_a_replaced_life(messages):
+    inlet, had, newest = Inlet("hold", 0), set(), 0
+    for epoch, number, items in messages:
+        skip = inlet.arrived(epoch, number, items)
+        taken = set() if skip == NOTHING else set(range(number + skip, number + items))
+        assert not taken & had
+        assert epoch >= newest or not taken
+        newest = max(newest, epoch)
+        had |= taken
+        assert all(item < inlet.next for item in had)
+    assert inlet.epoch == (newest or -1)
+
+
+def test_a_producer_is_gone_once_and_back_once():
+    inlet = Inlet("discard", 0)
+    assert inlet.news(1)
+    inlet.arrived(1, 0, 3)
+    assert not inlet.news(1)
+    assert inlet.lost_producer(1)
+    assert not inlet.lost_producer(1)
+    assert inlet.news(1)
+    inlet.arrived(2, 3, 1)
+    assert not inlet.lost_producer(1), "its next life is here already"
+
+
+@given(st.lists(st.integers(0, 20), min_size=1, max_size=9), st.integers(-1, 21))
+def test_what_is_late_and_what_was_promised(values, at):
+    reached, below = OrderKey(at, 0, 0), sum(value <= at for value in values)
+    inlet, outlet = Inlet("discard", 0, doubtful=True), Outlet("discard", 0, reached, guarded=True)
+    assert inlet.late(keys(values), reached) == outlet.broken(keys(values)) == below
+    assert inlet.doubtful == outlet.guarded == (below == len(values))
+
+
+def test_promises_only_rise():
+    outlet = Outlet("log", 5)
+    assert outlet.numbered(3) == 5
+    assert (outlet.number, outlet.promised) == (8, START_KEY)
+    assert outlet.promise(OrderKey(3, 0, 0))
+    assert not outlet.promise(OrderKey(2, 0, 0))
