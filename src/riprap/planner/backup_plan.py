@@ -9,7 +9,8 @@ import numpy as np
 from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.quantities import Duration, format_duration
 from riprap.planner import algorithms
-from riprap.planner.model import Effect, critical_path
+from riprap.planner.cycles import thin_cycle
+from riprap.planner.model import NEVER, Effect, effect
 from riprap.planner.problem import Problem, Solution
 from riprap.planner.replan import Change, replan
 
@@ -38,6 +39,14 @@ class BackupPlan:
         return tuple(self.asked.topology.tasks[task] for task in self.effect.critical)
 
     @property
+    def worst(self) -> str:
+        """The longest recovery, for people."""
+        return _told(self.effect.worst)
+
+    def recovery_of(self, task: int) -> str:
+        return _told(int(self.effect.latency[task]))
+
+    @property
     def cut_edges(self) -> list[tuple[str, str]]:
         topology = self.asked.topology
         return [(topology.tasks[a], topology.tasks[b]) for a, b in topology.edges[topology.cuts].tolist()]
@@ -62,6 +71,29 @@ class BackupPlan:
             return f"{amount}; proven: no plan that meets the bound is cheaper."
         return f"{amount}; no plan costs less than {solution.lower:,}, so at most {solution.gap:.1%} could be saved."
 
+    @property
+    def shortfall(self) -> str | None:
+        """What the plan misses, in one sentence that begins with its worst; None if it meets everything."""
+        topology, latency, asked = self.asked.topology, self.effect.latency, self.asked
+        cycle = thin_cycle(topology.size, topology.edges, self.solution.backups, asked.failures)
+        if cycle is not None:
+            named = " → ".join(topology.tasks[task] for task in (*cycle, cycle[0]))
+            kept = int(self.solution.backups[list(cycle)].sum())
+            return (
+                f"{topology.tasks[cycle[0]]} never recovers: the cycle {named} has {kept} of {asked.failures} backups"
+            )
+        task = int(np.argmax(latency - asked.bound))
+        if latency[task] > asked.bound[task]:
+            took, allowed = (format_duration(Duration(int(value[task]))) for value in (latency, asked.bound))
+            return f"{topology.tasks[task]} takes {took} of {allowed}"
+        lacking = np.flatnonzero(asked.must & ~self.solution.backups)
+        if len(lacking):
+            fed = lacking[0] in topology.edges[topology.cuts, 0]
+            why = "feeds a stream that leads back" if fed else "must keep one"
+            return f"{topology.tasks[lacking[0]]} keeps no backup, and {why}"
+        surplus = np.flatnonzero(asked.must_not & self.solution.backups)
+        return f"{topology.tasks[surplus[0]]} keeps a backup, and may not" if len(surplus) else None
+
     def to_json(self) -> dict[str, Any]:
         topology, asked = self.asked.topology, self.asked
         bound = int(asked.bound.max())
@@ -70,7 +102,7 @@ class BackupPlan:
             "algorithm": self.solution.method,
             "failures": asked.failures,
             "recovery": format_duration(Duration(bound)),
-            "worst": format_duration(Duration(self.effect.worst)),
+            "worst": None if self.effect.worst >= NEVER else format_duration(Duration(self.effect.worst)),
             "backups": list(self.names),
             "cost": self.solution.cost,
             "lower": self.solution.lower,
@@ -85,7 +117,7 @@ class BackupPlan:
                 {
                     "name": name,
                     "T": int(topology.latency[task]) / 1e6,
-                    "L": int(self.effect.latency[task]) / 1e6,
+                    "L": None if self.effect.latency[task] >= NEVER else int(self.effect.latency[task]) / 1e6,
                     "bound": int(asked.bound[task]) / 1e6,
                     "cost": int(topology.costs[task]),
                     "backup": bool(self.solution.backups[task]),
@@ -93,6 +125,10 @@ class BackupPlan:
                 for task, name in enumerate(topology.tasks)
             ],
         }
+
+
+def _told(latency: int) -> str:
+    return "never" if latency >= NEVER else format_duration(Duration(latency))
 
 
 def row(case: str, recovery: float, solution: Solution, seconds: float, published: object = None) -> dict[str, Any]:
@@ -125,7 +161,7 @@ def plan_backups(
         change = replan(asked, existing, time_limit=time_limit, clock=clock)
         solution = change.solution
     seconds = clock.monotonic() - begun
-    return BackupPlan(asked, solution, _effect(asked, solution.backups), seconds, change)
+    return BackupPlan(asked, solution, effect(asked.topology, solution.backups, asked.failures), seconds, change)
 
 
 def given_backups(asked: Problem, names: Iterable[str]) -> BackupPlan:
@@ -135,12 +171,4 @@ def given_backups(asked: Problem, names: Iterable[str]) -> BackupPlan:
     backups[[topology.index(name) for name in names]] = True
     costs = topology.costs
     solution = Solution(backups, int(costs[backups].sum()), int(costs[asked.must].sum()), GIVEN)
-    return BackupPlan(asked, solution, _effect(asked, backups), 0.0)
-
-
-def _effect(asked: Problem, backups: np.ndarray) -> Effect:
-    """Latencies under the number of failures that was asked for; the critical path is that of one failure."""
-    latency = asked.latency(backups)
-    alone = asked.sweep.recovery(asked.topology.latency, backups)
-    slowest = int(np.argmax(alone))
-    return Effect(latency, int(latency.max()), critical_path(asked.topology, backups, alone, slowest), ())
+    return BackupPlan(asked, solution, effect(asked.topology, backups, asked.failures), 0.0)

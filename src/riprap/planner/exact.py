@@ -1,10 +1,11 @@
 """The cheapest backups for a bound, with proof; or, when time is up, the best found and how far it can be from that.
 
 After the reductions each core is a covering problem: choose vertices so that every way that is too long has k of
-them. Its rows are generated as needed (`ways`). First the linear relaxation, whose bound is recomputed here from the
-dual values alone; then, if rounding has not met that bound, integer programs over the rows found so far, each a
-relaxation and so a lower bound, until one has a solution that covers all ways. The solver is never believed: plans
-are checked with whole numbers, bounds are taken with a margin.
+them. Its rows are generated as needed (`ways`). First the linear relaxation, whose bound is summed from its prices in
+whole numbers (`covering_lp`); then, if rounding has not met that bound, integer programs over the rows found so far,
+each a relaxation and so a lower bound, until one has a solution that covers all ways. The solver is never believed:
+plans are checked with whole numbers, bounds are taken with a margin; where the margin is wider than the smallest cost,
+a search with exact bounds (`branching`) completes the proof.
 
 Rows that no optimum breaks make it quicker: if u′ is at least as slow as u, fed by all that feeds u and feeding all
 that u feeds, then a backup at u is of no use without one at u′ (every way through u is one through u′, and longer
@@ -12,11 +13,13 @@ there).
 """
 
 from dataclasses import dataclass, replace
-from math import ceil, gcd, isfinite
+from math import ceil, isfinite
 
 import numpy as np
 
 from riprap.base.clock import SYSTEM_CLOCK, Clock
+from riprap.planner.branching import is_proven
+from riprap.planner.covering_lp import CoveringLp
 from riprap.planner.packing import packed_bound
 from riprap.planner.problem import Problem, Solution
 from riprap.planner.reductions import Core, reduce
@@ -72,23 +75,11 @@ class _Covering:
     """One core, as a covering problem in HiGHS."""
 
     def __init__(self, core: Core, clock: Clock, deadline: float, plan: np.ndarray | None = None) -> None:
-        import highspy
-
         self.core, self.clock, self.deadline = core, clock, deadline
         self.ways = Ways(core)
-        self.rows: dict[tuple[int, ...], None] = {}
-        self.unit = gcd(*core.cost.tolist()) or 1  # costs are whole multiples of it, and so is the optimum
-        self.scale = float(core.cost.max() or 1)
+        self.program = CoveringLp(core, dominances(core))
         self.best = first_plan(core, clock, deadline) if plan is None else plan
         self.lower = 0
-        self.highs = highspy.Highs()
-        self.highs.setOptionValue("output_flag", False)
-        self.highs.setOptionValue("threads", 1)
-        free = core.fixed < 0
-        self.highs.addVars(core.size, np.where(free, 0.0, core.fixed), np.where(free, 1.0, core.fixed))
-        everyone = np.arange(core.size, dtype=np.int32)
-        self.highs.changeColsCost(core.size, everyone, core.cost / self.scale)
-        self._add_dominance()
 
     @property
     def cost(self) -> int:
@@ -96,7 +87,7 @@ class _Covering:
 
     def solve(self) -> _Found:
         self._relax()
-        if self.lower < self.cost and self.core.size > 3 * WINDOW:
+        if self.lower < self.cost and self.core.size > 3 * WINDOW and self.core.failures == 1:
             self._improve_windows()
         if self.lower < self.cost and self.clock.monotonic() < self.deadline:
             self._integrate()
@@ -135,40 +126,16 @@ class _Covering:
             self._integrate()
         return self.best
 
-    def _add_dominance(self) -> None:
-        self.dominances = dominances(self.core)
-        for slave, master in self.dominances:
-            self.highs.addRow(0.0, np.inf, 2, np.array([master, slave], np.int32), np.array([1.0, -1.0]))
-
-    def _add(self, ways: list[tuple[int, ...]]) -> bool:
-        fresh = [way for way in ways if way not in self.rows]
-        if not fresh:
-            return False
-        self.rows.update(dict.fromkeys(fresh))
-        lengths = np.array([len(way) for way in fresh])
-        starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int32)
-        count, entries = len(fresh), int(lengths.sum())
-        need = np.full(count, float(self.core.failures))
-        indices = np.concatenate([np.array(way, np.int32) for way in fresh])
-        self.highs.addRows(count, need, np.full(count, np.inf), entries, starts, indices, np.ones(entries))
-        return True
-
-    def _run(self) -> bool:
-        left = self.deadline - self.clock.monotonic()
-        if left <= 0:
-            return False
-        self.highs.setOptionValue("time_limit", float(left))
-        self.highs.run()
-        return True
-
     def _relax(self) -> None:
         """The linear relaxation to its end; every few rounds a rounding of it."""
         weight = [0.0] * self.core.size
         rounds = 0
-        while self._add(self.ways.uncovered(weight)) and self._run():
-            if not self._accept_dual_bound():
+        while self.program.add(self.ways.uncovered(weight)) and self.program.run(self.clock, self.deadline):
+            bound = self.program.bound()
+            if bound is None:
                 return
-            weight = [max(0.0, value) for value in self.highs.getSolution().col_value]
+            self.lower = max(self.lower, bound)
+            weight = self.program.weight
             rounds += 1
             if rounds % 8 == 0:
                 self._round(weight)
@@ -177,32 +144,11 @@ class _Covering:
         if rounds:
             self._round(weight)
 
-    def _accept_dual_bound(self) -> bool:
-        """For any prices y ≥ 0 on the rows, k·Σy + the least of Σ (cost − paid)·M is a lower bound."""
-        solution = self.highs.getSolution()
-        if not solution.dual_valid:
-            return False
-        dual = np.maximum(np.array(solution.row_dual), 0.0)
-        paid = np.zeros(self.core.size)
-        dominance = dual[: len(self.dominances)]
-        for (slave, master), value in zip(self.dominances, dominance, strict=True):
-            paid[master] += value
-            paid[slave] -= value
-        ways = dual[len(self.dominances) :]
-        lengths = np.fromiter((len(way) for way in self.rows), np.int64, len(self.rows))
-        np.add.at(paid, np.concatenate([np.array(way) for way in self.rows]), np.repeat(ways, lengths))
-        unpaid = self.core.cost / self.scale - paid
-        chosen_by_price = np.select(
-            [self.core.fixed == 1, self.core.fixed == 0], [unpaid, 0.0], np.minimum(unpaid, 0.0)
-        )
-        self._raise_lower(float(self.core.failures * ways.sum() + chosen_by_price.sum()))
-        return True
-
     def _raise_lower(self, scaled: float) -> None:
         if not isfinite(scaled):  # a run that was cut short before it had a bound
             return
-        claim = scaled * self.scale / self.unit
-        self.lower = max(self.lower, ceil(claim - MARGIN * max(1.0, abs(claim))) * self.unit)
+        claim = scaled * self.program.scale / self.program.unit
+        self.lower = max(self.lower, ceil(claim - MARGIN * max(1.0, abs(claim))) * self.program.unit)
 
     def _round(self, weight: list[float]) -> None:
         self._accept(rounded(self.core, weight, self.clock, self.deadline))
@@ -212,22 +158,26 @@ class _Covering:
             self.best = plan
 
     def _integrate(self) -> None:
+        self._solve_integer_programs()
+        if self.lower < self.cost and self.clock.monotonic() < self.deadline:
+            self.program.set_integer(False)
+            if is_proven(self.program, self.ways, lambda: self.cost, self._accept, self.clock, self.deadline):
+                self.lower = self.cost
+
+    def _solve_integer_programs(self) -> None:
         import highspy
 
-        everyone = np.arange(self.core.size, dtype=np.int32)
-        kinds = np.full(self.core.size, highspy.HighsVarType.kInteger)
-        self.highs.changeColsIntegrality(self.core.size, everyone, kinds)
-        self.highs.setOptionValue("mip_rel_gap", 0.0)
-        self.highs.setOptionValue("mip_abs_gap", 0.5 * self.unit / self.scale)
+        highs = self.program.highs
+        self.program.set_integer(True)
         while self.lower < self.cost:
             begun = highspy.HighsSolution()
             begun.col_value = self.best.astype(float).tolist()
-            self.highs.setSolution(begun)
-            if not self._run():
+            highs.setSolution(begun)
+            if not self.program.run(self.clock, self.deadline):
                 return
-            finished = self.highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
-            self._raise_lower(self.highs.getInfo().mip_dual_bound)
-            values = self.highs.getSolution().col_value
+            finished = highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
+            self._raise_lower(highs.getInfo().mip_dual_bound)
+            values = highs.getSolution().col_value
             if not values:
                 return
             chosen = [float(value > 0.5) for value in values]
@@ -236,15 +186,18 @@ class _Covering:
                 self._round(chosen)
             else:
                 self._accept(np.array(chosen) > 0.5)
-            if not self._add(missing) or not finished:
+            if not self.program.add(missing) or not finished:
                 return
 
 
 def dominances(core: Core) -> list[tuple[int, int]]:
     """Pairs (u, u′) such that a backup at u is of no use without one at u′. Only pairs with a common neighbour.
 
-    Equal vertices (twins that differ in nothing) are merged before, so no pair is listed both ways round.
+    Equal vertices (twins that differ in nothing) are merged before, so no pair is listed both ways round. None where
+    streams lead back: there a way through both may be one that goes round.
     """
+    if len(core.back):
+        return []
     before: list[set[int]] = [set() for _ in range(core.size)]
     after: list[set[int]] = [set() for _ in range(core.size)]
     for source, target in core.edges.tolist():

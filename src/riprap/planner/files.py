@@ -91,8 +91,8 @@ def _measured(path: Path) -> dict[str, TaskProfile]:
 def _task(value: Any, where: str) -> TaskProfile:
     entry = as_object(value, where, _TASK_KEYS)
     cost = entry.get("cost")
-    if cost is not None and (isinstance(cost, bool) or not isinstance(cost, int | float) or cost < 0):
-        raise DataError(f"{where}: cost must be bytes/s, 0 or more, not {cost!r}")
+    if cost is not None and (isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 <= cost <= 1e12):
+        raise DataError(f"{where}: cost must be bytes/s, from 0 to 1e12, not {cost!r}")
     return TaskProfile(
         _time(entry.get("T"), where), _time(entry.get("checkpoint"), where), None if cost is None else round(cost)
     )

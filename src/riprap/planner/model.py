@@ -3,8 +3,12 @@
     L(v) = T(v) + max over upstream u of (1 − M(u)) · L(u)
 
 A task that fails reprocesses its recent input (T). A task upstream that keeps a backup hands that input over at once;
-one that does not must recover its own input first. Sources replay from an input that is always kept. Cut edges
-(feedback) hand over from the backup at their source. Everything is in microseconds and exact.
+one that does not must recover its own input first. Sources replay from an input that is always kept. A task on a cycle
+without a backup waits for itself and never recovers.
+
+With k failures at once the task is the first of them (its own backup survives it); each further one takes a backup on
+the way with it. So L(v) is the longest ΣT over ways to v with fewer than k different backups before v, and a cycle
+with fewer than k backups is a way without end. Everything is in microseconds and exact.
 """
 
 from dataclasses import dataclass
@@ -13,7 +17,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from riprap.planner.topology import Topology
+from riprap.planner.cycles import waits_for_ever
+from riprap.planner.topology import Topology, levels_of
+
+NEVER = 2**62  # L of a task that waits for itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,23 +35,12 @@ class Sweep:
     target: np.ndarray
     groups: list[tuple[slice, np.ndarray, np.ndarray]]  # edges, first edge of each task (relative), tasks
 
-    def longest(self, own: np.ndarray, backups: np.ndarray, handed: np.ndarray | None = None) -> np.ndarray:
-        """own(v) + max over u → v of value(u), or of `handed(u)` (nothing, unless given) where u keeps a backup."""
-        value = own.copy()
+    def longest(self, own: np.ndarray, handed: np.ndarray | None = None) -> np.ndarray:
+        """own(v) + the largest of value(u) over u → v and `handed(v)` (nothing, unless given)."""
+        value = own.copy() if handed is None else own + handed
         for edges, first, tasks in self.groups:
-            source = self.source[edges]
-            kept = 0 if handed is None else handed[source]
-            value[tasks] += np.maximum.reduceat(np.where(backups[source], kept, value[source]), first)
-        return value
-
-    def recovery(self, latency: np.ndarray, backups: np.ndarray, failures: int = 1) -> np.ndarray:
-        """L(v); for k failures the longest ΣT over ways to v with fewer than k backups before v.
-
-        The task itself is the first failure; each further one may take a backup on the way with it.
-        """
-        value = self.longest(latency, backups)
-        for _ in range(failures - 1):
-            value = self.longest(latency, backups, value)
+            before = np.maximum.reduceat(value[self.source[edges]], first)
+            value[tasks] = own[tasks] + (before if handed is None else np.maximum(before, handed[tasks]))
         return value
 
     @cached_property
@@ -80,34 +76,77 @@ def topology_sweep(topology: Topology) -> Sweep:
     return sweep(topology.size, topology.forward, topology.levels)
 
 
+def recovery(
+    latency: np.ndarray, edges: np.ndarray, backups: np.ndarray, failures: int = 1, levels: np.ndarray | None = None
+) -> np.ndarray:
+    """L(v) for tasks that may form cycles; `NEVER` where a task waits for itself. int64 [n].
+
+    `levels`, where they are known, ascend along every edge from a task without a backup.
+    """
+    return _recoveries(latency, edges, backups, failures, levels)[-1]
+
+
+def _recoveries(
+    latency: np.ndarray, edges: np.ndarray, backups: np.ndarray, failures: int, levels: np.ndarray | None = None
+) -> list[np.ndarray]:
+    """L(v) with 0, 1 … k − 1 backups lost beside the task itself."""
+    size = len(latency)
+    kept = backups[edges[:, 0]]
+    levels = levels_of(size, edges[~kept]) if levels is None else levels
+    lost = np.full(size, failures)  # fewest lost backups that let a task wait for itself
+    if levels is None or failures > 1:
+        lost = waits_for_ever(size, edges, backups, failures)
+    if levels is None:
+        kept |= lost[edges[:, 0]] == 0
+        levels = levels_of(size, edges[~kept])
+        assert levels is not None, "tasks on cycles without a backup wait for ever"
+    forward = sweep(size, edges[~kept], levels)
+    found = [np.where(lost > 0, forward.longest(latency), NEVER)]
+    source, target = edges[kept, 0], edges[kept, 1]
+    for number in range(1, failures):
+        handed = np.zeros(size, np.int64)
+        np.maximum.at(handed, target, found[-1][source])
+        found.append(np.where(lost > number, forward.longest(latency, handed), NEVER))
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class Effect:
-    """What a failure costs under given backups."""
+    """What failures cost under given backups."""
 
-    latency: np.ndarray  # int64 [n], microseconds: L(v)
+    latency: np.ndarray  # int64 [n], microseconds: L(v); NEVER where there is no recovery
     worst: int  # microseconds: the largest L, the recovery latency of the whole topology
-    critical: tuple[int, ...]  # the path that causes it, from the task that recovers first to the slow one
-    missing_cuts: tuple[int, ...]  # tasks that feed a cut edge without a backup: their cycles never recover
+    critical: tuple[int, ...]  # the way that causes it, from the task that recovers first to the slow one
+    missing_cuts: tuple[int, ...]  # tasks that feed a cut edge without a backup
 
 
-def effect(topology: Topology, backups: np.ndarray) -> Effect:
-    """`backups` is bool [n]. With missing cuts the latencies are those of the acyclic rest."""
-    latency = topology_sweep(topology).recovery(topology.latency, backups)
+def effect(topology: Topology, backups: np.ndarray, failures: int = 1, task: int | None = None) -> Effect:
+    """`backups` is bool [n]. The critical way is that of `task`, or else of the slowest."""
+    steps = _recoveries(topology.latency, topology.edges, backups, failures)
     cut_sources = np.unique(topology.edges[topology.cuts, 0])
-    missing = tuple(int(task) for task in cut_sources if not backups[task])
-    worst = int(np.argmax(latency))
-    return Effect(latency, int(latency[worst]), critical_path(topology, backups, latency, worst), missing)
+    missing = tuple(int(source) for source in cut_sources if not backups[source])
+    slowest = int(np.argmax(steps[-1])) if task is None else task
+    return Effect(steps[-1], int(steps[-1].max()), _critical_way(topology, backups, steps, slowest), missing)
 
 
-def critical_path(topology: Topology, backups: np.ndarray, latency: np.ndarray, task: int) -> tuple[int, ...]:
-    """The path of tasks that must recover one after the other before `task` has; ends with `task`."""
-    edges = topology.forward
-    path = [task]
-    while latency[path[-1]] > topology.latency[path[-1]]:
-        wanted = latency[path[-1]] - topology.latency[path[-1]]
-        before = edges[edges[:, 1] == path[-1], 0]
-        path.append(int(next(u for u in before if not backups[u] and latency[u] == wanted)))
-    return tuple(reversed(path))
+def _critical_way(topology: Topology, backups: np.ndarray, steps: list[np.ndarray], task: int) -> tuple[int, ...]:
+    """The tasks that must recover one after the other before `task` has; ends with `task`.
+
+    Where it never does, the way goes back until it comes to a task for the second time: that is the cycle.
+    """
+    way, left = [task], len(steps) - 1
+    while steps[left][way[-1]] > topology.latency[way[-1]] and way[-1] not in way[:-1]:
+        latency = steps[left][way[-1]]
+        wanted = latency if latency == NEVER else latency - topology.latency[way[-1]]
+        before = topology.edges[topology.edges[:, 1] == way[-1], 0]
+        step = next((u for u in before if not backups[u] and steps[left][u] == wanted), None)
+        if step is None:
+            left -= 1
+            step = next((u for u in before if backups[u] and steps[left][u] == wanted), None)
+        if step is None:
+            break
+        way.append(int(step))
+    return tuple(reversed(way))
 
 
 @dataclass(frozen=True)

@@ -2,21 +2,22 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from riprap.base.errors import PlanError, UsageError
 from riprap.base.quantities import Duration, format_duration
-from riprap.planner.model import Sweep, topology_sweep
-from riprap.planner.topology import Topology
+from riprap.planner.cycles import thin_cycle
+from riprap.planner.model import NEVER, recovery
+from riprap.planner.topology import Topology, rows
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
     """Find the cheapest backups such that L(v) ≤ bound(v) for every task.
 
-    Equivalently: every way with ΣT above the bound of its last task has at least `failures` backups before that task.
+    Equivalently: every way with ΣT above the bound of its last task has at least `failures` backups before that task;
+    a cycle is a way without end.
     """
 
     topology: Topology
@@ -25,12 +26,12 @@ class Problem:
     must_not: np.ndarray  # bool [n]: may not be one
     failures: int = 1  # k ≥ 1: simultaneous failures to tolerate
 
-    @cached_property
-    def sweep(self) -> Sweep:
-        return topology_sweep(self.topology)
-
     def latency(self, backups: np.ndarray) -> np.ndarray:
-        return self.sweep.recovery(self.topology.latency, backups, self.failures)
+        """L(v) with `failures` at once; `model.NEVER` where there is no recovery."""
+        topology = self.topology
+        cut = bool(np.all(backups[topology.edges[topology.cuts, 0]]))
+        levels = topology.levels if cut else None
+        return recovery(topology.latency, topology.edges, backups, self.failures, levels)
 
     def is_met(self, backups: np.ndarray) -> bool:
         """Exact: whole microseconds, no solver's word taken for it."""
@@ -71,8 +72,9 @@ def problem(
 ) -> Problem:
     """A problem that has a solution; otherwise `PlanError` names the tasks that make it impossible.
 
-    `sinks` gives some sinks a bound of their own. It holds for the sink and for every task that feeds it, directly or
-    not, since the sink waits for them: a task has the strictest bound of the sinks that it feeds.
+    `sinks` gives some sinks a stricter bound of their own. It holds for the sink and for every task that feeds it,
+    directly or not, be it over a stream that leads back, since the sink waits for them: a task has the strictest bound
+    of the sinks that it feeds.
     """
     if failures < 1:
         raise UsageError(f"cannot tolerate {failures} failures: k must be 1 or more")
@@ -94,8 +96,8 @@ def problem(
     return asked
 
 
-def _bounds(topology: Topology, recovery: Duration, sinks: Mapping[str, Duration]) -> np.ndarray:
-    bound = np.full(topology.size, recovery, np.int64)
+def _bounds(topology: Topology, bound: Duration, sinks: Mapping[str, Duration]) -> np.ndarray:
+    limit = np.full(topology.size, bound, np.int64)
     feeds = np.zeros(topology.size, bool)
     feeds[topology.edges[:, 0]] = True
     own: dict[int, int] = {}
@@ -103,14 +105,22 @@ def _bounds(topology: Topology, recovery: Duration, sinks: Mapping[str, Duration
         number = topology.index(task)
         if feeds[number]:
             raise UsageError(f"{task} has a bound of its own but is no sink: it feeds other tasks")
+        if not 0 < value <= bound:
+            raise UsageError(
+                f"the bound of sink {task} must be longer than 0s and at most {format_duration(bound)}, the bound of "
+                f"all, not {format_duration(value)}: raise the bound of all and give the other sinks stricter ones"
+            )
         own[number] = value
-    if not own:
-        return bound
-    limit = np.where(feeds, np.iinfo(np.int64).max, bound)
-    limit[list(own)] = list(own.values())
-    backward = topology_sweep(topology).backward
-    for edges, first, tasks in backward.groups:
-        limit[tasks] = np.minimum(limit[tasks], np.minimum.reduceat(limit[backward.source[edges]], first))
+    if own:
+        order = np.argsort(topology.edges[:, 1], kind="stable")
+        sources = topology.edges[order, 0]
+        start = np.searchsorted(topology.edges[order, 1], np.arange(topology.size + 1))
+    for number in sorted(own, key=own.__getitem__, reverse=True):  # the strictest last: it overrides the others
+        reached = np.array([number])
+        while len(reached):
+            limit[reached] = own[number]
+            before = np.unique(sources[rows(start, reached)])
+            reached = before[limit[before] != own[number]]
     return limit
 
 
@@ -127,6 +137,14 @@ def _refuse_impossible(asked: Problem) -> None:
             f"need longer to reprocess their own input: {listed}; the least bound that can be met is {need}"
         )
     latency = asked.latency(~asked.must_not)
+    if np.any(latency == NEVER):
+        cycle = thin_cycle(topology.size, topology.edges, ~asked.must_not, asked.failures)
+        assert cycle is not None, "only a cycle makes recovery endless"
+        named = " → ".join(topology.tasks[task] for task in (*cycle, cycle[0]))
+        raise PlanError(
+            f"no plan tolerates {asked.failures} failures at once: the cycle {named} would need {asked.failures} "
+            f"backups, and only {int((~asked.must_not[list(cycle)]).sum())} of its tasks may be one"
+        )
     late = np.flatnonzero(latency > asked.bound)
     if len(late):
         task = int(late[np.argmax(latency[late] - asked.bound[late])])

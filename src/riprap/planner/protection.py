@@ -9,7 +9,8 @@ some *age*:
     HA group             fail-over                    kept
 
 Where all operators that feed v keep a backup of their output (or v is a source, whose input is always kept), what it
-missed is replayed: the effective outage is 0, and with a checkpoint the state is as if nothing had happened. Expected
+missed is replayed: the effective outage is 0, and with a checkpoint, or without any state, all is as if nothing had
+happened. Expected
 loss is failures per day × the assessed quality impact of that outage and age, summed over the operators: a sum leaves
 out that failures may coincide and that one operator's loss may hide another's.
 
@@ -57,7 +58,9 @@ class Option:
 def options(assessment: Assessment, operator: str) -> list[Option]:
     """Restart first; then checkpoints, longest interval first; then the HA group."""
     impact, settings = assessment.operators[operator], assessment.settings
-    found = [_option(impact, "restart", None, Resources(), settings.restart, settings.restart, LOST, LOST)]
+    # An operator without state has none to lose: what it gets again it processes as if nothing had happened.
+    gone = LOST if impact.state else Duration(0)
+    found = [_option(impact, "restart", None, Resources(), settings.restart, settings.restart, gone, gone)]
     if impact.state:
         found += [_checkpoint(impact, settings, interval) for interval in reversed(settings.intervals)]
     extra = settings.replicas - 1
@@ -86,7 +89,9 @@ def _option(
     age_replayed: Duration,
 ) -> Option:
     missed = impact.failures_per_day * impact.quality_impact(outage, age)
-    replayed = impact.failures_per_day * impact.quality_impact(Duration(0), age_replayed)
+    # Nothing missed and nothing lost is no failure, whatever ages were assessed.
+    again = 0.0 if age_replayed == 0 else impact.quality_impact(Duration(0), age_replayed)
+    replayed = impact.failures_per_day * again
     return Option(technique, interval, takes, latency, missed, min(missed, replayed))
 
 

@@ -1,7 +1,7 @@
 """The published algorithm for lines: each task feeds one other, and lines meet only in a sink.
 
-From a search source walk downstream as long as the way stays within R; the last task within it becomes a backup.
-Optimal.
+From a search source walk downstream as long as the way stays within R; the last task within it becomes a backup. A
+walk that comes to a backup that is there already (it cuts a cycle) ends: that one is a search source itself. Optimal.
 """
 
 from riprap.base.errors import UsageError
@@ -28,5 +28,7 @@ def _farthest(rounds: Rounds, source: int) -> list[int]:
         length += rounds.latency[at]
         if length > rounds.bound:
             return [mark]
+        if rounds.backup[at]:
+            return []
         mark = at
     return []  # the sink is within reach: nothing after it needs a backup

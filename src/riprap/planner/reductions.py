@@ -8,7 +8,8 @@
   way through u does too, and u's is not needed. This holds for any costs and any number of failures;
 - sinks with equal predecessors: only the one with the least bound − T matters.
 
-Last, the rest falls apart into components, each a `Core` to be solved by itself.
+Last, the rest falls apart into components, each a `Core` to be solved by itself. Cycles that have to recover from
+several failures at once are left as they are.
 """
 
 from dataclasses import dataclass
@@ -32,6 +33,9 @@ class Core:
     edges: np.ndarray  # int32 [m, 2]
     members: list[np.ndarray]  # the tasks of the topology that each vertex stands for
     failures: int
+    back: (
+        np.ndarray
+    )  # int32 [c, 2]: edges that descend, from vertices that must be backups (only with several failures)
 
     @property
     def size(self) -> int:
@@ -63,6 +67,8 @@ class _Working:
 def reduce(asked: Problem) -> Reduced:
     topology = asked.topology
     forced = asked.must.copy()
+    if asked.failures > 1 and topology.cuts.any():
+        return Reduced(forced, [_whole(asked)])
     work = _Working(
         topology.latency, asked.bound, topology.costs, asked.must, asked.must_not, topology.forward,
         np.arange(topology.size), asked.failures,
@@ -80,6 +86,25 @@ def reduce(asked: Problem) -> Reduced:
             return Reduced(forced, _components(work))
 
 
+def _whole(asked: Problem) -> Core:
+    """Nothing reduced: where a backup that cuts a cycle may be lost, the reductions do not hold."""
+    topology = asked.topology
+    order = np.argsort(topology.levels, kind="stable")
+    place = np.empty(topology.size, np.int32)
+    place[order] = np.arange(topology.size)
+    fixed = np.where(asked.must, 1, np.where(asked.must_not, 0, -1)).astype(np.int8)
+    return Core(
+        topology.latency[order],
+        asked.bound[order],
+        np.where(asked.must, 0, topology.costs)[order],
+        fixed[order],
+        place[topology.forward],
+        [order[vertex : vertex + 1] for vertex in range(topology.size)],
+        asked.failures,
+        place[topology.edges[topology.cuts]],
+    )
+
+
 def _force(work: _Working) -> np.ndarray:
     source, target = work.edges[:, 0], work.edges[:, 1]
     now = work.must.copy()
@@ -93,7 +118,7 @@ def _drop_useless(work: _Working) -> None:
     levels = levels_of(work.size, work.edges)
     assert levels is not None
     forward = sweep(work.size, work.edges, levels)
-    reach = forward.longest(work.latency, np.zeros(work.size, bool))
+    reach = forward.longest(work.latency)
     excess = longest_excess(forward, work.latency, work.bound)
     source, target = forward.source, forward.target
     useful = reach[source] + work.latency[target] + excess[target] > 0
@@ -225,6 +250,7 @@ def _components(work: _Working) -> list[Core]:
                 edges.astype(np.int32),
                 members,
                 work.failures,
+                np.zeros((0, 2), np.int32),
             )
         )
     return cores

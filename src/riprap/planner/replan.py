@@ -1,15 +1,18 @@
 """Planning again after a change: as cheap as a fresh plan, and among those as near to the old one as can be.
 
 Both aims are one objective: costs are multiplied by more than the number of tasks, and then a backup that was not there
-costs one more, one that was there one less. So cost decides, and between equal costs the number of changes.
+costs one more, one that was there one less. So cost decides, and between equal costs the number of changes. A backup
+that was there and costs nothing stays: one more never makes a recovery longer.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from math import gcd
 
 import numpy as np
 
 from riprap.base.clock import SYSTEM_CLOCK, Clock
+from riprap.base.errors import UsageError
 from riprap.planner.exact import solve
 from riprap.planner.problem import Problem, Solution
 
@@ -26,13 +29,20 @@ def replan(asked: Problem, existing: Iterable[str], *, time_limit: float = 10.0,
     topology = asked.topology
     names = set(existing)
     had = np.array([task in names for task in topology.tasks])
-    scale = 2 * topology.size + 1
-    nearness = replace(topology, cost=np.maximum(topology.costs * scale + np.where(had, -1, 1), 0))
-    found = solve(replace(asked, topology=nearness), time_limit=time_limit, clock=clock)
+    unit = gcd(*topology.costs.tolist()) or 1
+    costs = topology.costs // unit
+    scale = topology.size + 1
+    if float(costs.sum()) * scale >= 2**59:
+        raise UsageError(
+            f"the costs of {topology.name} are too large to plan near an earlier plan: give them in a coarser unit"
+        )
+    free = had & (topology.costs == 0) & ~asked.must_not
+    nearness = replace(topology, cost=np.maximum(costs * scale + np.where(had, -1, 1), 0))
+    found = solve(replace(asked, topology=nearness, must=asked.must | free), time_limit=time_limit, clock=clock)
     backups = found.backups
     cost = int(topology.costs[backups].sum())
     # objective ≤ scale · cost + tasks that were no backups, so a lower bound on it is one on the cost.
-    lower = cost if found.optimal else max(0, -(-(found.lower - int((~had).sum())) // scale))
+    lower = cost if found.optimal else max(0, -(-(found.lower - int((~had).sum())) // scale)) * unit
     solution = Solution(backups, cost, min(lower, cost), "exact, nearest to the old plan")
 
     def listed(which: np.ndarray) -> tuple[str, ...]:

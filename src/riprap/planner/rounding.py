@@ -3,7 +3,7 @@
 import numpy as np
 
 from riprap.base.clock import Clock
-from riprap.planner.model import sweep
+from riprap.planner.model import recovery
 from riprap.planner.reductions import Core
 from riprap.planner.search import Cover, greedy_early, greedy_late, improve, prune
 from riprap.planner.topology import levels_of
@@ -51,13 +51,12 @@ def rounded(core: Core, weight: list[float], clock: Clock, deadline: float) -> n
 def pruned_from_all(core: Core, weight: list[float]) -> np.ndarray:
     """Every task that may be a backup is one, then those least wanted go as long as the bounds hold. For k failures."""
     levels = levels_of(core.size, core.edges)
-    assert levels is not None
-    forward = sweep(core.size, core.edges, levels)
+    edges = np.concatenate([core.edges, core.back])
     plan = core.fixed != 0
     cost: list[int] = np.maximum(core.cost, 1).tolist()
     order = sorted(np.flatnonzero(core.fixed < 0).tolist(), key=lambda u: (weight[u] / cost[u], u))
     for u in order:
         plan[u] = False
-        if np.any(forward.recovery(core.latency, plan, core.failures) > core.bound):
+        if np.any(recovery(core.latency, edges, plan, core.failures, levels) > core.bound):
             plan[u] = True
     return plan

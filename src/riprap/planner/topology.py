@@ -14,6 +14,8 @@ import numpy as np
 from riprap.base.errors import GraphError, known
 from riprap.base.quantities import Duration
 
+LONGEST = 2**60  # microseconds: ΣT of all tasks, so that whole numbers of 64 bits carry any way
+
 
 @dataclass(frozen=True, eq=False)
 class Topology:
@@ -85,6 +87,8 @@ def topology(
     negative = next((task for task, value in items if value < 0), None)
     if negative is not None:
         raise GraphError(f"task {negative} of {name} has a negative latency: T must be 0 or more")
+    if sum(value for _, value in items) > LONGEST:
+        raise GraphError(f"the latencies of {name} add up to more than {LONGEST // 86_400_000_000:,} days: check T")
     seen: set[tuple[str, str]] = set()
     for edge in edges:
         for end in edge:

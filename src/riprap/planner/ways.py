@@ -8,6 +8,9 @@ whose backups sum to less than k. That is a shortest path with a resource, solve
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from riprap.planner.cycles import lightest_cycles
 from riprap.planner.reductions import Core
 
 EPSILON = 1e-6  # a way counts as uncovered only if its backups miss k by more than this
@@ -26,35 +29,57 @@ class Ways:
         self.size, self.failures = core.size, core.failures
         self.latency: list[int] = core.latency.tolist()
         self.bound: list[int] = core.bound.tolist()
+        self.edges, self.back = np.concatenate([core.edges, core.back]), core.back
         self.before: list[list[int]] = [[] for _ in range(core.size)]
+        self.back_before: list[list[int]] = [[] for _ in range(core.size)]
         after: list[list[int]] = [[] for _ in range(core.size)]
         for source, target in core.edges.tolist():
             self.before[target].append(source)
             after[source].append(target)
+        for source, target in core.back.tolist():
+            self.back_before[target].append(source)
         # The most that any way on from v exceeds the bound of its end: a way to v with ΣT ≤ −excess[v] never is too
-        # long.
+        # long. Where ways go round, none is too short.
         self.excess = [0] * core.size
-        for v in range(core.size - 1, -1, -1):
+        for v in range(core.size - 1, -1, -1) if not len(core.back) else ():
             onward = max((self.latency[w] + self.excess[w] for w in after[v]), default=-self.bound[v])
             self.excess[v] = max(-self.bound[v], onward)
 
     def uncovered(self, weight: list[float]) -> list[tuple[int, ...]]:
         """For every task one way to it that is too long and has the least sum of `weight` before its end, if below k.
 
-        Each is given by its tasks without the last, ascending, and is minimal: without its first task it is short
-        enough.
+        Each is given by its tasks without the last, and is minimal: without its first task it is short enough. Cycles
+        are ways without end.
         """
+        found: dict[tuple[int, ...], None] = {}
+        labels = self._labels(weight, None, found)
+        if len(self.back):
+            # Backups at the sources of edges that lead back weigh 1 each, so k − 1 times round is far enough.
+            for _ in range(self.failures - 1):
+                labels = self._labels(weight, labels, found)
+            sources = np.unique(self.back[:, 0])
+            for cycle in lightest_cycles(self.size, self.edges, sources, np.array(weight)):
+                if sum(weight[task] for task in cycle) < self.failures - EPSILON:
+                    found[tuple(sorted(cycle))] = None
+        return list(found)
+
+    def _labels(
+        self, weight: list[float], round_: list[list[_Label]] | None, found: dict[tuple[int, ...], None]
+    ) -> list[list[_Label]]:
+        """Ways that begin anywhere; or, given the ways of the last round, those that came back from it."""
         limit = self.failures - EPSILON
         labels: list[list[_Label]] = []
-        found: dict[tuple[int, ...], None] = {}
         for v in range(self.size):
             own, most = self.latency[v], self.bound[v] - self.latency[v]
             arriving = [label for u in self.before[v] for label in labels[u]]
+            if round_ is not None:
+                arriving += [label for u in self.back_before[v] for label in round_[u]]
             late = [label for label in arriving if label.length > most]
             if late:
                 found[self._minimal(min(late, key=lambda label: (label.weight, -label.length)), most)] = None
             grown = [(label.weight + weight[v], -(label.length + own), i) for i, label in enumerate(arriving)]
-            grown.append((weight[v], -own, -1))
+            if round_ is None:
+                grown.append((weight[v], -own, -1))
             grown.sort()
             kept: list[_Label] = []
             longest = -self.excess[v]  # anything no longer than this is of no use onwards
@@ -65,7 +90,7 @@ class Ways:
                     kept.append(_Label(total, -length, v, arriving[i] if i >= 0 else None))
                     longest = -length
             labels.append(kept)
-        return list(found)
+        return labels
 
     def _minimal(self, label: _Label, most: int) -> tuple[int, ...]:
         way: list[int] = []
@@ -75,4 +100,4 @@ class Ways:
             way.append(step.task)
             length += self.latency[step.task]
             step = step.back
-        return tuple(reversed(way))
+        return tuple(sorted(set(way)))

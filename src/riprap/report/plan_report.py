@@ -18,7 +18,7 @@ def plan_report(plan: BackupPlan, *, command: str = "") -> str:
         p.facts(
             {
                 "backups": f"{len(plan.names)} of {topology.size}",
-                "recovery, worst case": _time(plan.effect.worst),
+                "recovery, worst case": plan.worst,
                 "bound": _time(bound),
                 "proven": "optimal" if plan.solution.optimal else f"gap ≤ {plan.solution.gap:.1%}",
                 "planned in": f"{plan.seconds * 1000:.0f} ms",
@@ -46,7 +46,7 @@ def drawing(plan: BackupPlan) -> tuple[list[Node], list[Edge]]:
     nodes = []
     for task, name in enumerate(topology.tasks):
         backup = bool(plan.solution.backups[task])
-        time, late = _time(int(topology.latency[task])), _time(int(plan.effect.latency[task]))
+        time, late = _time(int(topology.latency[task])), plan.recovery_of(task)
         nodes.append(
             Node(
                 name,
@@ -92,7 +92,7 @@ def _tasks(plan: BackupPlan) -> list[str]:
         [
             topology.tasks[task],
             _time(int(topology.latency[task])),
-            _time(int(plan.effect.latency[task])),
+            plan.recovery_of(task),
             _time(int(plan.asked.bound[task])),
             "backup" if plan.solution.backups[task] else "",
         ]
