@@ -10,11 +10,11 @@ from tests.engine.graphs import apps
 
 from riprap.apps.bargain_discovery import build
 from riprap.base.errors import GraphError
-from riprap.engine.engine import Engine
 from riprap.expressions import parse
 from riprap.graph.annotations import Annotations, backup, checkpoint, ha_group, persist
 from riprap.graph.builder import App
 from riprap.graph.keys import TIMER
+from riprap.graph.partitioning import key_partitioning
 from riprap.graph.specs import Functor
 from riprap.graph.windows import count, punctuated, time, zero
 
@@ -114,7 +114,7 @@ def test_part_of_a_graph():
 def looped(schema="k string, x long"):
     app = App("loop")
     source = app.source("S", "k string, x long")
-    back = app.feedback("again", schema)
+    back = app.feedback("again", schema, delay="10ms")
     merged = source.union(back, name="U")
     step, done = merged.split("x < 10", otherwise=True, name="X")
     step.select("k", "x + 1 AS x", name="Step").feed("again")
@@ -130,14 +130,14 @@ def test_feedback_closes_a_cycle():
     assert graph.stream_schema(stream).names == ["k", "x"]
     assert [f.name for f in graph.shape("U").fields] == ["_ts", "_src", "_seq", "_n"]
     assert pickle.loads(pickle.dumps(graph)) == graph
-    with pytest.raises(GraphError, match="has feedback streams"):
-        Engine(graph)
+    assert stream.delay == 10_000
+    assert key_partitioning(graph).reason == "what goes round a cycle may meet any tuple"
 
 
 def test_feedback_that_does_not_fit_is_told():
     app = App("loop")
     source = app.source("S", "k string")
-    source.union(app.feedback("again", "k string"), name="U")
+    source.union(app.feedback("again", "k string", delay="1s"), name="U")
     with pytest.raises(
         GraphError, match=r"feedback stream again is read but never filled; call stream.feed\('again'\)"
     ):
@@ -145,7 +145,7 @@ def test_feedback_that_does_not_fit_is_told():
     with pytest.raises(GraphError, match=r"has no feedback stream agian; it has again .did you mean again"):
         source.feed("agian")
     with pytest.raises(GraphError, match="two feedback streams are called again"):
-        app.feedback("again", "k string")
+        app.feedback("again", "k string", delay="1s")
     source.select("k", "1 AS n", name="P").feed("again")
     with pytest.raises(GraphError, match=r"feedback stream P→U.1 carries \(k string, n int64\) but was declared with"):
         app.build()

@@ -19,7 +19,8 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from riprap.base.clock import SYSTEM_CLOCK, Clock
-from riprap.base.errors import GraphError, UsageError, known
+from riprap.base.errors import UsageError, known
+from riprap.engine.feedback import carried, cycles, delayed, delayed_progress
 from riprap.engine.jitter import Jitter
 from riprap.engine.merger import Mark, Merger, MergerState, Rows, just_before
 from riprap.engine.pruning import wanted_columns
@@ -78,8 +79,8 @@ class Engine:
         watch: Watch | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        if graph.cyclic:
-            raise GraphError(f"app {graph.name} has feedback streams, and a bounded run cannot go round them")
+        if graph.cyclic and jitter is not None:
+            raise UsageError(f"app {graph.name} has feedback streams, and a jitter cannot go round them; leave it out")
         self.graph = graph
         self._clock = clock
         self._watch = watch
@@ -104,6 +105,7 @@ class Engine:
         self._inside = {name: [s for s in graph.outputs(name) if s.target in chosen] for name in self._order}
         self._leaving = {name: [s for s in graph.outputs(name) if s.target not in chosen] for name in self._order}
         self._inbox: dict[str, list[tuple[int, Event]]] = {name: [] for name in self._order}
+        self._cycles = cycles(graph, chosen) if graph.cyclic else []
         # Progress that each operator's input has made: nothing at or below it will reach the operator.
         self._progress: dict[str, OrderKey] = dict.fromkeys(self._order, START_KEY)
         self._ended: set[str] = set()
@@ -174,9 +176,11 @@ class Engine:
 
     def progress(self, stream: str) -> OrderKey:
         """How far a stream (by id) that leaves the fragment has come: nothing at or below this key will leave on it."""
+        back = {s.id: s for s in self.graph.streams if s.feedback is not None}
         for name, streams in self._leaving.items():
             if stream in (leaving.id for leaving in streams):
-                return self._output_progress(name)
+                came = self._output_progress(name)
+                return delayed_progress(came, back[stream]) if stream in back else came
         ways = [leaving.id for streams in self._leaving.values() for leaving in streams]
         raise UsageError(f"stream {stream} does not leave this fragment; those that do are {known(ways, stream)}")
 
@@ -203,7 +207,19 @@ class Engine:
     # One pass over the operators --------------------------------------------------------------------------------------
 
     def _sweep(self) -> list[Output]:
+        """Pass over the operators, and again as long as something goes round a cycle."""
         outputs: list[Output] = []
+        turning = True
+        while turning:
+            self._pass(outputs)
+            turning = any(self._inbox[name] for cycle in self._cycles for name in cycle.members)
+            for cycle in self._cycles:
+                for stream, key in cycle.turn(self.operators, self._mergers, self._progress, self._inbox):
+                    self._advance(stream.target, stream.target_port, key)
+                    turning = True
+        return outputs
+
+    def _pass(self, outputs: list[Output]) -> None:
         for name in self._order:
             inbox, merger = self._inbox[name], self._mergers.get(name)
             if self._watch is not None:
@@ -227,8 +243,8 @@ class Engine:
             self._route(name, emissions, outputs)
             progress = self._output_progress(name)
             for stream in self._inside[name]:
-                self._advance(stream.target, stream.target_port, progress)
-        return outputs
+                if stream.feedback is None:
+                    self._advance(stream.target, stream.target_port, progress)
 
     def _output_progress(self, name: str) -> OrderKey:
         progress = self._progress[name]
@@ -285,9 +301,21 @@ class Engine:
             if isinstance(emission.event, pa.RecordBatch):
                 statistics.tuples_out[emission.port] += emission.event.num_rows
             for stream in self._inside[name]:
-                if stream.source_port == emission.port:
-                    self._inbox[stream.target].append((stream.target_port, emission.event))
-            outputs += [Output(s.id, emission.event) for s in self._leaving[name] if s.source_port == emission.port]
+                if stream.source_port == emission.port and (event := self._carried(stream, emission.event)) is not None:
+                    self._inbox[stream.target].append((stream.target_port, event))
+            for stream in self._leaving[name]:
+                if stream.source_port == emission.port and (event := self._carried(stream, emission.event)) is not None:
+                    outputs.append(Output(stream.id, event))
+
+    def _carried(self, stream: StreamSpec, event: Event) -> Event | None:
+        """What a stream carries of what its operator gave out: all, but on the way back."""
+        if stream.feedback is None:
+            return event
+        if isinstance(event, Punctuation) or stream.source in self._ended:
+            return None
+        return delayed(
+            event, stream, self.graph.shape(stream.source, stream.source_port), self.graph.stream_shape(stream)
+        )
 
     # State ------------------------------------------------------------------------------------------------------------
 
@@ -338,6 +366,8 @@ def _carried(
     graph: Graph, stream: StreamSpec, wanted: Mapping[str, Sequence[frozenset[str]]], chosen: frozenset[str]
 ) -> pa.Schema:
     """What a batch of a stream into an operator of the fragment looks like."""
+    if stream.feedback is not None:
+        return carried(graph, stream)
     schema = graph.physical(stream.source, stream.source_port)
     if stream.source not in chosen:
         return schema

@@ -20,7 +20,7 @@ import pyarrow as pa
 from riprap.base.errors import UsageError
 from riprap.engine.jitter import Jitter
 from riprap.graph.keys import END_KEY, START_KEY, KeyShape, OrderKey
-from riprap.operators.columns import Keys, batch_of, concatenated, keys_of
+from riprap.operators.columns import Keys, batch_of, concatenated, keys_of, times_of
 from riprap.operators.contract import Punctuation
 from riprap.operators.kernels.merging import merge_many, merge_two, running_greatest, running_maximum
 
@@ -168,6 +168,19 @@ class Merger:
     def wait_for(self, port: int, waited: bool) -> None:
         """Whether rows of other ports wait for this one. Of a port that is not waited for, rows come when they come."""
         self._waited[port] = waited
+
+    def known(self, port: int) -> OrderKey:
+        """Nothing at or below this key will be put on this port."""
+        return self._progress[port]
+
+    def spans(self) -> list[tuple[int, int]]:
+        """First and last `_ts` of everything that waits, item by item."""
+        found = []
+        for queue in self._queues:
+            for item in queue:
+                times = [item.punctuation.key.ts] if isinstance(item, _Cut) else times_of(item.batch)
+                found.append((int(times[0]), int(times[-1])))
+        return found
 
     def waits_for(self, port: int) -> bool:
         return self._waited[port]

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from riprap.base.errors import ExpressionError, GraphError, known
+from riprap.base.quantities import Duration, parse_duration
 from riprap.expressions import Expression, parse, parse_named
 from riprap.graph.aggregates import AggregateCall, parse_call
 from riprap.graph.annotations import Annotations, combined
@@ -51,6 +52,7 @@ class App:
         self._schemas: dict[str, tuple[pa.Schema, ...]] = {}
         self._open_loops: dict[str, list[tuple[str, int]]] = {}  # feedback name → ports that wait for it
         self._loop_schemas: dict[str, pa.Schema] = {}
+        self._loop_delays: dict[str, Duration] = {}
 
     def source(
         self, name: str, schema: SchemaLike, *, time: str | None = None, protect: Protect = (), parallelism: int = 1
@@ -67,10 +69,17 @@ class App:
         )
         return self._add(spec, ())[0]
 
-    def feedback(self, name: str, schema: SchemaLike) -> "Stream":
-        """A stream that closes a cycle: used here as an input, filled later with `stream.feed(name)`."""
+    def feedback(self, name: str, schema: SchemaLike, *, delay: str) -> "Stream":
+        """A stream that closes a cycle: used here as an input, filled later with `stream.feed(name)`.
+
+        What goes back comes in again `delay` of event time later than what triggered it ("10ms", more than nothing).
+        """
         if name in self._loop_schemas:
             raise GraphError(f"two feedback streams are called {name}; names have to be unique in app {self.name}")
+        duration = parse_duration(delay)
+        if duration < 1:
+            raise GraphError(f"feedback stream {name}: a delay of {delay} is none; what goes back needs 1us or more")
+        self._loop_delays[name] = duration
         self._loop_schemas[name] = schema_of(schema)
         self._open_loops[name] = []
         return Stream(self, loop=name)
@@ -114,7 +123,8 @@ class App:
         for target, port in self._open_loops[loop]:
             spec = next(op for op in self._operators if op.name == target)
             how: Partitioning = "key" if spec.partition_keys[port] else "forward"
-            self._streams.append(StreamSpec(stream.operator, stream.port, target, port, how, self._loop_schemas[loop]))
+            schema, delay = self._loop_schemas[loop], self._loop_delays[loop]
+            self._streams.append(StreamSpec(stream.operator, stream.port, target, port, how, schema, delay))
         self._open_loops[loop] = []
 
 

@@ -15,7 +15,7 @@ from typing import Literal
 import pyarrow as pa
 
 from riprap.base.errors import GraphError, known
-from riprap.graph.keys import KeyShape, physical_schema
+from riprap.graph.keys import TIMER, KeyShape, physical_schema
 from riprap.graph.specs import OperatorSpec, Sink, Source
 
 Partitioning = Literal["forward", "key", "broadcast"]
@@ -31,6 +31,7 @@ class StreamSpec:
     target_port: int
     partitioning: Partitioning = "forward"  # how tuples reach the shards of the target
     feedback: pa.Schema | None = None  # for a stream that closes a cycle: its columns, declared where the cycle opens
+    delay: int = 0  # microseconds of event time, for what goes back on such a stream; more than 0 there
 
     @property
     def id(self) -> str:
@@ -137,7 +138,7 @@ class Graph:
 
     @cached_property
     def _feedback_shape(self) -> KeyShape:
-        return KeyShape(src=None, n=True, origins=frozenset(source.rank for source in self.sources))
+        return KeyShape(src=None, n=True, origins=frozenset((TIMER, *(source.rank for source in self.sources))))
 
     # Rewriting ----------------------------------------------------------------------------------------------------
 
@@ -150,7 +151,7 @@ class Graph:
         """The same graph with a one-input, one-output operator put into a stream."""
         if stream not in self.streams:
             raise GraphError(f"app {self.name} has no stream {stream.id}; it has {known(s.id for s in self.streams)}")
-        before = replace(stream, target=operator.name, target_port=0, partitioning="forward", feedback=None)
+        before = replace(stream, target=operator.name, target_port=0, partitioning="forward", feedback=None, delay=0)
         after = replace(stream, source=operator.name, source_port=0)
         streams = [part for old in self.streams for part in ((before, after) if old == stream else (old,))]
         return replace(self, operators=(*self.operators, operator), streams=tuple(streams))
@@ -202,7 +203,7 @@ def _derive(graph: Graph) -> _Derived:
     order = _topological(graph, operators)
     schemas: dict[str, tuple[pa.Schema, ...]] = {}
     shapes: dict[str, tuple[KeyShape, ...]] = {}
-    feedback = KeyShape(src=None, n=True, origins=frozenset(source.rank for source in graph.sources))
+    feedback = graph._feedback_shape
     for name in order:
         streams = inputs[name]
         schemas[name] = operators[name].output_schemas(
@@ -213,6 +214,8 @@ def _derive(graph: Graph) -> _Derived:
         )
         _check_partitioning(operators[name], streams)
     for stream in graph.streams:
+        if stream.feedback is not None and stream.delay < 1:
+            raise GraphError(f"feedback stream {stream.id} has no delay; what goes back comes 1us or more later")
         if stream.feedback is not None and schemas[stream.source][stream.source_port] != stream.feedback:
             raise GraphError(
                 f"feedback stream {stream.id} carries ({_names(schemas[stream.source][stream.source_port])}) "

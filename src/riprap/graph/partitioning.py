@@ -34,6 +34,8 @@ class KeyPartitioning:
 
 def key_partitioning(graph: Graph) -> KeyPartitioning:
     sources = [source.name for source in graph.sources]
+    if graph.cyclic:
+        return _undivided(sources, "what goes round a cycle may meet any tuple")
     lineage = _lineage(graph)
     same = _Classes()
     for columns in lineage.values():

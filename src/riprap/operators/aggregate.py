@@ -207,6 +207,10 @@ class AggregateOperator(WindowedOperator):
         self.version += 1
         return [self._at_boundaries(spoken, boundaries, triggered_by_rows=False)]
 
+    def next_boundary(self) -> int | None:
+        waits = isinstance(self.spec.every, Time) and self._boundary != _NONE and self.size() > 0
+        return self._boundary if waits else None
+
     def output_progress(self, key: OrderKey) -> OrderKey:
         # A punctuation may still follow the tuple with that key, and what it triggers has the tuple's key.
         return key._replace(n=-1) if isinstance(self.spec.window, Punctuated) else key

@@ -158,6 +158,10 @@ class Operator(ABC):
         """What progress of the input to `key` means for the outputs: nothing at or below the result will be emitted."""
         return key
 
+    def next_boundary(self) -> int | None:
+        """The next time (`_ts`) at which it may speak because of the time alone; None if it has nothing to say."""
+        return None
+
     # State; the defaults are those of an operator without any ------------------------------------------------------
 
     def snapshot(self) -> State:

@@ -125,6 +125,10 @@ class SortOperator(WindowedOperator):
             return self._give_out(OrderKey(self._boundary, TIMER, self._boundary // self.spec.window.size), None)
         return self._give_out(self._last, None)
 
+    def next_boundary(self) -> int | None:
+        waits = isinstance(self.spec.window, Time) and self._boundary != _NONE and self.size() > 0
+        return self._boundary if waits else None
+
     def output_progress(self, key: OrderKey) -> OrderKey:
         # A punctuation, or the end where time does not say when, gives out under the key of the latest tuple.
         waits = not isinstance(self.spec.window, Time) and self.stores[0].size() > 0

@@ -1,0 +1,139 @@
+"""Feedback: how an engine goes round the cycles of a graph.
+
+A feedback stream has a delay d > 0 of event time: what goes back comes in again at `_ts` + d, with the other parts of
+its key. So keys rise on every way through the graph, and a merge in a cycle is the merge by order key of everywhere
+else. It needs to know what the feedback can still bring. Nothing leaves the operators of a cycle before the least time
+t of what waits in it, what the streams into it can still bring, and the next time boundary that may speak in it; and
+what leaves them goes back d later: nothing below t + d will come round. That admits d of input per turn, and jumps over
+a gap when the cycle is empty. The result does not depend on how the input is cut into batches; only the cost does.
+
+The end: when the inputs of a cycle have ended and nothing waits in it, its feedback ends. What operators give out at
+the end does not go back, and neither do time boundaries behind the last tuple: a window in a cycle might never end.
+Punctuation does not go back: it would go round for ever.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from riprap.base.errors import GraphError
+from riprap.engine.merger import Merger
+from riprap.graph.graph import Graph, StreamSpec
+from riprap.graph.keys import END_KEY, START_KEY, KeyShape, OrderKey, physical_schema
+from riprap.operators.columns import batch_of, key_columns, keys_of, times_of
+from riprap.operators.contract import Event, Operator
+
+
+class Port(NamedTuple):
+    operator: str
+    port: int
+
+
+@dataclass
+class Cycle:
+    """A strongly connected part of a fragment: its operators, the streams that lead back in it, the ports into it."""
+
+    members: tuple[str, ...]
+    streams: tuple[StreamSpec, ...]
+    entries: tuple[Port, ...]
+    reach: int = field(default=START_KEY.ts)  # how far its inputs had come before they ended
+
+    def turn(
+        self,
+        operators: Mapping[str, Operator],
+        mergers: Mapping[str, Merger],
+        progress: Mapping[str, OrderKey],
+        inboxes: Mapping[str, list[tuple[int, Event]]],
+    ) -> list[tuple[StreamSpec, OrderKey]]:
+        """How far each feedback stream has come after a pass over the operators, where that is further than before."""
+        external = min((_known(mergers, progress, port) for port in self.entries), default=END_KEY)
+        waiting = [span for name in self.members for span in _waiting(name, mergers, inboxes)]
+        if external != END_KEY:
+            finite = [_known(mergers, progress, port).ts for port in self.entries]
+            self.reach = max(self.reach, *(ts for ts in finite if ts != END_KEY.ts))
+        come = {stream: _known(mergers, progress, Port(stream.target, stream.target_port)) for stream in self.streams}
+        ended = external == END_KEY and not waiting
+        if ended and all(key.ts >= self.reach for key in come.values()):
+            return [(stream, END_KEY) for stream, key in come.items() if key != END_KEY]
+        speaking = [b for name in self.members if (b := operators[name].next_boundary()) is not None]
+        least = min([external.ts, *(first for first, _ in waiting), *speaking])
+        if least == START_KEY.ts:
+            return []
+        last = END_KEY.ts if external != END_KEY else max([self.reach, *(last for _, last in waiting)])
+        turned = {stream: _all_before(min(least + stream.delay, last + 1)) for stream in self.streams}
+        return [(stream, key) for stream, key in turned.items() if key > come[stream]]
+
+
+def cycles(graph: Graph, members: Iterable[str]) -> list[Cycle]:
+    """The cycles of a fragment; those that lead out of it are its host's to close."""
+    chosen = frozenset(members)
+    inside = [stream for stream in graph.streams if stream.source in chosen and stream.target in chosen]
+    after: dict[str, list[str]] = {name: [] for name in chosen}
+    for stream in inside:
+        after[stream.source].append(stream.target)
+    found: list[Cycle] = []
+    for stream in inside:
+        if stream.feedback is None or any(stream in cycle.streams for cycle in found):
+            continue
+        part = {name for name in _reached(after, stream.target) if stream.target in _reached(after, name)}
+        if stream.source not in part:
+            raise GraphError(f"feedback stream {stream.id} leads through operators that are not run here with its ends")
+        found.append(
+            Cycle(
+                tuple(name for name in graph.order if name in part),
+                tuple(s for s in inside if s.feedback is not None and {s.source, s.target} <= part),
+                tuple(
+                    Port(s.target, s.target_port) for s in graph.streams if s.target in part and s.source not in part
+                ),
+            )
+        )
+    return found
+
+
+def delayed(batch: pa.RecordBatch, stream: StreamSpec, given: KeyShape, feedback: KeyShape) -> pa.RecordBatch:
+    """What goes back for rows of the operator that a feedback stream leaves: the same tuples, later."""
+    keys = keys_of(batch, given)
+    columns = {name: batch.column(name) for name in (stream.feedback or pa.schema([])).names}
+    return batch_of(columns | key_columns(keys._replace(ts=keys.ts + stream.delay), feedback))
+
+
+def delayed_progress(key: OrderKey, stream: StreamSpec) -> OrderKey:
+    """What progress of the operator that a feedback stream leaves means for what goes back."""
+    return key if key in (START_KEY, END_KEY) else _all_before(key.ts + stream.delay)
+
+
+def carried(graph: Graph, stream: StreamSpec) -> pa.Schema:
+    """What a batch of a feedback stream looks like."""
+    return physical_schema(graph.stream_schema(stream), graph.stream_shape(stream))
+
+
+def _reached(after: Mapping[str, list[str]], name: str) -> set[str]:
+    """Operators on the ways from `name`, itself only if one leads back."""
+    seen: set[str] = set()
+    stack = list(after[name])
+    while stack:
+        if (operator := stack.pop()) not in seen:
+            seen.add(operator)
+            stack += after[operator]
+    return seen
+
+
+def _known(mergers: Mapping[str, Merger], progress: Mapping[str, OrderKey], port: Port) -> OrderKey:
+    merger = mergers.get(port.operator)
+    return progress[port.operator] if merger is None else merger.known(port.port)
+
+
+def _waiting(
+    name: str, mergers: Mapping[str, Merger], inboxes: Mapping[str, list[tuple[int, Event]]]
+) -> list[tuple[int, int]]:
+    """First and last time of what waits in front of an operator, per batch."""
+    batches = [event for _, event in inboxes[name] if isinstance(event, pa.RecordBatch)]
+    spans = [(int(times[0]), int(times[-1])) for times in map(times_of, batches)]
+    return spans + (mergers[name].spans() if name in mergers else [])
+
+
+def _all_before(ts: int) -> OrderKey:
+    """Progress of a stream on which nothing earlier than `ts` will come."""
+    return END_KEY._replace(ts=ts - 1)
