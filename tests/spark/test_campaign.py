@@ -1,7 +1,9 @@
 """Campaigns on Spark: the whole way, going on after an interruption, and what a user can get wrong."""
 
 import json
+import pickle
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -95,6 +97,52 @@ def test_an_interrupted_campaign_goes_on(inputs, spark, tmp_path, assessment):
     assert again.trials.sort_by([("target", "ascending")]).num_rows == assessment.result.trials.num_rows
     assert again.trials.to_pylist() == assessment.result.trials.to_pylist()
     assert sorted(map(repr, again.golden.to_pylist())) == sorted(map(repr, assessment.result.golden.to_pylist()))
+
+
+def test_what_is_damaged_or_planted_is_made_again_and_runs_nothing(inputs, spark, tmp_path, assessment):
+    """Every file below the campaign is replaced by a pickle that would make a file, and so are those of old names."""
+    out, ran = tmp_path / "again", tmp_path / "ran"
+    shutil.copytree(assessment.result.path.parent, out)
+    evil = pickle.dumps(Evil(ran))
+    planted = [path for path in out.rglob("*") if path.is_file() and path.name != "campaign.json"]
+    planted += [
+        out / "campaign" / "shared" / name for name in ("outputs.pickle", "golden-0/run.pickle", "profile.json")
+    ]
+    for path in planted:
+        path.write_bytes(evil)
+    settings = settings_of(GRAPH, request(inputs))
+    again = on_spark.run_campaign(GRAPH, settings, inputs, out / "campaign", spark=spark)
+    assert again.resumed == 0
+    assert again.trials.to_pylist() == assessment.result.trials.to_pylist()
+    assert not ran.exists()
+
+
+class Evil:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", "{}", "[" * 100_000, '{"identity": 3}', "\xff"])
+def test_a_campaign_that_cannot_be_read_is_a_different_one(inputs, spark, tmp_path, text):
+    (tmp_path / "campaign.json").write_text(text, encoding="latin-1")
+    with pytest.raises(UsageError, match="holds a different campaign"):
+        on_spark.run_campaign(GRAPH, settings_of(GRAPH, request(inputs)), inputs, tmp_path, spark=spark)
+
+
+def test_data_that_was_made_again_is_other_data(inputs, spark, tmp_path, assessment):
+    """Of the same name and size."""
+    other = tmp_path / "market.arrow"
+    shutil.copy(inputs["Source"], other)
+    with other.open("r+b") as file:
+        file.seek(other.stat().st_size // 2)
+        byte = file.read(1)
+        file.seek(-1, 1)
+        file.write(bytes([byte[0] ^ 1]))
+    with pytest.raises(UsageError, match=r"holds a campaign over other data: .*market.arrow \(Source\) has changed"):
+        run_request(request({"Source": other}), assessment.result.path.parent, spark=spark)
 
 
 def test_another_campaign_is_not_mixed_in(inputs, spark, assessment):

@@ -10,11 +10,10 @@ reads, with `_ts` and `_seq`) and
     hashes.npy         uint64 hash of each part's key, as operators compute it
     time.npy           int64  `_ts` by position
 
-Written once, never changed. A *cut* is a position p: everything below p has been given to the sources, nothing from p
-on.
+Written once, sealed (`sealed.py`), never changed. A *cut* is a position p: everything below p has been given to the
+sources, nothing from p on.
 """
 
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,6 +26,7 @@ from riprap.base.errors import DataError
 from riprap.engine.engine import Engine, Output
 from riprap.engine.inputs import BATCH_ROWS, keyed
 from riprap.engine.pruning import wanted_columns
+from riprap.faults.sealed import finished, fresh, mapped
 from riprap.graph.graph import Graph
 from riprap.graph.keys import END_KEY, SEQ, TS, OrderKey
 from riprap.operators.columns import Keys, view
@@ -154,13 +154,8 @@ def record(
     columns: Mapping[str, tuple[str, ...]] | None,
     path: Path,
 ) -> None:
-    """Write a recording. `columns` are those that divide each source by key; None: the app is not divided.
-
-    It is complete once the directory has its name: until then it is called `NAME.part`.
-    """
-    final, path = path, path.with_suffix(".part")
-    shutil.rmtree(path, ignore_errors=True)
-    path.mkdir(parents=True)
+    """Write a recording. `columns` are those that divide each source by key; None: the app is not divided."""
+    final, path = path, fresh(path)
     wanted = wanted_columns(graph, frozenset(op.name for op in graph.operators))
     tables: dict[str, pa.RecordBatch] = {}
     for source in graph.sources:
@@ -183,7 +178,7 @@ def record(
             np.save(path / f"{name}.{what}.npy", array)
     np.save(path / "hashes.npy", hashes)
     np.save(path / "time.npy", time)
-    path.rename(final)
+    finished(path, final)
 
 
 def load(graph: Graph, path: Path) -> Recording:
@@ -191,14 +186,10 @@ def load(graph: Graph, path: Path) -> Recording:
     sources = []
     for source in graph.sources:
         batch = pa.ipc.open_file(pa.memory_map(str(path / f"{source.name}.arrow"))).get_batch(0)
+        batch.validate(full=True)
         arrays = [mapped(path / f"{source.name}.{what}.npy") for what in ("position", "part", "order", "first")]
         sources.append(RecordedSource(source.name, source.rank, batch, *arrays))
-    return Recording(tuple(sources), np.load(path / "hashes.npy"), mapped(path / "time.npy"))
-
-
-def mapped(path: Path) -> np.ndarray:
-    """A saved array, mapped into memory. As a plain array: numpy's own class for it is slow to index."""
-    return np.load(path, mmap_mode="r").view(np.ndarray)
+    return Recording(tuple(sources), mapped(path / "hashes.npy"), mapped(path / "time.npy"))
 
 
 def _merged_positions(graph: Graph, tables: Mapping[str, pa.RecordBatch]) -> dict[str, np.ndarray]:

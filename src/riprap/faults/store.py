@@ -1,84 +1,136 @@
-"""Where a campaign keeps what its tasks share. All of it is written once, by the task that makes it, and mapped by
-others.
+"""What the tasks of a campaign share. All of it is written once, by the task that makes it, and mapped by others.
 
-    golden-K/        golden run K, for repetitions: SINK.COLUMN.npy (an array each), run.pickle (states and marks)
-    outputs.pickle   what golden runs of all seeds need (`seeds.py`)
-    profile-T.npy    positions of the tuples that reach target T
-    profile.json     rates of each target
+    golden-K/   golden run K, for repetitions
+                  SINK.COLUMN.npy, SINK.order.npy, SINK.begins.npy   its output, and its rows by part
+                  state-CUT                                          the engine at a start (`states.py`)
+                  mark-CUT.digests.npy, mark-CUT.waiting.npy         the state at a check
+                  run.json                                           {"emitted": {CUT: {SINK: tuples}}, "states": [CUT],
+                                                                     "marks": {CUT: hash, as hexadecimal digits}}
+    outputs/    what golden runs of all seeds need (`seeds.py`)
+                  input-N.arrow, SINK.COLUMN.npy, positions.npy      tuples to run again; outputs of all seeds; triggers
+                  outputs.json                                       {"members", "inputs": streams by N, "sinks",
+                                                                     "positions": whether there are any}
+    profile/    the targets: N.npy, positions of the tuples that reach target N; rates.json, its rates
 
-A file or directory is complete once it has its final name: it is written under another one and renamed.
+Each is sealed (`sealed.py`).
 """
 
 import json
-import pickle
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from riprap.faults.campaign import Settings, TargetProfile
-from riprap.faults.golden import Golden
+from riprap.faults.golden import Golden, Mark
 from riprap.faults.outputs import OutputRows
-from riprap.faults.recording import mapped
+from riprap.faults.sealed import finished, fresh, load_batches, mapped, save_batches, sound
 from riprap.faults.seeds import GoldenOutputs
+from riprap.faults.states import decode_state, encode_state
+
+
+def prepared(path: Path, settings: Settings) -> bool:
+    """Whether everything that units share is there, and sound."""
+    names = [*(f"golden-{run}" for run in range(settings.reps)), "outputs", "profile"]
+    return all(sound(path / name) for name in names)
+
+
+# Golden runs ----------------------------------------------------------------------------------------------------------
 
 
 def save_golden(path: Path, run: int, golden: Golden, index: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
     """`index` is each sink's rows by part, as `Bench.by_part`."""
-    final = path / f"golden-{run}"
-    work = _fresh(path / f"golden-{run}.part")
+    work = fresh(path / f"golden-{run}")
     for sink, rows in golden.rows.items():
-        for name, column in zip(OutputRows._fields, rows, strict=True):
-            np.save(work / f"{sink}.{name}.npy", column)
+        _save_rows(work, sink, rows)
         np.save(work / f"{sink}.order.npy", index[sink][0])
         np.save(work / f"{sink}.begins.npy", index[sink][1])
-    (work / "run.pickle").write_bytes(pickle.dumps((golden.emitted, golden.states, golden.marks), protocol=5))
-    shutil.rmtree(final, ignore_errors=True)
-    work.rename(final)
+    for cut, state in golden.states.items():
+        (work / f"state-{cut}").write_bytes(encode_state(state))
+    for cut, mark in golden.marks.items():
+        np.save(work / f"mark-{cut}.digests.npy", mark.digests)
+        np.save(work / f"mark-{cut}.waiting.npy", mark.waiting)
+    about = {
+        "emitted": {cut: dict(counts) for cut, counts in golden.emitted.items()},
+        "states": list(golden.states),
+        "marks": {cut: mark.whole.hex() for cut, mark in golden.marks.items()},
+    }
+    (work / "run.json").write_text(json.dumps(about))
+    finished(work, path / f"golden-{run}")
 
 
 def load_golden(path: Path, run: int, sinks: Sequence[str]) -> tuple[Golden, dict[str, tuple[np.ndarray, np.ndarray]]]:
     folder = path / f"golden-{run}"
-    rows, index = {}, {}
-    for sink in sinks:
-        rows[sink] = OutputRows(*(mapped(folder / f"{sink}.{name}.npy") for name in OutputRows._fields))
-        index[sink] = (mapped(folder / f"{sink}.order.npy"), mapped(folder / f"{sink}.begins.npy"))
-    emitted, states, marks = pickle.loads((folder / "run.pickle").read_bytes())
+    about = json.loads((folder / "run.json").read_text())
+    rows = {sink: _load_rows(folder, sink) for sink in sinks}
+    index = {sink: (mapped(folder / f"{sink}.order.npy"), mapped(folder / f"{sink}.begins.npy")) for sink in sinks}
+    emitted = {int(cut): counts for cut, counts in about["emitted"].items()}
+    states = {cut: decode_state((folder / f"state-{cut}").read_bytes()) for cut in about["states"]}
+    marks = {
+        int(cut): Mark(
+            mapped(folder / f"mark-{cut}.digests.npy"), mapped(folder / f"mark-{cut}.waiting.npy"), bytes.fromhex(whole)
+        )
+        for cut, whole in about["marks"].items()
+    }
     return Golden(rows, emitted, states, marks), index
 
 
+# Outputs of all seeds -------------------------------------------------------------------------------------------------
+
+
 def save_outputs(path: Path, outputs: GoldenOutputs) -> None:
-    _write(path / "outputs.pickle", pickle.dumps(outputs, protocol=5))
+    work = fresh(path / "outputs")
+    for number, batches in enumerate(outputs.inputs.values()):
+        save_batches(work / f"input-{number}.arrow", batches)
+    for sink, rows in outputs.settled.items():
+        _save_rows(work, sink, rows)
+    if outputs.positions is not None:
+        np.save(work / "positions.npy", outputs.positions)
+    about = {
+        "members": sorted(outputs.members),
+        "inputs": list(outputs.inputs),
+        "sinks": list(outputs.settled),
+        "positions": outputs.positions is not None,
+    }
+    (work / "outputs.json").write_text(json.dumps(about))
+    finished(work, path / "outputs")
 
 
 def load_outputs(path: Path) -> GoldenOutputs:
-    outputs: GoldenOutputs = pickle.loads((path / "outputs.pickle").read_bytes())
-    return outputs
+    folder = path / "outputs"
+    about = json.loads((folder / "outputs.json").read_text())
+    return GoldenOutputs(
+        frozenset(about["members"]),
+        {stream: load_batches(folder / f"input-{number}.arrow") for number, stream in enumerate(about["inputs"])},
+        {sink: _load_rows(folder, sink) for sink in about["sinks"]},
+        mapped(folder / "positions.npy") if about["positions"] else None,
+    )
+
+
+# Targets --------------------------------------------------------------------------------------------------------------
 
 
 def save_profiles(path: Path, profiles: Sequence[TargetProfile]) -> None:
+    work = fresh(path / "profile")
     for number, profile in enumerate(profiles):
-        np.save(path / f"profile-{number}.npy", profile.inputs)
-    rates = [(profile.average, profile.peak) for profile in profiles]
-    _write(path / "profile.json", json.dumps(rates).encode())
+        np.save(work / f"{number}.npy", profile.inputs)
+    (work / "rates.json").write_text(json.dumps([(profile.average, profile.peak) for profile in profiles]))
+    finished(work, path / "profile")
 
 
 def load_profiles(path: Path, settings: Settings) -> list[TargetProfile]:
-    rates = json.loads((path / "profile.json").read_text())
+    folder = path / "profile"
+    rates = json.loads((folder / "rates.json").read_text())
     return [
-        TargetProfile(target, mapped(path / f"profile-{number}.npy"), *rates[number])
+        TargetProfile(target, mapped(folder / f"{number}.npy"), *rates[number])
         for number, target in enumerate(settings.targets)
     ]
 
 
-def _fresh(path: Path) -> Path:
-    shutil.rmtree(path, ignore_errors=True)
-    path.mkdir(parents=True)
-    return path
+def _save_rows(folder: Path, sink: str, rows: OutputRows) -> None:
+    for name, column in zip(OutputRows._fields, rows, strict=True):
+        np.save(folder / f"{sink}.{name}.npy", column)
 
 
-def _write(path: Path, content: bytes) -> None:
-    work = path.with_suffix(".part")
-    work.write_bytes(content)
-    work.rename(path)
+def _load_rows(folder: Path, sink: str) -> OutputRows:
+    return OutputRows(*(mapped(folder / f"{sink}.{name}.npy") for name in OutputRows._fields))

@@ -66,6 +66,7 @@ class Job:
     settings: Settings
     path: Path  # what its tasks share
     recorded: Path  # the recorded stream
+    identity: str = ""  # of the campaign; paths alone may have been another's before
 
     @cached_property
     def recording(self) -> Recording:

@@ -2,10 +2,12 @@
 
 A wave is one job of a few tasks per slot (a task alone costs 35 to 60 ms); its rows are committed as Parquet before
 the next one begins. A campaign that was interrupted, in whatever way, goes on after the last wave that was committed:
-`_SUCCESS` in its directory says so. The DataFrame API alone is used, so it runs over Connect too; driver and
+it is sealed (`riprap.faults.sealed`). The DataFrame API alone is used, so it runs over Connect too; driver and
 executors have to see the same files.
 
-    DIR/campaign.json      what the campaign is: a hash of app, settings and input, and the settings in words
+All but `campaign.json` follows from the inputs: what was damaged is noticed and made again.
+
+    DIR/campaign.json      what the campaign is: a hash of app and settings, digests of the inputs, settings in words
     DIR/recorded/          the recorded stream
     DIR/shared/            golden runs and profiles, mapped by all tasks (`riprap.faults.store`)
     DIR/waves/NAME/        Parquet: prepare, trials-000 …, golden
@@ -30,11 +32,13 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import UsageError
+from riprap.engine.identity import content_digest
 from riprap.engine.inputs import file_schema, read_file
-from riprap.faults import work
+from riprap.faults import store, work
 from riprap.faults.campaign import Settings, check_settings, units
 from riprap.faults.divided import dividing_columns
 from riprap.faults.recording import load, record
+from riprap.faults.sealed import remove, seal, sound
 from riprap.graph.graph import Graph
 from riprap.spark.bounded import task_slots
 from riprap.spark.progress import with_progress
@@ -77,14 +81,14 @@ def run_campaign(
     path = path.absolute()
     for file in inputs.values():
         file_schema(file)  # a file that is not there, or is none, is told before anything is made
-    _claim(path, graph, settings, inputs)
+    identity = _claim(path, graph, settings, inputs)
     recorded = recorded or path / "recorded"
-    if not recorded.exists():
+    if not sound(recorded):
         record(graph, {name: read_file(file) for name, file in inputs.items()}, dividing_columns(graph), recorded)
     recording = load(graph, recorded)
     check_settings(settings, recording)
     (path / "shared").mkdir(exist_ok=True)
-    campaign = _Campaign(spark, work.Job(graph, settings, path / "shared", recorded), path / "waves", tell)
+    campaign = _Campaign(spark, work.Job(graph, settings, path / "shared", recorded, identity), path / "waves", tell)
     trials, golden = campaign.run()
     return CampaignResult(
         settings,
@@ -117,34 +121,39 @@ def rows_frame(rows: pa.Table, spark: SparkSession | None = None) -> DataFrame:
 # Whose directory it is ------------------------------------------------------------------------------------------------
 
 
-def _claim(path: Path, graph: Graph, settings: Settings, inputs: Mapping[str, Path]) -> None:
-    """Make the directory this campaign's, or check that it is."""
+def _claim(path: Path, graph: Graph, settings: Settings, inputs: Mapping[str, Path]) -> str:
+    """Make the directory this campaign's, or check that it is. Two campaigns that differ have different texts."""
     described = {"app": graph.name, "settings": json.loads(json.dumps(asdict(settings), default=str))}
-    files = {name: [(f.name, f.stat().st_size) for f in _files(given)] for name, given in inputs.items()}
     # Functions of the user's own show an address, which is another one in each process.
-    text = re.sub(r"0x[0-9a-f]+", "", repr(graph)) + json.dumps(described, sort_keys=True) + repr(files)
+    text = re.sub(r"0x[0-9a-f]+", "", repr(graph)) + json.dumps(described, sort_keys=True)
     identity = blake2b(text.encode(), digest_size=16).hexdigest()
+    digests = {name: content_digest(given) for name, given in inputs.items()}
     about = path / "campaign.json"
     if about.exists():
         try:
-            known = json.loads(about.read_text())["identity"]
-        except (ValueError, KeyError, TypeError):
+            known = json.loads(about.read_text())
+        except (OSError, ValueError, RecursionError):
             known = None
-        if known != identity:
+        if not isinstance(known, dict) or known.get("identity") != identity:
             raise UsageError(
                 f"{path} holds a different campaign: give another directory with --out, or remove this one"
             )
-        return
+        before = known.get("inputs")
+        if before != digests:
+            before = before if isinstance(before, dict) else {}
+            changed = [f"{inputs[name]} ({name})" for name in digests if before.get(name) != digests[name]]
+            raise UsageError(
+                f"{path} holds a campaign over other data: {', '.join(changed) or 'its input'} has changed since; "
+                "give another directory with --out, or remove this one"
+            )
+        return f"{identity} {digests}"
     if path.exists() and any(path.iterdir()):
         raise UsageError(f"{path} is not empty and holds no campaign: give an empty or a new directory with --out")
     path.mkdir(parents=True, exist_ok=True)
     work_file = about.with_suffix(".part")
-    work_file.write_text(json.dumps({"identity": identity, **described}, indent=2))
+    work_file.write_text(json.dumps({"identity": identity, "inputs": digests, **described}, indent=2))
     work_file.rename(about)
-
-
-def _files(path: Path) -> list[Path]:
-    return sorted(path.iterdir()) if path.is_dir() else [path] if path.exists() else []
+    return f"{identity} {digests}"
 
 
 # Waves ----------------------------------------------------------------------------------------------------------------
@@ -164,6 +173,8 @@ class _Campaign:
 
     def run(self) -> tuple[pa.Table, pa.Table]:
         shipped = replace(self.job)  # without anything that it has mapped here
+        if not store.prepared(self.job.path, self.job.settings):
+            remove(self.path / "prepare")
         self._wave("prepare", partial_task(_prepare, shipped, self.preparations), len(self.preparations), _PREPARED)
         for target, offset in self.units:
             self.job.outages(target, offset)  # an outage that cannot be is told here, not by a task
@@ -193,7 +204,7 @@ class _Campaign:
     ) -> pa.Table:
         self.waves += 1
         path = self.path / name
-        if (path / "_SUCCESS").exists():
+        if sound(path):
             self.resumed += 1
         else:
             frame = self.spark.range(0, count, 1, count).mapInArrow(task, from_arrow_schema(schema))
@@ -201,7 +212,9 @@ class _Campaign:
             def action() -> None:
                 frame.write.mode("overwrite").parquet(str(path))
 
+            remove(path)
             with_progress(self.spark, action, lambda done, _: self._progress(name, min(done, count)))
+            seal(path)
         self.done += count
         self._progress(name, 0)
         return pq.read_table(path, schema=schema)
@@ -233,7 +246,7 @@ def _kept(job: work.Job) -> work.Job:
     """The job with what this process has mapped for it already: Python workers run many tasks."""
     key = (job.path, job.recorded)
     known = _JOBS.get(key)
-    if known is None or known.settings != job.settings:
+    if known is None or known.identity != job.identity:
         _JOBS.clear()
         _JOBS[key] = known = job
     return known
