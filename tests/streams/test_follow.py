@@ -123,8 +123,8 @@ def test_memory_stays_bounded_while_nobody_reads(tmp_path):
         writer.flush()
         live = stream.live()
         assert live is not None
-        held = sum(header.length for header, _ in live.since(live.mark.position - 1) or [])
+        held = sum(recent.header.length for recent in live.since(live.mark.position - 1) or [])
         oldest = next(at for at in range(0, 3000, 10) if live.since(at) is not None)
         assert held > 0
-        assert sum(header.length for header, _ in live.since(oldest)) <= 20_000
+        assert sum(recent.header.length for recent in live.since(oldest)) <= 20_000
     assert stream.live() is None

@@ -8,7 +8,11 @@ gap, at a fixed place, and every Arrow reader steps over it. Bytes of a message:
     4    i32  length of the metadata          Arrow: includes the frame
     8    u32  offset of the root table        Arrow: includes the frame
     12        the frame, 168 bytes            the fields of `Header`, then the two checks
-    180       rest of the flatbuffer, padding, body
+    180       the payload, version 3 only     its length (u64), its bytes, zeros up to a multiple of 8
+              rest of the flatbuffer, padding, body
+
+A payload is what the producer's owner has to say beside the rows: opaque here, checked like them. A message without one
+is of version 2, byte for byte.
 
     body check    xxh3-64 of bytes 180 … end
     header check  xxh3-64 of bytes 0 … 171, which include the body check: so it vouches for the whole message
@@ -18,7 +22,7 @@ header check holds; `check_body` comes before any flatbuffer is parsed. Integers
 """
 
 import struct
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import pyarrow as pa
 import xxhash
@@ -26,15 +30,24 @@ import xxhash
 from riprap.streams.keys import NOTHING, OrderKey, Range
 
 MAGIC = b"RPRP"
-VERSION = 2
+PLAIN, WITH_PAYLOAD = 2, 3  # versions
 SCHEMA, BATCH = 1, 2
 # Marks: entries without rows between the batches, for readers that ask for them.
-PUNCTUATION, PROGRESS, END = 3, 4, 5
-ENTRIES = frozenset((BATCH, PUNCTUATION, PROGRESS, END))
+PUNCTUATION, PROGRESS, END, MARKER, RECORD = 3, 4, 5, 6, 7
+MarkKind = Literal["punctuation", "progress", "end", "marker", "record"]
+MARKS: dict[int, MarkKind] = {
+    PUNCTUATION: "punctuation",
+    PROGRESS: "progress",
+    END: "end",
+    MARKER: "marker",  # of a protocol
+    RECORD: "record",  # of the producer's own state
+}
+ENTRIES = frozenset((BATCH, *MARKS))
 
 _ARROW = struct.Struct("<IiI")
 _FRAME = struct.Struct("<4sHHQ16sQqqqIIqqqqqqqqqqQ")
 _CHECK = struct.Struct("<Q")
+_LENGTH = struct.Struct("<Q")
 HEADER_SIZE = _ARROW.size + _FRAME.size + _CHECK.size
 _GAP = _FRAME.size + _CHECK.size
 assert HEADER_SIZE == 180
@@ -112,17 +125,28 @@ def frame(
     progress: OrderKey | None,
     written_at: int,
     born: int = 0,
+    payload: bytes = b"",
 ) -> Message:
-    """Put a frame into a serialized Arrow message (uncompressed, with continuation marker)."""
+    """Put a frame, and a payload if there is one, into a serialized Arrow message (uncompressed, with continuation
+    marker)."""
     view = memoryview(arrow)
     _, metadata, root = _ARROW.unpack_from(view)
     rest = view[_ARROW.size :]
+    version, between, check = PLAIN, b"", 0
+    if payload:
+        version, between = WITH_PAYLOAD, _LENGTH.pack(len(payload)) + payload + bytes(-len(payload) % 8)
+        hashed = xxhash.xxh3_64(between)
+        hashed.update(rest)
+        check = hashed.intdigest()
+    else:
+        check = xxhash.xxh3_64_intdigest(rest)
+    gap = _GAP + len(between)
     header = Header(
-        MAGIC, VERSION, kind, len(view) + _GAP, stream, producer, epoch, sequence, position, rows, remaining,
-        *range_, *(progress or (NOTHING, 0, 0, 0)), written_at, born, xxhash.xxh3_64_intdigest(rest),
+        MAGIC, version, kind, len(view) + gap, stream, producer, epoch, sequence, position, rows, remaining,
+        *range_, *(progress or (NOTHING, 0, 0, 0)), written_at, born, check,
     )  # fmt: skip
-    head = _ARROW.pack(0xFFFFFFFF, metadata + _GAP, root + _GAP) + _FRAME.pack(*header)
-    return Message(header, head + _CHECK.pack(xxhash.xxh3_64_intdigest(head)), rest)
+    head = _ARROW.pack(0xFFFFFFFF, metadata + gap, root + gap) + _FRAME.pack(*header)
+    return Message(header, head + _CHECK.pack(xxhash.xxh3_64_intdigest(head)) + between, rest)
 
 
 def read_header(data: memoryview, at: int = 0) -> Header | str:
@@ -133,8 +157,8 @@ def read_header(data: memoryview, at: int = 0) -> Header | str:
     if _CHECK.unpack_from(data, checked)[0] != xxhash.xxh3_64_intdigest(data[at:checked]):
         return "the header's checksum does not match"
     header = Header._make(_FRAME.unpack_from(data, at + _ARROW.size))
-    if header.magic != MAGIC or header.version != VERSION or header.length < HEADER_SIZE:
-        return f"a message of version {header.version}, where this release reads version {VERSION}"
+    if header.magic != MAGIC or not PLAIN <= header.version <= WITH_PAYLOAD or header.length < HEADER_SIZE:
+        return f"a message of version {header.version}, where this release reads {PLAIN} and {WITH_PAYLOAD}"
     return header
 
 
@@ -145,6 +169,14 @@ def check_body(header: Header, data: memoryview, at: int = 0) -> str | None:
     if xxhash.xxh3_64_intdigest(data[at + HEADER_SIZE : at + header.length]) != header.body_check:
         return "the checksum of the message does not match"
     return None
+
+
+def payload_of(header: Header, data: memoryview, at: int = 0) -> bytes:
+    """The payload of the message at `at`, which has been checked."""
+    if header.version == PLAIN:
+        return b""
+    begin = at + HEADER_SIZE + _LENGTH.size
+    return bytes(data[begin : begin + _LENGTH.unpack_from(data, at + HEADER_SIZE)[0]])
 
 
 def metadata_size(head: bytes | memoryview) -> int:

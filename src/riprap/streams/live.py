@@ -8,11 +8,20 @@ without loss or repetition.
 import threading
 from collections import deque
 from itertools import islice
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from riprap.streams.frame import Header
 from riprap.streams.mark import Mark
+
+
+class Recent(NamedTuple):
+    """A batch as it was written."""
+
+    header: Header
+    batch: pa.RecordBatch
+    payload: bytes
 
 
 class Live:
@@ -21,15 +30,15 @@ class Live:
         self.writing = True
         self._memory_bytes = memory_bytes
         self._bytes = 0
-        self._batches: deque[tuple[Header, pa.RecordBatch]] = deque()
+        self._batches: deque[Recent] = deque()
         self._changed = threading.Condition()
 
-    def publish(self, batches: list[tuple[Header, pa.RecordBatch]], mark: Mark) -> None:
+    def publish(self, batches: list[Recent], mark: Mark) -> None:
         with self._changed:
             self._batches.extend(batches)
-            self._bytes += sum(header.length for header, _ in batches)
+            self._bytes += sum(recent.header.length for recent in batches)
             while self._batches and self._bytes > self._memory_bytes:
-                self._bytes -= self._batches.popleft()[0].length
+                self._bytes -= self._batches.popleft().header.length
             self.mark = mark
             self._changed.notify_all()
 
@@ -39,14 +48,14 @@ class Live:
             self._batches.clear()
             self._changed.notify_all()
 
-    def since(self, position: int) -> list[tuple[Header, pa.RecordBatch]] | None:
+    def since(self, position: int) -> list[Recent] | None:
         """The batches with rows at or behind `position`; None if memory does not reach back that far."""
         with self._changed:
-            if not self._batches or position < self._batches[0][0].position:
+            if not self._batches or position < self._batches[0].header.position:
                 return None
             back = 0
-            for header, _ in reversed(self._batches):
-                if header.end <= position:
+            for recent in reversed(self._batches):
+                if recent.header.end <= position:
                     break
                 back += 1
             return list(islice(self._batches, len(self._batches) - back, None))

@@ -16,7 +16,7 @@ import pyarrow as pa
 from riprap.base.errors import DataError
 from riprap.streams.description import fitted
 from riprap.streams.files import Readable
-from riprap.streams.frame import BATCH, END, PROGRESS, PUNCTUATION, Header
+from riprap.streams.frame import BATCH, MARKS, Header, MarkKind
 from riprap.streams.keys import Bounds, OrderKey, Range
 from riprap.streams.mark import Mark
 from riprap.streams.segment import Start, read_batch, read_entries, read_start, segment_name, walk
@@ -35,6 +35,7 @@ class StoredBatch(NamedTuple):
     batch: pa.RecordBatch
     header: Header
     next_position: int  # where a reader that has done with this batch goes on
+    payload: bytes = b""  # what its producer wrote beside it
 
     @property
     def progress(self) -> OrderKey | None:
@@ -44,9 +45,10 @@ class StoredBatch(NamedTuple):
 class StoredMark(NamedTuple):
     """A mark as delivered to a reader that asked for marks."""
 
-    kind: Literal["punctuation", "progress", "end"]
+    kind: MarkKind
     key: OrderKey | None
     header: Header
+    payload: bytes = b""
 
     @property
     def next_position(self) -> int:
@@ -55,11 +57,6 @@ class StoredMark(NamedTuple):
 
 
 Item = StoredBatch | StoredMark
-_KINDS: dict[int, Literal["punctuation", "progress", "end"]] = {
-    PUNCTUATION: "punctuation",
-    PROGRESS: "progress",
-    END: "end",
-}
 
 
 @dataclass
@@ -122,8 +119,8 @@ class Reader:
             before = self._position, self._seen
             if recent:
                 self._resume = None
-                for header, batch in recent:
-                    item = self._delivered(header, batch)
+                for header, batch, payload in recent:
+                    item = self._delivered(header, batch, payload)
                     if item is not None:
                         self.counts.live += 1
                         yield item
@@ -145,7 +142,7 @@ class Reader:
             if self._follow:
                 end = self._stream.stable()
 
-    def _delivered(self, header: Header, batch: pa.RecordBatch) -> StoredBatch | None:
+    def _delivered(self, header: Header, batch: pa.RecordBatch, payload: bytes) -> StoredBatch | None:
         """The rows of a batch that are at or behind the cursor and within the bounds; moves the cursor behind it."""
         bounds = self._bounds
         first, last = header.position, header.end
@@ -170,7 +167,8 @@ class Reader:
         self._position = last
         if not batch.num_rows:
             return None
-        return StoredBatch(fitted(batch, self._stream.description.schema, self._columns), header, first + high)
+        fitting = fitted(batch, self._stream.description.schema, self._columns)
+        return StoredBatch(fitting, header, first + high, payload)
 
     def _stored(self, end: Mark) -> Iterator[Item]:
         """Everything from the cursor to `end` that the index does not exclude."""
@@ -269,15 +267,15 @@ class Reader:
             item: Item | None = None
             if header.kind != BATCH:
                 if self._marks and header.position >= self._position:
-                    item = StoredMark(_KINDS[header.kind], header.progress, header)
+                    item = StoredMark(MARKS[header.kind], header.progress, header, found.payload)
             elif whole and header.position >= self._position:  # the common case, without a question asked per batch
                 self._position = header.position + header.rows
-                item = StoredBatch(read_batch(found, start.schema), header, self._position)
+                item = StoredBatch(read_batch(found, start.schema), header, self._position, found.payload)
             elif self._keyed and self._bounds.excludes(header.range):
                 self._position = max(self._position, header.end)
                 self._over = self._never_falls and self._bounds.passed(header.range)
             else:
-                item = self._delivered(header, read_batch(found, start.schema))
+                item = self._delivered(header, read_batch(found, start.schema), found.payload)
             if item is not None:
                 self.counts.stored += 1
                 yield item

@@ -37,6 +37,7 @@ from riprap.streams.frame import (
     check_body,
     frame,
     metadata_size,
+    payload_of,
     read_header,
 )
 from riprap.streams.keys import NOTHING, Range
@@ -90,6 +91,10 @@ class Found(NamedTuple):
     @property
     def end(self) -> int:
         return self.offset + self.header.length
+
+    @property
+    def payload(self) -> bytes:
+        return payload_of(self.header, memoryview(self.data))
 
 
 class Start(NamedTuple):

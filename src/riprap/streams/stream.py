@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import UsageError, known
 from riprap.streams import catalogue as catalogues
 from riprap.streams import retention
+from riprap.streams.backwards import StoredRecord, records_backwards
 from riprap.streams.catalogue import Catalogue
 from riprap.streams.description import (
     Description,
@@ -128,6 +129,10 @@ class Stream:
             if name not in self.schema.names:
                 raise UsageError(f"the stream has no column {name}: {known(self.schema.names, name)}")
         return Reader(self, bounds, None if columns is None else list(columns), follow, idle, stop, marks)
+
+    def records_backwards(self) -> Iterator[StoredRecord]:
+        """The records that producers appended (`Writer.append(record=…)`), newest first."""
+        return records_backwards(self)
 
     def live(self) -> Live | None:
         """The memory of the writer, if it is in this process."""

@@ -15,8 +15,9 @@ Whatever the setting, what is lost is a tail: never a batch whose successor is t
 
 Identity: a *producer* (a name) numbers its appends with rising sequences, and each life of it has a higher *epoch*.
 An append whose sequence is not higher than the last one stored for the producer is a repetition: it is acknowledged
-and not written. A *mark* is an append without rows: a punctuation, which has a sequence of its own, or progress or the
-end, which carry the sequence of what they follow and may be told again.
+and not written. A *mark* is an append without rows: a punctuation, which has a sequence of its own, or any other kind,
+which carries the sequence of what it follows and may be told again. A *record* belongs to the append that it is written
+with: after any crash both are there or neither, and a repetition writes neither.
 
 A writer that fails (disk full, fenced) stays failed; opening another recovers.
 """
@@ -30,7 +31,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -40,16 +41,15 @@ from riprap.base.errors import DataError, UsageError
 from riprap.streams.description import Description, evolved, shown, store_description
 from riprap.streams.errors import Fenced
 from riprap.streams.files import Files
-from riprap.streams.frame import BATCH, END, PROGRESS, PUNCTUATION, Message, frame, producer_id
+from riprap.streams.frame import BATCH, MARKS, RECORD, MarkKind, Message, frame, payload_of, producer_id
 from riprap.streams.keys import EMPTY, OrderKey, Range, int64_values
-from riprap.streams.live import Live, announce, withdraw
+from riprap.streams.live import Live, Recent, announce, withdraw
 from riprap.streams.lock import acquire
 from riprap.streams.log import Cut, Log
 from riprap.streams.mark import Mark, MarkFile
 from riprap.streams.retention import enforce
 
-MarkKind = Literal["punctuation", "progress", "end"]
-MARK_KINDS: dict[MarkKind, int] = {"punctuation": PUNCTUATION, "progress": PROGRESS, "end": END}
+_KINDS: dict[str, int] = {name: kind for kind, name in MARKS.items()}
 
 _SYNC_EVERY = 1_000_000  # microseconds between syncs where stability is "async"
 
@@ -74,6 +74,18 @@ class _Append:
         return sum(message.header.length for message in self.messages)
 
 
+class _Nothing(NamedTuple):
+    """A batch without rows, which marks are made of."""
+
+    batch: pa.RecordBatch
+    serialized: pa.Buffer
+
+
+def _nothing_of(schema: pa.Schema) -> _Nothing:
+    batch = pa.RecordBatch.from_pylist([], schema=schema)
+    return _Nothing(batch, batch.serialize())
+
+
 class Writer:
     """Made by `Stream.writer`. May be used from several threads; appends are numbered in the order of the calls."""
 
@@ -82,6 +94,7 @@ class Writer:
     ) -> None:
         self._files = files
         self._description = description
+        self._nothing = _nothing_of(description.schema)
         self._clock = clock
         self._producer = producer_id(producer)
         self._lock = acquire(directory, producer, epoch, clock)
@@ -131,10 +144,19 @@ class Writer:
         return self._position
 
     def append(
-        self, batch: pa.RecordBatch, *, sequence: int | None = None, progress: OrderKey | None = None, born: int = 0
+        self,
+        batch: pa.RecordBatch,
+        *,
+        sequence: int | None = None,
+        progress: OrderKey | None = None,
+        born: int = 0,
+        payload: bytes = b"",
+        record: bytes = b"",
     ) -> "Future[Appended]":
         """Append a batch; the future is done when it is stable. Without `sequence` it is the producer's next."""
-        return self.append_all((batch,), sequence=sequence, progress=progress, born=born)
+        return self.append_all(
+            (batch,), sequence=sequence, progress=progress, born=born, payload=payload, record=record
+        )
 
     def append_all(
         self,
@@ -143,36 +165,49 @@ class Writer:
         sequence: int | None = None,
         progress: OrderKey | None = None,
         born: int = 0,
+        payload: bytes = b"",
+        record: bytes = b"",
     ) -> "Future[Appended]":
         """Append batches as one: after any crash all of them are there or none, and no reader sees a part.
 
         `born`, microseconds, is for whoever measures delays: when the oldest input that caused this entered the app.
+        `payload` goes with each batch, to every reader; `record` is a mark behind them, for readers that ask for marks.
         """
         kept = tuple(self._checked(batch) for batch in batches if batch.num_rows)
         ranges = tuple(self._range(batch) for batch in kept)
         serialized = tuple(batch.serialize() for batch in kept)  # before the lock: this copies the rows
+        marked = (self._nothing.batch,) if record else ()
 
         def place() -> tuple[Message, ...] | None:
             if sequence is not None and sequence <= self._sequence:
                 return None
             self._check_order(ranges)
             self._sequence = self._sequence + 1 if sequence is None else sequence
-            return self._framed(serialized, kept, ranges, progress, born)
+            more = len(marked)
+            messages = self._framed(serialized, kept, ranges, progress, born, payload, more)
+            if marked:
+                messages += (self._message(self._nothing.serialized, RECORD, EMPTY, None, born, payload=record),)
+            return messages
 
-        return self._enqueue(kept, sum(buffer.size for buffer in serialized), place)
+        return self._enqueue((*kept, *marked), sum(buffer.size for buffer in serialized) + len(record), place)
 
     def mark(
-        self, key: OrderKey | None, *, kind: MarkKind, sequence: int | None = None, born: int = 0
+        self,
+        key: OrderKey | None,
+        *,
+        kind: MarkKind,
+        sequence: int | None = None,
+        born: int = 0,
+        payload: bytes = b"",
     ) -> "Future[Appended]":
         """Append an entry without rows, which only readers with `marks=True` see.
 
-        A punctuation is numbered as an append is. Progress and the end belong to the last append: `sequence`, where
-        given, is that of the last one; a lower one is a repetition.
+        A punctuation is numbered as an append is. The other kinds belong to the last append: `sequence`, where given,
+        is that of the last one; a lower one is a repetition.
         """
-        if kind not in MARK_KINDS:
-            raise UsageError(f"a mark is one of {', '.join(MARK_KINDS)}, not {kind!r}")
-        nothing = pa.RecordBatch.from_pylist([], schema=self._description.schema)
-        buffer = nothing.serialize()
+        if kind not in _KINDS:
+            raise UsageError(f"a mark is one of {', '.join(_KINDS)}, not {kind!r}")
+        nothing, buffer = self._nothing
 
         def place() -> tuple[Message, ...] | None:
             least = self._sequence + (kind == "punctuation")
@@ -180,9 +215,9 @@ class Writer:
             if number < least:
                 return None
             self._sequence = number
-            return (self._message(buffer, MARK_KINDS[kind], EMPTY, key, born),)
+            return (self._message(buffer, _KINDS[kind], EMPTY, key, born, payload=payload),)
 
-        return self._enqueue((nothing,), buffer.size, place)
+        return self._enqueue((nothing,), buffer.size + len(payload), place)
 
     def _enqueue(
         self, batches: tuple[pa.RecordBatch, ...], size: int, place: Callable[[], tuple[Message, ...] | None]
@@ -227,17 +262,28 @@ class Writer:
         ranges: tuple[Range, ...],
         progress: OrderKey | None,
         born: int,
+        payload: bytes,
+        more: int,
     ) -> tuple[Message, ...]:
+        """`more` messages will follow in the same append."""
         messages, last = [], len(batches) - 1
         for at, (buffer, batch, range_) in enumerate(zip(serialized, batches, ranges, strict=True)):
             told = progress if at == last else None
-            messages.append(self._message(buffer, BATCH, range_, told, born, batch.num_rows, last - at))
+            messages.append(self._message(buffer, BATCH, range_, told, born, batch.num_rows, last - at + more, payload))
             self._position += batch.num_rows
             self._last_ts, self._last_seq = max(self._last_ts, range_.max_ts), max(self._last_seq, range_.max_seq)
         return tuple(messages)
 
     def _message(
-        self, buffer: pa.Buffer, kind: int, range_: Range, key: OrderKey | None, born: int, rows: int = 0, more: int = 0
+        self,
+        buffer: pa.Buffer,
+        kind: int,
+        range_: Range,
+        key: OrderKey | None,
+        born: int,
+        rows: int = 0,
+        more: int = 0,
+        payload: bytes = b"",
     ) -> Message:
         return frame(
             buffer,
@@ -253,6 +299,7 @@ class Writer:
             progress=key,
             written_at=self._clock.now(),
             born=born,
+            payload=payload,
         )
 
     def _checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -304,6 +351,7 @@ class Writer:
             return
         with self._idle():
             self._description = replace(self._description, schemas=(*self._description.schemas, wanted))
+            self._nothing = _nothing_of(wanted)
             store_description(self._files, self._description)
             self._log.roll(wanted)
             self._publish([])
@@ -407,7 +455,7 @@ class Writer:
         self._mark.store(mark)
         self._live.publish(
             [
-                (message.header, batch)
+                Recent(message.header, batch, payload_of(message.header, memoryview(message.head)))
                 for append in group
                 for message, batch in zip(append.messages, append.batches, strict=True)
                 if message.header.kind == BATCH
