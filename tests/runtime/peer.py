@@ -5,6 +5,10 @@
 prints its location, then of each arrival [kind, number, items, values of x in order and gapless, maximum resident kB];
 `held`: takes nothing before it gets a line. Gets a second line or the end of its input: ends.
 
+    python peer.py DIRECTORY receiver {…}
+
+the same over the element's own transport.
+
     python peer.py DIRECTORY element {"pe": "F", "attempt": 0, "location": "grpc://…"}
 
 prints its registration, beats, tells the states that it gets as lines (or `fail`), ends when it is asked to.
@@ -30,6 +34,7 @@ from riprap.runtime.messages import Kind
 from riprap.runtime.roster import Fenced
 from riprap.runtime.run import Run
 from riprap.runtime.states import WorkerState
+from riprap.runtime.transport.transport import Transport
 
 
 def tell(what: object) -> None:
@@ -65,6 +70,35 @@ def consumer(run: Run, settings: dict) -> None:
     tell("closed")
 
 
+def receiver(run: Run, settings: dict) -> None:
+    of = channel(settings["channel"])
+    expected = settings["next"]
+    transport = Transport(
+        LAYOUT.consumer(of), settings["epoch"], {of: SCHEMA}, {}, lambda _: expected, lambda *_: None, run
+    )
+    tell(transport.location)
+    if settings.get("held"):
+        sys.stdin.readline()
+    ending = []
+    Thread(target=lambda: (sys.stdin.readline(), ending.append(1), transport.wake()), daemon=True).start()
+    while not ending:
+        for event in transport.poll(1.0):
+            if isinstance(event, ProducerGone):
+                tell(["gone", event.epoch])
+            elif isinstance(event, Arrival):
+                message = event.message
+                number, items = message.number, message.items
+                fine = message.batch is None or (
+                    message.batch.column(1).to_pylist() == list(range(number, number + items))
+                    and message.batch.column(0).to_pylist() == [f"k{n % 5}" for n in range(number, number + items)]
+                )
+                expected = max(expected, number + items)
+                transport.acknowledge(of, expected)
+                tell([Kind(message.kind).name, number, items, fine, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss])
+    transport.close()
+    tell("closed")
+
+
 def element(run: Run, settings: dict) -> None:
     client = Client(run, settings["pe"], settings["attempt"], executor_pid=7)
     try:
@@ -88,7 +122,7 @@ def element(run: Run, settings: dict) -> None:
         client.close()
 
 
-ROLES = {"consumer": consumer, "element": element}
+ROLES = {"consumer": consumer, "receiver": receiver, "element": element}
 
 if __name__ == "__main__":
     given = pickle.loads((Path(sys.argv[1]) / "run.pickle").read_bytes())

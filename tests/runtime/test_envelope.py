@@ -12,8 +12,8 @@ from riprap.base.errors import DataError
 from riprap.graph.keys import OrderKey
 from riprap.runtime.envelope import Answer, AnswerKind, decode, decode_answer, encode, encode_answer
 from riprap.runtime.form import OPTIONS, Form
-from riprap.runtime.joining import take_joined
 from riprap.runtime.messages import Kind, Message
+from riprap.runtime.transport.joining import take_joined
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 KEYS = st.builds(OrderKey, INT64, st.integers(-(2**31), 2**31 - 1), INT64, INT64)

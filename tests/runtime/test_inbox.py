@@ -11,7 +11,7 @@ from riprap.protocols.events import ConsumerDown, ProducerGone
 from riprap.runtime.hosting import Arrival
 from riprap.runtime.inbox import Inbox
 from riprap.runtime.messages import Kind, Message
-from riprap.runtime.weight import OVERHEAD_BYTES, Weigher
+from riprap.runtime.transport.weight import OVERHEAD_BYTES, Weigher
 
 
 def test_everything_comes_out_in_the_order_it_went_in():

@@ -12,7 +12,7 @@ from threading import Condition, Lock
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.events import Acknowledged, ConsumerDown, ConsumerUp
 from riprap.runtime.hosting import Arrival, LinkEvent
-from riprap.runtime.weight import Weigher
+from riprap.runtime.transport.weight import Weigher
 
 InboxEvent = Arrival | LinkEvent
 

@@ -20,6 +20,7 @@ class Kind(IntEnum):
     PUNCTUATION = 2
     PROGRESS = 3  # nothing at or below `progress` will follow
     END = 4  # nothing will follow
+    MARKER = 5  # of the protocol: its header says what; it has no items, and nothing is joined across it
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,10 +34,10 @@ from riprap.runtime.endpoint import describe
 from riprap.runtime.envelope import AnswerKind, decode_answer, encode
 from riprap.runtime.form import OPTIONS, Form
 from riprap.runtime.inbox import Inbox
-from riprap.runtime.joining import take_joined
 from riprap.runtime.messages import Message
 from riprap.runtime.run import Run
-from riprap.runtime.weight import Weigher
+from riprap.runtime.transport.joining import take_joined
+from riprap.runtime.transport.weight import Weigher
 from riprap.runtime.wire import Address, call_options, connect
 
 # The newest known address of an element's life after the given epoch; waits for one up to a timeout in seconds. With

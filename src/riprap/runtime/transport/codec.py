@@ -1,0 +1,141 @@
+"""Messages as frames, and back: one format for the wire and for what is spilled.
+
+An encoder and a decoder belong together, as the two ends of a connection or of a file do: the dictionaries of text
+columns are sent once and known from then on. So frames are decoded in the order in which they were encoded, all of
+them. A message that would be longer than a frame may be is given as several, whose items follow each other.
+
+Whatever is wrong with a frame is a `DataError`: no length, offset or code is used before it was checked.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+import xxhash
+
+from riprap.base.errors import DataError
+from riprap.runtime.messages import Kind, Message
+from riprap.runtime.transport.columns import Buffers, ColumnDecoding, ColumnEncoding, padding, row_bytes
+from riprap.runtime.transport.dictionaries import Piece
+from riprap.runtime.transport.frame import (
+    HEADER_SIZE,
+    MAX_LENGTH,
+    FrameKind,
+    Header,
+    check_body,
+    pack,
+    unpack,
+)
+
+MAX_HEADER = 1 << 20  # bytes that a protocol may put on a message
+_JOIN = 1 << 14  # bytes: shorter messages are copied into one buffer, which is quicker than to send many
+
+
+class Encoder:
+    """`checked`: bodies get a check of their own, for files."""
+
+    def __init__(self, schema: pa.Schema, *, checked: bool = False) -> None:
+        self._columns = ColumnEncoding(schema)
+        self._most_rows = max(1, int((MAX_LENGTH - MAX_HEADER) / 2 / max(row_bytes(schema), 1.0)))
+        self._checked = checked
+
+    def encode(self, message: Message) -> Buffers:
+        """All frames that the message makes."""
+        own = message.header
+        if len(own) > MAX_HEADER:
+            raise DataError(f"a protocol's header of {len(own)} bytes; at most {MAX_HEADER} travel with a message")
+        if message.batch is None:
+            body: Buffers = [own, padding(len(own))] if own else []
+            return self._frame(message, body, len(own) + len(padding(len(own))), 0)
+        if message.batch.num_rows > self._most_rows:
+            return [buffer for part in self._parts(message) for buffer in self.encode(part)]
+        buffers, size, lacking = self._columns.encode(message.batch)
+        frames: Buffers = []
+        for column, piece in lacking:
+            frames += self._dictionary(column, piece)
+        if own:
+            buffers[:0] = [own, padding(len(own))]
+            size += len(own) + len(padding(len(own)))
+        return frames + self._frame(message, buffers, size, message.batch.num_rows)
+
+    def _parts(self, message: Message) -> Iterator[Message]:
+        assert message.batch is not None
+        rows = message.batch.num_rows
+        for first in range(0, rows, self._most_rows):
+            part = message.batch.slice(first, self._most_rows)
+            last = first + part.num_rows == rows
+            progress = message.progress if last else None
+            yield replace(message, number=message.number + first, batch=part, progress=progress)
+
+    def _frame(self, message: Message, body: Buffers, size: int, rows: int) -> Buffers:
+        header = pack(
+            Header(
+                FrameKind(message.kind), size, rows, len(message.header), message.epoch, message.number, message.born,
+                message.progress, message.punctuation, _check(body) if self._checked else None,
+            )
+        )  # fmt: skip
+        return [header, *body] if size > _JOIN else [b"".join((header, *body))]
+
+    def _dictionary(self, column: int, piece: Piece) -> Buffers:
+        offsets = piece.offsets.data.cast("B")
+        body: Buffers = [offsets, padding(len(offsets)), piece.data, padding(len(piece.data))]
+        size = sum(map(len, body))
+        check = _check(body) if self._checked else None
+        header = Header(FrameKind.DICTIONARY, size, piece.count, epoch=piece.before, number=column, body_check=check)
+        return [pack(header), *body]
+
+
+def _check(body: Buffers) -> int:
+    state = xxhash.xxh3_64()
+    for buffer in body:
+        state.update(buffer)
+    return state.intdigest()
+
+
+_KINDS = {FrameKind(kind): kind for kind in Kind}
+
+
+class Decoder:
+    def __init__(self, schema: pa.Schema) -> None:
+        self._columns = ColumnDecoding(schema)
+
+    def decode(self, header: Header, body: pa.Buffer | None) -> Message | None:
+        """The message of a frame; None: it was a dictionary's, which is known from now on."""
+        if header.body_check is not None:
+            check_body(header, memoryview(body if body is not None else b""))
+        if header.kind is FrameKind.DICTIONARY:
+            if body is None:
+                raise DataError("a dictionary without values")
+            self._columns.add(header.number, header.epoch, header.rows, body)
+            return None
+        kind = _KINDS.get(header.kind)
+        if kind is None:
+            raise DataError(f"a frame of kind {header.kind.name} among messages")
+        own = header.header
+        start = own + (-own & 7)
+        batch = None
+        if kind is Kind.ROWS:
+            if body is None:
+                raise DataError("a message of rows without columns")
+            batch = self._columns.decode(body, start, header.rows)
+        elif start != header.body:
+            raise DataError(f"a frame of kind {kind.name} with {header.body - start} bytes that nobody expects")
+        return Message(
+            kind, header.epoch, header.number, batch, header.punctuation, header.progress, header.born,
+            bytes(body[:own]) if own and body is not None else b"",
+        )  # fmt: skip
+
+
+def frames(data: memoryview) -> Iterator[tuple[Header, pa.Buffer | None]]:
+    """The frames of a file or another whole piece of memory, which their bodies are views of."""
+    whole = pa.py_buffer(data)
+    at = 0
+    while at < len(data):
+        if len(data) - at < HEADER_SIZE:
+            raise DataError(f"{len(data) - at} bytes where a frame was expected")
+        header = unpack(data, at)
+        at += HEADER_SIZE
+        if len(data) - at < header.body:
+            raise DataError(f"a frame that ends after {len(data) - at} of {header.body} bytes")
+        yield header, whole.slice(at, header.body) if header.body else None
+        at += header.body

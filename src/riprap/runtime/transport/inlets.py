@@ -1,0 +1,352 @@
+"""The receiving end of an element's channels.
+
+A producer connects, opens its channel and hears which item is expected next. Then its messages become arrivals, and
+acknowledgements go back, at most every 20 ms.
+
+Refused, and logged: whoever does not know the token (before anything is made for it), a channel that does not end
+here, columns that are not those of the stream, a producer whose epoch is older than one that was seen, and frames that
+cannot be. A producer that connects again takes its channel over: first what had come on its older connection is taken,
+then that one is said to be gone.
+
+Faults: a connection that breaks without END gives `ProducerGone`, behind all that had come on it. Nothing is said of
+items that were on their way; their numbers tell. A parked channel is not read, so neither its messages nor the end of
+its connection are seen before it is read again.
+"""
+
+import contextlib
+import logging
+import socket
+from collections.abc import Callable, Mapping
+
+import pyarrow as pa
+
+from riprap.base.errors import DataError
+from riprap.protocols.channels import ChannelId
+from riprap.protocols.events import ProducerGone
+from riprap.runtime.hosting import Arrival
+from riprap.runtime.layout import Layout
+from riprap.runtime.messages import Kind
+from riprap.runtime.transport.codec import Decoder
+from riprap.runtime.transport.frame import MAX_ANSWER, FrameKind, Header, pack
+from riprap.runtime.transport.loop import READ, WRITE, Loop, Writing
+from riprap.runtime.transport.opening import Opening, columns_of, read_opening, same_digest
+from riprap.runtime.transport.reading import FrameReader, Received, State
+from riprap.runtime.transport.sockets import Security, Socket
+
+_log = logging.getLogger(__name__)
+
+_ACKNOWLEDGE_EVERY = 0.02  # seconds: at most so often does a channel acknowledge
+_INTRODUCTION = 5.0  # seconds that whoever connects has to say which channel it brings
+_STRANGERS = 64  # connections that have not said it yet; beyond, the oldest is closed
+_DRAINED = 16 << 20  # bytes that are read at most from a connection that is being replaced, were it to send for ever
+
+
+class _Connection:
+    def __init__(self, to: Socket, peer: str, since: float) -> None:
+        self.to = to
+        self.peer = peer
+        self.since = since
+        self.ready = False  # TLS has agreed
+        self.writing = Writing(to)
+        self.inlet: _Inlet | None = None
+        self.epoch = -1
+        self.decoder: Decoder | None = None  # from the hello on
+        self.reader: FrameReader
+        self.behind = False  # bytes wait in it that no selector sees
+        self.over = False
+
+
+class _Inlet:
+    """What is known of one channel."""
+
+    def __init__(self, channel: ChannelId, schema: pa.Schema) -> None:
+        self.channel = channel
+        self.schema = schema
+        self.connection: _Connection | None = None
+        self.successor: _Connection | None = None  # has opened, and waits until its predecessor is read
+        self.newest = -1  # highest epoch of a producer seen
+        self.received = 0  # item after the last that came in this life
+        self.ended = False
+        self.parked = False
+        self.due: int | None = None  # an acknowledgement to be sent
+        self.acknowledged_at = -1.0
+
+
+def _parked(connection: _Connection) -> bool:
+    inlet = connection.inlet
+    return inlet is not None and inlet.parked and inlet.connection is connection
+
+
+class Inlets:
+    """`expected` is asked which item of a channel its element expects next."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        pe: str,
+        epoch: int,
+        channels: Mapping[ChannelId, pa.Schema],
+        expected: Callable[[ChannelId], int],
+        layout: Layout,
+        digest: bytes,
+        security: Security,
+    ) -> None:
+        self._loop, self._pe, self._epoch, self._expected, self._layout = loop, pe, epoch, expected, layout
+        self._digest, self._security = digest, security
+        self._inlets = {channel: _Inlet(channel, schema) for channel, schema in channels.items()}
+        self._strangers: dict[_Connection, None] = {}  # in the order in which they came
+        self._closing = False
+
+    # For the element --------------------------------------------------------------------------------------------------
+
+    def acknowledge(self, channel: ChannelId, next_: int) -> None:
+        self._inlets[channel].due = next_
+
+    def park(self, parked: Callable[[ChannelId], bool]) -> None:
+        """Read these channels no more, until told otherwise."""
+        for channel, inlet in self._inlets.items():
+            park = parked(channel)
+            if park != inlet.parked:
+                inlet.parked = park
+                connection = inlet.connection
+                if connection is not None:
+                    self._watch(connection)
+                    if not park and connection.behind:
+                        connection.behind = False
+                        self._read(connection)
+                if not park and inlet.successor is not None:
+                    self._take_over(inlet)
+
+    def renew(self, epoch: int) -> None:
+        """Another life of the element begins in this process: producers are to ask again what it expects."""
+        self._epoch = epoch
+        for inlet in self._inlets.values():
+            for connection in (inlet.connection, inlet.successor):
+                if connection is not None:
+                    self._close(connection)
+            inlet.connection = inlet.successor = inlet.due = None
+            inlet.received, inlet.ended = 0, False
+
+    def timers(self, now: float) -> float:
+        """Do what is due; seconds until something else is."""
+        wait = 1.0
+        for inlet in self._inlets.values():
+            if inlet.due is not None:
+                left = inlet.acknowledged_at + _ACKNOWLEDGE_EVERY - now
+                if left <= 0:
+                    self._answer(inlet.connection, FrameKind.ACKNOWLEDGEMENT, inlet.due)
+                    inlet.due, inlet.acknowledged_at = None, now
+                else:
+                    wait = min(wait, left)
+        if self._strangers:
+            oldest = next(iter(self._strangers))
+            if now - oldest.since > _INTRODUCTION:
+                self._refuse(oldest, "it did not say within 5 s which channel it brings")
+        return wait
+
+    # Connections ------------------------------------------------------------------------------------------------------
+
+    def accept(self, listening: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                plain, peer = listening.accept()
+                connection = _Connection(self._security.accepted(plain), str(peer[0]), self._loop.clock.monotonic())
+                connection.reader = FrameReader(self._loop.scratch, self._admitting(connection))
+                self._strangers[connection] = None
+                if len(self._strangers) > _STRANGERS:
+                    self._refuse(next(iter(self._strangers)), "too many connect and say nothing")
+                self._watch(connection)
+
+    def _admitting(self, connection: _Connection) -> Callable[[Header, bytes], None]:
+        def admit(header: Header, digest: bytes) -> None:
+            if connection.inlet is not None:
+                if header.kind > FrameKind.DICTIONARY:
+                    raise DataError(f"a frame of kind {header.kind.name} among messages")
+            elif header.kind is not FrameKind.OPEN or not same_digest(digest, self._digest):
+                carried = "a wrong token" if header.kind is FrameKind.OPEN else "no token"
+                raise DataError(f"a stranger: it carried {carried}, and this endpoint belongs to a run")
+
+        return admit
+
+    def _watch(self, connection: _Connection) -> None:
+        mask = 0 if _parked(connection) else READ
+        if connection.writing.waiting:
+            mask |= WRITE
+        self._loop.watch(connection.to, mask, lambda mask: self._happened(connection, mask))
+
+    def _happened(self, connection: _Connection, mask: int) -> None:
+        if not connection.ready:
+            try:
+                connection.ready = connection.to.handshake()
+            except OSError as error:
+                self._refuse(connection, f"no connection of this run ({error})")
+                return
+            if not connection.ready:
+                return
+        if mask & WRITE and connection.writing.waiting:
+            with contextlib.suppress(OSError):  # what it had sent is still to be read
+                connection.writing.flush()
+            self._watch(connection)
+        if mask & READ:
+            self._read(connection)
+
+    def _read(self, connection: _Connection) -> Received | None:
+        """Read once; None: the connection is over."""
+        if connection.over:
+            return None
+        received = connection.reader.receive(connection.to)
+        error = received.error
+        try:
+            for header, body in received.frames:
+                self._take(connection, header, body)
+        except DataError as wrong:
+            error = wrong
+        if connection.over:
+            return None
+        if error is not None:
+            self._refuse(connection, str(error))
+            return None
+        if received.state is State.OVER:
+            self._lost(connection)
+            return None
+        if connection.to.more:
+            self._loop.again.append(lambda: self._read_again(connection))
+        return received
+
+    def _read_again(self, connection: _Connection) -> None:
+        """What no selector sees, at once or when the channel is read again."""
+        if _parked(connection):
+            connection.behind = True
+        else:
+            self._read(connection)
+
+    def _take(self, connection: _Connection, header: Header, body: pa.Buffer | None) -> None:
+        inlet = connection.inlet
+        if inlet is None:
+            self._open(connection, read_opening(header, body))
+            return
+        if connection.decoder is None:
+            raise DataError(f"channel {inlet.channel}: a message before the hello")
+        message = connection.decoder.decode(header, body)
+        if message is not None:
+            inlet.ended = message.kind is Kind.END
+            inlet.received = max(inlet.received, message.number + message.items)
+            self._loop.events.append(Arrival(inlet.channel, message))
+
+    def _open(self, connection: _Connection, opening: Opening) -> None:
+        channel, epoch, columns = opening
+        inlet = self._inlets.get(channel)
+        if inlet is None:
+            raise DataError(self._not_here(channel))
+        if columns != columns_of(inlet.schema):
+            raise DataError(f"channel {channel}: the columns that come are not those of the stream: {columns}")
+        if epoch < inlet.newest:
+            raise DataError(f"channel {channel}: the producer of epoch {epoch} was replaced by epoch {inlet.newest}")
+        if self._closing:
+            raise DataError(f"{self._pe} ends")
+        self._strangers.pop(connection, None)
+        connection.inlet, connection.epoch, inlet.newest = inlet, epoch, epoch
+        if inlet.successor is not None:
+            self._refuse(inlet.successor, self._replaced(inlet))
+        inlet.successor = connection
+        if inlet.connection is None or not inlet.parked:
+            self._take_over(inlet)
+
+    def _not_here(self, channel: ChannelId) -> str:
+        try:
+            consumer = self._layout.consumer(channel)
+        except (KeyError, IndexError):
+            return f"channel {channel} is none of this run"
+        return f"channel {channel} ends at {consumer}, not here"
+
+    def _replaced(self, inlet: _Inlet) -> str:
+        return f"channel {inlet.channel}: this connection was replaced by one of epoch {inlet.newest}"
+
+    def _take_over(self, inlet: _Inlet) -> None:
+        """The successor's turn, behind all that its predecessor had sent."""
+        older = inlet.connection
+        read = 0
+        while older is not None and read < _DRAINED:
+            received = self._read(older)
+            if received is None or received.state is State.EMPTY:
+                break
+            read += len(self._loop.scratch)
+        successor, inlet.successor = inlet.successor, None
+        if inlet.connection is not None:
+            self._refuse(inlet.connection, self._replaced(inlet))
+        if successor is None:
+            return  # `_lost` has let it in
+        self._let_in(inlet, successor)
+
+    def _let_in(self, inlet: _Inlet, connection: _Connection) -> None:
+        inlet.connection, inlet.ended = connection, False
+        connection.decoder = Decoder(inlet.schema)
+        self._answer(connection, FrameKind.HELLO, self._next(inlet))
+        self._watch(connection)
+
+    def _next(self, inlet: _Inlet) -> int:
+        """What has come is as good as taken by the element: it need not be sent again."""
+        return max(self._expected(inlet.channel), inlet.received)
+
+    # Ends -------------------------------------------------------------------------------------------------------------
+
+    def _lost(self, connection: _Connection) -> None:
+        """The connection is over, and all that came on it was read."""
+        self._close(connection)
+        inlet = connection.inlet
+        if inlet is None:
+            return
+        if inlet.successor is connection:
+            inlet.successor = None
+        if inlet.connection is connection:
+            inlet.connection = None
+            if not inlet.ended:
+                self._loop.events.append(ProducerGone(inlet.channel, connection.epoch))
+            if inlet.successor is not None:
+                successor, inlet.successor = inlet.successor, None
+                self._let_in(inlet, successor)
+
+    def _refuse(self, connection: _Connection, why: str) -> None:
+        _log.warning("the endpoint of %s refused %s: %s", self._pe, connection.peer, why)
+        text = why.encode()[: MAX_ANSWER - 8]
+        self._answer(connection, FrameKind.REFUSED, 0, text + b" " * (-len(text) & 7))
+        connection.to.end()
+        self._lost(connection)
+
+    def _close(self, connection: _Connection) -> None:
+        if not connection.over:
+            connection.over = True
+            self._strangers.pop(connection, None)
+            self._loop.forget(connection.to)
+            connection.to.close()
+
+    def _answer(self, connection: _Connection | None, kind: FrameKind, number: int, text: bytes = b"") -> None:
+        """Best effort: whoever is not there any more is noticed when its connection is read to its end."""
+        if connection is None or connection.over or not connection.ready:
+            return
+        with contextlib.suppress(OSError):
+            connection.writing.write([pack(Header(kind, len(text), epoch=self._epoch, number=number)) + text])
+            self._watch(connection)
+
+    def goodbye(self) -> None:
+        """Tell every producer that this element ends, and let nobody in any more."""
+        self._closing = True
+        for connection in list(self._strangers):
+            self._close(connection)
+        for inlet in self._inlets.values():
+            for open_ in (inlet.connection, inlet.successor):
+                if open_ is not None:
+                    self._answer(open_, FrameKind.GOODBYE, self._next(inlet))
+                    open_.to.end()
+
+    @property
+    def connected(self) -> bool:
+        return any(inlet.connection is not None for inlet in self._inlets.values())
+
+    def close(self) -> None:
+        for connection in list(self._strangers):
+            self._close(connection)
+        for inlet in self._inlets.values():
+            for open_ in (inlet.connection, inlet.successor):
+                if open_ is not None:
+                    self._close(open_)

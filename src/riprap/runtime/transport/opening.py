@@ -1,0 +1,63 @@
+"""How a producer opens a channel: the first frame of a connection.
+
+Its header carries the SHA-256 of the run's token, which is compared in constant time before the body is made room for.
+The body is JSON: `{"channel": [stream, producer's shard, consumer's shard], "columns": [[name, type], …]}`.
+"""
+
+import hashlib
+import hmac
+import json
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from riprap.base.errors import DataError
+from riprap.protocols.channels import ChannelId
+from riprap.runtime.transport.columns import plain_types
+from riprap.runtime.transport.frame import MAX_ANSWER, FrameKind, Header, pack
+
+_SPACE = b" "
+
+
+class Opening(NamedTuple):
+    channel: ChannelId
+    epoch: int
+    columns: list[list[str]]
+
+
+def digest_of(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
+def same_digest(given: bytes, expected: bytes) -> bool:
+    """In constant time."""
+    return hmac.compare_digest(given, expected)
+
+
+def columns_of(schema: pa.Schema) -> list[list[str]]:
+    """Names and types, or, where these are too long for a first frame, what stands for them."""
+    columns = [[name, str(type_)] for name, type_ in plain_types(schema)]
+    text = json.dumps(columns)
+    if len(text.encode()) <= MAX_ANSWER // 2:
+        return columns
+    return [[f"{len(columns)} columns", hashlib.sha256(text.encode()).hexdigest()]]
+
+
+def opening_frame(opening: Opening, digest: bytes) -> bytes:
+    text = json.dumps({"channel": opening.channel, "columns": opening.columns}).encode()
+    text += _SPACE * (-len(text) & 7)
+    if len(text) > MAX_ANSWER:
+        raise DataError(f"channel {opening.channel} has a name that is too long to be opened")
+    return pack(Header(FrameKind.OPEN, len(text), epoch=opening.epoch), digest) + text
+
+
+def read_opening(header: Header, body: pa.Buffer | None) -> Opening:
+    text = b"" if body is None else body.to_pybytes()
+    try:
+        given = json.loads(text)
+        stream, source, target = given["channel"]
+        if not (type(source) is type(target) is int and min(source, target) >= 0 and isinstance(stream, str)):
+            raise ValueError("no channel")
+        return Opening(ChannelId(stream, source, target), header.epoch, given["columns"])
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise DataError(f"an opening that names no channel: {text[:200]!r}") from error

@@ -1,0 +1,359 @@
+"""The sending end of an element's channels.
+
+A channel finds its consumer in the address book, opens a connection and gives `ConsumerUp` with the item that the
+consumer expects. From then on messages go straight into the kernel's buffer. When that is full, what follows waits,
+up to a small bound, and is joined where several wait; beyond the bound `send` says no.
+
+When the connection breaks it drops what waits, gives `ConsumerDown`, and tries again: the newest life of the consumer,
+which may be the same one. How many of the last messages arrived nobody knows then; the `next` of the following
+`ConsumerUp` tells exactly. On a gapless channel no item may be left out, so after each `ConsumerUp` it takes first the
+item `next`, or an earlier one: an element that has not yet seen that its consumer came back cannot tear a hole.
+
+A consumer that hangs keeps its connection, and its channel is full. When the address book has a newer life of it, the
+old connection is closed. (The system's own limits of time would also end connections to consumers that only stall.)
+"""
+
+import errno
+import logging
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from riprap.base.errors import DataError
+from riprap.protocols.channels import ChannelId
+from riprap.protocols.events import Acknowledged, ConsumerDown, ConsumerUp
+from riprap.runtime.messages import Message
+from riprap.runtime.transport.codec import Encoder
+from riprap.runtime.transport.frame import FrameKind, Header
+from riprap.runtime.transport.joining import take_joined
+from riprap.runtime.transport.loop import READ, WRITE, Loop, Writing
+from riprap.runtime.transport.opening import Opening, columns_of, opening_frame
+from riprap.runtime.transport.reading import FrameReader, State
+from riprap.runtime.transport.sockets import Security, Socket, start_connecting
+from riprap.runtime.transport.weight import Weigher
+from riprap.runtime.wire import Address
+
+# The newest known address of an element's life after the given epoch, or None. With timeout 0 it must be cheap.
+Find = Callable[[str, int, float], Address | None]
+
+_log = logging.getLogger(__name__)
+
+_JOINED_ROWS = 16_384  # measured: longer messages are not faster
+_RETRY = 0.02  # seconds until an address that did not answer is tried again
+_RETRY_MOST = 1.0  # seconds; until there each attempt waits twice as long as the one before
+_LOOK = 0.25  # seconds between looks for a newer consumer while nobody rings
+_CONNECTING = 5.0  # seconds that a machine has to take a connection
+
+
+class Outlet(NamedTuple):
+    """One channel out of an element. `gapless`: no item may be left out, not even after a break."""
+
+    schema: pa.Schema
+    consumer: str
+    gapless: bool
+
+
+class _Connection:
+    def __init__(self, address: Address, plain: socket.socket, since: float) -> None:
+        self.address = address
+        self.plain = plain  # being connected
+        self.since = since
+        self.to: Socket | None = None  # connected
+        self.writing: Writing
+        self.reader: FrameReader
+        self.secured = False
+        self.greeted = False  # the consumer has said hello: messages may go
+        self.goodbye = False  # it ends: this life of it will not answer again
+
+
+class _Channel:
+    def __init__(self, name: ChannelId, outlet: Outlet) -> None:
+        self.name = name
+        self.outlet = outlet
+        self.weigher = Weigher()
+        self.connection: _Connection | None = None
+        self.encoder: Encoder
+        self.up = False
+        self.queue: deque[Message] = deque()  # behind what waits for room in the kernel
+        self.weights: deque[int] = deque()
+        self.queued = 0  # bytes
+        self.next = 0  # the item after the last that was taken, or that the consumer expects
+        self.past = 0  # lives of the consumer up to this epoch will not answer again
+        self.tried = -1  # the epoch that was tried last, and when to try it again
+        self.retry_at = 0.0
+        self.delay = _RETRY
+        self.complaint = ""  # the last that was logged, so that trying again does not fill the log
+
+    @property
+    def waits(self) -> bool:
+        return bool(self.queue) or (self.connection is not None and self.up and bool(self.connection.writing.waiting))
+
+
+class Outlets:
+    """`bound`: bytes that may wait on a channel beside what the kernel holds. `epoch` is the producer's."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        epoch: int,
+        channels: Mapping[ChannelId, Outlet],
+        find: Find,
+        digest: bytes,
+        security: Security,
+        bound: int,
+        batch_rows: int,
+    ) -> None:
+        self._loop, self._epoch, self._find, self._digest, self._security = loop, epoch, find, digest, security
+        self._bound, self._most_rows = bound, min(_JOINED_ROWS, batch_rows)
+        self._channels = {name: _Channel(name, outlet) for name, outlet in channels.items()}
+        self._look_at = 0.0
+        self._closing = False
+
+    # For the element --------------------------------------------------------------------------------------------------
+
+    def send(self, name: ChannelId, message: Message) -> bool:
+        """Take a message. False: not connected, no room, or it would tear a hole."""
+        channel = self._channels[name]
+        connection = channel.connection
+        if not channel.up or connection is None or (channel.outlet.gapless and message.number > channel.next):
+            return False
+        if connection.writing.waiting or channel.queue:
+            if channel.queued >= self._bound:
+                return False
+            size = channel.weigher.weigh(message)
+            channel.queue.append(message)
+            channel.weights.append(size)
+            channel.queued += size
+        else:
+            buffers = channel.encoder.encode(message)
+            try:
+                gone = connection.writing.write(buffers)
+            except OSError as error:
+                self._broken(channel, str(error))
+                return False
+            if not gone:
+                self._watch(channel, connection)
+        channel.next = message.number + message.items
+        return True
+
+    def pending(self, name: ChannelId) -> int:
+        """Bytes that were taken and that the kernel does not have."""
+        channel = self._channels[name]
+        waiting = channel.connection.writing.waiting if channel.connection is not None and channel.up else ()
+        return channel.queued + sum(map(len, waiting))
+
+    def renew(self, epoch: int) -> None:
+        """Another life of the element begins in this process."""
+        self._epoch = epoch
+        for channel in self._channels.values():
+            if channel.connection is not None:
+                self._drop(channel, channel.connection)
+            channel.tried, channel.delay, channel.up = -1, _RETRY, False
+
+    # Connecting -------------------------------------------------------------------------------------------------------
+
+    def timers(self, now: float, *, rung: bool) -> float:
+        """Do what is due; seconds until something else is."""
+        if rung or now >= self._look_at:
+            self._look_at = now + _LOOK
+            for channel in self._channels.values():
+                self._look(channel, now)
+        wait = self._look_at - now
+        for channel in self._channels.values():
+            connection = channel.connection
+            if connection is None:
+                if channel.tried >= 0 and now >= channel.retry_at:
+                    self._look(channel, now)
+                if channel.connection is None and channel.tried >= 0:
+                    wait = min(wait, max(channel.retry_at - now, 0.001))
+            elif not connection.secured and now - connection.since > _CONNECTING:
+                self._broken(channel, f"{connection.address.location} does not take connections")
+        return max(wait, 0.0)
+
+    def _look(self, channel: _Channel, now: float) -> None:
+        """Find the consumer, or a newer life of it than the one that is connected."""
+        connection = channel.connection
+        consumer = channel.outlet.consumer
+        if connection is not None:
+            if self._find(consumer, connection.address.epoch, 0.0) is None:
+                return
+            self._down(channel, connection)
+        if self._closing:
+            return
+        address = self._find(consumer, channel.past, 0.0)
+        if address is None:
+            channel.tried = -1
+        elif address.epoch != channel.tried or now >= channel.retry_at:
+            if address.epoch != channel.tried:
+                channel.delay = _RETRY
+            channel.tried = address.epoch
+            self._connect(channel, address, now)
+
+    def _connect(self, channel: _Channel, address: Address, now: float) -> None:
+        try:
+            plain = start_connecting(address.location)
+        except (OSError, DataError) as error:
+            self._complain(channel, address, str(error))
+            self._retry_later(channel)
+            return
+        channel.connection = connection = _Connection(address, plain, now)
+        self._loop.watch(plain, WRITE, lambda mask: self._happened(channel, connection, mask))
+
+    def _happened(self, channel: _Channel, connection: _Connection, mask: int) -> None:
+        try:
+            if connection.to is None:
+                failure = connection.plain.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                if failure:
+                    raise OSError(failure, os.strerror(failure))
+                self._loop.forget(connection.plain)
+                connection.to = self._security.connected(connection.plain)
+                connection.writing = Writing(connection.to)
+                connection.reader = FrameReader(self._loop.scratch, _admit)
+            if not connection.secured:
+                if connection.to.handshake():
+                    connection.secured = True
+                    opening = Opening(channel.name, self._epoch, columns_of(channel.outlet.schema))
+                    connection.writing.write([opening_frame(opening, self._digest)])
+                self._watch(channel, connection)
+                return
+            if mask & WRITE:
+                self._flush(channel, connection)
+        except OSError as error:
+            self._broken(channel, str(error), unless=_absent(error))
+            return
+        if mask & READ:
+            self._hear(channel, connection)
+
+    def _watch(self, channel: _Channel, connection: _Connection) -> None:
+        assert connection.to is not None
+        mask = READ | WRITE if connection.writing.waiting or channel.queue else READ
+        self._loop.watch(connection.to, mask, lambda mask: self._happened(channel, connection, mask))
+
+    def _flush(self, channel: _Channel, connection: _Connection) -> None:
+        """Send what waits, joined, while there is room."""
+        while connection.writing.flush() and channel.queue:
+            message, parts = take_joined(channel.queue, self._most_rows)
+            channel.queued -= sum(channel.weights.popleft() for _ in range(parts))
+            connection.writing.write(channel.encoder.encode(message))
+        self._watch(channel, connection)
+
+    # Answers ----------------------------------------------------------------------------------------------------------
+
+    def _hear(self, channel: _Channel, connection: _Connection) -> bool:
+        """Take what the consumer says; whether it may say more."""
+        assert connection.to is not None
+        received = connection.reader.receive(connection.to)
+        for header, body in received.frames:
+            match header.kind:
+                case FrameKind.HELLO:
+                    channel.encoder = Encoder(channel.outlet.schema)
+                    connection.greeted = channel.up = True
+                    channel.next, channel.delay, channel.complaint = header.number, _RETRY, ""
+                    self._loop.events.append(ConsumerUp(channel.name, header.epoch, header.number))
+                case FrameKind.ACKNOWLEDGEMENT:
+                    self._loop.events.append(Acknowledged(channel.name, header.number))
+                case FrameKind.GOODBYE:
+                    connection.goodbye = True
+                    self._down(channel, connection)
+                    return False
+                case FrameKind.REFUSED:
+                    why = "" if body is None else body.to_pybytes().decode(errors="replace").strip()
+                    connection.greeted = False
+                    self._complain(channel, connection.address, why)
+                    self._down(channel, connection)
+                    return False
+        if received.error is not None:
+            self._complain(channel, connection.address, str(received.error))
+            self._down(channel, connection)
+            return False
+        if received.state is State.OVER:
+            self._down(channel, connection)
+            return False
+        if connection.to.more:
+            self._loop.again.append(lambda: self._hear_again(channel, connection))
+        return received.state is State.MORE
+
+    def _hear_again(self, channel: _Channel, connection: _Connection) -> None:
+        if channel.connection is connection:
+            self._hear(channel, connection)
+
+    # Ends -------------------------------------------------------------------------------------------------------------
+
+    def _broken(self, channel: _Channel, why: str, *, unless: bool = False) -> None:
+        """Nothing can be sent any more; what the consumer had said before is still heard."""
+        connection = channel.connection
+        if connection is None:
+            return
+        if connection.secured and connection.to is not None:
+            while channel.connection is connection and self._hear(channel, connection):
+                pass
+        elif not unless:
+            self._complain(channel, connection.address, why)
+        if channel.connection is connection:
+            self._down(channel, connection)
+
+    def _down(self, channel: _Channel, connection: _Connection) -> None:
+        was_up = channel.up
+        self._drop(channel, connection)
+        if was_up and not self._closing:
+            self._loop.events.append(ConsumerDown(channel.name))
+        if connection.goodbye:
+            channel.past, channel.tried = connection.address.epoch, -1
+        elif connection.greeted:
+            channel.retry_at = self._loop.clock.monotonic()
+        else:
+            self._retry_later(channel)
+
+    def _retry_later(self, channel: _Channel) -> None:
+        channel.retry_at = self._loop.clock.monotonic() + channel.delay
+        channel.delay = min(2 * channel.delay, _RETRY_MOST)
+
+    def _drop(self, channel: _Channel, connection: _Connection) -> None:
+        channel.connection, channel.up = None, False
+        channel.queue.clear()
+        channel.weights.clear()
+        channel.queued = 0
+        end = connection.to or connection.plain
+        self._loop.forget(end)
+        end.close()
+
+    def _complain(self, channel: _Channel, address: Address, why: str) -> None:
+        """Say why the consumer refused. That it is not there is no news: the coordinator knows."""
+        if why and why != channel.complaint:
+            channel.complaint = why
+            _log.warning("%s to epoch %d: %s", channel.name, address.epoch, why)
+
+    @property
+    def waiting(self) -> bool:
+        """Something that was taken is not in the kernel yet."""
+        return any(channel.waits for channel in self._channels.values())
+
+    def finish(self) -> None:
+        """Nothing more will be sent: consumers read to the end, and hang up."""
+        self._closing = True
+        for channel in self._channels.values():
+            if channel.connection is not None and channel.connection.to is not None:
+                channel.connection.to.end()
+
+    @property
+    def connected(self) -> bool:
+        return any(channel.up for channel in self._channels.values())
+
+    def close(self) -> None:
+        self._closing = True
+        for channel in self._channels.values():
+            if channel.connection is not None:
+                self._drop(channel, channel.connection)
+
+
+def _admit(header: Header, _: bytes) -> None:
+    if header.kind < FrameKind.HELLO:
+        raise DataError(f"a frame of kind {header.kind.name} where an answer was expected")
+
+
+def _absent(error: OSError) -> bool:
+    return error.errno in (errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE, errno.ETIMEDOUT)

@@ -1,0 +1,90 @@
+"""Frames from a connection, as they come.
+
+What comes is read into one scratch buffer that all connections of a loop share; it never outlives a call. A frame's
+body gets memory of its own, of exactly its length, once its header is checked, and the rest of a long body is read
+straight into it. So no view that an operator keeps holds more than its own message, and a claim of a length costs
+nothing unless it is true: memory grows with what has come.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from riprap.base.errors import DataError
+from riprap.runtime.transport.frame import HEADER_SIZE, FrameKind, Header, digest_at, unpack
+from riprap.runtime.transport.sockets import Socket
+
+SCRATCH_BYTES = 1 << 18
+
+Frame = tuple[Header, pa.Buffer | None]
+
+
+class State(Enum):
+    MORE = "something came, and more may be there"
+    EMPTY = "nothing is there now"
+    OVER = "nothing will come"
+
+
+class Received(NamedTuple):
+    frames: list[Frame]
+    state: State
+    error: DataError | None = None  # what was wrong behind the frames
+
+
+class FrameReader:
+    """The receiving end of one connection. `admit` sees the header of each frame before anything is made for it."""
+
+    def __init__(self, scratch: memoryview, admit: Callable[[Header, bytes], None]) -> None:
+        self._scratch = scratch
+        self._admit = admit
+        self._left = b""  # the beginning of a header
+        self._header: Header | None = None  # of the body that is being filled
+        self._body: pa.Buffer | None = None
+        self._rest = memoryview(b"")  # of the body, what has not come
+
+    def receive(self, source: Socket) -> Received:
+        """Read once. What is no frame, or none that is admitted, is the error behind those that were."""
+        kept = len(self._left)
+        if kept:
+            self._scratch[:kept] = self._left
+        free = self._scratch[kept:]
+        count = source.receive([self._rest, free] if len(self._rest) else [free])
+        if not count:
+            return Received([], State.EMPTY if count is None else State.OVER)
+        frames: list[Frame] = []
+        if self._header is not None:
+            taken = min(count, len(self._rest))
+            self._rest = self._rest[taken:]
+            count -= taken
+            if len(self._rest):
+                return Received(frames, State.MORE)
+            frames.append((self._header, self._body))
+            self._header = self._body = None
+        try:
+            self._parse(kept + count, frames)
+        except DataError as error:
+            return Received(frames, State.MORE, error)
+        return Received(frames, State.MORE)
+
+    def _parse(self, end: int, frames: list[Frame]) -> None:
+        at, scratch = 0, self._scratch
+        while end - at >= HEADER_SIZE:
+            header = unpack(scratch, at)
+            self._admit(header, digest_at(scratch, at) if header.kind is FrameKind.OPEN else b"")
+            at += HEADER_SIZE
+            if not header.body:
+                frames.append((header, None))
+                continue
+            body = pa.allocate_buffer(header.body)
+            view = memoryview(body).cast("B")
+            taken = min(header.body, end - at)
+            view[:taken] = scratch[at : at + taken]
+            at += taken
+            if taken < header.body:
+                self._header, self._body, self._rest = header, body, view[taken:]
+                self._left = b""
+                return
+            frames.append((header, body))
+        self._left = bytes(scratch[at:end])

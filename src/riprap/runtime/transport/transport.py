@@ -1,0 +1,159 @@
+"""The transport of one processing element: all its channels, in the element's own thread.
+
+`poll` is the only place that waits. What it gives is in the order in which things happened: what a producer had sent
+comes before the news that it is gone, what a consumer acknowledged before the news that it went down. Nothing is read
+that nobody asked for, so the kernel's buffers are the queue, and back pressure needs no further means: a parked channel
+is not read, its connection fills, and at the other end `send` says no.
+
+From other threads come what log followers read (`put`), events (`post`), and `wake`.
+"""
+
+import contextlib
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+import pyarrow as pa
+
+from riprap.base.clock import SYSTEM_CLOCK, Clock
+from riprap.protocols.channels import ChannelId
+from riprap.runtime.hosting import Arrival
+from riprap.runtime.messages import Message
+from riprap.runtime.run import Run
+from riprap.runtime.transport.inlets import Inlets
+from riprap.runtime.transport.loop import READ, Event, Loop
+from riprap.runtime.transport.mailbox import Mailbox
+from riprap.runtime.transport.opening import digest_of
+from riprap.runtime.transport.outlets import Find, Outlet, Outlets
+from riprap.runtime.transport.sockets import Security, listen, location_of
+from riprap.runtime.wire import own_address
+
+_BOUND = 1 << 18  # bytes that wait on a channel beside what the kernel holds
+_GOODBYE = 1.0  # seconds that producers have to hang up when the transport closes
+
+
+class _All:
+    """Every channel."""
+
+    def __contains__(self, channel: object) -> bool:
+        return True
+
+
+ALL: Final = _All()
+NONE: Final = frozenset[ChannelId]()
+Parked = Collection[ChannelId] | _All
+
+
+class Transport:
+    """`inlets` have their schema; `expected` is asked which item of one its element expects next."""
+
+    def __init__(
+        self,
+        pe: str,
+        epoch: int,
+        inlets: Mapping[ChannelId, pa.Schema],
+        outlets: Mapping[ChannelId, Outlet],
+        expected: Callable[[ChannelId], int],
+        find: Find,
+        run: Run,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._clock = clock
+        self._parked: Parked = NONE
+        self._closed = False
+        security, digest = Security(run.tls), digest_of(run.token)
+        self._loop = Loop(clock)
+        self._mailbox = Mailbox(run.buffer_bytes, self._loop.ring)
+        self._inlets = Inlets(self._loop, pe, epoch, inlets, expected, run.layout, digest, security)
+        bound = min(_BOUND, run.buffer_bytes)
+        self._outlets = Outlets(self._loop, epoch, outlets, find, digest, security, bound, run.batch_rows)
+        self._listening = listen(run.host or own_address(run.coordinator))
+        self._loop.watch(self._listening, READ, lambda _: self._inlets.accept(self._listening))
+        self.location = location_of(self._listening, run.tls)
+
+    def poll(self, timeout: float, parked: Parked = NONE) -> list[Event]:
+        """What happened; waits for something up to `timeout` seconds. Channels that are `parked` are not read.
+
+        It also returns, with nothing, when it was woken or when a channel that was full may have room.
+        """
+        if parked is not self._parked and parked != self._parked:
+            self._parked = parked
+            self._inlets.park(parked.__contains__)
+        self._turn(0.0 if self._loop.events or self._readable() else timeout)
+        self._loop.rung = False
+        events, self._loop.events = self._loop.events, []
+        if self._mailbox.filled:
+            events += self._mailbox.take(parked.__contains__ if parked else None)
+        return events
+
+    def _readable(self) -> bool:
+        return self._mailbox.filled and self._parked is NONE
+
+    def _turn(self, timeout: float) -> None:
+        now = self._clock.monotonic()
+        wait = min(self._inlets.timers(now), self._outlets.timers(now, rung=self._loop.rung))
+        self._loop.turn(min(timeout, wait))
+        if self._loop.rung:
+            self._outlets.timers(now, rung=True)
+
+    def send(self, channel: ChannelId, message: Message) -> bool:
+        """Take a message for the consumer. False: it is not there, has no room, or the message would tear a hole."""
+        return self._outlets.send(channel, message)
+
+    def pending(self, channel: ChannelId) -> int:
+        """Bytes that were taken and that the kernel does not have."""
+        return self._outlets.pending(channel)
+
+    def acknowledge(self, channel: ChannelId, next_: int) -> None:
+        """Tell the producer, soon, that all items below `next_` are taken."""
+        self._inlets.acknowledge(channel, next_)
+
+    def renew(self, epoch: int) -> None:
+        """Begin another life of the element in this process: every connection is dropped, the location stays."""
+        self._inlets.renew(epoch)
+        self._outlets.renew(epoch)
+        self._mailbox.take()
+        self._loop.events = []
+
+    def close(self, drain: bool = False) -> None:
+        """Say goodbye and free the port; with `drain`, once the consumers that are there have everything.
+
+        That can take as long as they like: who must give signs of life meanwhile polls until nothing is pending.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self._mailbox.close()
+        with contextlib.suppress(OSError):
+            self._loop.forget(self._listening)
+            self._listening.close()
+        try:
+            if drain:
+                while self._outlets.waiting:
+                    self._turn(1.0)
+                self._outlets.finish()
+                while self._outlets.connected:
+                    self._turn(1.0)
+            self._outlets.close()
+            self._inlets.goodbye()
+            self._inlets.park(NONE.__contains__)
+            deadline = self._clock.monotonic() + _GOODBYE
+            while self._inlets.connected and (left := deadline - self._clock.monotonic()) > 0:
+                self._loop.turn(left)
+        finally:
+            self._outlets.close()
+            self._inlets.close()
+            self._loop.close()
+
+    # From any thread --------------------------------------------------------------------------------------------------
+
+    def put(self, arrival: Arrival) -> bool:
+        """Add an arrival once its channel has room. False: the transport is closed, and the arrival was dropped."""
+        return self._mailbox.put(arrival)
+
+    def post(self, event: Event) -> None:
+        """Add an event now."""
+        self._mailbox.post(event)
+
+    def wake(self) -> None:
+        """Make a `poll` that waits, or else the next one, return at once, and look at the address book."""
+        self._loop.ring()
