@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stream_data import SCHEMA, batches, read_until_damage, table, write
 
+from riprap.cli.stream import export
 from riprap.streams import Damaged, Stream
 from riprap.streams.frame import BATCH, check_body, frame, read_header
 from riprap.streams.keys import OrderKey, Range
@@ -149,6 +150,72 @@ def test_flip_every_byte_of_the_open_segment(stored):
         got, _ = read_until_damage(path)
         whole = max(sum(end <= at for end in ends) - 1, 0)
         assert table(got).equals(expected(whole)), f"flipped byte {at}"
+
+
+def refused(path: Path) -> bool:
+    """Whether verify finds damage and export writes nothing; both, or neither."""
+    target = path.parent / "exported.arrow"
+    try:
+        export(str(path), target)
+        assert target.exists()
+        target.unlink()
+        exported = True
+    except Damaged:
+        assert not list(path.parent.glob("exported*")), "nothing is left half-written"
+        exported = False
+    assert exported == (verify(Stream.open(path)).damage == [])
+    return not exported
+
+
+def test_every_cut_below_the_mark_is_damage_to_verify_and_export(stored):
+    path, _ = stored
+    segment = path / "00000000.arrow"
+    data = segment.read_bytes()
+    assert not refused(path)
+    for size in range(len(data)):
+        segment.write_bytes(data[:size])
+        [damage] = verify(Stream.open(path)).damage
+        assert damage.file == str(segment), f"cut at byte {size}"
+        assert size % 9 or refused(path), f"cut at byte {size}"
+    segment.unlink()
+    assert refused(path)
+    segment.write_bytes(data + data[-100:])  # torn behind the mark: what a crash leaves
+    assert not refused(path)
+
+
+def test_every_cut_of_a_second_segment_is_damage(stored):
+    path, _ = stored
+    finish(path)
+    write(Stream.open(path), batches([5, 5], first=sum(SIZES)), epoch=1)
+    segment = path / "00000001.arrow"
+    data = segment.read_bytes()
+    assert not refused(path)
+    for size in range(0, len(data), 13):
+        segment.write_bytes(data[:size])
+        assert refused(path), f"cut at byte {size}"
+
+
+def test_a_mark_that_was_cut_or_changed_anywhere_is_damage(stored):
+    path, _ = stored
+    mark = path / "mark"
+    data = mark.read_bytes()
+    for at in range(len(data)):
+        for content in (data[:at], data[:at] + bytes([data[at] ^ 0x40]) + data[at + 1 :]):
+            mark.write_bytes(content)
+            assert refused(path), f"byte {at}"
+    mark.unlink()  # as a crash of the machine may leave it
+    assert not refused(path)
+
+
+def test_a_mark_of_an_earlier_moment_is_no_damage(stored):
+    path, _ = stored
+    before = (path / "mark").read_bytes()
+    write(Stream.open(path), batches([5], first=sum(SIZES)))
+    (path / "mark").write_bytes(before)
+    assert not refused(path)
+    finish(path)
+    (path / "mark").write_bytes(before)
+    assert not refused(path)
 
 
 @pytest.mark.parametrize("name", ["mark", "catalogue"])

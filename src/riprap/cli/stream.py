@@ -172,14 +172,21 @@ def export(
     from riprap.streams.stream import Stream
 
     opened = Stream.open(stream)
+    loss = opened.loss()
+    if loss is not None:
+        raise loss
     names = None if columns is None else [name.strip() for name in columns.split(",")]
     reader = opened.read(from_ts=start, to_ts=end, columns=names)
     schema = opened.schema if names is None else pa.schema([opened.schema.field(name) for name in names])
-    count = 0
-    with _file_writer(target, schema) as writer:
-        for item in reader:
-            writer.write_batch(item.batch)
-            count += item.batch.num_rows
+    count, work = 0, target.with_name(f"{target.name}.part")
+    try:
+        with _file_writer(target.suffix, work, schema) as writer:
+            for item in reader:
+                writer.write_batch(item.batch)
+                count += item.batch.num_rows
+        work.rename(target)  # whole, or not there
+    finally:
+        work.unlink(missing_ok=True)
     ERR.print(f"{format_count(count)} rows written to {target}")
 
 
@@ -225,7 +232,7 @@ def _print_rows(batch: "pa.RecordBatch", json: bool) -> None:
             print("  ".join(f"{name}={value}" for name, value in row.items()), flush=True)
 
 
-def _file_writer(target: Path, schema: "pa.Schema") -> Any:
+def _file_writer(suffix: str, target: Path, schema: "pa.Schema") -> Any:
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
@@ -235,6 +242,6 @@ def _file_writer(target: Path, schema: "pa.Schema") -> Any:
         ".parquet": lambda: pyarrow.parquet.ParquetWriter(target, schema),
         ".csv": lambda: pyarrow.csv.CSVWriter(str(target), schema),
     }
-    if target.suffix not in writers:
-        raise UsageError(f"cannot tell the format of {target}: end its name with {', '.join(writers)}")
-    return writers[target.suffix]()
+    if suffix not in writers:
+        raise UsageError(f"cannot tell the format of {target.stem}: end its name with {', '.join(writers)}")
+    return writers[suffix]()

@@ -8,7 +8,7 @@ A file of 64 bytes that the writer maps and overwrites after every group commit,
 A torn or stale mark cannot mislead: torn, its check fails and the reader reads again; stale, it names a point that
 was stable, and still is. After a crash of the process it is as the writer left it. After a crash of the machine it
 may be older or missing; then, once no writer holds the stream, a reader looks for whole batches behind it and syncs
-the file before it delivers them.
+the file before it delivers them. What lies before the mark has to be there: `Stream.loss` tells where it is not.
 """
 
 import mmap
@@ -101,6 +101,7 @@ class MarkFile:
         finally:
             os.close(file)
         self.store(mark)
+        self._map.flush()  # so that no crash leaves a mark without a check
         os.rename(temporary, directory / MARK)
 
     def store(self, mark: Mark) -> None:

@@ -28,7 +28,7 @@ from riprap.streams.files import Files, LocalFiles, SpooledFiles, files_at
 from riprap.streams.keys import NOTHING, Bounds, OrderKey, as_microseconds
 from riprap.streams.live import Live, written_here
 from riprap.streams.lock import is_written
-from riprap.streams.mark import Mark, read_mark, watch
+from riprap.streams.mark import MARK, Mark, read_mark, watch
 from riprap.streams.reader import Reader
 from riprap.streams.segment import read_start, recover, segment_name
 from riprap.streams.summary import Summary
@@ -176,6 +176,28 @@ class Stream:
         finally:
             file.close()
         return Mark(found.open, recovered.builder.end, recovered.carry.position, recovered.carry.last_ts, 0)
+
+    def loss(self) -> Damaged | None:
+        """What the mark promises and is not there; also a mark that is there and says nothing, as it cannot be told.
+
+        A crash leaves no such thing: it leaves a mark that is older than the bytes, or none (see `mark.py`).
+        """
+        if self._spool is None or self.live() is not None:
+            return None
+        mark = read_mark(self._spool)
+        if mark is None:
+            path = self._spool / MARK
+            broken = "its check does not hold, so it cannot be told how much of the stream has to be there"
+            return Damaged(str(path), 0, broken) if path.exists() else None
+        if not self._may_be_stale(mark):
+            return None
+        end = self._found_end()
+        found = {item.segment: item.end for item in self.catalogue(end).finished} | {end.segment: end.offset}
+        reached = found.get(mark.segment, 0 if mark.segment >= max(found) else mark.offset)  # older ones may be trimmed
+        if reached >= mark.offset:
+            return None
+        name = str(self._spool / segment_name(mark.segment))
+        return Damaged(name, reached, f"{mark.offset - reached} acknowledged bytes are missing from here on")
 
     def catalogue(self, end: Mark | None = None) -> Catalogue:
         """The finished segments, as of `end` or later; without `end`, as of now."""

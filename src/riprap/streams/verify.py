@@ -1,7 +1,8 @@
 """Check every byte of a stream that carries a checksum, and say where it does not hold.
 
 Goes on behind damage wherever it can find the next message: behind one whose header is sound, else at the next entry of
-the segment's index. A torn end of the open segment is what a crash leaves, not damage.
+the segment's index. A torn end of the open segment is what a crash leaves, not damage, as long as everything is there
+that the mark promises.
 """
 
 from collections.abc import Callable, Iterator
@@ -47,6 +48,9 @@ def verify(stream: Stream, progress: Callable[[int, int], None] = lambda done, o
     if end.segment >= 0 and found.open == end.segment:
         _verify_segment(stream, report, end.segment, end.offset, None, expected)
         progress(report.bytes, total)
+    loss = stream.loss()
+    if loss is not None:
+        report.damage.append(Damage(loss.file, loss.offset, loss.what))
     try:
         registered(stream.files)
     except Damaged as damage:
