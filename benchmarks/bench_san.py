@@ -11,7 +11,8 @@ from benchmarks.harness import Result, at_least, at_most, reported, seconds, sid
 from riprap.san.generator import keys
 from riprap.san.replicate import NetworkJob
 from riprap.san.streaming.application import Application, Operator
-from riprap.san.streaming.evaluation import checkpointing, evaluate
+from riprap.san.streaming.configurations import checkpointing
+from riprap.san.streaming.evaluation import evaluate
 from riprap.san.streaming.faults import NO_FAULTS, Faults
 from riprap.san.streaming.published import bargain_discovery
 

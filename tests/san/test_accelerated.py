@@ -14,6 +14,7 @@ from riprap.san.interpreter import interpret
 from riprap.san.run import Span
 from riprap.san.streaming import kinds
 from riprap.san.streaming.application import Application, Stream
+from riprap.san.streaming.deployment import Reading
 from riprap.san.streaming.faults import Faults, Host
 from riprap.san.streaming.scenario import Protection, Scenario
 from riprap.san.streaming.template import build
@@ -85,6 +86,9 @@ GRID = {
     "scratch": Scenario(diamond(50.0), (), Faults(0.01, 0.01, recovery=2.0), 100.0),
     "groups, rare": Scenario(diamond(40.0), GROUPS, Faults(0.005, 0.002, recovery=3.0), 100.0),
     "groups, frequent": Scenario(diamond(60.0, 0.7), GROUPS, Faults(0.04, 0.01, recovery=4.0), 80.0),
+    "groups, standby counts and fills up rightly": Scenario(
+        diamond(60.0, 0.7), GROUPS, Faults(0.04, 0.01, recovery=4.0), 80.0, Reading(True, False)
+    ),
     "copies": Scenario(diamond(50.0), COPIES, Faults(sdc_rate=0.02), 60.0),
     "mixture": Scenario(
         mixture(40.0), (), Faults(0.01, 0.02, recovery=2.0, hosts=(Host("host", ("left", "window"), 0.01),)), 80.0
@@ -131,6 +135,20 @@ def test_templates_run_alike_interpreted_and_compiled(case):
     np.testing.assert_array_equal(found.activities, expected.activities)
     np.testing.assert_array_equal(found.times, expected.times)
     np.testing.assert_array_equal(found.rewards, expected.rewards)
+
+
+@pytest.mark.parametrize(("crash_rate", "recovery", "rate"), [(0.002, 2.0, 40.0), (0.004, 3.5, 200.0)])
+def test_groups_are_more_available_than_nothing(crash_rate, recovery, rate):
+    """A standby replica that refills harms nobody. Were it counted, groups would come out below no protection."""
+    inner, faults = ("filter", "aggregate", "join"), Faults(crash_rate, recovery=recovery)
+
+    def availability(technique, reading):
+        scenario = Scenario(diamond(rate), (Protection(technique, inner),), faults, 300.0, reading)
+        return scenario.job().rows(0, 1500)[:, 0].mean()
+
+    nothing = availability("none", Reading())
+    assert availability("ha-group", Reading()) > nothing + 0.01
+    assert availability("ha-group", Reading(standby_counts=True)) < nothing
 
 
 def test_without_faults_everything_is_available_and_nothing_tainted():

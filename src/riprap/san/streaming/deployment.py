@@ -60,6 +60,22 @@ class Group:
 
 
 @dataclass(frozen=True)
+class Reading:
+    """How replicas of groups are read where texts leave it open.
+
+    `standby_counts`: whether the app is called unavailable while a replica that is not active has wrong or empty state.
+    `refill_tainted`: whether a member of a group that fills an empty state gives out tuples that may be wrong. Outside
+    groups what an operator gives out from scratch is right, as at the start of the app.
+    """
+
+    standby_counts: bool = False
+    refill_tainted: bool = False
+
+
+TAKEN = Reading()
+
+
+@dataclass(frozen=True)
 class Shock:
     """After an outage upstream, `instance` needs `tuples` clean ones at `port` until its state is right again."""
 
@@ -78,6 +94,7 @@ class Deployment:
     redundant: frozenset[str] = frozenset()  # operators whose replicas all feed everyone, duplicates being dropped
     punctuation: float = 0.0  # seconds between clearings of the duplicate counters
     refill_selectivity: float = 0.5  # what an instance emits while it refills, relative to full state
+    reading: Reading = TAKEN
 
     @cached_property
     def of_operator(self) -> Mapping[str, tuple[int, ...]]:
@@ -96,6 +113,10 @@ class Deployment:
             for replica, members in enumerate(each.replicas)
             for instance in members
         }
+
+    def taints_refilling(self, instance: int) -> bool:
+        """Whether what `instance` emits while its state fills up may be wrong."""
+        return self.reading.refill_tainted and instance in self.membership
 
     def leaves_group(self, link: Link) -> bool:
         """Whether `link` crosses the edge of its source's group, and so carries tuples only while that replica is

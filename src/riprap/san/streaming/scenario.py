@@ -3,7 +3,7 @@ answer.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -15,7 +15,7 @@ from riprap.san.run import Span
 from riprap.san.streaming import faults as fault_models
 from riprap.san.streaming.accelerated import check_load, simulate
 from riprap.san.streaming.application import Application
-from riprap.san.streaming.deployment import Deployment, bare
+from riprap.san.streaming.deployment import TAKEN, Deployment, Reading, bare
 from riprap.san.streaming.faults import NO_FAULTS, Faults
 from riprap.san.streaming.tables import Tables, tables
 from riprap.san.streaming.techniques import technique
@@ -52,13 +52,14 @@ class Scenario:
     protections: tuple[Protection, ...] = ()  # applied in order; operators in none of them restart from scratch
     faults: Faults = NO_FAULTS
     horizon: float = 7200.0  # seconds
+    reading: Reading = TAKEN
 
     def deployment(self) -> Deployment:
         """Apply the techniques, checking what they are given."""
         fault_models.check(self.faults, self.application)
         if not self.horizon > 0:
             raise UsageError(f"a run of {self.horizon:g} s shows nothing; give a positive time")
-        deployment = bare(self.application, self.faults.recovery)
+        deployment = replace(bare(self.application, self.faults.recovery), reading=self.reading)
         for protection in self.protections:
             applied = technique(protection.technique)
             operators = self.application.named(protection.operators, f"technique {protection.technique}")
@@ -80,7 +81,7 @@ class Scenario:
         return AcceleratedJob(tables(deployment, self.faults), metric_names(self.application), self.horizon, seed)
 
     def fault_free(self) -> "Scenario":
-        return Scenario(self.application, self.protections, Faults(recovery=self.faults.recovery), self.horizon)
+        return replace(self, faults=Faults(recovery=self.faults.recovery))
 
     def resources(self) -> dict[str, float]:
         """What the deployment costs while nothing fails: operator instances, and cores kept busy by processing."""

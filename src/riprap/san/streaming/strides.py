@@ -17,6 +17,7 @@ from riprap.san.streaming.tables import (
     EMISSION_COUNT,
     EMISSIONS,
     FEED_PORT,
+    GROUP,
     INSTANCE,
     LINK_COUNT,
     LINKS,
@@ -27,7 +28,10 @@ from riprap.san.streaming.tables import (
     PORT_COUNT,
     PORTS,
     REFILL_SHARE,
+    REFILL_TAINTS,
+    REPLICA,
     SINK,
+    STANDBY_COUNTS,
     STATEFUL,
     TAINT,
     TARGET,
@@ -59,12 +63,13 @@ _SURE = 6.0  # standard deviations by which a stride stays clear of the end of a
 
 @_inlined
 def status(t: Tables, w: Workspace) -> tuple[int, int]:
-    """(available, every operator alive in some copy), as 1 or 0."""
+    """(available, every operator alive in some copy), as 1 or 0. Of a group's replicas the active one counts."""
     tainted = False
-    for port in range(t.ports.shape[0]):
-        tainted = tainted or w.repair[port, UNSTABLE] > 0 or w.repair[port, PENDING] > 0
     w.fit[:] = 0
     for instance in range(t.instances.shape[0]):
+        if _standby(t, w, instance):
+            continue
+        tainted = tainted or _unstable(t, w, instance)
         if w.being[instance, ALIVE] == 1:
             value = 2
             first = t.instances[instance, PORTS]
@@ -131,6 +136,7 @@ def expect(t: Tables, w: Workspace) -> None:
             continue
         wrong = _wrong(t, w, instance)
         share = t.scalars[REFILL_SHARE] if _refilling(t, w, instance) else 1.0
+        wrong_share = share if t.instances[instance, REFILL_TAINTS] == 1 else 1.0
         w.out_rate[:] = 0.0
         first = t.instances[instance, PORTS]
         for port in range(first, first + t.instances[instance, PORT_COUNT]):
@@ -139,7 +145,7 @@ def expect(t: Tables, w: Workspace) -> None:
                     count = t.tuples[emission, output]
                     tainted = t.emissions[emission, 1] * count
                     if wrong:
-                        w.out_rate[output, 1] += (w.flow[port, 0] + w.flow[port, 1]) * tainted
+                        w.out_rate[output, 1] += (w.flow[port, 0] + w.flow[port, 1]) * tainted * wrong_share
                     else:
                         w.out_rate[output, 0] += w.flow[port, 0] * t.emissions[emission, 0] * count * share
                         w.out_rate[output, 1] += w.flow[port, 1] * tainted
@@ -182,6 +188,7 @@ def move(t: Tables, w: Workspace, now: float, end: float, arriving: int, result:
             continue
         wrong = _wrong(t, w, instance)
         share = t.scalars[REFILL_SHARE] if _refilling(t, w, instance) else 1.0
+        wrong_share = share if t.instances[instance, REFILL_TAINTS] == 1 else 1.0
         w.out[:] = 0
         for port in range(first, last_port):
             clean = w.repair[port, CLEAN]
@@ -195,7 +202,7 @@ def move(t: Tables, w: Workspace, now: float, end: float, arriving: int, result:
                 result[column + 1] += corrupted + w.repair[port, TAINTED]
                 continue
             if wrong:
-                _emit(t, w, port, clean + w.repair[port, TAINTED], 1, 1, 1.0, key)
+                _emit(t, w, port, clean + w.repair[port, TAINTED], 1, 1, wrong_share, key)
             else:
                 _emit(t, w, port, clean - corrupted, 0, 0, share, key)
                 _emit(t, w, port, corrupted + w.repair[port, TAINTED], 1, 1, 1.0, key)
@@ -258,8 +265,24 @@ def _heal(t: Tables, w: Workspace, port: int, key: np.uint64) -> bool:
 
 
 @_inlined
+def _standby(t: Tables, w: Workspace, instance: int) -> bool:
+    """Whether an instance belongs to a replica that is not active, and that is not counted."""
+    group = t.instances[instance, GROUP]
+    return (
+        group >= 0 and t.scalars[STANDBY_COUNTS] == 0.0 and w.group[group, ACTIVE] != t.instances[instance, REPLICA] + 1
+    )
+
+
+@_inlined
 def _wrong(t: Tables, w: Workspace, instance: int) -> bool:
     """Whether what an instance emits is tainted because of its state."""
+    filling = t.instances[instance, REFILL_TAINTS] == 1 and _refilling(t, w, instance)
+    return filling or _unstable(t, w, instance)
+
+
+@_inlined
+def _unstable(t: Tables, w: Workspace, instance: int) -> bool:
+    """Whether some state of an instance lacks tuples that it should have seen."""
     first = t.instances[instance, PORTS]
     for port in range(first, first + t.instances[instance, PORT_COUNT]):
         if w.repair[port, UNSTABLE] > 0 or w.repair[port, PENDING] > 0:

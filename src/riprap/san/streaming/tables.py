@@ -13,7 +13,9 @@ from riprap.san.streaming.deployment import Deployment, Link, Shock
 from riprap.san.streaming.faults import Faults
 
 # instances: whole numbers
-PORTS, PORT_COUNT, OUTPUTS, OUTPUT_COUNT, GROUP, REPLICA, SINK, SHOCKS, SHOCK_COUNT, PEER, OPERATOR = range(11)
+(PORTS, PORT_COUNT, OUTPUTS, OUTPUT_COUNT, GROUP, REPLICA, SINK, SHOCKS, SHOCK_COUNT, PEER, OPERATOR, REFILL_TAINTS) = (
+    range(12)
+)
 # fault rates of instances
 CRASH_RATE, SDC_RATE, FORCED_AT = range(3)
 # input ports
@@ -26,8 +28,9 @@ TARGET, EDGE_GROUP, EDGE_REPLICA, TWIN = range(4)
 FEED_PORT, POISSON = range(2)
 # groups
 GROUP_SHOCKS, GROUP_SHOCK_COUNT, REPLICAS = range(3)
-# scalars: seconds of an outage; share of corruptions that hit state; selectivity while refilling; seconds or NEVER
-RECOVERY, STATE_SHARE, REFILL_SHARE, PUNCTUATION = range(4)
+# scalars: seconds of an outage; share of corruptions that hit state; selectivity while refilling; seconds or NEVER;
+# 1 where standby replicas count
+RECOVERY, STATE_SHARE, REFILL_SHARE, PUNCTUATION, STANDBY_COUNTS = range(5)
 # shocks
 SHOCK_PORT, SHOCK_TUPLES = range(2)
 
@@ -93,6 +96,7 @@ def tables(deployment: Deployment, faults: Faults) -> Tables:
                 len(own_shocks),
                 peers[0] if peers else -1,
                 operators[operator.name],
+                int(deployment.taints_refilling(index)),
             ]
         )
         sinks += operator.sink
@@ -152,7 +156,7 @@ def tables(deployment: Deployment, faults: Faults) -> Tables:
     ]
     return Tables(
         np.array(order, np.int64),
-        _whole(instances, 11),
+        _whole(instances, 12),
         np.array(rates, np.float64),
         _whole(ports, 7),
         np.array(emissions, np.float64).reshape(-1, 2),
@@ -172,6 +176,7 @@ def tables(deployment: Deployment, faults: Faults) -> Tables:
                 faults.state_share,
                 deployment.refill_selectivity,
                 deployment.punctuation or NEVER,
+                float(deployment.reading.standby_counts),
             ]
         ),
     )

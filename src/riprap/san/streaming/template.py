@@ -29,15 +29,14 @@ from riprap.san.formalism import (
     Network,
     OutputGate,
     Place,
-    Reward,
     deterministic,
     exponential,
-    impulse,
     time_averaged,
 )
 from riprap.san.samplers import NEVER
 from riprap.san.streaming.deployment import Deployment, Group, Instance, Link, Shock
 from riprap.san.streaming.faults import Faults
+from riprap.san.streaming.rewards import active_place, all_alive, availability, deliveries
 
 
 def build(deployment: Deployment, faults: Faults) -> Network:
@@ -65,12 +64,12 @@ class _Builder:
 
     def network(self) -> Network:
         rewards = [
-            time_averaged("availability", self.availability()),
-            time_averaged("availability_without_propagation", self.all_alive()),
+            time_averaged("availability", availability(self.deployment, self.faults)),
+            time_averaged("availability_without_propagation", all_alive(self.deployment, self.faults)),
         ]
-        for index, instance in enumerate(self.deployment.instances):
+        for instance in self.deployment.instances:
             if instance.operator.sink:
-                rewards += self.deliveries(index, instance)
+                rewards += deliveries(instance, self.faults)
         return Network(
             self.deployment.application.name, tuple(self.places), tuple(self.activities), tuple(rewards),
             tuple(self.invariants), self.parameters,
@@ -99,6 +98,8 @@ class _Builder:
         reasons = [f"{name}.unstable{port} > 0" for port in operator.stateful_ports]
         if self.faults.any_crash:
             reasons += [f"{name}.pending{port} > 0" for port in operator.stateful_ports]
+            if self.deployment.taints_refilling(instance):
+                reasons += [f"{name}.refill{port} > 0" for port in operator.stateful_ports]
         if self.faults.any_sdc:
             reasons.append(f"{name}.corrupt > 0")
         return reasons
@@ -212,9 +213,12 @@ class _Builder:
             chance = self.parameter(f"{name}.p{number}_{which}", clean.probability)
             chance_tainted = self.parameter(f"{name}.t{number}_{which}", dirty.probability)
             refilling = [f"{name}.refill{each} > 0" for each in operator.stateful_ports if self.faults.any_crash]
-            if refilling and not tainted:
+            if refilling:
                 share = self.parameter("refill_selectivity", self.deployment.refill_selectivity)
-                chance = f"({chance} * {share} if {' or '.join(refilling)} else {chance})"
+                if self.deployment.taints_refilling(index):  # a clean tuple is then never seen to refill
+                    chance_tainted = f"({chance_tainted} * {share} if {' or '.join(refilling)} else {chance_tainted})"
+                elif not tainted:
+                    chance = f"({chance} * {share} if {' or '.join(refilling)} else {chance})"
             probability = (
                 chance_tainted if tainted else f"({chance_tainted} if {wrong} else {chance})" if wrong else chance
             )
@@ -301,7 +305,7 @@ class _Builder:
                 conditions.append(f"{self.name(link.target)}.alive == 1")
             if self.deployment.leaves_group(link):
                 group, replica = self.deployment.membership[index]
-                conditions.append(f"{self.active(group)} == {replica + 1}")
+                conditions.append(f"{active_place(group)} == {replica + 1}")
             closed = " or ".join(condition.replace("==", "!=") for condition in conditions)
             rooms.append(f"({closed} or {open_})" if conditions else open_)
             deliver = f"{queue} += 1"
@@ -424,15 +428,11 @@ class _Builder:
 
     # Techniques.
 
-    def active(self, group: int) -> str:
-        """The place that holds 1 + the active replica of a group, or 0."""
-        return f"group{group}.active"
-
     def group(self, number: int, group: Group) -> None:
         """Figure 5.8: a replica that loses an operator is deactivated; the first whole one becomes active after a
         while.
         """
-        active = self.place(self.active(number), 1)
+        active = self.place(active_place(number), 1)
         if not self.faults.any_crash:
             return
         whole = [" and ".join(f"{self.name(each)}.alive == 1" for each in replica) for replica in group.replicas]
@@ -460,7 +460,12 @@ class _Builder:
                     cases=(Case(gates=(OutputGate(ends),)),),
                 )
             )
-        self.invariants.append(Invariant(f"group{number} has at most one active replica", f"{active} <= {len(whole)}"))
+            self.invariants.append(
+                Invariant(
+                    f"replica {replica} of group{number} is whole while it is active",
+                    f"{active} != {replica + 1} or ({condition})",
+                )
+            )
 
     def punctuation(self) -> None:
         """Clears the duplicate counters. A mark does not overtake tuples: it acts when nothing is on its way."""
@@ -476,53 +481,6 @@ class _Builder:
         clear = "\n".join([f"{due} = 0", *(f"{counter} = 0" for counter in self.counters)])
         gate = InputGate(" and ".join([f"{due} == 1", *busy]), clear)
         self.activities.append(Activity("punctuation.clear", None, gates=(gate,), priority=1))
-
-    # Metrics.
-
-    def availability(self) -> str:
-        """Every operator, or one of its replicas, alive and with full and right state; nothing tainted anywhere."""
-        parts = []
-        for indices in self.deployment.of_operator.values():
-            fit = [" and ".join(self.fit(index)) for index in indices]
-            if all(fit):
-                parts.append(f"({' or '.join(f'({each})' for each in fit)})")
-        for index, instance in enumerate(self.deployment.instances):
-            name = self.name(index)
-            for port in instance.operator.stateful_ports:
-                parts.append(f"{name}.unstable{port} == 0")
-                if self.faults.any_crash:
-                    parts.append(f"{name}.pending{port} == 0")
-            parts += [f"{name}.processing_tainted{port} == 0" for port in range(len(instance.operator.inputs))]
-        return " and ".join(parts)
-
-    def fit(self, index: int) -> list[str]:
-        if not self.faults.any_crash:
-            return []
-        operator, name = self.deployment.instances[index].operator, self.name(index)
-        return [f"{name}.alive == 1", *(f"{name}.refill{port} == 0" for port in operator.stateful_ports)]
-
-    def all_alive(self) -> str:
-        if not self.faults.any_crash:
-            return "1"
-        return " and ".join(
-            f"({' or '.join(f'{self.name(index)}.alive == 1' for index in indices)})"
-            for indices in self.deployment.of_operator.values()
-        )
-
-    def deliveries(self, index: int, instance: Instance) -> list[Reward]:
-        name = self.name(index)
-        activities = [
-            f"{name}.process{suffix}{port}"
-            for port in range(len(instance.operator.inputs))
-            for suffix in ("", "_tainted")
-        ]
-        tainted = " + ".join(f"{name}.processing_tainted{port}" for port in range(len(instance.operator.inputs)))
-        if self.faults.any_sdc:
-            tainted = f"min(1, {tainted} + {name}.corrupt)"
-        return [
-            impulse(f"{instance.operator.name}: tuples", *activities),
-            impulse(f"{instance.operator.name}: tainted tuples", *activities, value=tainted),
-        ]
 
 
 def _indented(text: str) -> str:
