@@ -120,7 +120,7 @@ def _latency(spark: SparkSession, place: Path, rate: float) -> Iterator[Result]:
                 begun[:] = ended
 
     _run(spark, place, source, fuse="none", rate=rate, seconds=_PACED, watch=watch)
-    steady = Latencies({bucket: count - begun[0].get(bucket, 0) for bucket, count in ended[0].items()})
+    steady = Latencies(ended[0]).since(begun[0])
     how = f"source to sink at {rate / 1e6:.2f} M tuples/s, half of the maximum, one element per operator, steady state"
     yield at_most("run.latency.p50", steady.quantile(0.5) or 0.0, 10, how, "ms")
     yield at_most("run.latency.p99", steady.quantile(0.99) or 0.0, 50, how, "ms")

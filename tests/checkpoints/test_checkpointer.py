@@ -1,5 +1,6 @@
 """Deadlines, the writing thread, epochs, and what a gap does to windows."""
 
+import shutil
 import threading
 
 import numpy as np
@@ -218,3 +219,27 @@ def test_a_gap_leaves_other_windows_alone(graph):
 def test_replay_leaves_every_window_alone():
     before, after = after_a_gap(joining(count(50)), 100, gap=False)
     assert before == after
+
+
+@pytest.mark.parametrize("what", ["the folder", "manifests", "parts"])
+def test_deleted_checkpoints_are_begun_anew_with_a_warning(tmp_path, what):
+    """What comes after a deletion restores whole: no manifest builds on parts that are gone."""
+    graph, storage, warnings = joining(count(50)), LocalStorage(tmp_path), []
+    engine, writer = started(graph), checkpointer(storage, graph, warn=warnings.append)
+    for j in range(12):
+        engine.push("S1", rows_of(np.arange(60) % 3, 60 * j))
+        writer.capture("all", engine, {}, j)
+        if j == 5:
+            if what == "the folder":
+                shutil.rmtree(tmp_path)
+            else:
+                for path in tmp_path.rglob("*.manifest" if what == "manifests" else "*.part"):
+                    path.unlink()
+        if j not in (5, 6):
+            again = Engine(graph)
+            load(storage, "PE/0", "all", j).into(again)
+            assert windows(again, "J") == windows(engine, "J")
+    assert len(warnings) == 1
+    assert "the checkpoints of all were deleted while the run was writing them" in warnings[0]
+    assert writer.counts["all"].missed == 1
+    assert len(files_in(storage, folder_of("PE/0", "all"), MANIFEST)) == 3

@@ -132,8 +132,28 @@ def test_errors_end_with_their_exit_code_and_no_traceback():
 
 def test_help_is_quick_to_import():
     """`riprap --help` loads neither Spark nor Arrow nor the compiler."""
-    script = (
-        "import sys, riprap.cli.main; print([m for m in ('pyspark', 'pyarrow', 'numba', 'numpy') if m in sys.modules])"
-    )
+    heavy = ("pyspark", "pyarrow", "numba", "numpy")
+    script = f"import sys, riprap.cli.commands; print([name for name in {heavy} if name in sys.modules])"
     process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert process.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("module", ["riprap.cli.commands", "typer", "riprap.graph.drawing", "pyarrow", "numpy"])
+def test_an_interrupt_while_modules_load_ends_with_130_and_without_traceback(module):
+    script = f"""
+import os, signal, sys
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+sys.argv = ["riprap", "graph", "bargain-discovery"]
+from riprap.cli.main import main
+main()
+"""
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert process.returncode == 130
+    assert "Traceback" not in process.stderr
+    assert process.stdout == ""

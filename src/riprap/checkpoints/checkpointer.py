@@ -5,12 +5,13 @@ multiples of it, so that they do not drift. The loop asks what is `due`, most ur
 two of its calls; that copies. A thread writes the copies, in the same order.
 
 A deadline is *missed* if the unit's checkpoint before it is still being written then, or if the capture comes a whole
-interval late. An exception in the thread is raised by every call after it.
+interval late. An exception in the thread is raised by every call after it. Checkpoints that somebody deletes under
+the run are begun anew, with a warning.
 """
 
 import queue
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -63,6 +64,7 @@ class Checkpointer:
         *,
         keep: int = 3,
         background: bool = True,
+        warn: Callable[[str], None] = lambda text: None,
     ) -> None:
         if keep < 1:
             raise UsageError(f"keep={keep}: at least the newest checkpoint is kept; give 1 or more")
@@ -70,6 +72,7 @@ class Checkpointer:
             if interval < 1:
                 raise UsageError(f"unit {name}: checkpoints every {interval} µs; give an interval of 1 or more")
         self.keep = keep
+        self._warn = warn
         claim = Claim(storage, pe, epoch)
         self._units = {
             name: _Unit(tuple(operators), interval, UnitWriter(storage, pe, name, epoch, claim, keep))
@@ -161,6 +164,18 @@ class Checkpointer:
 
     def _write(self, taken: Capture) -> None:
         unit, counts = self._units[taken.unit], self.counts[taken.unit]
+        if unit.writer.gone():
+            self._warn(
+                f"the checkpoints of {taken.unit} were deleted while the run was writing them: begun anew with the "
+                "next one; a crash before that goes back further"
+            )
+            unit.writer.forget()
+            if not _whole(taken):  # it builds on what is gone: a whole one follows at the next deadline
+                counts.missed += 1
+                with self._lock:
+                    unit.versions = None
+                    unit.unwritten -= 1
+                return
         size = unit.writer.write(taken)
         counts.taken += 1
         with self._lock:
@@ -168,6 +183,10 @@ class Checkpointer:
             self._finished.append(self.newest[taken.unit])
             unit.unwritten -= 1
         counts.bytes += size + unit.writer.look_after(taken)
+
+
+def _whole(taken: Capture) -> bool:
+    return all(state.since is None for state in taken.states.values())
 
 
 def _next(interval: int, now: int) -> int:

@@ -42,6 +42,22 @@ class UnitWriter:
             if file.epoch <= epoch:
                 self._kept[file] = self._named_by(file)
 
+    def gone(self) -> bool:
+        """Whether somebody has deleted what this attempt has written, manifests or parts that they name."""
+        return any(file.epoch == self._epoch and not whole for file, whole in self._whole().items())
+
+    def forget(self) -> None:
+        """Begin anew, with a capture of the whole state: what is gone cannot be built on."""
+        self._logs, self._blobs = {}, {}
+        for file, whole in self._whole().items():
+            if not whole:
+                del self._kept[file]
+                self._storage.delete(f"{self._folder}/{file.name}")
+
+    def _whole(self) -> dict[File, bool]:
+        there = set(self._storage.names(self._folder))
+        return {file: file.name in there and parts <= there for file, parts in self._kept.items()}
+
     def write(self, capture: Capture) -> int:
         """Make a checkpoint durable; returns the bytes written for it."""
         self._bytes = 0

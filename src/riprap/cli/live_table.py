@@ -11,7 +11,7 @@ from rich.table import Table
 
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.base.quantities import format_count
-from riprap.runtime.latency import Latencies
+from riprap.runtime.latency import Latencies, format_latency
 from riprap.runtime.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class LiveTable:
         self._live = Live(console=console, refresh_per_second=4, transient=True) if show else None
         self._written = 0.0
         self._before: dict[str, tuple[float, int]] = {}  # by element: an instant, and what it had received then
-        self._rates: dict[str, float] = {}
+        self._latencies: dict[str, tuple[int, dict[int, int]]] = {}  # by element: its life, and its histogram then
 
     def __enter__(self) -> "LiveTable":
         if self._live is not None:
@@ -57,6 +57,9 @@ class LiveTable:
         before = self._before.get(status.pe)
         rate = None if before is None or now <= before[0] else (metrics.received - before[1]) / (now - before[0])
         self._before[status.pe] = (now, metrics.received)
+        life, histogram = self._latencies.get(status.pe, (status.epoch, {}))
+        self._latencies[status.pe] = (status.epoch, dict(metrics.latency))
+        latencies = Latencies(metrics.latency).since(histogram if life == status.epoch else {})
         newest = max(metrics.checkpoints.values(), key=lambda c: c.last_at, default=None)
         saved = newest if newest is not None and newest.last_at else None
         return {
@@ -65,7 +68,7 @@ class LiveTable:
             "in": metrics.received,
             "out": metrics.sent,
             "rate": max(rate, 0.0) if rate is not None else None,
-            "latency": Latencies(metrics.latency).quantile(0.5),
+            "latency": latencies.quantile(0.5),
             "lost": metrics.lost,
             "checkpoint_age": (SYSTEM_CLOCK.now() - saved.last_at) / 1e6 if saved is not None else None,
             "checkpoint_bytes": saved.last_bytes if saved is not None else None,
@@ -89,7 +92,7 @@ def _table(state: str, lines: Sequence[dict[str, Any]]) -> Table:
             f"{line['in']:,}",
             f"{line['out']:,}",
             "" if line["rate"] is None else format_count(round(line["rate"])),
-            "" if line["latency"] is None else f"{line['latency']:.1f} ms",
+            "" if line["latency"] is None else format_latency(line["latency"]),
             f"{line['lost']:,}" if line["lost"] else "",
             "" if age is None else f"{age:.1f} s ago, {size / 1024:,.0f} KiB",
             str(line["restarts"]) if line["restarts"] else "",

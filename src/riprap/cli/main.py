@@ -1,67 +1,65 @@
-"""`riprap`: registers the commands and turns errors into one clear line and an exit code.
+"""`riprap`: runs a command and turns what ends it into one clear line and an exit code.
 
-A command's module imports what it needs inside the command, so that `riprap --help` stays quick.
+    0    done
+    1-3  a `RiprapError`: one sentence, and the code that `riprap.base.errors` gives to its kind
+    130  Ctrl-C, from the first moment on
+
+Anything else is a bug of ours and is shown with its traceback. Modules load inside `main`: to interrupt that would show
+a traceback out of the middle of somebody's import, so it ends the process at once.
 """
 
+import os
+import signal
 import sys
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import typer
+if TYPE_CHECKING:
+    from riprap.cli.commands import app
 
-from riprap.base.errors import RiprapError
-from riprap.cli import (
-    assess,
-    data,
-    doctor,
-    graph,
-    model,
-    plan,
-    profile,
-    reproduce,
-    reproduce_san,
-    reproduce_yield,
-    run,
-    run_bounded,
-    stream,
-)
+INTERRUPTED = 130
 
-app = typer.Typer(
-    name="riprap",
-    help="Find the operators of a streaming application worth protecting, plan it, run it on Spark, prove it.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-)
+__all__ = ["app", "main"]
 
 
-@app.callback()
-def _root() -> None:
-    """Makes `riprap` a group of commands however many there are."""
+def __getattr__(name: str) -> Any:
+    if name != "app":
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    from riprap.cli.commands import app
 
-
-# In the order a user meets them.
-app.command("graph")(graph.command)
-app.command("profile")(profile.command)
-app.command("assess")(assess.command)
-app.command("model")(model.command)
-app.command("plan")(plan.command)
-app.command("run")(run.command)
-app.command("run-bounded")(run_bounded.command)
-app.add_typer(stream.app, name="stream")
-reproduce.app.command("san")(reproduce_san.command)
-reproduce.app.command("yield")(reproduce_yield.command)
-app.add_typer(reproduce.app, name="reproduce")
-app.add_typer(data.app, name="data")
-app.command("doctor")(doctor.command)
+    return app
 
 
 def main() -> None:
-    """Entry point: exit 0 on success, `RiprapError.exit_code` on bad input; a traceback only for our bugs."""
+    """Entry point."""
+    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not where it is ignored, as behind nohup
+    if ours:
+        signal.signal(signal.SIGINT, lambda number, frame: os._exit(INTERRUPTED))
+    from riprap.base.errors import RiprapError
+    from riprap.cli.commands import app
+
+    if ours:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         app()
     except RiprapError as error:
-        print(f"riprap: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+        _end(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        _end("interrupted", INTERRUPTED)
+    except Exception as error:
+        if not _jvm_gone(error):
+            raise
+        _end("Spark's JVM has died, killed by somebody or for want of memory: give the same command again", 3)
+
+
+def _jvm_gone(error: Exception) -> bool:
+    """Only where Spark was started: the module that knows what its calls raise is loaded then."""
+    session = sys.modules.get("riprap.spark.session")
+    return session is not None and isinstance(error, session.JVM_GONE)
+
+
+def _end(sentence: str, code: int) -> NoReturn:
+    print(f"riprap: {sentence}", file=sys.stderr)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -83,7 +83,8 @@ def command(
                     rate=rate, watch=table, warn=warn, **common,
                 )  # fmt: skip
     except KeyboardInterrupt:
-        ERR.print(f"interrupted; go on with: riprap run --resume {directory}")
+        begun = (directory / "run.json").exists()
+        ERR.print(f"interrupted; go on with: riprap run --resume {directory}" if begun else "interrupted")
         raise typer.Exit(130) from None
     if json:
         print_json(dict(result.summary))
@@ -107,6 +108,7 @@ def _print(result: "RunResult") -> None:
     from rich.table import Table
 
     from riprap.cli.console import ERR, OUT
+    from riprap.runtime.latency import format_latency
 
     summary = result.summary
     streams = Table(box=None)
@@ -134,7 +136,8 @@ def _print(result: "RunResult") -> None:
     for text in summary["warnings"]:
         ERR.print(f"[yellow]{text}[/]", soft_wrap=True)
     latency = summary["latency"]
-    took = "" if latency["p50"] is None else f", latency p50 {latency['p50']:.1f} ms, p99 {latency['p99']:.1f} ms"
+    half, most = latency["p50"], latency["p99"]
+    took = "" if half is None else f", latency p50 {format_latency(half)}, p99 {format_latency(most)}"
     OUT.print(
         f"{summary['tuples']:,} tuples in {summary['seconds']:.1f} s: {summary['throughput']:,.0f} tuples/s{took}",
         soft_wrap=True,

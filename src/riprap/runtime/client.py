@@ -87,9 +87,9 @@ class Client:
     def status(self, state: WorkerState) -> None:
         self._tell(status=state)
 
-    def failed(self, text: str) -> None:
-        """Tell of an error that a restart would meet again: the run ends with it."""
-        self._tell(failed=text)
+    def failed(self, text: str, code: int = 1) -> None:
+        """Tell of an error that a restart would meet again: the run ends with it, and with that exit code."""
+        self._tell(failed=text, code=code)
 
     def ended(self) -> None:
         self._tell(ended=True)

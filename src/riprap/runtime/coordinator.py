@@ -1,14 +1,14 @@
 """The coordinator, in the driver: a Flight server that every processing element is connected to while it lives.
 
 An element opens one `DoExchange` call, which is its registration, its heartbeats and its death notice in one. Messages
-are JSON objects in `app_metadata`, with one entry each.
+are JSON objects in `app_metadata`, whose first entry says what they are.
 
     from the element
       {pe, attempt, host, pid, executor_pid}  the registration; it is the call's descriptor
       serving     location of its endpoint
       beat        metrics
       status      a state (`states.py`)
-      failed      text of the error: the run ends with it
+      failed      text of the error: the run ends with it, and with the exit code in `code`
       ended       true
     from the coordinator
       registered  {epoch, started_at}; the first answer
@@ -175,6 +175,11 @@ class Coordinator:
         return self._roster.error
 
     @property
+    def error_code(self) -> int:
+        """The exit code of that."""
+        return self._roster.error_code
+
+    @property
     def events(self) -> list[Transition]:
         """All transitions so far, of elements and of the run."""
         with self._changed:
@@ -240,7 +245,7 @@ class Coordinator:
                     self._roster.status(pe, epoch, WorkerState.ENDED, at, wall)
                 case "failed":
                     self._roster.beat(pe, epoch, {}, at, wall)
-                    self._roster.fail(pe, content, wall)
+                    self._roster.fail(pe, content, wall, message.get("code", 1))
                 case "serving":
                     self._roster.announce(pe, epoch, content)
                 case _:

@@ -1,4 +1,7 @@
-"""A histogram of latencies with buckets that grow by a tenth: small, mergeable, exact to 10 %."""
+"""A histogram of latencies with buckets that grow by a tenth: small, mergeable, exact to 5 %.
+
+`format_latency` shows no more digits than that.
+"""
 
 from collections.abc import Iterable, Mapping
 from math import exp, log
@@ -25,11 +28,22 @@ class Latencies:
         return merged
 
     def quantile(self, q: float) -> float | None:
-        """In milliseconds, the upper end of the bucket; None if nothing was measured."""
+        """In milliseconds, the middle of the bucket; None if nothing was measured."""
         total = sum(self.counts.values())
         seen = 0
         for bucket in sorted(self.counts):
             seen += self.counts[bucket]
-            if seen >= q * total:
-                return _LEAST * exp(_BASE * bucket) / 1000
+            if seen and seen >= q * total:
+                return _LEAST * exp(_BASE * (bucket - 0.5)) / 1000
         return None
+
+    def since(self, before: Mapping[int, int]) -> "Latencies":
+        """What came after an earlier state of this histogram."""
+        return Latencies({bucket: count - before.get(bucket, 0) for bucket, count in self.counts.items()})
+
+
+def format_latency(milliseconds: float) -> str:
+    """For people: two significant digits."""
+    if milliseconds >= 1000:
+        return f"{milliseconds / 1000:.2g} s" if milliseconds < 99_500 else f"{milliseconds / 1000:,.0f} s"
+    return f"{milliseconds:.2g} ms" if milliseconds < 99.5 else f"{round(milliseconds, -1):.0f} ms"

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
+from riprap.base.disk import when_room
 from riprap.base.errors import DataError
 from riprap.graph.keys import START_KEY, OrderKey
 from riprap.protocols.channels import ChannelId
@@ -117,7 +118,8 @@ def open_ledger(directory: Path, epoch: int, names: Sequence[str]) -> Ledger:
     directory.mkdir(parents=True, exist_ok=True)
     # Whole before it has its name: a life that is killed right here must not leave a ledger that has forgotten.
     unnamed = directory / f"new-{epoch:08d}"
-    unnamed.write_bytes(_HEAD.pack(MAGIC, len(names)) + np.array([before[name] for name in names], np.int64).tobytes())
+    content = _HEAD.pack(MAGIC, len(names)) + np.array([before[name] for name in names], np.int64).tobytes()
+    when_room(lambda: unnamed.write_bytes(content), unnamed)
     path = unnamed.replace(directory / f"{epoch:08d}")
     with open(path, "r+b") as file:
         mapped = mmap.mmap(file.fileno(), 0)

@@ -61,9 +61,11 @@ def run_element(run: Run, pe_id: str, attempt: int, executor_pid: int) -> None:
     except (CoordinatorLost, Fenced):
         return  # the run is over, or another life has taken this one's place
     except Exception as error:
-        told = str(error) if isinstance(error, RiprapError) else f"{_named(error)}\n{traceback.format_exc()}"
         with suppress(CoordinatorLost, Fenced):
-            client.failed(told)
+            if isinstance(error, RiprapError):
+                client.failed(str(error), error.exit_code)
+            else:
+                client.failed(f"{_named(error)}\n{traceback.format_exc()}")
     finally:
         client.close()
 
@@ -124,6 +126,10 @@ class _Process:
 
     # A life -----------------------------------------------------------------------------------------------------------
 
+    def _warn(self, text: str) -> None:
+        if text not in self._warnings:
+            self._warnings.append(text)
+
     def run(self) -> None:
         with ExitStack() as stack:
             stack.callback(self._inbox.close)
@@ -147,7 +153,7 @@ class _Process:
             name: load(storage, pe.id, name, now, gap=not recovering.whole, warn=self._warnings.append)
             for name in units
         }
-        checkpointer = Checkpointer(storage, pe.id, epoch, units) if units else None
+        checkpointer = Checkpointer(storage, pe.id, epoch, units, warn=self._warn) if units else None
         if checkpointer is not None:
             stack.callback(checkpointer.close)
         self._checkpointer = checkpointer

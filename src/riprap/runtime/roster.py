@@ -58,7 +58,7 @@ class _Loss:
 
     def recovery(self) -> Recovery:
         return Recovery(
-            detect=self.noticed - (self.last_sign if self.killed is None else self.killed),
+            detect=max(self.noticed - (self.last_sign if self.killed is None else self.killed), 0.0),
             restart=_between(self.noticed, self.registered),
             restore=_between(self.registered, self.restored),
             catch_up=_between(self.restored, self.caught_up),
@@ -115,6 +115,7 @@ class Roster:
         self.system = SystemState.STARTING
         self.stopping = False
         self.error: str | None = None
+        self.error_code = 1
         self.events: list[Transition] = []
 
     # What happens -----------------------------------------------------------------------------------------------------
@@ -136,6 +137,7 @@ class Roster:
         entry.attempt, entry.host, entry.pid, entry.executor_pid = attempt, host, pid, executor_pid
         entry.last_sign = entry.registered = at
         entry.metrics = {}
+        entry.killed = None  # of the life before
         if entry.losses and entry.losses[-1].registered is None:
             entry.losses[-1].registered = at
         return entry.epoch
@@ -158,10 +160,11 @@ class Roster:
                 loss.caught_up = at
         self._enter(pe, state, wall)
 
-    def fail(self, pe: str, text: str, wall: int) -> None:
+    def fail(self, pe: str, text: str, wall: int, code: int = 1) -> None:
         """The element met an error that a restart would meet again. The first one is what the run failed with."""
         if self._entries[pe].state not in (WorkerState.ENDED, WorkerState.FAILED):
-            self.error = self.error or f"{pe}: {text}"
+            if self.error is None:
+                self.error, self.error_code = f"{pe}: {text}", code
             self._enter(pe, WorkerState.FAILED, wall)
 
     def lost(self, pe: str, epoch: int, at: float, wall: int) -> None:

@@ -23,7 +23,6 @@ from itertools import count, pairwise
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from py4j.protocol import Py4JNetworkError
 from pyspark import InheritableThread, TaskContext
 from pyspark.sql import SparkSession
 
@@ -31,6 +30,7 @@ from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import MissingPrerequisite, UsageError
 from riprap.runtime.run import Run
 from riprap.spark.executor import executor_pid
+from riprap.spark.session import JVM_GONE
 from riprap.spark.slots import check_hosting
 
 Body = Callable[[Run, str, int, int], None]
@@ -77,6 +77,7 @@ class Hosted:
         self.failures: tuple[Failure, ...] = ()  # known when the job has ended
         self._pes = [pe.id for pe in run.layout.pes]
         self._clock = clock
+        self._directory = run.directory
         self._context = spark.sparkContext
         self._group = f"riprap-host-{next(_NUMBERS)}"
         self._error: str | None = None  # why the job ended, if it did not end well
@@ -102,7 +103,10 @@ class Hosted:
         if not self._ended.wait(timeout):
             return False
         if self._error is not None and not self._cancelled:
-            raise MissingPrerequisite(f"Spark could not go on hosting the processing elements: {self._error}")
+            raise MissingPrerequisite(
+                f"Spark could not go on hosting the processing elements: {self._error}; "
+                f"go on with: riprap run --resume {self._directory}"
+            )
         return True
 
     def kill_attempt(self, pe: str, attempt: int | None = None) -> bool:
@@ -122,7 +126,7 @@ class Hosted:
         self._cancelled = self._cancelled or not self._ended.is_set()
         deadline = self._clock.monotonic() + timeout
         while not self._ended.is_set() and self._clock.monotonic() < deadline:
-            with suppress(Py4JNetworkError):  # the JVM is gone
+            with suppress(*JVM_GONE):
                 self._context.cancelJobGroup(self._group)  # again: a job that is only being submitted is not found
             self._ended.wait(_POLL)
         self._watch.join(timeout)
@@ -135,6 +139,8 @@ class Hosted:
         try:
             self._context.setJobGroup(self._group, "riprap: processing elements", interruptOnCancel=True)
             self.failures = tuple(self._tasks.collect())
+        except JVM_GONE:
+            self._error = self._error or "its JVM has died, killed by somebody or for want of memory"
         except Exception as error:
             self._error = self._error or _reason(str(error))
         finally:
@@ -146,7 +152,8 @@ class Hosted:
             for task in self._attempts("FAILED"):
                 if any(mark in task.error for mark in _NOT_A_DEATH):
                     self._error = f"{self._pes[task.index]} failed ({_reason(task.error)}){_advice(task.error)}"
-                    self._context.cancelJobGroup(self._group)
+                    with suppress(*JVM_GONE):
+                        self._context.cancelJobGroup(self._group)
                     return
 
     def _attempts(self, status: str) -> list[_Attempt]:
@@ -163,7 +170,7 @@ class Hosted:
             store, most = context.sc().statusStore(), 4 * len(self._pes)
             found = store.taskList(self._stage, 0, 0, most, jvm.scala.Option.empty(), False, statuses)
             return [_attempt(found.apply(number)) for number in range(found.size())]
-        except Py4JNetworkError:
+        except JVM_GONE:
             return []
 
     def _find_stage(self) -> int | None:

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from riprap.base.clock import SYSTEM_CLOCK, Clock
-from riprap.base.errors import CheckFailed, UsageError
+from riprap.base.errors import CheckFailed, DataError, MissingPrerequisite, RiprapError, UsageError
 from riprap.base.randomness import secret_token
 from riprap.runtime.coordinator import Coordinator
 from riprap.runtime.kills import Kill
@@ -31,6 +31,7 @@ from riprap.spark.session import hosting_session
 from riprap.spark.slots import check_executor_kill, check_hosting
 
 _LOOK = 0.05  # seconds between looks at the run
+_KINDS: dict[int, type[RiprapError]] = {kind.exit_code: kind for kind in (CheckFailed, DataError, MissingPrerequisite)}
 
 # Called with the table of elements at every look.
 Watch = Callable[[SystemState, Sequence[PeStatus]], None]
@@ -98,7 +99,7 @@ def run_on_spark(
         hosted.wait(30.0)
         result = summary(directory, layout, coordinator.table(), driver.lives, coordinator.events)
     if coordinator.error is not None:
-        raise CheckFailed(f"the run has failed: {coordinator.error}")
+        raise _KINDS.get(coordinator.error_code, CheckFailed)(f"the run has failed: {coordinator.error}")
     return result
 
 

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from riprap.base.errors import MissingPrerequisite, UsageError
@@ -26,6 +27,8 @@ DAEMON = "riprap.spark.daemon"  # see there; for the sessions that host processi
 FAILURES = 1_000_000_000  # of one task, before Spark gives the job up: never
 # Tuples never pass through a JVM that hosts elements, so it does without the costly compiler and starts sooner.
 _QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# What calls of a JVM that has died raise.
+JVM_GONE: tuple[type[Exception], ...] = (Py4JNetworkError, ConnectionError)
 SPARE_SLOTS = 2  # of a local session that hosts elements: for queries beside the run
 
 

@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.fs
 import xxhash
 
+from riprap.base.disk import DiskFull, when_room
 from riprap.base.errors import UsageError
 from riprap.streams.errors import Damaged
 
@@ -92,10 +93,18 @@ class LocalFiles:
         path = self.directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+
+        def write() -> None:
+            with open(temporary, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+
+        try:
+            when_room(write, path)
+        except DiskFull:
+            temporary.unlink()
+            raise
         os.rename(temporary, path)
         sync_directory(path.parent)
 

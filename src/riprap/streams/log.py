@@ -10,11 +10,13 @@ Order of effects, so that a crash at any point leaves a stream that opens:
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
 from riprap.base.clock import Clock
+from riprap.base.disk import when_room
 from riprap.streams import catalogue
 from riprap.streams.description import Description
 from riprap.streams.errors import Damaged, Fenced
@@ -126,7 +128,7 @@ class Log:
         data = opening(self._description.schema, self.carry, now)
         temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
         self._file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        os.write(self._file, data)
+        _write_all(self._file, path, [data], 0)
         os.fsync(self._file)
         try:
             os.link(temporary, path)
@@ -157,9 +159,9 @@ class Log:
         parts: list[bytes | memoryview] = []
         for message in messages:
             parts += (message.head, message.rest)
-        offset = self._builder.end
+        offset, path = self._builder.end, self._directory
         for at in range(0, len(parts), _VECTORS):
-            offset += _write_all(self._file, parts[at : at + _VECTORS], offset)
+            offset += _write_all(self._file, path, parts[at : at + _VECTORS], offset)
         for message in messages:
             self._builder.add(message.header, metadata_size(message.head))
         self.carry = self.carry.after([message.header for message in messages])
@@ -177,7 +179,7 @@ class Log:
         if schema is not None:
             self._description = replace(self._description, schemas=(*self._description.schemas, schema))
         summary, ending = self._builder.finished(self._start, self._clock.now())
-        _write_all(self._file, [ending], self._builder.end)
+        _write_all(self._file, self._directory, [ending], self._builder.end)
         os.fdatasync(self._file)
         os.close(self._file)
         self._file = -1
@@ -216,11 +218,11 @@ class Log:
             self._file = -1
 
 
-def _write_all(file: int, parts: list[bytes | memoryview], offset: int) -> int:
+def _write_all(file: int, path: Path, parts: list[bytes | memoryview], offset: int) -> int:
     """`pwritev` until everything is written; returns the number of bytes."""
     size = sum(len(part) for part in parts)
-    done = os.pwritev(file, parts, offset)
+    done = when_room(lambda: os.pwritev(file, parts, offset), path)
     while done < size:  # rare: a signal, or a nearly full disk
-        rest = memoryview(b"".join(parts))[done:]
-        done += os.pwritev(file, [rest], offset + done)
+        rest, at = memoryview(b"".join(parts))[done:], offset + done
+        done += when_room(partial(os.pwritev, file, [rest], at), path)
     return size

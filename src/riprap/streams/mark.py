@@ -20,6 +20,7 @@ from typing import NamedTuple
 import xxhash
 
 from riprap.base.clock import Clock
+from riprap.base.disk import when_room
 
 MARK = "mark"
 _MARK = struct.Struct("<4sIqqqqqqQ")
@@ -96,7 +97,8 @@ class MarkFile:
         temporary = directory / f"{MARK}.{os.getpid()}.tmp"
         file = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
         try:
-            os.ftruncate(file, _MARK.size)
+            # Not a hole: on a full disk, to write into one is a signal.
+            when_room(lambda: os.pwrite(file, bytes(_MARK.size), 0), directory)
             self._map = mmap.mmap(file, _MARK.size)
         finally:
             os.close(file)

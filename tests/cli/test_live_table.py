@@ -1,0 +1,54 @@
+"""The table of a run, and the lines that it leaves in `metrics.jsonl`."""
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from riprap.base.clock import SYSTEM_CLOCK
+from riprap.cli import live_table
+from riprap.cli.live_table import LiveTable
+from riprap.runtime.latency import Latencies, format_latency
+from riprap.runtime.metrics import Metrics
+from riprap.runtime.roster import PeStatus
+from riprap.runtime.states import WorkerState
+
+
+def status(epoch, latencies):
+    metrics = Metrics(latency=latencies.counts).as_json()
+    return PeStatus("Sink", WorkerState.RUNNING, epoch, 0, "h", 1, 2, 0, 0.0, metrics, ())
+
+
+def test_latency_is_that_of_the_last_second(tmp_path, monkeypatch):
+    class Clock:
+        at = 100.0
+
+        def monotonic(self):
+            return self.at
+
+        def now(self):
+            return SYSTEM_CLOCK.now()
+
+    clock = Clock()
+    monkeypatch.setattr(live_table, "SYSTEM_CLOCK", clock)
+    table, latencies = LiveTable(Console(file=io.StringIO()), tmp_path, show=False), Latencies()
+    for epoch, milliseconds, tuples in ((1, 1, 10_000), (1, 50, 10), (1, 50, 0), (2, 2, 10_000), (2, 400, 1)):
+        if epoch == 2 and milliseconds == 2:
+            latencies = Latencies()  # a new life counts from 0
+        latencies.add(milliseconds * 1000, tuples)
+        clock.at += 1.5
+        table("running", [status(epoch, latencies)])
+    lines = [json.loads(line)["latency"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert lines[:2] == [pytest.approx(1, rel=0.06), pytest.approx(50, rel=0.06)]
+    assert lines[2] is None
+    assert lines[3:] == [pytest.approx(2, rel=0.06), pytest.approx(400, rel=0.06)]
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [(0.0123, "0.012 ms"), (1.234, "1.2 ms"), (12.34, "12 ms"), (99.7, "100 ms"), (123.4, "120 ms"), (1234, "1.2 s"),
+     (12_345, "12 s"), (123_456, "123 s")],
+)  # fmt: skip
+def test_latencies_are_shown_to_the_digits_that_are_known(milliseconds, text):
+    assert format_latency(milliseconds) == text
