@@ -1,7 +1,9 @@
 """Data for an app that was given none: generated, in a file that is kept for the next time."""
 
+import importlib
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from types import ModuleType
@@ -9,6 +11,7 @@ from types import ModuleType
 import pyarrow as pa
 
 from riprap.apps import fab, market, market_files, market_kernels
+from riprap.apps.catalogue import BUNDLED
 from riprap.base.errors import UsageError
 from riprap.graph.graph import Graph
 from riprap.graph.specs import Source
@@ -19,7 +22,33 @@ DEMO_TUPLES = 500_000
 
 def sample_inputs(graph: Graph, tuples: int, seed: int, directory: Path) -> Mapping[str, Path]:
     """A file of generated data for each source, of about `tuples` together; made in `directory` unless it is there."""
-    return {source.name: _sample(graph, source, tuples, seed, directory) for source in graph.sources}
+    workload = _workload(graph)
+    if workload is None:
+        return {source.name: _sample(graph, source, tuples, seed, directory) for source in graph.sources}
+    made = f"{tuples}-{seed}-{_version(*_modules_beside(workload))}.parquet"
+    paths = {source.name: directory / f"{graph.name}-{source.name}-{made}" for source in graph.sources}
+    if not all(path.exists() for path in paths.values()):
+        for name, table in workload.WORKLOAD.inputs(tuples, seed).items():
+            _kept(paths[name], partial(_same, table))
+    return paths
+
+
+def _workload(graph: Graph) -> ModuleType | None:
+    """The module of a bundled workload with these sources. Workloads are below this package: found by name, as apps."""
+    where = BUNDLED.get(graph.name, "").partition(":")[0]
+    if not where.startswith("riprap.workloads."):
+        return None
+    module = importlib.import_module(where)
+    sources = {source.name: source.schema for source in module.WORKLOAD.graph().sources}
+    return module if sources == {source.name: source.schema for source in graph.sources} else None
+
+
+def _modules_beside(module: ModuleType) -> list[Path]:
+    return sorted(Path(module.__file__ or "").parent.glob("*.py"))
+
+
+def _same(table: pa.Table) -> pa.Table:
+    return table
 
 
 def _sample(graph: Graph, source: Source, tuples: int, seed: int, directory: Path) -> Path:
@@ -47,9 +76,10 @@ def _kept(path: Path, make: Callable[[], pa.Table]) -> Path:
     return path
 
 
-def _version(*modules: ModuleType) -> str:
+def _version(*modules: ModuleType | Path) -> str:
     """Changes when a generator does, so that what an older one made is not used."""
-    sources = (Path(module.__file__ or "").read_bytes() for module in modules)
+    files = (module if isinstance(module, Path) else Path(module.__file__ or "") for module in modules)
+    sources = (file.read_bytes() for file in files)
     return blake2b(b"".join(sources), digest_size=4).hexdigest()
 
 
