@@ -4,6 +4,7 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping
+from types import ModuleType
 
 from riprap.base.errors import UsageError, known
 from riprap.graph.builder import App
@@ -20,6 +21,12 @@ BUNDLED: Mapping[str, str] = {
     "wordcount": "riprap.workloads.wordcount:build",
     "nhop": "riprap.workloads.nhop:build",
 }
+
+
+def workload_module(name: str) -> ModuleType | None:
+    """The module of a bundled workload. Workloads are below this package: they are found by name, as a user's apps."""
+    module = BUNDLED.get(name, "").partition(":")[0]
+    return importlib.import_module(module) if module.startswith("riprap.workloads.") else None
 
 
 def load_app(name: str) -> Graph:

@@ -1,6 +1,5 @@
 """Data for an app that was given none: generated, in a file that is kept for the next time."""
 
-import importlib
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -11,7 +10,7 @@ from types import ModuleType
 import pyarrow as pa
 
 from riprap.apps import fab, market, market_files, market_kernels
-from riprap.apps.catalogue import BUNDLED
+from riprap.apps.catalogue import workload_module
 from riprap.base.errors import UsageError
 from riprap.graph.graph import Graph
 from riprap.graph.specs import Source
@@ -34,11 +33,10 @@ def sample_inputs(graph: Graph, tuples: int, seed: int, directory: Path) -> Mapp
 
 
 def _workload(graph: Graph) -> ModuleType | None:
-    """The module of a bundled workload with these sources. Workloads are below this package: found by name, as apps."""
-    where = BUNDLED.get(graph.name, "").partition(":")[0]
-    if not where.startswith("riprap.workloads."):
+    """The module of a bundled workload with these sources."""
+    module = workload_module(graph.name)
+    if module is None:
         return None
-    module = importlib.import_module(where)
     sources = {source.name: source.schema for source in module.WORKLOAD.graph().sources}
     return module if sources == {source.name: source.schema for source in graph.sources} else None
 
