@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from riprap.apps import bargain_discovery
 from riprap.base.quantities import Duration
 from riprap.faults.placement import placements
+from riprap.faults.protected import proposed_plan
 from riprap.faults.summary import Metrics, OutageSummary, TargetSummary
 from riprap.faults.verdict import deciding, verdicts
 from riprap.graph.builder import App
@@ -60,3 +62,40 @@ def test_an_operator_that_was_a_target_is_not_grouped_for_what_it_is_like():
     assert {p.operator: p.like for p in placed}["Sums"] == "S"
     given = [summary("S", "Out", R=40, I=80.0), summary("Sums", "Out", R=2, I=1.0)]
     assert "Sums" not in verdicts(graph, placed, given, FAILOVER)["S"].group
+
+
+PUBLISHED = {  # R and I of table 4.2; an outage of 16 s at the peak covers 7 sections
+    "Source": (340, 21.23), "TradeFilter": (340, 48.70), "VWAP": (73, 30.87), "BargainIndex": (43, 7.89),
+    "QuoteFilter": (6, 6.00),
+}  # fmt: skip
+
+
+def test_the_published_numbers_give_the_published_deployment():
+    """Two groups, {Source, TradeQuote} and {TradeFilter, Aggregator, VWAP}; QuoteFilter is restarted."""
+    graph = bargain_discovery.build()
+    placed = placements(graph, "loss", ["Sink"])
+    given = [summary(name, "Sink", R=r, I=i, covered=7.04) for name, (r, i) in PUBLISHED.items()]
+    found = verdicts(graph, placed, given, FAILOVER)
+    assert {name: verdict.advice for name, verdict in found.items()} == {
+        "Source": "replicate", "TradeFilter": "replicate", "VWAP": "replicate", "BargainIndex": "checkpoint",
+        "QuoteFilter": "restart",
+    }  # fmt: skip
+    plan = proposed_plan(graph, found)
+    groups = {}
+    for name, annotations in plan.operators.items():
+        if annotations.ha_group is not None:
+            groups.setdefault(annotations.ha_group.name, set()).add(name)
+    assert sorted(groups.values(), key=len) == [{"Source", "TradeQuote"}, {"TradeFilter", "Aggregator", "VWAP"}]
+    assert plan.operators["BargainIndex"].checkpoint_every is not None
+
+
+def test_nobody_without_state_is_told_to_checkpoint():
+    graph = bargain_discovery.build()
+    placed = placements(graph, "loss", ["Sink"])
+    for R, I in ((9, 4.0), (40, 12.0), (400, 90.0)):  # noqa: E741
+        given = [summary(spec.name, "Sink", R=R, I=I, covered=5.0) for spec in graph if spec.kind != "sink"]
+        for name, verdict in verdicts(graph, placed, given, FAILOVER).items():
+            assert verdict.advice != "checkpoint" or any(graph[name].stateful)
+    words = verdicts(graph, placed, [summary("QuoteFilter", "Sink", R=9, I=4.0, covered=5.0)], FAILOVER)
+    assert "no state to checkpoint" in words["QuoteFilter"].sentence
+    assert "keep what TradeQuote gives out as a backup" in words["QuoteFilter"].sentence

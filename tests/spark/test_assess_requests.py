@@ -50,7 +50,7 @@ def inputs(tmp_path_factory):
 
 def request(inputs, **options):
     asked = {"offsets": [0.5], "outages": ["0.5s"], "rates": ["average"], "reps": 1, "golden": 2, "section": 200}
-    return Request(activity(), inputs, **asked | {"osf": {"All": "sum(total)"}} | options)
+    return Request(activity(), inputs, **asked | {"osf": {"All": "sum(total)"}, "reassess": False} | options)
 
 
 def test_a_stateful_operator_has_its_own_numbers_where_state_is_lost(inputs, spark, tmp_path):
@@ -87,7 +87,7 @@ def test_an_offset_that_is_neither_gets_a_sentence(inputs, given):
 def test_score_functions_from_python(inputs, spark, tmp_path):
     found = assess(
         activity(), inputs, out=tmp_path / "out", osf={"Busy": "avg(total)", "All": "count(*)"}, offsets=[0.5],
-        outages=["0.5s"], rates=["average"], reps=1, golden=2, section=200, targets="Activity",
+        outages=["0.5s"], rates=["average"], reps=1, golden=2, section=200, targets="Activity", reassess=False,
     )  # fmt: skip
     assert found.result.settings.scores == {"Busy": "avg(total)", "All": "count(*)"}
     assert {s.sink for s in found.summaries} == {"Busy", "All"}

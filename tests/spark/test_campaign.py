@@ -34,7 +34,13 @@ def inputs(tmp_path_factory):
 
 
 def request(inputs, **options):
-    asked = {"outages": ["0.5s", "2s"], "offsets": [20_000, 40_000], "reps": 2, "golden": 6} | options
+    asked = {
+        "outages": ["0.5s", "2s"],
+        "offsets": [20_000, 40_000],
+        "reps": 2,
+        "golden": 6,
+        "reassess": False,
+    } | options
     return Request(GRAPH, inputs, **asked)
 
 
@@ -163,7 +169,12 @@ def test_a_plan_brings_before_and_after(inputs, spark, tmp_path):
     before = {s.target: s.paired.I for s in found.summaries}
     assert before["TradeFilter"] > found.protected["TradeFilter"].paired.I
     assert found.protected["TradeFilter"].longest.duration == 500_000
-    assert "Before and after" in found.report.read_text()
+    text = found.report.read_text()
+    shown = text[text.index("Before and after") :]
+    for name in ("TradeFilter", "Aggregator", "BargainIndex"):
+        assert name in shown
+    assert "HA group g" in shown
+    assert "checkpoint every 1s" in shown
 
 
 @pytest.mark.parametrize(

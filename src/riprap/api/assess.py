@@ -10,6 +10,7 @@ result                       # in a notebook: the graph and the table
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,11 @@ from riprap.api.impact import write_impact, write_request
 from riprap.api.request import SCALES, Request, settings_of
 from riprap.apps.catalogue import load_app
 from riprap.base.quantities import Duration, format_count, format_duration, parse_duration
-from riprap.faults.campaign import Settings, Target
+from riprap.faults.campaign import Settings
 from riprap.faults.placement import Placement, placements
+from riprap.faults.protected import proposed_plan, protected_targets
 from riprap.faults.summary import Metrics, TargetSummary, summarise
-from riprap.faults.verdict import Verdict, deciding, proposed_plan, protected_targets, verdicts
+from riprap.faults.verdict import Verdict, deciding, verdicts
 from riprap.graph.graph import Graph
 from riprap.graph.plan import Plan, read_plan, write_plan
 from riprap.report.assessment import AssessmentReport, report, summary_blocks
@@ -133,16 +135,19 @@ def run_request(request: Request, out: Path, *, spark: Any = None, tell: Tell | 
     settings = settings_of(graph, request)
     plan = read_plan(request.plan) if request.plan is not None else None
     failover = parse_duration(request.failover)
-    targets = protected_targets(graph, settings, plan, failover) if plan is not None else {}
+    if plan is not None:
+        plan.apply(graph)  # one that does not fit is told before anything runs
     result = run_campaign(graph, settings, request.inputs, out / "campaign", spark=spark, tell=tell)
     summaries = summarise(settings, result.trials, result.golden, result.tuples)
-    protected = _protected(graph, settings, request, out, targets, result, spark, tell)
     placed = placements(graph, settings.fault, settings.scores, settings.targets[0].state)
     found = verdicts(graph, placed, summaries, failover)
     proposed = proposed_plan(graph, found)
+    if plan is None and request.reassess and settings.fault == "loss":  # plans protect from nothing else
+        plan = proposed
+    protected = _protected(graph, settings, request, out, plan, result, spark, tell) if plan is not None else {}
     content = AssessmentReport(
-        graph, settings, placed, summaries, found, protected, _facts(result, summaries), _method(request, result),
-        _warnings(summaries), write_plan(proposed),
+        graph, settings, placed, summaries, found, protected, _techniques(graph, plan), _facts(result, summaries),
+        _method(request, result), _warnings(summaries), write_plan(proposed),
     )  # fmt: skip
     (out / "plan.toml").write_text(write_plan(proposed))
     write_impact(graph, settings, request.inputs, placed, summaries, out)
@@ -152,20 +157,30 @@ def run_request(request: Request, out: Path, *, spark: Any = None, tell: Tell | 
 
 
 def _protected(
-    graph: Graph, settings: Settings, request: Request, out: Path, targets: Mapping[str, Target],
+    graph: Graph, settings: Settings, request: Request, out: Path, plan: Plan,
     before: CampaignResult, spark: Any, tell: Tell | None,
 ) -> dict[str, TargetSummary]:  # fmt: skip
-    """The campaign again, with what the plan makes of the faults; by operator, for the sink that suffers most."""
+    """The campaign again, with what the plan makes of the faults; by operator, for the sink that decides about it.
+
+    Its figures are paired, so it needs no golden runs beside those of the repetitions. Each plan has a directory of its
+    own: another plan is another campaign.
+    """
+    targets = protected_targets(graph, settings, plan, parse_duration(request.failover))
     if not targets:
         return {}
-    again = replace(settings, targets=tuple(dict.fromkeys(targets.values())))
+    again = replace(settings, targets=tuple(dict.fromkeys(targets.values())), golden=settings.reps)
     recorded = before.path / "recorded"
-    result = run_campaign(graph, again, request.inputs, out / "protected", recorded=recorded, spark=spark, tell=tell)
-    found = summarise(again, result.trials, result.golden, result.tuples)
-    return {
-        name: max((s for s in found if s.target == target.name), key=lambda s: s.paired.I)
-        for name, target in targets.items()
-    }
+    name = f"protected-{blake2b((write_plan(plan) + request.failover).encode(), digest_size=4).hexdigest()}"
+    result = run_campaign(graph, again, request.inputs, out / name, recorded=recorded, spark=spark, tell=tell)
+    found = deciding(summarise(again, result.trials, result.golden, result.tuples))
+    return {name: found[target.name] for name, target in targets.items()}
+
+
+def _techniques(graph: Graph, plan: Plan | None) -> dict[str, str]:
+    """What protects each operator under a plan, in words; those that nothing protects are left out."""
+    protected = plan.apply(graph) if plan is not None else graph
+    words = {spec.name: ", ".join(spec.annotations.describe()) for spec in protected}
+    return {name: said for name, said in words.items() if said}
 
 
 def _facts(result: CampaignResult, summaries: Sequence[TargetSummary]) -> dict[str, str]:

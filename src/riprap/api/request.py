@@ -61,6 +61,7 @@ class Request:
     failover: str = "2s"
     signed: bool = False
     command: str = ""
+    reassess: bool = True  # under the plan that follows, where none is given
 
 
 def settings_of(graph: Graph, request: Request) -> Settings:

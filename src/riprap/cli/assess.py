@@ -42,7 +42,8 @@ def command(
     ] = None,
     jitter: Annotated[int, typer.Option(help="Bound of the arrival jitter, in tuples.")] = 10,
     plan: Annotated[Path | None, typer.Option(help="A plan (TOML): assess again under it.")] = None,
-    failover: Annotated[str, typer.Option(help="With --plan: how long a replica takes to take over.")] = "2s",
+    failover: Annotated[str, typer.Option(help="Under a plan: how long a replica takes to take over.")] = "2s",
+    reassess: Annotated[bool, typer.Option(help="Assess again under the plan that follows.")] = True,
     signed: Annotated[bool, typer.Option("--signed", help="Let underestimates count below 0 in I.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Say why operators are targets, and run nothing.")] = False,
     master: Annotated[str | None, typer.Option(help="Spark master.", show_default="local[*]")] = None,
@@ -88,6 +89,7 @@ def command(
         failover,
         signed,
         " ".join(["riprap", *sys.argv[1:]]),
+        reassess,
     )
     settings_of(graph, request)  # what cannot be is told before Spark starts
     folder = out or Path(f"assessment-{graph.name}-{scale}")
@@ -163,7 +165,7 @@ def _print(found: "Assessment") -> None:
     for name, verdict in found.verdicts.items():
         OUT.print(f"[bold]{name}[/]: {verdict.sentence}", soft_wrap=True)
     for name, after in found.protected.items():
-        OUT.print(f"under the plan: {name}  R {after.paired.R}  I {after.paired.I:.2f}")
+        OUT.print(f"under the plan: {name}  R {after.paired.R}  I {after.paired.I:.2f}", markup=False)
     for warning in found.content.warnings:
         ERR.print(f"[yellow]{warning}[/]")
     if result.resumed:

@@ -1,16 +1,22 @@
-"""What to do about each operator, in words that follow from its numbers; and the plan that says the same.
+"""What to do about each operator, in words that follow from its numbers.
 
 The yardstick is silence: an operator whose outage only makes the output fall silent has an error of 1 in every
 section that the outage covers, so that I equals the number of sections covered.
 
-    restart     R and I stay within one section of silence: the output is right again as soon as the operator is back
-    checkpoint  the error outlasts the outage, but adds up to less than WORSE times silence
-    replicate   the output is wrong by more than that: what the operator goes on giving out is worse than nothing
+    silent   R and I stay within one section of silence: the output is right again as soon as the operator is back
+    lasting  the error outlasts the outage, but adds up to less than WORSE times silence
+    worse    the output is wrong by more than that: what the app goes on giving out is worse than nothing
+
+What helps depends on the operator as well. Silent: a *restart* is enough. Lasting: an operator with state is
+*checkpointed*. One without has nothing to save; what lasts is that others missed its tuples, so it has to be away for
+less long (it is *replicated*) or its input has to come again (its upstream operators are backups, and replay). Worse:
+it is replicated.
 
 With several sinks the strongest advice holds: an output that is right soon does not make up for one that stays wrong.
 
-Operators that are to be replicated and stand next to each other, or between which only operators stand that behave
-like one of them, form one group: a fail-over of the group loses tuples at its edge alone.
+Operators that are to be replicated and stand next to each other, or between which only operators stand that behave like
+one of them, form one group: a fail-over of the group loses tuples at its edge alone. One that also feeds operators that
+are not replicated stays apart from those behind it: otherwise a failure of theirs would silence the others too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,19 +24,14 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from riprap.base.quantities import Duration, format_duration
-from riprap.faults.campaign import Settings, Target
-from riprap.faults.models import StateOutcome
 from riprap.faults.placement import Placement
 from riprap.faults.summary import TargetSummary
-from riprap.graph.annotations import Annotations, HaGroup
 from riprap.graph.graph import Graph
-from riprap.graph.plan import Plan
 
 Advice = Literal["restart", "checkpoint", "replicate"]
-STRENGTH: tuple[Advice, ...] = get_args(Advice)  # the least first
+Effect = Literal["silent", "lasting", "worse"]
+EFFECTS: tuple[Effect, ...] = get_args(Effect)  # the least first
 WORSE = 3.0  # times silence
-CHECKPOINT_EVERY = Duration(1_000_000)  # what the plan proposes
-GROUP = "critical"
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,11 @@ def verdicts(
 ) -> dict[str, Verdict]:
     """By target."""
     worst = deciding(summaries)
-    advice = {name: _advice(summary) for name, summary in worst.items()}
+    advice = {name: _advice(graph, name, _effect(summary)) for name, summary in worst.items()}
     groups = _groups(graph, placed, advice)
     several = len({summary.sink for summary in summaries}) > 1
     return {
-        name: _verdict(summary, advice[name], groups.get(name, ()), failover, several=several)
+        name: _verdict(graph, summary, advice[name], groups.get(name, ()), failover, several=several)
         for name, summary in worst.items()
     }
 
@@ -65,18 +66,28 @@ def deciding(summaries: Sequence[TargetSummary]) -> dict[str, TargetSummary]:
 
 
 def _weight(summary: TargetSummary) -> tuple[int, float, int]:
-    return STRENGTH.index(_advice(summary)), summary.paired.I, summary.paired.R
+    return EFFECTS.index(_effect(summary)), summary.paired.I, summary.paired.R
 
 
-def _advice(summary: TargetSummary) -> Advice:
+def _effect(summary: TargetSummary) -> Effect:
     metrics, covered = summary.paired, summary.covered
     if covered + 1 >= metrics.R and covered + 1 >= metrics.I:
+        return "silent"
+    return "worse" if WORSE * covered < metrics.I else "lasting"
+
+
+def _advice(graph: Graph, target: str, effect: Effect) -> Advice:
+    if effect == "silent":
         return "restart"
-    return "replicate" if WORSE * covered < metrics.I else "checkpoint"
+    return "checkpoint" if effect == "lasting" and _stateful(graph, target) else "replicate"
+
+
+def _stateful(graph: Graph, target: str) -> bool:
+    return any(any(graph[name].stateful) for name in target.split("+"))
 
 
 def _verdict(
-    summary: TargetSummary, advice: Advice, group: tuple[str, ...], failover: Duration, *, several: bool
+    graph: Graph, summary: TargetSummary, advice: Advice, group: tuple[str, ...], failover: Duration, *, several: bool
 ) -> Verdict:
     metrics, outage = summary.paired, format_duration(summary.longest.duration)
     silence = f"silence for {outage} would cost I = {summary.covered:.1f}"
@@ -96,62 +107,35 @@ def _verdict(
     promise = f"; an outage of {format_duration(short[-1].duration)} leaves I = {short[-1].I:.2f}" if short else ""
     others = [name for name in group if name != summary.target]
     together = f", together with {' and '.join(others)}" if others else ""
-    return Verdict(advice, f"Replicate{together}: {lasting}{promise}.", group)
+    instead = "" if _stateful(graph, summary.target) else _instead(graph, summary.target)
+    return Verdict(advice, f"Replicate{together}{instead}: {lasting}{promise}.", group)
+
+
+def _instead(graph: Graph, target: str) -> str:
+    """The other way to protect operators without state."""
+    before = {name for each in target.split("+") for name in graph.upstream(each)} - set(target.split("+"))
+    upstream = [name for name in graph.order if name in before]
+    if not upstream:
+        return " (there is no state to checkpoint)"
+    return (
+        f" (there is no state to checkpoint), or keep what {' and '.join(upstream)} gives out as a backup and replay it"
+    )
 
 
 def _groups(graph: Graph, placed: Sequence[Placement], advice: Mapping[str, Advice]) -> dict[str, tuple[str, ...]]:
     """For each target to replicate, the operators to replicate with it."""
     like = {p.operator: p.like for p in placed}
     members = {spec.name for spec in graph if advice.get(spec.name, advice.get(like.get(spec.name, ""))) == "replicate"}
-    for target in advice:
-        if "+" in target and advice[target] == "replicate":
-            members |= set(target.split("+"))
+    replicated = [target for target in advice if advice[target] == "replicate"]
+    members |= {name for target in replicated for name in target.split("+")}
+    inside = {name for name in members if set(graph.downstream(name)) <= members}
     groups: dict[str, tuple[str, ...]] = {}
-    for target in advice:
-        if advice[target] != "replicate":
-            continue
+    for target in replicated:
         group, stack = set(target.split("+")), target.split("+")
         while stack:
             name = stack.pop()
-            near = {*graph.upstream(name), *graph.downstream(name)} & members - group
+            near = {*(inside & set(graph.upstream(name))), *(graph.downstream(name) if name in inside else ())} - group
             group |= near
             stack += near
         groups[target] = tuple(name for name in graph.order if name in group)
     return groups
-
-
-def proposed_plan(graph: Graph, found: Mapping[str, Verdict]) -> Plan:
-    """The verdicts as a plan."""
-    operators: dict[str, Annotations] = {}
-    numbers: dict[tuple[str, ...], str] = {}
-    for target, verdict in found.items():
-        if verdict.advice == "replicate":
-            name = numbers.setdefault(verdict.group, GROUP if not numbers else f"{GROUP}-{len(numbers) + 1}")
-            operators |= {member: Annotations(ha_group=HaGroup(name, 2)) for member in verdict.group}
-        elif verdict.advice == "checkpoint":
-            for member in target.split("+"):
-                if any(graph[member].stateful):
-                    operators.setdefault(member, Annotations(checkpoint_every=CHECKPOINT_EVERY))
-    return Plan(graph.name, {name: operators[name] for name in graph.order if name in operators})
-
-
-def protected_targets(graph: Graph, settings: Settings, plan: Plan, failover: Duration) -> dict[str, Target]:
-    """What each operator's fault becomes under a plan; operators for which it changes nothing are left out.
-
-    A member of a replicated group takes the group with it: a loss at the group's edge until the replica takes over. A
-    checkpoint loses what came after the last one, in the worst case its whole interval.
-    """
-    graph = plan.apply(graph)
-    groups: dict[str, tuple[str, ...]] = {}
-    for spec in graph:
-        if spec.annotations.ha_group is not None:
-            name = spec.annotations.ha_group.name
-            groups[name] = (*groups.get(name, ()), spec.name)
-    found: dict[str, Target] = {}
-    for spec in graph:
-        if spec.annotations.ha_group is not None:
-            found[spec.name] = Target(groups[spec.annotations.ha_group.name], at_most=failover)
-        elif spec.annotations.checkpoint_every is not None and any(spec.stateful):
-            found[spec.name] = Target((spec.name,), StateOutcome("checkpoint", spec.annotations.checkpoint_every))
-    assessed = {name for target in settings.targets for name in target.operators}
-    return {name: target for name, target in found.items() if name in assessed or assessed & set(target.operators)}

@@ -13,7 +13,7 @@ from riprap.faults.campaign import Settings
 from riprap.faults.metrics import Interval, fitted_line
 from riprap.faults.placement import Placement
 from riprap.faults.summary import Metrics, TargetSummary
-from riprap.faults.verdict import Verdict
+from riprap.faults.verdict import Verdict, deciding
 from riprap.graph.drawing import Edge, Node, Shape, draw
 from riprap.graph.graph import Graph
 from riprap.graph.specs import Sink, Source
@@ -35,7 +35,8 @@ class AssessmentReport:
     placed: Sequence[Placement]
     summaries: Sequence[TargetSummary]
     verdicts: Mapping[str, Verdict]
-    protected: Mapping[str, TargetSummary]  # by operator: under the plan that was given
+    protected: Mapping[str, TargetSummary]  # by operator: under the plan that was given, or that follows
+    techniques: Mapping[str, str]  # by operator: what protects it there
     facts: Mapping[str, str]  # the few numbers at the top
     method: Mapping[str, str]  # how it was obtained
     warnings: Sequence[str]
@@ -57,7 +58,7 @@ def report(content: AssessmentReport) -> str:
     blocks.append(
         p.section(
             "The plan that follows",
-            p.text("Assess again with --plan to see what it is worth."),
+            p.text("`Before and after` shows what it is worth; edit it and assess again with --plan to compare."),
             p.code(content.proposed),
         )
     )
@@ -180,22 +181,41 @@ def _legend(settings: Settings) -> str:
 
 
 def _before_and_after(content: AssessmentReport) -> list[str]:
-    before = {name: s for s in content.summaries for name in s.target.split("+")}
-    like = {placement.operator: placement.like for placement in content.placed}
+    """Every operator, and what its fault does without the plan and under it."""
+    before = {name: s for s in deciding(content.summaries).values() for name in s.target.split("+")}
+    before |= {s.target: s for s in deciding(content.summaries).values()}
     rows = []
-    for name, after in content.protected.items():
-        old = before.get(name) or before.get(like.get(name, ""))
+    for placement in content.placed:
+        name = placement.operator
+        old = before.get(name) or before.get(placement.like)
+        new = content.protected.get(name, old)
+        if old is None or new is None:
+            continue
+        together = new.target.replace("+", ", ") if "+" in new.target else "alone"
         rows.append(
             [
                 name,
-                *(_cells(old.paired)[2:] if old else ["–", "–"]),
-                *_cells(after.paired)[2:],
-                format_duration(after.longest.duration),
-                after.target if "+" in after.target else "alone",
+                content.techniques.get(name, "restart"),
+                *_cells(old.paired)[2:],
+                *_cells(new.paired)[2:],
+                format_duration(new.longest.duration),
+                together if name in content.protected else "alone",
             ]
         )
-    columns = ["operator", "R before", "I before", "R after", "I after", "longest outage", "fails with"]
-    return [p.table(columns, rows, numbers=range(1, 5), long=[6])]
+    columns = [
+        "operator",
+        "under the plan",
+        "R before",
+        "I before",
+        "R after",
+        "I after",
+        "longest outage",
+        "fails with",
+    ]
+    words = (
+        "An operator of a group takes the group with it, and the replica takes over; others are away as long as before."
+    )
+    return [p.table(columns, rows, numbers=range(2, 6), long=[1, 7]), p.text(words)]
 
 
 def _target(content: AssessmentReport, summary: TargetSummary) -> list[str]:
