@@ -15,7 +15,7 @@ demo: install            ## the main job, on an embedded local Spark
 
 test: install lint       ## linters, then the whole suite
 	@scripts/ensure-chromium
-	@PYTHONHASHSEED=0 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile -m "not soak" $(ARGS)
+	@PYTHONHASHSEED=0 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not soak" $(ARGS)
 
 bench: install           ## ratios measured side by side; ONLY=name runs one
 	@$(BIN)/python -m benchmarks.run $(if $(ONLY),--only $(ONLY))

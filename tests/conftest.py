@@ -3,12 +3,16 @@
 import os
 
 import pytest
-from tests import profiles
+from tests import order, profiles
 
 profiles.register()
 
 # The tests' Spark tasks and the tests themselves import the same installed package.
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def pytest_collection_modifyitems(items):
+    order.longest_first(items)
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from hypothesis import settings
+from tests import order
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,3 +49,7 @@ def test_every_property_test_inherits_the_profile(request):
         if inner is not None:
             found = (inner.derandomize, inner.database, inner.phases)
             assert found == (profile.derandomize, profile.database, profile.phases), item.nodeid
+
+
+def test_the_order_of_files_names_files_that_exist():
+    assert [path for path in order.LONGEST if not (ROOT / path).exists()] == []

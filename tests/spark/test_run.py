@@ -14,6 +14,8 @@ from drivers import environment, player
 
 from riprap.apps.catalogue import load_app
 from riprap.apps.samples import cache_directory, sample_inputs
+from riprap.base.errors import UsageError
+from riprap.base.owner import owned
 
 APP = "bargain-discovery"
 PATIENCE = 120  # seconds
@@ -77,7 +79,7 @@ def test_five_minutes_of_kills(local):
 
 def test_an_interrupted_and_killed_run_is_resumed_and_loses_nothing(local, tmp_path):
     graph = load_app(APP)
-    source = sample_inputs(graph, 200_000, 1, cache_directory())["Source"]
+    source = sample_inputs(graph, 300_000, 1, cache_directory())["Source"]
     plan, out = tmp_path / "plan.toml", tmp_path / "run"
     protection = [
         f"[operators.{spec.name}]\nbackup = true\n" + ("checkpoint = '300ms'\n" if any(spec.stateful) else "")
@@ -86,12 +88,21 @@ def test_an_interrupted_and_killed_run_is_resumed_and_loses_nothing(local, tmp_p
     ]
     plan.write_text(f"app = '{APP}'\n" + "".join(protection))
 
-    interrupted = start(APP, "--input", source, "--plan", plan, "--rate", 30_000, "--out", out)
+    # 15 s of input: however busy the machine is, there is some left to interrupt, and some left to kill
+    interrupted = start(APP, "--input", source, "--plan", plan, "--rate", 20_000, "--out", out)
     wait_until_running(out, interrupted)
+    with pytest.raises(UsageError, match=f"in use by process {interrupted.pid}"), owned(out, "run"):
+        pass
     os.kill(interrupted.pid, signal.SIGINT)
     code, err = end(interrupted)
     assert code == 130, err
     assert f"riprap run --resume {out}" in err.replace("\n", "")
+
+    with owned(out, "run"):
+        for again in (["--resume", out], [APP, "--input", source, "--out", out]):
+            code, err = end(start(*again))
+            assert code == 2, err
+            assert f"in use by process {os.getpid()}" in err.replace("\n", " "), err
 
     code, err = end(start("--resume", out, "--kill", "driver@2s"))
     assert code == -signal.SIGKILL, err

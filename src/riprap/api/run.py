@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from riprap.apps.catalogue import load_app
 from riprap.base.errors import DataError, UsageError
+from riprap.base.owner import is_empty, owned
 from riprap.graph.graph import Graph
 from riprap.graph.plan import parse_plan, read_plan
 from riprap.report.page import table
@@ -97,8 +98,6 @@ def run(
 ) -> RunResult:
     """Run an app until its inputs end, or for some seconds. `out` is the run's directory, which must not exist."""
     directory = Path(out).absolute()
-    if directory.exists() and any(directory.iterdir()):
-        raise UsageError(f"{out} is not empty: go on with it with --resume {out}, or give another directory")
     if plan is not None:
         read_plan(plan)  # so that errors name the file
     settings = Settings(
@@ -116,14 +115,16 @@ def run(
         if spec.annotations.ha_group is not None:
             warn(f"{spec.name} is in HA group {spec.annotations.ha_group.name}, and a run has no replicas yet")
     kills = parse_kills(kill, layout)
-    session = ready_session(layout, kills, spark=spark, master=master)
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / "run.json").write_text(json.dumps({"format": _FORMAT, **asdict(settings)}, indent=2) + "\n")
-    result = run_on_spark(
-        session, layout, settings.inputs, directory, rate=rate, seconds=seconds, kills=kills, tls=tls, watch=watch,
-        warn=warn,
-    )  # fmt: skip
-    return _stored(directory, result)
+    with owned(directory, "run"):
+        if not is_empty(directory):
+            raise UsageError(f"{out} is not empty: go on with it with --resume {out}, or give another directory")
+        session = ready_session(layout, kills, spark=spark, master=master)
+        (directory / "run.json").write_text(json.dumps({"format": _FORMAT, **asdict(settings)}, indent=2) + "\n")
+        result = run_on_spark(
+            session, layout, settings.inputs, directory, rate=rate, seconds=seconds, kills=kills, tls=tls, watch=watch,
+            warn=warn,
+        )  # fmt: skip
+        return _stored(directory, result)
 
 
 def resume(
@@ -143,12 +144,13 @@ def resume(
     settings = read_settings(directory)
     layout = settings.layout(graph)
     kills = parse_kills(kill, layout)
-    session = ready_session(layout, kills, spark=spark, master=master)
-    result = run_on_spark(
-        session, layout, settings.inputs, directory, rate=settings.rate,
-        seconds=seconds if seconds is not None else settings.seconds, kills=kills, tls=tls, watch=watch, warn=warn,
-    )  # fmt: skip
-    return _stored(directory, result)
+    with owned(directory, "run"):
+        session = ready_session(layout, kills, spark=spark, master=master)
+        result = run_on_spark(
+            session, layout, settings.inputs, directory, rate=settings.rate,
+            seconds=seconds if seconds is not None else settings.seconds, kills=kills, tls=tls, watch=watch, warn=warn,
+        )  # fmt: skip
+        return _stored(directory, result)
 
 
 def read_settings(directory: Path) -> Settings:

@@ -32,6 +32,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import UsageError
+from riprap.base.owner import is_empty, owned
 from riprap.engine.identity import content_digest
 from riprap.engine.inputs import file_schema, read_file
 from riprap.faults import store, work
@@ -77,10 +78,17 @@ def run_campaign(
 ) -> CampaignResult:
     """Run a campaign, or what is left of it. `recorded` is a recording of the same input, if there is one."""
     begun = clock.monotonic()
-    spark = session(spark)
     path = path.absolute()
     for file in inputs.values():
         file_schema(file)  # a file that is not there, or is none, is told before anything is made
+    with owned(path, "campaign"):
+        return _run(graph, settings, inputs, path, recorded, session(spark), tell, clock, begun)
+
+
+def _run(
+    graph: Graph, settings: Settings, inputs: Mapping[str, Path], path: Path, recorded: Path | None,
+    spark: SparkSession, tell: Tell | None, clock: Clock, begun: float,
+) -> CampaignResult:  # fmt: skip
     identity = _claim(path, graph, settings, inputs)
     recorded = recorded or path / "recorded"
     if not sound(recorded):
@@ -147,9 +155,8 @@ def _claim(path: Path, graph: Graph, settings: Settings, inputs: Mapping[str, Pa
                 "give another directory with --out, or remove this one"
             )
         return f"{identity} {digests}"
-    if path.exists() and any(path.iterdir()):
+    if not is_empty(path):
         raise UsageError(f"{path} is not empty and holds no campaign: give an empty or a new directory with --out")
-    path.mkdir(parents=True, exist_ok=True)
     work_file = about.with_suffix(".part")
     work_file.write_text(json.dumps({"identity": identity, "inputs": digests, **described}, indent=2))
     work_file.rename(about)
