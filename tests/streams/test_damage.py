@@ -207,6 +207,22 @@ def test_a_mark_that_was_cut_or_changed_anywhere_is_damage(stored):
     assert not refused(path)
 
 
+def test_a_segment_under_the_name_of_another_is_damage(stored):
+    path, _ = stored
+    finish(path)
+    write(Stream.open(path), batches([5], first=sum(SIZES)))
+    finish(path)
+    sound = (path / "00000001.arrow").read_bytes()
+    newest = path / "00000002.arrow"
+    newest.write_bytes((path / "00000000.arrow").read_bytes())
+    assert refused(path)
+    with Stream.open(path).writer(epoch=1) as writer:
+        assert writer.position == sum(SIZES) + 5
+        assert writer.cut.file == str(newest)
+    assert (path / "00000001.arrow").read_bytes() == sound, "nothing that is sound was overwritten"
+    assert not refused(path)
+
+
 def test_a_mark_of_an_earlier_moment_is_no_damage(stored):
     path, _ = stored
     before = (path / "mark").read_bytes()

@@ -99,13 +99,12 @@ def write_request(request: Any, out: Path) -> None:
 def read_request(directory: Path, request_type: type[Any], graph: Graph, plan: Path) -> Any:
     """The same request again, under a plan."""
     path = directory / "request.json"
+    names = {field.name for field in fields(request_type)}
     try:
-        kept = json.loads(path.read_text())
-    except (OSError, json.JSONDecodeError) as error:
+        kept = {name: value for name, value in json.loads(path.read_text()).items() if name in names}
+        kept["inputs"] = {name: Path(value) for name, value in kept["inputs"].items()}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(
             f"cannot read {path}, so the assessment cannot be repeated; run `riprap assess` again"
         ) from error
-    names = {field.name for field in fields(request_type)}
-    kept = {name: value for name, value in kept.items() if name in names}
-    kept["inputs"] = {name: Path(value) for name, value in kept["inputs"].items()}
     return request_type(**kept | {"app": graph, "plan": plan, "command": "riprap plan --reassess"})

@@ -189,6 +189,6 @@ def read_part(storage: Storage, folder: str, part: PartRef) -> bytes | None:
     """None if it is not there or not what was written."""
     try:
         data = storage.read(f"{folder}/{part.name}")
-    except FileNotFoundError:
+    except (FileNotFoundError, DataError):
         return None
     return data if len(data) == part.length and xxhash.xxh3_64_intdigest(data) == part.check else None

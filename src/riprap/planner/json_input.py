@@ -15,6 +15,8 @@ def read_json(path: Path) -> Any:
         raise DataError(f"there is no file {path}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot read {path}: {error}") from error
+    except RecursionError:
+        raise DataError(f"{path} is nested too deeply") from None
     except json.JSONDecodeError as error:
         raise DataError(f"{path} is not JSON: {error.msg} at line {error.lineno}") from None
 

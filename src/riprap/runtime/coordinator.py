@@ -35,7 +35,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from riprap.base.clock import Clock
-from riprap.base.errors import RiprapError
+from riprap.base.errors import DataError, RiprapError
 from riprap.runtime.layout import Layout
 from riprap.runtime.roster import Fenced, PeStatus, Roster, Transition
 from riprap.runtime.run import Tls
@@ -301,4 +301,13 @@ def _read(reader: flight.MetadataRecordBatchReader) -> dict[str, Any] | None:
 
 
 def _read_epochs(path: Path) -> dict[str, int]:
-    return {pe: int(epoch) for pe, epoch in json.loads(path.read_text()).items()} if path.exists() else {}
+    """The last epoch of each element. Whoever guessed a lower one would be taken for a life that was replaced."""
+    try:
+        epochs = json.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError):
+        epochs = None
+    if not isinstance(epochs, dict) or not all(type(epoch) is int and epoch >= 0 for epoch in epochs.values()):
+        raise DataError(f"{path} is damaged, and without it the run cannot go on: restore it, or begin another run")
+    return epochs

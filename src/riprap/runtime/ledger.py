@@ -128,11 +128,14 @@ def open_ledger(directory: Path, epoch: int, names: Sequence[str]) -> Ledger:
 
 def read_ledger(directory: Path, names: Sequence[str], below: int | None = None) -> dict[str, int]:
     """The numbers of the newest life (before epoch `below`), all 0 if there was none."""
-    found = sorted(directory.glob("[0-9]*")) if directory.is_dir() else []
+    found = sorted(path for path in directory.iterdir() if path.name.isdecimal()) if directory.is_dir() else []
     lives = [path for path in found if below is None or int(path.name) < below]
     if not lives:
         return dict.fromkeys(names, 0)
-    data = lives[-1].read_bytes()
+    try:
+        data = lives[-1].read_bytes()
+    except IsADirectoryError:
+        raise DataError(f"{lives[-1]} is a directory, and a ledger was written there: remove it") from None
     if len(data) != _HEAD.size + 8 * len(names) or _HEAD.unpack_from(data) != (MAGIC, len(names)):
         raise DataError(
             f"{lives[-1]} is the ledger of another layout: resume with the plan, --fuse and --parallelism of before"

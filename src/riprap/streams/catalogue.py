@@ -95,6 +95,8 @@ def _summarized(files: Files, number: int, must_be_finished: bool) -> Summary | 
     file = files.open(segment_name(number))
     try:
         summary = read_summary(file)
+        if summary is not None and summary.segment != number:
+            summary = None  # another segment under this name: going on behind it would overwrite one that is sound
         if summary is not None or not must_be_finished:
             return summary
         start = read_start(file)

@@ -15,6 +15,7 @@ import xxhash
 
 from riprap.base.clock import Clock
 from riprap.base.errors import DataError, UsageError
+from riprap.streams.errors import Damaged
 from riprap.streams.files import Files, get_document, put_document
 from riprap.streams.keys import check_key_columns
 
@@ -90,14 +91,17 @@ def load_description(files: Files) -> Description:
         told = get_document(files, DESCRIPTION)
     except FileNotFoundError:
         raise UsageError(f"there is no stream at {files.location}: create one, or check the path") from None
-    if told["format"] != FORMAT:
-        raise DataError(f"{files.location} has format {told['format']}; this release reads format {FORMAT}")
-    return Description(
-        bytes.fromhex(told["id"]),
-        tuple(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))) for text in told["schemas"]),
-        Settings(**told["settings"]),
-        told["created_at"],
-    )
+    if told.get("format") != FORMAT:
+        raise DataError(f"{files.location} has format {told.get('format')}; this release reads format {FORMAT}")
+    try:
+        return Description(
+            bytes.fromhex(told["id"]),
+            tuple(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))) for text in told["schemas"]),
+            Settings(**told["settings"]),
+            told["created_at"],
+        )
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise Damaged(f"{files.location}/{DESCRIPTION}", 0, f"another document than a stream's ({error})") from None
 
 
 def is_stream(files: Files) -> bool:

@@ -18,6 +18,7 @@ import fcntl
 import json
 import mmap
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -30,6 +31,8 @@ import xxhash
 from riprap.base.disk import DiskFull, when_room
 from riprap.base.errors import UsageError
 from riprap.streams.errors import Damaged
+
+_DIRECTORY = "it is a directory, and a file was written there"
 
 
 class Readable(Protocol):
@@ -87,7 +90,10 @@ class LocalFiles:
         return MappedReadable(self.directory / name) if finished else LocalReadable(self.directory / name)
 
     def get(self, name: str) -> bytes:
-        return (self.directory / name).read_bytes()
+        try:
+            return (self.directory / name).read_bytes()
+        except IsADirectoryError:
+            raise Damaged(str(self.directory / name), 0, _DIRECTORY) from None
 
     def put(self, name: str, data: Any) -> None:
         path = self.directory / name
@@ -118,7 +124,11 @@ class LocalFiles:
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
-        file = os.open(self.directory / "retention.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        path = self.directory / "retention.lock"
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except IsADirectoryError:
+            raise Damaged(str(path), 0, "it is a directory; remove it") from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
@@ -135,12 +145,14 @@ class LocalReadable:
         self.name = str(path)
         self._file = -1
         self._file = os.open(path, os.O_RDONLY)
+        if stat.S_ISDIR(os.fstat(self._file).st_mode):
+            raise Damaged(self.name, 0, _DIRECTORY)
 
     def size(self) -> int:
         return os.fstat(self._file).st_size
 
     def read_at(self, offset: int, size: int) -> pa.Buffer:
-        buffer = pa.allocate_buffer(size)
+        buffer = pa.allocate_buffer(max(size, 0))
         view = memoryview(buffer)
         filled = 0
         while filled < size:
@@ -178,7 +190,7 @@ class MappedReadable(LocalReadable):
         if size >= self.chunk and self._file >= 0:  # a long read: have what follows brought from disk meanwhile
             os.posix_fadvise(self._file, offset, 4 * self.chunk, os.POSIX_FADV_WILLNEED)
         offset = min(offset, self._buffer.size)
-        return self._buffer.slice(offset, min(size, self._buffer.size - offset))
+        return self._buffer.slice(offset, max(min(size, self._buffer.size - offset), 0))
 
 
 class RemoteFiles:
@@ -305,7 +317,7 @@ def get_document(files: Files, name: str) -> dict[str, Any]:
     try:
         content = json.loads(files.get(name))
         check = content.pop("check")
-    except (ValueError, KeyError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise Damaged(f"{files.location}/{name}", 0, "not a document with a checksum") from None
     if check != _check(json.dumps(content, indent=1, sort_keys=True)):
         raise Damaged(f"{files.location}/{name}", 0, "the document's checksum does not match")

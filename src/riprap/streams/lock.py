@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from riprap.base.clock import Clock
-from riprap.streams.errors import Busy, Fenced
+from riprap.streams.errors import Busy, Damaged, Fenced
 from riprap.streams.files import sync_directory
 
 LOCK = "writer.lock"
@@ -44,7 +44,10 @@ def acquire(directory: Path, producer: str, epoch: int, clock: Clock) -> WriterL
     told = json.dumps({"producer": producer, "epoch": epoch, "pid": os.getpid()}).encode()
     deadline = clock.monotonic() + _PATIENCE
     while True:
-        file = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            file = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        except IsADirectoryError:
+            raise Damaged(str(directory / LOCK), 0, "it is a directory; remove it") from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -97,6 +100,8 @@ def is_written(directory: Path) -> bool:
 
 
 def _told(data: bytes) -> dict[str, Any]:
-    with contextlib.suppress(ValueError):
-        return dict(json.loads(data))
+    with contextlib.suppress(ValueError, RecursionError):
+        told = json.loads(data)
+        if isinstance(told, dict) and isinstance(told.get("epoch"), int):
+            return told
     return {"producer": "?", "epoch": 0}

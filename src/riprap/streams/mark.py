@@ -52,6 +52,8 @@ def read_mark(directory: Path) -> Mark | None:
         return None
     try:
         return _read(file)
+    except IsADirectoryError:
+        return None
     finally:
         os.close(file)
 

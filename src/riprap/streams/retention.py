@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from riprap.base.clock import Clock
 from riprap.base.errors import DataError, UsageError
 from riprap.streams.description import Settings
+from riprap.streams.errors import Damaged
 from riprap.streams.files import Files, get_document, put_document
 from riprap.streams.segment import segment_name
 from riprap.streams.summary import Summary
@@ -35,8 +36,14 @@ def unregister(files: Files, name: str) -> None:
 
 def registered(files: Files) -> dict[str, int]:
     """Position by reader; raises `Damaged` if a registration cannot be read."""
-    names = [name for name in files.names(READERS) if name.endswith(".json")]
-    return {name[:-5]: int(get_document(files, f"{READERS}/{name}")["position"]) for name in names}
+    found = {}
+    for name in files.names(READERS):
+        if name.endswith(".json"):
+            position = get_document(files, f"{READERS}/{name}").get("position")
+            if not isinstance(position, int):
+                raise Damaged(f"{files.location}/{READERS}/{name}", 0, "a document without a position")
+            found[name[:-5]] = position
+    return found
 
 
 def delete(files: Files, oldest_first: Sequence[Summary], force: bool) -> list[Summary]:

@@ -215,6 +215,8 @@ def read_start(file: Readable) -> Start:
         told["last_ts"],
         told["last_seq"],
     )
+    if not file.name.endswith(segment_name(carry.segment)):
+        raise Damaged(file.name, len(FILE_START), f"it is segment {carry.segment}, under the name of another")
     return Start(schema.with_metadata(metadata or None), carry, header.written_at, len(FILE_START) + header.length)
 
 

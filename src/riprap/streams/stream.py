@@ -87,6 +87,9 @@ class Stream:
                 f"writing to {self.files.location} needs a local directory for the open segment: give spool="
             )
         self._spool.mkdir(parents=True, exist_ok=True)
+        for name in (MARK, catalogues.CATALOGUE):
+            if (self._spool / name).is_dir():
+                raise Damaged(str(self._spool / name), 0, "it is a directory; remove it, and it is made again")
         self._catalogue = None
         self.description = load_description(self.files)
         return Writer(self.files, self._spool, self.description, producer, epoch, self.clock)

@@ -1,0 +1,90 @@
+"""Persistent streams as nobody wrote them: damage is told, what is read is what was written, and a writer goes on."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.durable.mutations import Case
+
+from riprap.cli.stream import export
+from riprap.streams import Stream
+from riprap.streams.keys import OrderKey
+from riprap.streams.overview import overview, segment_table
+from riprap.streams.verify import verify
+
+TS = pa.timestamp("us", "UTC")
+SCHEMA = pa.schema([("_ts", TS), ("_seq", pa.int64()), ("text", pa.string())])
+
+
+def rows(first: int, number: int) -> pa.RecordBatch:
+    seq = np.arange(first, first + number)
+    return pa.record_batch(
+        [pa.array(seq * 1000, TS), pa.array(seq), pa.array([f"row {n}" for n in seq])], schema=SCHEMA
+    )
+
+
+def make_stream(path: Path) -> None:
+    stream = Stream.create(path, SCHEMA, segment_bytes=4000)
+    with stream.writer(producer="p", epoch=1) as writer:
+        for first in range(0, 120, 10):
+            writer.append(rows(first, 10), progress=OrderKey(first * 1000))
+        writer.mark(OrderKey(119_000), kind="punctuation")
+        writer.flush()
+    stream.register_reader("r", 30)
+
+
+def read_rows(path: Path) -> None:
+    for item in Stream.open(path).read():
+        for row in item.batch.to_pylist():
+            number = row["_seq"]
+            assert 0 <= number < 120
+            assert (row["text"], row["_ts"].timestamp()) == (f"row {number}", number / 1000)
+
+
+def read_marks(path: Path) -> None:
+    list(Stream.open(path).read(marks=True, from_position=50))
+
+
+def look(path: Path) -> None:
+    stream = Stream.open(path)
+    overview(stream)
+    segment_table(stream)
+    stream.readers()
+
+
+def check(path: Path) -> None:
+    verify(Stream.open(path))
+
+
+def take_elsewhere(path: Path) -> None:
+    export(str(path), path.parent / "out.arrow")
+
+
+def go_on(path: Path) -> None:
+    """Whatever a writer could open it can append to, and what it appends is there."""
+    with Stream.open(path).writer(producer="p", epoch=2) as writer:
+        position = writer.position
+        writer.append(rows(1000, 3)).result()
+    last = [item.batch for item in Stream.open(path).read(from_position=position)][-1]
+    assert last.equals(rows(1000, 3))
+
+
+def trim(path: Path) -> None:
+    Stream.open(path).trim(before_position=60)
+
+
+CASE = Case(make_stream, [read_rows, read_marks, look, check, take_elsewhere, trim, go_on], 400, recovers=False)
+
+
+def test_what_was_written_is_fine(tmp_path):
+    CASE.sound(tmp_path)
+
+
+def test_hundreds_of_mutations(tmp_path):
+    CASE.share(tmp_path)
+
+
+@pytest.mark.soak
+def test_hours_of_mutations(tmp_path):
+    CASE.hours(tmp_path)
