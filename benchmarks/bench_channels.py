@@ -1,10 +1,16 @@
-"""Channels between two processes against bare Flight: what the envelope, the numbers and the threads cost."""
+"""Channels between processes: what a message costs on its way, beside a bare socket and bare Flight.
+
+A chain of eight processes, each a transport that gives on what it gets: so a hop is to receive, decode, encode and
+send, without any operator. What counts is the time of a core, not of the clock: it hardly depends on who else is busy.
+"""
 
 import multiprocessing
+import socket
 import statistics
+import struct
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -12,36 +18,180 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import flight
 
-from benchmarks.harness import Result, at_least, reported, side_by_side
+from benchmarks.harness import Result, at_least, at_most, reported, side_by_side
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.graph.builder import App
 from riprap.graph.keys import END_KEY
+from riprap.operators.views import Views
 from riprap.protocols.channels import ChannelId
-from riprap.protocols.events import ConsumerUp
-from riprap.runtime.endpoint import Endpoint
 from riprap.runtime.hosting import Arrival
-from riprap.runtime.inbox import Inbox
 from riprap.runtime.layout import arrange
 from riprap.runtime.messages import Kind, Message
-from riprap.runtime.run import Run
-from riprap.runtime.sender import Sender
+from riprap.runtime.run import Run, Tls
+from riprap.runtime.tls import generate_tls
+from riprap.runtime.transport.outlets import Outlet
+from riprap.runtime.transport.transport import ALL, NONE, Transport
 from riprap.runtime.wire import Address
 
-# Rows of 40 bytes: three columns and the order key. Sizes of messages, and how many of them a round sends.
-SIZES = {1: 10_000, 1_000: 3_000, 65_536: 100}
+PROCESSES = 8
+ROWS = 1_000  # in a message of the chain
+SATURATED, PACED, RATE = 4_000, 1_000, 200  # messages; and of the paced ones, how many a second
+# Rows of 40 bytes: three columns and the order key. Sizes of messages on one hop, and how many of them a round sends.
+SIZES = {1: 10_000, 1_000: 3_000, 16_000: 400}
+_LENGTH = struct.Struct("<Q")
 
 
-def _run(directory: Path) -> Run:
+def _run(directory: str, tls: Tls | None) -> Run:
     app = App("channels")
-    app.source("S", "a long, b double, c double").filter("a >= 0", name="F").sink("Out")
-    return Run(directory, arrange(app.build(), fuse="none"), {}, "grpc://127.0.0.1:1", "secret", "127.0.0.1")
+    stream = app.source("S", "a long, b double, c double")
+    for at in range(1, PROCESSES):
+        stream = stream.filter("a >= 0", name=f"F{at}")
+    stream.sink("Out")
+    layout = arrange(app.build(), fuse="none")
+    return Run(Path(directory), layout, {}, "grpc://127.0.0.1:1", "secret", "127.0.0.1", tls=tls)
 
 
-def _channel(run: Run) -> tuple[ChannelId, pa.Schema]:
-    return run.layout.links[0].channels()[0], run.layout.graph.physical("S", 0)
+def _channel(run: Run, at: int) -> tuple[ChannelId, pa.Schema]:
+    """From the `at`-th process of the chain to the next."""
+    target = f"F{at + 1}"
+    link = next(link for link in run.layout.links if link.target.name == target)
+    return link.channels()[0], run.layout.graph.physical(link.stream.source, link.stream.source_port)
 
 
-class _Bare(flight.FlightServerBase):
+def _batch(schema: pa.Schema, rows: int) -> pa.RecordBatch:
+    numbers = np.arange(rows)
+    return pa.RecordBatch.from_arrays([pa.array(numbers).cast(field.type) for field in schema], schema=schema)
+
+
+class _Hop:
+    """The transport of one process of a chain."""
+
+    def __init__(self, run: Run, at: int, last: int, consumer: str | None) -> None:
+        self.channel, inlets = None, {}
+        if at > 0:
+            inlets = dict([_channel(run, at - 1)])
+        outlets: dict[ChannelId, Outlet] = {}
+        if at < last:
+            self.channel, schema = _channel(run, at)
+            outlets[self.channel] = Outlet(schema, f"F{at + 1}", False)
+        address = Address(consumer or "", 1)
+        self.transport = Transport(
+            f"F{at}", 1, inlets, outlets, lambda _: 0, lambda _, newer, __: None if newer else address, run, views=True
+        )
+
+    def give(self, message: Message) -> None:
+        assert self.channel is not None
+        while not self.transport.send(self.channel, message):
+            self.transport.poll(1.0, ALL)
+
+    def relay(self, ends: int) -> None:
+        """Give on until so many ENDs have passed."""
+        while ends:
+            for event in self.transport.poll(1.0):
+                if isinstance(event, Arrival):
+                    self.give(event.message)
+                    ends -= event.message.kind is Kind.END
+        while self.transport._outlets.waiting:
+            self.transport.poll(1.0)
+
+
+def _member(directory: str, tls: Tls | None, at: int, last: int, consumer: str | None, pipe: Connection) -> None:
+    """A process of the chain behind the first: tells its location, then at every END what happened since the last."""
+    hop = _Hop(_run(directory, tls), at, last, consumer)
+    pipe.send(hop.transport.location)
+    count, ages = 0, []
+    used = time.process_time()
+    while not pipe.poll():
+        for event in hop.transport.poll(0.2):
+            if not isinstance(event, Arrival):
+                continue
+            message = event.message
+            if hop.channel is not None:
+                hop.give(message)
+            elif message.kind is Kind.ROWS:
+                ages.append(SYSTEM_CLOCK.now() - message.born)
+            count += message.items
+            if message.kind is Kind.END:
+                now = time.process_time()
+                pipe.send((count, now - used, statistics.median(ages) if ages else 0.0))
+                count, ages, used = 0, [], now
+    hop.transport.close()
+
+
+class _Chain:
+    """This process, and those behind it."""
+
+    def __init__(self, directory: str, processes: int, tls: Tls | None = None) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._members = []
+        location = None
+        for at in range(processes - 1, 0, -1):
+            here, there = context.Pipe()
+            process = context.Process(
+                target=_member, args=(directory, tls, at, processes - 1, location, there), daemon=True
+            )
+            process.start()
+            location = here.recv()
+            self._members.insert(0, (process, here))
+        run = _run(directory, tls)
+        self.schema = _channel(run, 0)[1]
+        self._hop = _Hop(run, 0, processes - 1, location)
+        self.number = 0
+        while not self._hop.transport.poll(5.0, NONE):
+            pass
+
+    def send(self, batch: pa.RecordBatch, messages: int, rate: float | None = None) -> tuple[float, float]:
+        """Seconds of a core that all processes used together, and the median age at the end in microseconds."""
+        views = Views.of(batch)
+        start, used = SYSTEM_CLOCK.monotonic(), time.process_time()
+        for at in range(messages):
+            if rate is not None:
+                while (left := start + at / rate - SYSTEM_CLOCK.monotonic()) > 0:
+                    self._hop.transport.poll(left, NONE)
+            self._hop.give(Message(Kind.ROWS, 1, self.number, views, born=SYSTEM_CLOCK.now()))
+            self.number += batch.num_rows
+        self._hop.give(Message(Kind.END, 1, self.number, progress=END_KEY))
+        while self._hop.transport.pending(self._hop.channel):  # type: ignore[arg-type]
+            self._hop.transport.poll(1.0, NONE)
+        used = time.process_time() - used
+        reports = [here.recv() for _, here in self._members]
+        assert {count for count, _, _ in reports} == {messages * batch.num_rows}
+        return used + sum(seconds for _, seconds, _ in reports), reports[-1][2]
+
+    def close(self) -> None:
+        self._hop.transport.close()
+        for process, here in self._members:
+            here.send("end")
+            process.join(10)
+
+
+def run() -> Iterator[Result]:
+    with tempfile.TemporaryDirectory(prefix="riprap-bench-") as directory:
+        yield from _chain_costs(directory)
+        yield from _one_hop(directory)
+
+
+def _chain_costs(directory: str) -> Iterator[Result]:
+    chain = _Chain(directory, PROCESSES)
+    try:
+        batch = _batch(chain.schema, ROWS)
+        chain.send(batch, 200)
+        hops = PROCESSES - 1
+        saturated = [chain.send(batch, SATURATED)[0] / SATURATED / hops * 1e3 for _ in range(3)]
+        paced, ages = zip(*(chain.send(batch, PACED, RATE) for _ in range(3)), strict=True)
+    finally:
+        chain.close()
+    told = f"{PROCESSES} processes in a chain, {ROWS:,} rows of 40 bytes, all in; of 3 rounds the median"
+    yield at_most("channel, a message and hop", statistics.median(paced) / PACED / hops * 1e3, 0.15,
+                  f"{told}; {RATE} messages/s, so that each is woken for", "ms of a core")  # fmt: skip
+    yield reported("channel, a message and hop, saturated", statistics.median(saturated), "ms of a core", told)
+    yield reported("channel, age behind the chain", statistics.median(ages) / 1e3, "ms", f"{told}; {RATE} messages/s")
+
+
+# One hop --------------------------------------------------------------------------------------------------------------
+
+
+class _BareFlight(flight.FlightServerBase):
     def do_exchange(self, context, descriptor, reader, writer):  # type: ignore[no-untyped-def]
         count = 0
         while True:
@@ -52,104 +202,96 @@ class _Bare(flight.FlightServerBase):
         writer.write_metadata(str(count).encode())
 
 
-def _consume(directory: str, pipe: Connection) -> None:
-    """The consumer's process: on the channel, tells at every END how many rows came and how old they were."""
-    run = _run(Path(directory))
-    channel, schema = _channel(run)
-    inbox = Inbox(run.buffer_bytes)
-    endpoint = Endpoint("F", 1, {channel: schema}, lambda _: 0, inbox, run)
-    bare = _Bare("grpc://127.0.0.1:0")
-    pipe.send((endpoint.location, f"grpc://127.0.0.1:{bare.port}"))
-    count, ages = 0, []
-    while not pipe.poll():
-        for event in inbox.take(0.05):
-            if isinstance(event, Arrival):
-                if event.message.kind is Kind.ROWS:
-                    ages.append(SYSTEM_CLOCK.now() - event.message.born)
-                count += event.message.items
-                if event.message.kind is Kind.END:
-                    pipe.send((count, statistics.median(ages)))
-                    count, ages = 0, []
-    inbox.close()
-    endpoint.close()
+def _bare(pipe: Connection) -> None:
+    """A process with a bare Flight server, and a bare socket that takes what comes and tells how much it was."""
+    server = _BareFlight("grpc://127.0.0.1:0")
+    listening = socket.create_server(("127.0.0.1", 0))
+    pipe.send((f"grpc://127.0.0.1:{server.port}", listening.getsockname()[:2]))
+    buffer = memoryview(bytearray(1 << 20))
+    taken, _ = listening.accept()
+    with taken:
+        while True:
+            head = taken.recv(8, socket.MSG_WAITALL)
+            if len(head) < 8:
+                break
+            left = expected = _LENGTH.unpack(head)[0]
+            while left:
+                left -= taken.recv_into(buffer[: min(left, len(buffer))])
+            taken.sendall(_LENGTH.pack(expected))
 
 
-def run() -> Iterator[Result]:
+def _one_hop(directory: str) -> Iterator[Result]:
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    with tempfile.TemporaryDirectory(prefix="riprap-bench-") as directory:
-        process = context.Process(target=_consume, args=(directory, there))
-        process.start()
-        location, bare = here.recv()
-        settings = _run(Path(directory))
-        channel, schema = _channel(settings)
-        inbox = Inbox(settings.buffer_bytes)
-        address = Address(location, 1)
-        sender = Sender(channel, schema, 1, lambda _, newer, __: None if newer else address, "F", inbox, settings)
-        (up,) = inbox.take(30.0)
-        assert isinstance(up, ConsumerUp)
-        try:
-            for rows, messages in SIZES.items():
-                yield from _throughput(sender, here, bare, schema, rows, messages)
-            yield _latency(sender, here, schema)
-        finally:
-            sender.close(drain=False)
-            here.send("end")
-            process.join(10)
+    other = context.Process(target=_bare, args=(there,), daemon=True)
+    other.start()
+    location, address = here.recv()
+    chains = {"channel": _Chain(directory, 2), "TLS": _Chain(directory, 2, generate_tls(["127.0.0.1"]))}
+    plain = socket.create_connection(address)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    try:
+        for rows, messages in SIZES.items():
+            batch = _batch(chains["channel"].schema, rows)
+            times = side_by_side(
+                {
+                    **{name: _through(chain, batch, messages) for name, chain in chains.items()},
+                    "TCP": lambda batch=batch, messages=messages: _bare_tcp(plain, batch, messages),
+                    "Flight": lambda batch=batch, messages=messages: _bare_flight(location, batch, messages),
+                }
+            )
+            yield from _told(rows, messages, times)
+        yield _idle(chains["channel"])
+    finally:
+        for chain in chains.values():
+            chain.close()
+        plain.close()
+        other.join(10)
 
 
-def _batch(schema: pa.Schema, rows: int) -> pa.RecordBatch:
-    numbers = np.arange(rows)
-    return pa.RecordBatch.from_arrays([pa.array(numbers).cast(field.type) for field in schema], schema=schema)
+def _through(chain: _Chain, batch: pa.RecordBatch, messages: int) -> Callable[[], object]:
+    return lambda: chain.send(batch, messages)
 
 
-def _send(sender: Sender, message: Message) -> None:
-    while not sender.offer(message, 1.0):
-        pass
+def _bare_tcp(plain: socket.socket, batch: pa.RecordBatch, messages: int) -> None:
+    """The same bytes in the same pieces, without any meaning."""
+    buffers = [memoryview(column.buffers()[1]) for column in batch.columns]
+    size = sum(map(len, buffers))
+    plain.sendall(_LENGTH.pack(size * messages))
+    for _ in range(messages):
+        sent = plain.sendmsg(buffers)
+        if sent < size:
+            plain.sendall(b"".join(buffers)[sent:])
+    assert _LENGTH.unpack(plain.recv(8, socket.MSG_WAITALL))[0] == size * messages
 
 
-def _throughput(
-    sender: Sender, pipe: Connection, bare: str, schema: pa.Schema, rows: int, messages: int
-) -> Iterator[Result]:
-    batch = _batch(schema, rows)
+def _bare_flight(location: str, batch: pa.RecordBatch, messages: int) -> None:
+    client = flight.FlightClient(location)
+    writer, reader = client.do_exchange(flight.FlightDescriptor.for_command(b"bare"))
+    writer.begin(batch.schema)
+    for _ in range(messages):
+        writer.write_with_metadata(batch, b"envelope of some fifty bytes, as a message has one")
+    writer.done_writing()
+    assert int(reader.read_chunk().app_metadata.to_pybytes()) == messages * batch.num_rows
+    writer.close()
+    client.close()
 
-    def through_the_channel() -> None:
-        for number in range(messages):
-            _send(sender, Message(Kind.ROWS, 1, number * rows, batch))
-        _send(sender, Message(Kind.END, 1, messages * rows, progress=END_KEY))
-        assert pipe.recv()[0] == messages * rows
 
-    def bare_flight() -> None:
-        client = flight.FlightClient(bare)
-        writer, reader = client.do_exchange(flight.FlightDescriptor.for_command(b"bare"))
-        writer.begin(schema)
-        for _ in range(messages):
-            writer.write_with_metadata(batch, b"envelope of some fifty bytes, as a message has one")
-        writer.done_writing()
-        assert int(reader.read_chunk().app_metadata.to_pybytes()) == messages * rows
-        writer.close()
-        client.close()
-
-    times = side_by_side({"channel": through_the_channel, "bare": bare_flight})
-    rate = messages * rows / times["channel"] / 1e6
-    yield reported(
-        f"channel, {rows:,} rows a message", rate, "M rows/s", "two processes, rows of 40 bytes, sender to inbox"
-    )
+def _told(rows: int, messages: int, times: dict[str, float]) -> Iterator[Result]:
+    rates = {name: messages * rows / seconds / 1e6 for name, seconds in times.items()}
+    what = f"{rows:,} rows a message"
+    how = "two processes, rows of 40 bytes, from `send` to `poll`"
+    if rows == 16_000:
+        yield at_least(f"channel, {what}", rates["channel"], 50.0, how, "M rows/s")
+    else:
+        yield reported(f"channel, {what}", rates["channel"], "M rows/s", how)
+    yield reported(f"channel under TLS, {what}", rates["TLS"], "M rows/s", how)
+    yield reported(f"channel against a bare socket, {what}", rates["channel"] / rates["TCP"], "×", "the same bytes")
     yield at_least(
-        f"channel against bare Flight, {rows:,} rows a message",
-        times["bare"] / times["channel"],
-        1.0 if rows == 1 else 0.8,
-        "rows/s of the same messages; small ones are joined, which bare Flight does not",
+        f"channel against bare Flight, {what}", rates["channel"] / rates["Flight"], 1.0, "rows/s of the same messages"
     )
 
 
-def _latency(sender: Sender, pipe: Connection, schema: pa.Schema) -> Result:
-    """Of single rows on an idle channel."""
-    batch = _batch(schema, 1)
-    ages = []
-    for number in range(200):
-        _send(sender, Message(Kind.ROWS, 1, number, batch, born=SYSTEM_CLOCK.now()))
-        _send(sender, Message(Kind.END, 1, number + 1, progress=END_KEY))
-        ages.append(pipe.recv()[1])
-        time.sleep(0.002)
-    return reported("channel, idle: one row", statistics.median(ages) / 1e3, "ms", "offered until taken, median of 200")
+def _idle(chain: _Chain) -> Result:
+    batch = _batch(chain.schema, 1)
+    ages = [chain.send(batch, 1)[1] for _ in range(200)]
+    return reported("channel, idle: one row", statistics.median(ages) / 1e3, "ms", "sent until taken, median of 200")

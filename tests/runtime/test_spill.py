@@ -1,9 +1,13 @@
 """What is held for a consumer and does not fit into memory comes back from disk, whole and in order."""
 
+from dataclasses import replace
+
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from riprap.base.errors import DataError
 from riprap.graph.keys import OrderKey, physical_schema, source_shape
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.held import Held
@@ -59,3 +63,46 @@ def test_what_is_held_comes_back_whole(tmp_path_factory, sizes, taken, limit):
     assert not place.exists(), "what was taken is not kept"
     held.add(message(number, 3))
     assert held.next() is not None, "and memory is used again"
+
+
+def test_progress_headers_and_markers_survive_and_reading_may_begin_again(tmp_path):
+    key = OrderKey(5, 0, 5)
+    spill = LogSpill(tmp_path / "spill", CHANNEL, SCHEMA)
+    sent = [
+        replace(message(0, 3), header=b"vector", progress=key),
+        message(3, 0),
+        Message(Kind.MARKER, 1, 4, header=b"round 2"),
+        message(4, 2),
+    ]
+    for one in sent[:3]:
+        spill.keep(one)
+    first = list(spill.since(0))
+    spill.keep(sent[3])
+    rest = list(spill.since(4))
+    again = list(spill.since(2))
+    spill.close()
+    for found, kept in ((first + rest, sent[:2] + sent[3:]), (again, sent[:2] + sent[3:])):
+        marks = [m for m in found if m.kind is not Kind.MARKER]
+        assert [(m.kind, m.number, m.header, m.progress, m.punctuation, m.born) for m in marks] == [
+            (m.kind, m.number, m.header, m.progress, m.punctuation, m.born) for m in kept
+        ]
+        assert items(marks) == items(kept)
+    assert [m.header for m in first if m.kind is Kind.MARKER] == [b"round 2"]
+    assert not (tmp_path / "spill").exists()
+
+
+def test_a_spill_that_was_damaged_is_an_error(tmp_path):
+    spill = LogSpill(tmp_path / "spill", CHANNEL, SCHEMA)
+    spill.keep(message(0, 50))
+    spill._file.flush()
+    path = tmp_path / "spill" / "frames"
+    data = bytearray(path.read_bytes())
+    data[-9] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(DataError, match="checksum"):
+        list(spill.since(0))
+    path.write_bytes(data[:200])
+    spill._rewind()
+    with pytest.raises(DataError, match="cut short"):
+        list(spill.since(0))
+    spill.close()

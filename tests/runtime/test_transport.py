@@ -62,6 +62,7 @@ class Producer:
             if time.monotonic() >= deadline:
                 return False
             self.poll(0.01)
+        self.poll()
         return True
 
     def send(self, message):
@@ -212,6 +213,25 @@ def test_what_waits_for_room_is_joined(tmp_path):
             assert message.number == following
             assert message.batch.column("x").to_pylist() == list(range(following, following + message.items))
             following += message.items
+
+
+def test_what_one_turn_brings_is_joined_but_not_across_the_number_of_a_marker_sent_ahead(tmp_path):
+    run = run_in(tmp_path)
+    with Consumer(run) as consumer, Producer(run) as producer:
+        producer.at(consumer.location)
+        producer.next(ConsumerUp, of=consumer)
+        for message in (rows(0, 2), *(rows(number, 1) for number in range(2, 6))):
+            assert producer.transport.send(GAP, message)
+        assert producer.transport.send(GAP, Message(Kind.MARKER, 1, 8, header=b"m"))
+        for number in range(6, 10):
+            assert producer.transport.send(GAP, rows(number, 1))
+        producer.poll()
+        arrivals = []
+        while sum(message.items for message in arrivals) < 10:
+            arrivals += [event.message for event in consumer.take(Arrival)]
+        assert [(message.kind, message.number, message.items) for message in arrivals] == [
+            (Kind.ROWS, 0, 2), (Kind.ROWS, 2, 4), (Kind.MARKER, 8, 0), (Kind.ROWS, 6, 2), (Kind.ROWS, 8, 2),
+        ]  # fmt: skip
 
 
 def test_draining_waits_until_the_consumer_has_everything(tmp_path):

@@ -13,6 +13,7 @@ from enum import IntEnum
 import pyarrow as pa
 
 from riprap.graph.keys import OrderKey
+from riprap.operators.views import Views
 
 
 class Kind(IntEnum):
@@ -30,7 +31,7 @@ class Message:
     kind: Kind
     epoch: int
     number: int  # of its first item; for PROGRESS and END, of the item that would come next
-    batch: pa.RecordBatch | None = None  # ROWS only, never empty; the stream's physical schema
+    batch: pa.RecordBatch | None = None  # ROWS only, never empty: the physical columns, or `Views` of them
     punctuation: OrderKey | None = None  # PUNCTUATION only
     progress: OrderKey | None = None  # known once this message is delivered; END: END_KEY
     born: int = 0  # wall clock, microseconds: when the oldest tuple that caused this entered the app; 0: unknown
@@ -39,5 +40,5 @@ class Message:
     @property
     def items(self) -> int:
         if self.batch is not None:
-            return self.batch.num_rows
+            return self.batch.rows if isinstance(self.batch, Views) else self.batch.num_rows
         return 1 if self.kind is Kind.PUNCTUATION else 0

@@ -1,4 +1,9 @@
-"""Where a producer puts what it holds for a consumer and memory has no room for: a persistent stream of its own."""
+"""Where a producer puts what it holds for a consumer and memory has no room for: a file of frames.
+
+The format is that of the wire (`transport/frame.py`), with a check of every body: headers of the protocol, progress
+and markers come back as they were. It is appended to and read from its beginning, in one process: it dies with it, and
+promises nothing, so it is never synced. Damage is a `DataError`.
+"""
 
 import shutil
 from collections.abc import Iterator
@@ -6,37 +11,62 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from riprap.base.errors import DataError
 from riprap.protocols.channels import ChannelId
-from riprap.runtime.logs import plain, plain_schema, stored_message
 from riprap.runtime.messages import Message
-from riprap.streams import OrderKey as StreamKey
-from riprap.streams import Stream
+from riprap.runtime.transport.codec import Decoder, Encoder
+from riprap.runtime.transport.frame import HEADER_SIZE, unpack
 
 
 class LogSpill:
-    """The messages of one channel. It dies with its process: what is spilled is held, not promised."""
+    """The messages of one channel."""
 
     def __init__(self, path: Path, channel: ChannelId, schema: pa.Schema) -> None:
         self._path = path
+        self._channel = channel
+        self._schema = schema
         shutil.rmtree(path, ignore_errors=True)
-        self._stream = Stream.create(path, plain_schema(schema), stability="async", ordered=False, memory_bytes=0)
-        self._writer = self._stream.writer(producer=str(channel))
+        path.mkdir(parents=True)
+        self._file = (path / "frames").open("w+b")
+        self._encoder = Encoder(schema, checked=True)
+        self._end = 0  # bytes written
+        self._rewind()
 
     def keep(self, message: Message) -> None:
-        if message.batch is not None:
-            batch = plain(message.batch, self._stream.schema)
-            self._writer.append(batch, sequence=message.number + message.items - 1, born=message.born)
-        elif message.punctuation is not None:
-            key = StreamKey(*message.punctuation)
-            self._writer.mark(key, kind="punctuation", sequence=message.number, born=message.born)
+        self._file.seek(self._end)
+        for buffer in self._encoder.encode(message):
+            self._end += self._file.write(buffer)
 
     def since(self, number: int) -> Iterator[Message]:
-        self._writer.flush()
-        for item in self._stream.read(marks=True):
-            message = stored_message(item)
-            if message.number + message.items > number:
+        """Goes on where the last reading ended, unless that is behind `number` already."""
+        if number < self._given:
+            self._rewind()
+        while self._read_to < self._end:
+            message = self._next()
+            if message is not None and message.number + message.items > number:
                 yield message
 
+    def _rewind(self) -> None:
+        self._decoder = Decoder(self._schema)
+        self._read_to = 0
+        self._given = 0  # the item after the last that was read
+
+    def _next(self) -> Message | None:
+        self._file.seek(self._read_to)
+        header = unpack(memoryview(self._exactly(HEADER_SIZE)))
+        body = pa.py_buffer(self._exactly(header.body)) if header.body else None
+        self._read_to += HEADER_SIZE + header.body
+        message = self._decoder.decode(header, body)
+        if message is not None:
+            self._given = message.number + message.items
+        return message
+
+    def _exactly(self, count: int) -> bytes:
+        data = self._file.read(count)
+        if len(data) < count:
+            raise DataError(f"the spill of channel {self._channel} in {self._path} was cut short: it is lost")
+        return data
+
     def close(self) -> None:
-        self._writer.close()
+        self._file.close()
         shutil.rmtree(self._path, ignore_errors=True)

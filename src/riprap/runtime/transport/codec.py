@@ -14,8 +14,9 @@ import pyarrow as pa
 import xxhash
 
 from riprap.base.errors import DataError
+from riprap.operators.views import Views
 from riprap.runtime.messages import Kind, Message
-from riprap.runtime.transport.columns import Buffers, ColumnDecoding, ColumnEncoding, padding, row_bytes
+from riprap.runtime.transport.columns import Buffers, ColumnDecoding, ColumnEncoding, padding, row_bytes, size_of
 from riprap.runtime.transport.dictionaries import Piece
 from riprap.runtime.transport.frame import (
     HEADER_SIZE,
@@ -24,6 +25,7 @@ from riprap.runtime.transport.frame import (
     Header,
     check_body,
     pack,
+    pack_fields,
     unpack,
 )
 
@@ -47,7 +49,8 @@ class Encoder:
         if message.batch is None:
             body: Buffers = [own, padding(len(own))] if own else []
             return self._frame(message, body, len(own) + len(padding(len(own))), 0)
-        if message.batch.num_rows > self._most_rows:
+        rows = message.items
+        if rows > self._most_rows:
             return [buffer for part in self._parts(message) for buffer in self.encode(part)]
         buffers, size, lacking = self._columns.encode(message.batch)
         frames: Buffers = []
@@ -56,30 +59,28 @@ class Encoder:
         if own:
             buffers[:0] = [own, padding(len(own))]
             size += len(own) + len(padding(len(own)))
-        return frames + self._frame(message, buffers, size, message.batch.num_rows)
+        return frames + self._frame(message, buffers, size, rows)
 
     def _parts(self, message: Message) -> Iterator[Message]:
         assert message.batch is not None
-        rows = message.batch.num_rows
+        rows = message.items
         for first in range(0, rows, self._most_rows):
             part = message.batch.slice(first, self._most_rows)
-            last = first + part.num_rows == rows
+            last = first + self._most_rows >= rows
             progress = message.progress if last else None
             yield replace(message, number=message.number + first, batch=part, progress=progress)
 
     def _frame(self, message: Message, body: Buffers, size: int, rows: int) -> Buffers:
-        header = pack(
-            Header(
-                FrameKind(message.kind), size, rows, len(message.header), message.epoch, message.number, message.born,
-                message.progress, message.punctuation, _check(body) if self._checked else None,
-            )
+        header = pack_fields(
+            message.kind, size, rows, len(message.header), message.epoch, message.number, message.born,
+            message.progress, message.punctuation, _check(body) if self._checked else None,
         )  # fmt: skip
         return [header, *body] if size > _JOIN else [b"".join((header, *body))]
 
     def _dictionary(self, column: int, piece: Piece) -> Buffers:
         offsets = piece.offsets.data.cast("B")
         body: Buffers = [offsets, padding(len(offsets)), piece.data, padding(len(piece.data))]
-        size = sum(map(len, body))
+        size = sum(map(size_of, body))
         check = _check(body) if self._checked else None
         header = Header(FrameKind.DICTIONARY, size, piece.count, epoch=piece.before, number=column, body_check=check)
         return [pack(header), *body]
@@ -96,8 +97,11 @@ _KINDS = {FrameKind(kind): kind for kind in Kind}
 
 
 class Decoder:
-    def __init__(self, schema: pa.Schema) -> None:
+    """`views`: rows are given as column views; else as record batches."""
+
+    def __init__(self, schema: pa.Schema, *, views: bool = False) -> None:
         self._columns = ColumnDecoding(schema)
+        self._views = views
 
     def decode(self, header: Header, body: pa.Buffer | None) -> Message | None:
         """The message of a frame; None: it was a dictionary's, which is known from now on."""
@@ -113,11 +117,13 @@ class Decoder:
             raise DataError(f"a frame of kind {header.kind.name} among messages")
         own = header.header
         start = own + (-own & 7)
-        batch = None
+        batch: pa.RecordBatch | Views | None = None
         if kind is Kind.ROWS:
             if body is None:
                 raise DataError("a message of rows without columns")
             batch = self._columns.decode(body, start, header.rows)
+            if not self._views:
+                batch = batch.batch()
         elif start != header.body:
             raise DataError(f"a frame of kind {kind.name} with {header.body - start} bytes that nobody expects")
         return Message(

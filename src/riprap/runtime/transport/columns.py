@@ -10,18 +10,24 @@ both ends know: there are no lengths to be believed. A slice sends its own rows 
 message, and its columns are views of it; so a value that is kept holds its own message and nothing beside it.
 """
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from riprap.base.errors import DataError
+from riprap.operators.views import Column, Views, column_of, dtype_of
 from riprap.runtime.transport.dictionaries import KnownDictionary, Piece, SentDictionary
 
-Buffers = list[bytes | memoryview]
+Buffer: TypeAlias = Any  # bytes, a memoryview or a NumPy array: whatever lies in one piece
+Buffers: TypeAlias = list[Buffer]
 
 _PADDING = [bytes(count) for count in range(8)]
+
+
+def size_of(buffer: Buffer) -> int:
+    """In bytes."""
+    return len(buffer) if isinstance(buffer, bytes) else int(buffer.nbytes)
 
 
 def padding(size: int) -> bytes:
@@ -56,77 +62,67 @@ class ColumnEncoding:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._types = [type_ for _, type_ in plain_types(schema)]
-        self._widths = [4 if is_text(type_) else type_.bit_width // 8 for type_ in self._types]  # 0: bits
         self._dictionaries = [SentDictionary(type_) if is_text(type_) else None for type_ in self._types]
+        self._bits = [pa.types.is_boolean(type_) for type_ in self._types]
         self._no_nulls = bytes(len(self._types)) + padding(len(self._types))
 
-    def encode(self, batch: pa.RecordBatch) -> Encoded:
-        rows = batch.num_rows
+    def encode(self, rows: pa.RecordBatch | Views) -> Encoded:
+        columns = rows.columns if isinstance(rows, Views) else self._views(rows)
+        if len(columns) != len(self._types):
+            raise DataError(f"{len(columns)} columns for a channel of {len(self._types)}")
         nulls: bytearray | None = None
         buffers: Buffers = [b""]
         lacking: list[tuple[int, Piece]] = []
         size = len(self._no_nulls)
-        columns = batch.columns
-        if len(columns) != len(self._types):
-            raise DataError(f"a batch of {len(columns)} columns for a channel of {len(self._types)}")
-        for at, (column, type_, dictionary) in enumerate(zip(columns, self._types, self._dictionaries, strict=True)):
-            if dictionary is not None:
-                column, pieces = dictionary.give(column)
-                lacking += [(at, piece) for piece in pieces]
-            elif column.type != type_:
-                column = column.cast(type_)
-            if column.null_count:
+        for at, column in enumerate(columns):
+            values, valid = column.values, column.valid
+            if valid is not None:
                 nulls = nulls or bytearray(self._no_nulls)
                 nulls[at] = 1
-                size += _append(buffers, _bits(column.buffers()[0], column.offset, rows))
-                if dictionary is not None:
-                    column = column.fill_null(0)  # whatever lies there need not be a code
-            width = self._widths[at]
-            if width:
-                size += _append(buffers, _slice(column, width, rows))
-            else:
-                size += _append(buffers, _bits(column.buffers()[1], column.offset, rows))
+                size += _append(buffers, np.packbits(valid, bitorder="little"))
+            dictionary = self._dictionaries[at]
+            if dictionary is not None:
+                values, pieces = dictionary.give(column)
+                if pieces:
+                    lacking += [(at, piece) for piece in pieces]
+            elif self._bits[at]:
+                values = np.packbits(values, bitorder="little")
+            size += _append(buffers, values)
         buffers[0] = bytes(nulls) if nulls is not None else self._no_nulls
         return Encoded(buffers, size, lacking)
 
+    def _views(self, batch: pa.RecordBatch) -> list[Column]:
+        columns = []
+        for array, type_, dictionary in zip(batch.columns, self._types, self._dictionaries, strict=False):
+            if dictionary is not None:
+                columns.append(dictionary.plain(array))
+            else:
+                columns.append(column_of(array if array.type == type_ else array.cast(type_)))
+        return columns
 
-def _append(buffers: Buffers, data: memoryview) -> int:
-    buffers.append(data)
-    size = len(data)
+
+def _append(buffers: Buffers, values: np.ndarray) -> int:
+    """The values as they are; nothing is copied unless they lie apart."""
+    size = values.nbytes
+    buffers.append(values if values.flags.c_contiguous else np.ascontiguousarray(values))
     if size & 7:
         buffers.append(padding(size))
         size += -size & 7
     return size
 
 
-def _slice(column: pa.Array, width: int, rows: int) -> memoryview:
-    start = column.offset * width
-    return memoryview(column.buffers()[1])[start : start + rows * width]
-
-
-def _bits(buffer: pa.Buffer, offset: int, rows: int) -> memoryview:
-    """`rows` bits from `offset` on, beginning at a whole byte."""
-    first, last = offset // 8, (offset + rows + 7) // 8
-    if offset % 8 == 0:
-        return memoryview(buffer)[first:last]
-    bits = np.unpackbits(np.frombuffer(buffer, np.uint8)[first:last], bitorder="little")
-    return np.packbits(bits[offset % 8 : offset % 8 + rows], bitorder="little").data
-
-
 class ColumnDecoding:
     """The receiving end of one connection."""
 
     def __init__(self, schema: pa.Schema) -> None:
+        self._names = tuple(schema.names)
         self._types = [type_ for _, type_ in plain_types(schema)]
         self._dictionaries = [KnownDictionary(type_) if is_text(type_) else None for type_ in self._types]
-        self._bits = [32 if is_text(type_) else type_.bit_width for type_ in self._types]
-        self._coded = pa.int32()
-        self.schema = pa.schema(
-            [
-                field.with_type(pa.dictionary(self._coded, type_) if is_text(type_) else type_)
-                for field, type_ in zip(schema, self._types, strict=True)
-            ]
-        )
+        # Per column: its type, how its values lie (None: as bits), and bits of a value.
+        self._columns = [
+            (type_, None if pa.types.is_boolean(type_) else dtype_of(type_), 32 if is_text(type_) else type_.bit_width)
+            for type_ in self._types
+        ]
 
     def add(self, column: int, before: int, values: int, body: pa.Buffer) -> None:
         """A frame of a dictionary."""
@@ -142,47 +138,40 @@ class ColumnDecoding:
             raise DataError("a dictionary whose offsets do not fit its text")
         dictionary.add(before, offsets, np.frombuffer(body, np.uint8, length, start) if length else _NO_BYTES)
 
-    def decode(self, body: pa.Buffer, at: int, rows: int) -> pa.RecordBatch:
-        """The rows whose columns begin at `at`."""
-        count = len(self._types)
-        if at + count > len(body):
+    def decode(self, body: pa.Buffer, at: int, rows: int) -> Views:
+        """The rows whose columns begin at `at`: views of the body."""
+        count, end = len(self._columns), len(body)
+        if at + count > end:
             raise DataError("a message that ends within its columns")
-        nulls = bytes(body[at : at + count])
+        data = np.frombuffer(body, np.uint8)
+        nulls = data[at : at + count].tobytes()
         at += count + (-count & 7)
-        arrays = []
-        for (start, width, valid), type_, known in zip(
-            self._places(body, at, rows, nulls), self._types, self._dictionaries, strict=True
-        ):
-            values = body.slice(start, width)
-            if known is None:
-                arrays.append(pa.Array.from_buffers(type_, rows, [valid, values]))
-                continue
-            codes = pa.Array.from_buffers(self._coded, rows, [valid, values])
-            if int(np.frombuffer(values, np.uint32).max()) >= known.count and not (
-                known.count == 0 and codes.null_count == rows
-            ):
-                raise DataError(f"a code that is not among the {known.count} values of its dictionary")
-            arrays.append(pa.DictionaryArray.from_arrays(codes, known.array, safe=False))
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-
-    def _places(self, body: pa.Buffer, at: int, rows: int, nulls: bytes) -> Iterator[tuple[int, int, pa.Buffer | None]]:
-        """Where the values of each column lie, how long they are, and which of them are not NULL."""
-        end = len(body)
-        mask = (rows + 7) // 8
-        for bits, null in zip(self._bits, nulls, strict=True):
+        columns = []
+        for (type_, dtype, bits), null, known in zip(self._columns, nulls, self._dictionaries, strict=True):
             valid = None
             if null:
-                if null > 1 or at + mask > end:
+                width = (rows + 7) >> 3
+                if null > 1 or at + width > end:
                     raise DataError("a message that ends within its columns")
-                valid = body.slice(at, mask)
-                at += mask + (-mask & 7)
-            width = (rows * bits + 7) // 8
+                valid = np.unpackbits(data[at : at + width], count=rows, bitorder="little")
+                at += width + (-width & 7)
+            width = (rows * bits + 7) >> 3
             if at + width > end:
                 raise DataError("a message that ends within its columns")
-            yield at, width, valid
+            if dtype is None:
+                values = np.unpackbits(data[at : at + width], count=rows, bitorder="little")
+                columns.append(Column(type_, values, valid))
+            elif known is None:
+                columns.append(Column(type_, np.frombuffer(body, dtype, rows, at), valid))
+            else:
+                codes = np.frombuffer(body, dtype, rows, at)
+                if codes.view(np.uint32).max() >= known.count and (known.count or valid is None or valid.any()):
+                    raise DataError(f"a code that is not among the {known.count} values of its dictionary")
+                columns.append(Column(type_, codes, valid, known.array))
             at += width + (-width & 7)
         if at != end:
             raise DataError(f"a message with {end - at} bytes behind its columns")
+        return Views(self._names, tuple(columns), rows)
 
 
 _NO_BYTES = np.empty(0, np.uint8)

@@ -1,11 +1,11 @@
 """Text on its way: codes in the rows, and the dictionary that they point into, sent in frames of its own.
 
 Both ends of a connection keep one dictionary per text column, which only grows or is replaced. The sending end gives
-every column that form. One that comes as a dictionary keeps it: one that is the same from batch to batch is sent once,
-and of one that grew only what is new. But a dictionary that is new and larger than its batch is first cut down to the
-values in use, so that no batch drags a large dictionary along, unless it comes a second time. Text that comes plain is
-interned into a pool of the connection, so that it is sent once as well; a pool that has grown large is begun anew.
-NULL is never a value: it is a bit of the rows.
+every column that form. A dictionary that is the same from batch to batch is sent once, and of one that grew only what
+is new. Plain text, and dictionaries that change, are interned into a pool of the connection, so that what repeats is
+sent once as well; a pool that has grown large is begun anew. Of a dictionary that is new and larger than its batch only
+the values in use are interned, so that no batch drags a large dictionary along, unless it comes a second time: then it
+is sent whole. NULL is never a value: it is a bit of the rows.
 
 The receiving end believes nothing: offsets must rise, text must be UTF-8 and cut between characters.
 """
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from riprap.base.errors import DataError
 from riprap.operators.strings import StringPool, address_of
+from riprap.operators.views import Column, column_of
 
 _SMALL = 1024  # values: a dictionary up to here is never worth cutting
 _POOL = 1 << 16  # values in the pool of plain text before it is begun anew
@@ -42,54 +43,61 @@ class SentDictionary:
         self._sent: pa.Array | None = None  # what the other end has
         self._sent_at: tuple[int, ...] = ()
         self._seen: pa.Array | None = None  # the last that came; kept, so that its address is not used again
-        self._index_type = pa.int32()
 
-    def give(self, column: pa.Array) -> tuple[pa.Array, list[Piece]]:
-        """The codes of the rows, NULL where they are, and what the other end's dictionary lacks."""
-        if not isinstance(column, pa.DictionaryArray) or column.type.value_type != self._type:
-            column = self._pooled(column)
-        elif column.dictionary.null_count:
-            column = self._pooled(column.dictionary_decode())
-        dictionary = column.dictionary
+    def plain(self, column: pa.Array) -> Column:
+        """A column of a batch; text that is no dictionary of this type becomes one of the pool."""
+        if not isinstance(column, pa.DictionaryArray):
+            self._renew(0)
+            ids, valid = self._pool.ids(column)
+            missing = valid == 0 if len(valid) else None
+            column = self._pool.column(ids, missing, self._type)
+        elif column.type.value_type != self._type or column.dictionary.null_count:
+            return self.plain(column.dictionary_decode().cast(self._type))
+        return column_of(column)
+
+    def give(self, column: Column) -> tuple[np.ndarray, list[Piece]]:
+        """The codes of the rows, and what the other end's dictionary lacks."""
+        codes, dictionary = column.values, column.dictionary
+        assert dictionary is not None, "text has codes"
         address = address_of(dictionary)
         if address == self._sent_at:
-            return self._codes(column.indices), []
+            return codes, []
         again, self._seen = self._seen is not None and _extends(dictionary, self._seen), dictionary
-        if self._sent is not None and _extends(dictionary, self._sent):
-            before = len(self._sent)
-        else:
-            before = 0
-            if not again and len(dictionary) > max(len(column), _SMALL):
-                codes, dictionary = _cut(column)
-                self._sent, self._sent_at = dictionary, address_of(dictionary)
-                return codes, list(_pieces(dictionary, 0))
-        self._sent, self._sent_at = dictionary, address
-        return self._codes(column.indices), list(_pieces(dictionary, before))
+        before = len(self._sent) if self._sent is not None and _extends(dictionary, self._sent) else 0
+        small = len(dictionary) <= max(len(codes), _SMALL)
+        if before or again or (self._sent is None and small and dictionary.type == self._type):
+            self._sent, self._sent_at = dictionary, address
+            return codes, list(_pieces(dictionary, before))
+        return self._pooled(column, dictionary, small=small)
 
-    def _pooled(self, column: pa.Array) -> pa.DictionaryArray:
-        if isinstance(column, pa.DictionaryArray) and column.dictionary.null_count:
-            column = column.dictionary_decode()
-        if self._pool.count > _POOL:
+    def _pooled(self, column: Column, dictionary: pa.Array, *, small: bool) -> tuple[np.ndarray, list[Piece]]:
+        """By way of the pool: of what it has had nothing is sent again."""
+        codes = column.values
+        if not small:  # only the values in use
+            used = np.unique(codes if column.valid is None else codes[column.valid != 0])
+            codes = np.minimum(np.searchsorted(used, codes), max(len(used) - 1, 0))
+            dictionary = dictionary.take(pa.array(used))
+        self._renew(len(dictionary))
+        ids, _ = self._pool.ids(dictionary.cast(self._type))
+        pool = self._pool.column(_NO_IDS, None, self._type).dictionary
+        before = len(self._sent) if self._sent is not None and _extends(pool, self._sent) else 0
+        self._sent, self._sent_at = pool, address_of(pool)
+        codes = ids[codes].astype(np.int32) if len(ids) else np.zeros(len(codes), np.int32)
+        if column.valid is not None:
+            codes[column.valid == 0] = 0
+        return codes, list(_pieces(pool, before))
+
+    def _renew(self, coming: int) -> None:
+        if self._pool.count > max(_POOL, 2 * coming):
             self._pool = StringPool()
-        ids, valid = self._pool.ids(column)
-        return self._pool.column(ids, valid == 0 if len(valid) else None, self._type)
-
-    def _codes(self, indices: pa.Array) -> pa.Array:
-        return indices if indices.type == self._index_type else indices.cast(self._index_type)
 
 
-def _cut(column: pa.DictionaryArray) -> tuple[pa.Array, pa.Array]:
-    """Codes into the values in use, and those."""
-    missing = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
-    codes = column.indices.fill_null(0).to_numpy()
-    used = np.unique(codes if missing is None else codes[~missing])
-    cut = np.minimum(np.searchsorted(used, codes), max(len(used) - 1, 0)).astype(np.int32)
-    return pa.array(cut, mask=missing), column.dictionary.take(pa.array(used))
+_NO_IDS = np.empty(0, np.int64)
 
 
 def _extends(longer: pa.Array, shorter: pa.Array) -> bool:
     """Whether one begins with all values of the other. Growing pools share their memory, which is quick to see."""
-    if len(longer) < len(shorter):
+    if len(longer) < len(shorter) or longer.type != shorter.type:
         return False
     if address_of(longer)[1:] == address_of(shorter)[1:]:
         return True

@@ -92,22 +92,35 @@ class Header(NamedTuple):
 
 def pack(header: Header, digest: bytes = b"") -> bytes:
     """The bytes of a header; `digest` is the token's, in an opening frame."""
-    flags = 0
-    progress: tuple[int, ...] = _NO_KEY
-    punctuation: tuple[int, ...] = _NO_KEY
-    check = header.body_check
-    if header.progress is not None:
-        flags, progress = _PROGRESS, header.progress
-    if header.punctuation is not None:
-        flags, punctuation = flags | _PUNCTUATION, header.punctuation
+    packed = pack_fields(*header)
+    if digest:
+        fields = packed[: _DIGEST.start] + digest + packed[_DIGEST.stop : _CHECKED]
+        packed = fields + _CHECK.pack(xxhash.xxh3_64_intdigest(fields))
+    return packed
+
+
+def pack_fields(
+    kind: int,
+    body: int,
+    rows: int,
+    own: int,
+    epoch: int,
+    number: int,
+    born: int,
+    progress: OrderKey | None,
+    punctuation: OrderKey | None,
+    check: int | None,
+) -> bytes:
+    """The same from the fields of `Header`, for every message."""
+    flags = 0 if progress is None else _PROGRESS
+    if punctuation is not None:
+        flags |= _PUNCTUATION
     if check is not None:
         flags |= _BODY_CHECK
     fields = _FIELDS.pack(
-        MAGIC, VERSION, header.kind, flags, HEADER_SIZE + header.body, header.rows, header.header,
-        header.epoch, header.number, header.born, *progress, *punctuation, check or 0,
+        MAGIC, VERSION, kind, flags, HEADER_SIZE + body, rows, own, epoch, number, born,
+        *(progress or _NO_KEY), *(punctuation or _NO_KEY), check or 0,
     )  # fmt: skip
-    if digest:
-        fields = fields[: _DIGEST.start] + digest + fields[_DIGEST.stop :]
     return fields + _CHECK.pack(xxhash.xxh3_64_intdigest(fields))
 
 
@@ -117,9 +130,8 @@ def unpack(data: memoryview, at: int = 0) -> Header:
         raise DataError("bytes that are no frame of a channel: whoever sent them speaks something else")
     if _CHECK.unpack_from(data, at + _CHECKED)[0] != xxhash.xxh3_64_intdigest(data[at : at + _CHECKED]):
         raise DataError("a frame whose header does not match its checksum: it was damaged on the way")
-    _, version, number_of_kind, flags, length, rows, own, epoch, number, born, *keys, check = _FIELDS.unpack_from(
-        data, at
-    )
+    fields = _FIELDS.unpack_from(data, at)
+    _, version, number_of_kind, flags, length, rows, own, epoch, number, born = fields[:10]
     if version != VERSION:
         raise DataError(f"a frame of version {version}, where {VERSION} is spoken: run one version everywhere")
     kind = _KINDS.get(number_of_kind)
@@ -128,16 +140,25 @@ def unpack(data: memoryview, at: int = 0) -> Header:
     body = length - HEADER_SIZE
     if not 0 <= body <= (MAX_ANSWER if kind in _ANSWERS else MAX_LENGTH) or length % 8:
         raise DataError(f"a frame of kind {kind.name} that claims to have {length} bytes")
-    if own > body or rows > MAX_ROWS or (rows > 0) != (kind in _WITH_ROWS) or min(epoch, number, born) < 0:
+    if own > body or rows > MAX_ROWS or (rows > 0) != (kind in _WITH_ROWS) or epoch < 0 or number < 0 or born < 0:
         raise DataError(
             f"a frame of kind {kind.name} with {rows} rows, number {number}, epoch {epoch}: they do not fit"
         )
-    progress = _key(keys[:4]) if flags & _PROGRESS else None
-    punctuation = _key(keys[4:]) if flags & _PUNCTUATION else None
+    progress = _key(fields[10:14]) if flags & _PROGRESS else None
+    punctuation = _key(fields[14:18]) if flags & _PUNCTUATION else None
     if (punctuation is not None) != (kind is FrameKind.PUNCTUATION):
         raise DataError(f"a frame of kind {kind.name} whose punctuation key does not fit its kind")
     return Header(
-        kind, body, rows, own, epoch, number, born, progress, punctuation, check if flags & _BODY_CHECK else None
+        kind,
+        body,
+        rows,
+        own,
+        epoch,
+        number,
+        born,
+        progress,
+        punctuation,
+        fields[18] if flags & _BODY_CHECK else None,
     )
 
 
@@ -146,7 +167,7 @@ def digest_at(data: memoryview, at: int = 0) -> bytes:
     return bytes(data[at + _DIGEST.start : at + _DIGEST.stop])
 
 
-def _key(parts: list[int]) -> OrderKey:
+def _key(parts: tuple[int, ...]) -> OrderKey:
     key = OrderKey(*parts)
     if not -(2**31) <= key.src < 2**31:
         raise DataError(f"a frame with an order key of source {key.src}, which no source can have")

@@ -90,17 +90,24 @@ class Inlets:
         layout: Layout,
         digest: bytes,
         security: Security,
+        *,
+        views: bool,
     ) -> None:
+        self._views = views
         self._loop, self._pe, self._epoch, self._expected, self._layout = loop, pe, epoch, expected, layout
         self._digest, self._security = digest, security
         self._inlets = {channel: _Inlet(channel, schema) for channel, schema in channels.items()}
         self._strangers: dict[_Connection, None] = {}  # in the order in which they came
         self._closing = False
+        self.due_at = 0.0  # when `timers` is to be called
 
     # For the element --------------------------------------------------------------------------------------------------
 
     def acknowledge(self, channel: ChannelId, next_: int) -> None:
-        self._inlets[channel].due = next_
+        inlet = self._inlets[channel]
+        if inlet.due is None:
+            self.due_at = min(self.due_at, inlet.acknowledged_at + _ACKNOWLEDGE_EVERY)
+        inlet.due = next_
 
     def park(self, parked: Callable[[ChannelId], bool]) -> None:
         """Read these channels no more, until told otherwise."""
@@ -127,9 +134,9 @@ class Inlets:
             inlet.connection = inlet.successor = inlet.due = None
             inlet.received, inlet.ended = 0, False
 
-    def timers(self, now: float) -> float:
-        """Do what is due; seconds until something else is."""
-        wait = 1.0
+    def timers(self, now: float) -> None:
+        """Do what is due."""
+        self.due_at = now + 1.0
         for inlet in self._inlets.values():
             if inlet.due is not None:
                 left = inlet.acknowledged_at + _ACKNOWLEDGE_EVERY - now
@@ -137,12 +144,11 @@ class Inlets:
                     self._answer(inlet.connection, FrameKind.ACKNOWLEDGEMENT, inlet.due)
                     inlet.due, inlet.acknowledged_at = None, now
                 else:
-                    wait = min(wait, left)
+                    self.due_at = min(self.due_at, now + left)
         if self._strangers:
             oldest = next(iter(self._strangers))
             if now - oldest.since > _INTRODUCTION:
                 self._refuse(oldest, "it did not say within 5 s which channel it brings")
-        return wait
 
     # Connections ------------------------------------------------------------------------------------------------------
 
@@ -175,6 +181,9 @@ class Inlets:
         self._loop.watch(connection.to, mask, lambda mask: self._happened(connection, mask))
 
     def _happened(self, connection: _Connection, mask: int) -> None:
+        if mask == READ and connection.ready:
+            self._read(connection)
+            return
         if not connection.ready:
             try:
                 connection.ready = connection.to.handshake()
@@ -280,7 +289,7 @@ class Inlets:
 
     def _let_in(self, inlet: _Inlet, connection: _Connection) -> None:
         inlet.connection, inlet.ended = connection, False
-        connection.decoder = Decoder(inlet.schema)
+        connection.decoder = Decoder(inlet.schema, views=self._views)
         self._answer(connection, FrameKind.HELLO, self._next(inlet))
         self._watch(connection)
 

@@ -4,26 +4,32 @@ A message costs 30 to 50 µs on its way whatever its size, and above some ten th
 sender joins what has queued up, and sends at once what has not.
 
 Joined are neighbours whose items are consecutive: rows with rows, and progress with the rows or the progress before
-it. Never across a change of header or epoch, never a punctuation, never the end: those stay where they are.
+it. Never across a change of header or epoch, never a punctuation, a marker or the end: those stay where they are. Nor
+across a *fence*: the number that a marker named which was sent ahead of the items before it.
 """
 
 from collections import deque
+from collections.abc import Container
 from dataclasses import replace
 
 import pyarrow as pa
 
 from riprap.operators.columns import concatenated
+from riprap.operators.views import Views
+from riprap.operators.views import concatenated as joined_views
 from riprap.runtime.messages import Kind, Message
 
 
-def take_joined(queue: deque[Message], most_rows: int) -> tuple[Message, int]:
+def take_joined(queue: deque[Message], most_rows: int, fences: Container[int] = frozenset()) -> tuple[Message, int]:
     """Take messages from the front of a queue that is not empty, as many as make one of at most `most_rows` rows.
 
     Gives that one, and how many it was made of. A single message may be longer.
     """
     group = [queue.popleft()]
     rows = group[0].items
-    while queue and _follows(group[-1], queue[0]) and rows + queue[0].items <= most_rows:
+    while (
+        queue and _follows(group[-1], queue[0]) and rows + queue[0].items <= most_rows and queue[0].number not in fences
+    ):
         rows += queue[0].items
         group.append(queue.popleft())
     return _joined(group), len(group)
@@ -63,5 +69,7 @@ def _joined(group: list[Message]) -> Message:
 def _one_batch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0]
+    if any(isinstance(batch, Views) for batch in batches):
+        return joined_views([batch if isinstance(batch, Views) else Views.of(batch) for batch in batches])
     columns = [concatenated([batch.column(at) for batch in batches]) for at in range(batches[0].num_columns)]
     return pa.RecordBatch.from_arrays(columns, names=batches[0].schema.names)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from riprap.base.clock import Clock
 from riprap.runtime.hosting import Arrival, LinkEvent
+from riprap.runtime.transport.columns import Buffer, size_of
 from riprap.runtime.transport.reading import SCRATCH_BYTES
 from riprap.runtime.transport.sockets import Socket
 
@@ -89,9 +90,9 @@ class Writing:
 
     def __init__(self, to: Socket) -> None:
         self._to = to
-        self.waiting: Sequence[bytes | memoryview] = ()
+        self.waiting: Sequence[Buffer] = ()
 
-    def write(self, buffers: Sequence[bytes | memoryview]) -> bool:
+    def write(self, buffers: Sequence[Buffer]) -> bool:
         """Send as much as there is room for; whether that was all. Raises `OSError` where nobody is there."""
         self.waiting = [*self.waiting, *buffers] if self.waiting else buffers
         return self.flush()
@@ -104,11 +105,16 @@ class Writing:
             self.waiting = _behind(self.waiting, sent)
         return True
 
+    @property
+    def bytes(self) -> int:
+        return sum(map(size_of, self.waiting))
 
-def _behind(buffers: Sequence[bytes | memoryview], sent: int) -> Sequence[bytes | memoryview]:
+
+def _behind(buffers: Sequence[Buffer], sent: int) -> Sequence[Buffer]:
     """What follows the first `sent` bytes."""
     for at, buffer in enumerate(buffers):
-        if sent < len(buffer):
-            return [memoryview(buffer)[sent:], *buffers[at + 1 :]]
-        sent -= len(buffer)
+        size = size_of(buffer)
+        if sent < size:
+            return [memoryview(buffer).cast("B")[sent:], *buffers[at + 1 :]]
+        sent -= size
     return ()

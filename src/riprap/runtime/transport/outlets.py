@@ -1,8 +1,9 @@
 """The sending end of an element's channels.
 
 A channel finds its consumer in the address book, opens a connection and gives `ConsumerUp` with the item that the
-consumer expects. From then on messages go straight into the kernel's buffer. When that is full, what follows waits,
-up to a small bound, and is joined where several wait; beyond the bound `send` says no.
+consumer expects. From then on messages go straight into the kernel's buffer, the first of each turn of the loop at once
+and those behind it joined, when the element has nothing more to say. When the buffer is full, what follows waits, up to
+a small bound, and is joined where several wait; beyond the bound `send` says no.
 
 When the connection breaks it drops what waits, gives `ConsumerDown`, and tries again: the newest life of the consumer,
 which may be the same one. How many of the last messages arrived nobody knows then; the `next` of the following
@@ -26,7 +27,7 @@ import pyarrow as pa
 from riprap.base.errors import DataError
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.events import Acknowledged, ConsumerDown, ConsumerUp
-from riprap.runtime.messages import Message
+from riprap.runtime.messages import Kind, Message
 from riprap.runtime.transport.codec import Encoder
 from riprap.runtime.transport.frame import FrameKind, Header
 from riprap.runtime.transport.joining import take_joined
@@ -78,15 +79,23 @@ class _Channel:
         self.connection: _Connection | None = None
         self.encoder: Encoder
         self.up = False
-        self.queue: deque[Message] = deque()  # behind what waits for room in the kernel
+        self.turn = -1  # in which a message was sent last
+        self.queue: deque[Message] = deque()  # behind what waits for room in the kernel, or for the end of a turn
         self.weights: deque[int] = deque()
         self.queued = 0  # bytes
         self.next = 0  # the item after the last that was taken, or that the consumer expects
+        self.fences: set[int] = set()  # numbers that nothing is joined across
         self.past = 0  # lives of the consumer up to this epoch will not answer again
         self.tried = -1  # the epoch that was tried last, and when to try it again
         self.retry_at = 0.0
         self.delay = _RETRY
         self.complaint = ""  # the last that was logged, so that trying again does not fill the log
+
+    def wait(self, message: Message) -> None:
+        size = self.weigher.weigh(message)
+        self.queue.append(message)
+        self.weights.append(size)
+        self.queued += size
 
     @property
     def waits(self) -> bool:
@@ -112,6 +121,9 @@ class Outlets:
         self._channels = {name: _Channel(name, outlet) for name, outlet in channels.items()}
         self._look_at = 0.0
         self._closing = False
+        self._turn = 0  # counts polls
+        self._gathered: list[_Channel] = []  # with messages that wait for the end of this turn
+        self.due_at = 0.0  # when `timers` is to be called
 
     # For the element --------------------------------------------------------------------------------------------------
 
@@ -119,16 +131,19 @@ class Outlets:
         """Take a message. False: not connected, no room, or it would tear a hole."""
         channel = self._channels[name]
         connection = channel.connection
-        if not channel.up or connection is None or (channel.outlet.gapless and message.number > channel.next):
+        if not channel.up or connection is None:
+            return False
+        if channel.outlet.gapless and message.number > channel.next and message.kind is not Kind.MARKER:
             return False
         if connection.writing.waiting or channel.queue:
             if channel.queued >= self._bound:
                 return False
-            size = channel.weigher.weigh(message)
-            channel.queue.append(message)
-            channel.weights.append(size)
-            channel.queued += size
+            channel.wait(message)
+        elif channel.turn == self._turn and message.items < self._most_rows:
+            channel.wait(message)  # a moment, for what else this turn brings
+            self._gathered.append(channel)
         else:
+            channel.turn = self._turn
             buffers = channel.encoder.encode(message)
             try:
                 gone = connection.writing.write(buffers)
@@ -137,14 +152,32 @@ class Outlets:
                 return False
             if not gone:
                 self._watch(channel, connection)
-        channel.next = message.number + message.items
+        if message.kind is Kind.MARKER:
+            if message.number > channel.next:  # sent ahead: items below its number follow
+                channel.fences = {number for number in channel.fences if number > channel.next} | {message.number}
+        else:
+            channel.next = message.number + message.items
         return True
+
+    def turn(self) -> None:
+        """The element has nothing more to say for now: send what was gathered since it last had."""
+        self._turn += 1
+        if self._gathered:
+            gathered, self._gathered = self._gathered, []
+            for channel in gathered:
+                connection = channel.connection
+                if channel.up and connection is not None and not connection.writing.waiting:
+                    try:
+                        self._flush(channel, connection)
+                    except OSError as error:
+                        self._broken(channel, str(error))
 
     def pending(self, name: ChannelId) -> int:
         """Bytes that were taken and that the kernel does not have."""
         channel = self._channels[name]
-        waiting = channel.connection.writing.waiting if channel.connection is not None and channel.up else ()
-        return channel.queued + sum(map(len, waiting))
+        return channel.queued + (
+            channel.connection.writing.bytes if channel.connection is not None and channel.up else 0
+        )
 
     def renew(self, epoch: int) -> None:
         """Another life of the element begins in this process."""
@@ -156,23 +189,23 @@ class Outlets:
 
     # Connecting -------------------------------------------------------------------------------------------------------
 
-    def timers(self, now: float, *, rung: bool) -> float:
-        """Do what is due; seconds until something else is."""
+    def timers(self, now: float, *, rung: bool) -> None:
+        """Do what is due."""
         if rung or now >= self._look_at:
             self._look_at = now + _LOOK
             for channel in self._channels.values():
                 self._look(channel, now)
-        wait = self._look_at - now
+        due = self._look_at
         for channel in self._channels.values():
             connection = channel.connection
             if connection is None:
                 if channel.tried >= 0 and now >= channel.retry_at:
                     self._look(channel, now)
                 if channel.connection is None and channel.tried >= 0:
-                    wait = min(wait, max(channel.retry_at - now, 0.001))
+                    due = min(due, max(channel.retry_at, now + 0.001))
             elif not connection.secured and now - connection.since > _CONNECTING:
                 self._broken(channel, f"{connection.address.location} does not take connections")
-        return max(wait, 0.0)
+        self.due_at = due
 
     def _look(self, channel: _Channel, now: float) -> None:
         """Find the consumer, or a newer life of it than the one that is connected."""
@@ -236,7 +269,7 @@ class Outlets:
     def _flush(self, channel: _Channel, connection: _Connection) -> None:
         """Send what waits, joined, while there is room."""
         while connection.writing.flush() and channel.queue:
-            message, parts = take_joined(channel.queue, self._most_rows)
+            message, parts = take_joined(channel.queue, self._most_rows, channel.fences)
             channel.queued -= sum(channel.weights.popleft() for _ in range(parts))
             connection.writing.write(channel.encoder.encode(message))
         self._watch(channel, connection)
@@ -307,6 +340,7 @@ class Outlets:
             channel.retry_at = self._loop.clock.monotonic()
         else:
             self._retry_later(channel)
+        self.due_at = 0.0
 
     def _retry_later(self, channel: _Channel) -> None:
         channel.retry_at = self._loop.clock.monotonic() + channel.delay

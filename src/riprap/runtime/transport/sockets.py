@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from riprap.base.errors import DataError
 from riprap.runtime.run import Tls
+from riprap.runtime.transport.columns import Buffer, size_of
 from riprap.runtime.wire import CERTIFICATE_NAME
 
 _BACKLOG = 128
@@ -50,7 +51,7 @@ class Socket:
         except OSError:
             return 0
 
-    def transmit(self, buffers: Sequence[bytes | memoryview]) -> int | None:
+    def transmit(self, buffers: Sequence[Buffer]) -> int | None:
         """How many bytes went; None: there is no room now. Raises `OSError` where nobody is there."""
         try:
             return self._socket.sendmsg(buffers[:_MOST_BUFFERS])
@@ -108,7 +109,7 @@ class SecureSocket(Socket):
                 buffer = buffer[count:]
         return got
 
-    def transmit(self, buffers: Sequence[bytes | memoryview]) -> int | None:
+    def transmit(self, buffers: Sequence[Buffer]) -> int | None:
         sent = 0
         while True:
             piece = _gathered(buffers, sent)
@@ -127,14 +128,14 @@ class SecureSocket(Socket):
         return self._secure.pending() > 0
 
 
-def _gathered(buffers: Sequence[bytes | memoryview], skip: int) -> memoryview:
+def _gathered(buffers: Sequence[Buffer], skip: int) -> memoryview:
     """The next bytes behind the first `skip`, in one piece."""
     parts, size = [], 0
     for buffer in buffers:
-        if skip >= len(buffer):
-            skip -= len(buffer)
+        if skip >= size_of(buffer):
+            skip -= size_of(buffer)
             continue
-        part = memoryview(buffer)[skip : skip + _PIECE - size]
+        part = memoryview(buffer).cast("B")[skip : skip + _PIECE - size]
         skip = 0
         parts.append(part)
         size += len(part)

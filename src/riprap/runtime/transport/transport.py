@@ -56,14 +56,17 @@ class Transport:
         find: Find,
         run: Run,
         clock: Clock = SYSTEM_CLOCK,
+        *,
+        views: bool = False,
     ) -> None:
+        """`views`: rows come as column views; else as record batches."""
         self._clock = clock
         self._parked: Parked = NONE
         self._closed = False
         security, digest = Security(run.tls), digest_of(run.token)
         self._loop = Loop(clock)
         self._mailbox = Mailbox(run.buffer_bytes, self._loop.ring)
-        self._inlets = Inlets(self._loop, pe, epoch, inlets, expected, run.layout, digest, security)
+        self._inlets = Inlets(self._loop, pe, epoch, inlets, expected, run.layout, digest, security, views=views)
         bound = min(_BOUND, run.buffer_bytes)
         self._outlets = Outlets(self._loop, epoch, outlets, find, digest, security, bound, run.batch_rows)
         self._listening = listen(run.host or own_address(run.coordinator))
@@ -79,7 +82,6 @@ class Transport:
             self._parked = parked
             self._inlets.park(parked.__contains__)
         self._turn(0.0 if self._loop.events or self._readable() else timeout)
-        self._loop.rung = False
         events, self._loop.events = self._loop.events, []
         if self._mailbox.filled:
             events += self._mailbox.take(parked.__contains__ if parked else None)
@@ -89,11 +91,17 @@ class Transport:
         return self._mailbox.filled and self._parked is NONE
 
     def _turn(self, timeout: float) -> None:
+        inlets, outlets, loop = self._inlets, self._outlets, self._loop
+        outlets.turn()
         now = self._clock.monotonic()
-        wait = min(self._inlets.timers(now), self._outlets.timers(now, rung=self._loop.rung))
-        self._loop.turn(min(timeout, wait))
-        if self._loop.rung:
-            self._outlets.timers(now, rung=True)
+        if now >= inlets.due_at:
+            inlets.timers(now)
+        if now >= outlets.due_at:
+            outlets.timers(now, rung=False)
+        loop.turn(min(timeout, max(min(inlets.due_at, outlets.due_at) - now, 0.0)))
+        if loop.rung:
+            loop.rung = False
+            outlets.timers(self._clock.monotonic(), rung=True)
 
     def send(self, channel: ChannelId, message: Message) -> bool:
         """Take a message for the consumer. False: it is not there, has no room, or the message would tear a hole."""

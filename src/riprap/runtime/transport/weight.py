@@ -7,6 +7,7 @@ summed up once per channel, and of each text only its first and last offset are 
 import numpy as np
 import pyarrow as pa
 
+from riprap.operators.views import Views
 from riprap.runtime.messages import Message
 
 # What a message costs beside its columns, so that a flood of progress is bounded too.
@@ -26,6 +27,8 @@ class Weigher:
         batch = message.batch
         if batch is None:
             return OVERHEAD_BYTES
+        if isinstance(batch, Views):
+            return OVERHEAD_BYTES + batch.nbytes
         if self._row_bytes < 0:
             self._look_at(batch.schema)
         rows = batch.num_rows
