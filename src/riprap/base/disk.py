@@ -16,7 +16,7 @@ from riprap.base.errors import MissingPrerequisite
 
 PATIENCE = 30.0  # seconds
 _AGAIN = 0.5  # seconds between two tries
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no room, a quota, a limit on the size of files
 
 T = TypeVar("T")
 

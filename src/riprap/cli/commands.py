@@ -13,6 +13,7 @@ from riprap.cli import (
     model,
     plan,
     profile,
+    prove,
     reproduce,
     reproduce_san,
     reproduce_yield,
@@ -42,6 +43,7 @@ app.command("assess")(assess.command)
 app.command("model")(model.command)
 app.command("plan")(plan.command)
 app.command("run")(run.command)
+app.command("prove")(prove.command)
 app.command("run-bounded")(run_bounded.command)
 app.add_typer(stream.app, name="stream")
 reproduce.app.command("san")(reproduce_san.command)

@@ -1,0 +1,188 @@
+"""`prove`: run an app under its plan, hurt it on schedule, and hold what came out to what was promised.
+
+from riprap.api.prove import prove
+proof = prove("bargain-discovery", {"Source": "market.parquet"}, plan="plan.toml", out="proof", seconds=60, seed=7)
+proof.holds        # whether every promise was kept; proof.broken says which were not
+proof.faults       # each fault, and how long until everything ran again
+
+The run is a process of its own, so that its driver can be killed too, and is then resumed. In the directory: `run/` is
+the run's, `faults.jsonl` what was done and seen, `proof.json` and `proof.html` the verdict.
+"""
+
+import json
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from riprap.api.run import Settings, resume, run
+from riprap.base.clock import SYSTEM_CLOCK
+from riprap.base.errors import CheckFailed, DataError, MissingPrerequisite, RiprapError, UsageError
+from riprap.base.quantities import Duration
+from riprap.engine.inputs import count_rows
+from riprap.graph.graph import Graph
+from riprap.graph.plan import read_plan
+from riprap.proof.faults import KINDS
+from riprap.proof.injector import Injector, read_observations
+from riprap.proof.oracle import compare, expected_rows, found_rows
+from riprap.proof.schedule import Choices, Fault, draw, read_schedule
+from riprap.proof.verdict import Proof, judge, results
+from riprap.report.proof import proof_report
+from riprap.runtime.layout import Fuse, Layout
+from riprap.streams import Stream
+
+_LOOK = 0.2  # seconds between looks at what was noted
+_KINDS: dict[str, type[RiprapError]] = {
+    kind.__name__: kind for kind in (CheckFailed, DataError, MissingPrerequisite, UsageError)
+}
+
+Inputs = Mapping[str, str | os.PathLike[str]]  # by source
+# Called with each line of `faults.jsonl` and its fault.
+Tell = Callable[[Mapping[str, Any], Fault], None]
+
+
+def prove(
+    app: str | Graph,
+    inputs: Inputs | Callable[[], Inputs],
+    *,
+    out: Path | str,
+    plan: Path | str | None = None,
+    seconds: float = 60.0,
+    seed: int = 1,
+    faults: Path | str | None = None,
+    kinds: tuple[str, ...] = (),
+    recovery: Duration | None = None,
+    rate: float | None = None,
+    fuse: Fuse = "none",
+    parallelism: Mapping[str, int] | None = None,
+    master: str | None = None,
+    tell: Tell = lambda entry, fault: None,
+    warn: Callable[[str], None] = lambda text: None,
+    command: str = "",
+) -> Proof:
+    """Run the inputs through the app within about `seconds`, with the faults of a file, or of a seed.
+
+    `inputs` may be a function that makes them: it is called when everything else has been checked.
+    `kinds`: the kinds of faults that the seed chooses from (default: all that can be done here). `recovery`: the
+    bound to hold it to, where the plan carries none.
+    """
+    directory = Path(out).absolute()
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise UsageError(f"{out} is there already and not an empty directory: give another one for the proof")
+    if plan is not None:
+        read_plan(plan)  # so that errors name the file
+    settings = Settings(
+        app if isinstance(app, str) else "", Path(plan).read_text() if plan is not None else None, fuse,
+        dict(parallelism or {}), {}, rate, None,
+    )  # fmt: skip
+    layout = settings.layout(None if isinstance(app, str) else app)
+    choices = _choices(layout, kinds, local=master is None or master.startswith("local["))
+    schedule = read_schedule(faults, choices) if faults is not None else draw(choices, seconds, seed)
+    paths = {name: Path(path).absolute() for name, path in (inputs() if callable(inputs) else inputs).items()}
+    if rate is None:
+        rate = max(count_rows(path) for path in paths.values()) / seconds
+    directory.mkdir(parents=True, exist_ok=True)
+    arguments = {
+        "app": app, "inputs": paths, "plan": plan, "fuse": fuse, "parallelism": dict(parallelism or {}),
+        "rate": rate, "master": master,
+    }  # fmt: skip
+    summary = _run_through(directory, schedule, arguments, tell, warn)
+    expected = expected_rows(layout.graph, paths)
+    sinks = {
+        name: compare(rows, found_rows(Path(summary["sinks"][name]["path"]), rows.schema))
+        for name, rows in expected.items()
+    }
+    proof = judge(
+        layout.graph, choices.elements, results(schedule, read_observations(directory)), sinks, summary, bound=recovery,
+        seed=seed,
+    )  # fmt: skip
+    text = json.dumps(proof.as_json(), indent=2, ensure_ascii=False) + "\n"
+    (directory / "proof.json").write_text(text)
+    output = [
+        (item.header.written_at / 1e6, item.batch.num_rows)
+        for name in sinks
+        for item in Stream.open(summary["sinks"][name]["path"]).read()
+    ]
+    (directory / "proof.html").write_text(proof_report(proof, command=command, output=output))
+    return proof
+
+
+def _choices(layout: Layout, kinds: tuple[str, ...], *, local: bool) -> Choices:
+    for kind in kinds:
+        if kind not in KINDS:
+            raise UsageError(f"no fault is called {kind}; there are {', '.join(KINDS)}")
+        if local and not KINDS[kind].local:
+            raise UsageError(f"{kind}: in local mode the executor is the driver; give a --master with executors")
+    demands = {
+        name: kind.demand for name, kind in KINDS.items() if (not kinds or name in kinds) and (kind.local or not local)
+    }
+    elements = {op.name: tuple(pe.id for pe in layout.hosting(op.name)) for op in layout.graph.operators}
+    return Choices(elements, demands)
+
+
+def _run_through(
+    directory: Path, schedule: tuple[Fault, ...], arguments: dict[str, Any], tell: Tell, warn: Callable[[str], None]
+) -> dict[str, Any]:
+    """The run, in processes of its own: as many as its driver has lives."""
+    spawn = multiprocessing.get_context("spawn")
+    lives = 1 + sum(fault.kind == "driver" for fault in schedule)
+    told = 0
+    for life in range(lives):
+        answers, answer = spawn.Pipe(duplex=False)
+        child = spawn.Process(target=_live, args=(answer, directory, schedule, arguments, life > 0))
+        child.start()
+        answer.close()
+        try:
+            outcome: tuple[str, Any] | None = None
+            while outcome is None:
+                try:
+                    if answers.poll(_LOOK):
+                        kind, value = answers.recv()
+                        if kind == "warning":
+                            warn(value)
+                        else:
+                            outcome = (kind, value)
+                except EOFError:
+                    outcome = ("ended", None)
+                for entry in read_observations(directory)[told:]:
+                    told += 1
+                    tell(entry, schedule[entry["fault"]])
+            child.join()
+        except BaseException:
+            child.join(20.0)  # Ctrl-C reaches it too, and it ends its run
+            child.kill()
+            raise
+        if outcome[0] == "summary":
+            return dict(outcome[1])
+        if outcome[0] != "ended":
+            raise _KINDS.get(outcome[0], CheckFailed)(outcome[1])
+        if child.exitcode != -signal.SIGKILL:
+            raise CheckFailed(f"the run's process ended with code {child.exitcode}; what it said is above")
+    raise CheckFailed(
+        "the driver was killed more often than the schedule says; look for what else kills processes here"
+    )
+
+
+def _live(
+    answer: Connection, directory: Path, schedule: tuple[Fault, ...], arguments: dict[str, Any], resumed: bool
+) -> None:
+    """One life of the driver."""
+    injector = Injector(schedule, directory, SYSTEM_CLOCK)
+
+    def warn(text: str) -> None:
+        answer.send(("warning", text))
+
+    try:
+        if resumed:
+            graph = None if isinstance(arguments["app"], str) else arguments["app"]
+            result = resume(directory / "run", graph=graph, watch=injector, warn=warn, master=arguments["master"])
+        else:
+            result = run(out=directory / "run", watch=injector, warn=warn, **arguments)
+        answer.send(("summary", dict(result.summary)))
+    except RiprapError as error:
+        answer.send((type(error).__name__, str(error)))
+    finally:
+        injector.close()

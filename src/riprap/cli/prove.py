@@ -1,0 +1,107 @@
+"""`riprap prove`: hurt a running app on schedule, and hold its output to what its plan promises."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from riprap.cli.inputs import AppName, AsJson, InputPaths, PlanFile, input_paths, planned_app
+
+if TYPE_CHECKING:
+    from riprap.proof.schedule import Fault
+    from riprap.proof.verdict import Proof
+
+
+def command(
+    app: AppName,
+    plan: PlanFile = None,
+    input: InputPaths = None,
+    duration: Annotated[str, typer.Option("--for", help="How long the input is to last.")] = "60s",
+    rate: Annotated[
+        float, typer.Option(help="Tuples per second of each source, where the input is generated.", min=1.0)
+    ] = 20_000.0,
+    seed: Annotated[int, typer.Option(help="Of the faults, and of generated data.")] = 1,
+    faults: Annotated[
+        Path | None, typer.Option(help="A schedule (TOML) instead of drawn faults.", show_default="drawn from the seed")
+    ] = None,
+    kinds: Annotated[
+        str, typer.Option(help="Kinds of faults to draw from.", metavar="KIND,…", show_default="all")
+    ] = "",
+    recovery: Annotated[
+        str | None, typer.Option(help="Hold every recovery to this bound.", show_default="the plan's")
+    ] = None,
+    fuse: Annotated[str, typer.Option(help="auto, none or all: which operators share a process.")] = "none",
+    master: Annotated[str | None, typer.Option(help="Spark master.", show_default="local, sized for the run")] = None,
+    out: Annotated[Path | None, typer.Option(help="Directory of the proof.", show_default="proof-APP")] = None,
+    json: AsJson = False,
+) -> None:
+    """Kill things in a running app, and say whether its plan holds."""
+    import sys
+
+    from riprap.api.prove import prove
+    from riprap.base.errors import UsageError
+    from riprap.base.quantities import parse_duration
+    from riprap.cli.console import ERR, print_json
+
+    seconds = parse_duration(duration) / 1e6
+    if seconds < 8:
+        raise UsageError(f"--for {duration}: a proof needs 8s or more, so that a fault can begin and be over")
+    graph = planned_app(app, plan)
+    directory = out or Path(f"proof-{graph.name}")
+
+    def tell(entry: Mapping[str, Any], fault: "Fault") -> None:
+        if not json:
+            what = "runs again" if entry["what"] == "running" else "…"
+            ERR.print(f"{entry['ran']:6.1f} s  {fault.kind} {', '.join(fault.targets)} {what}", highlight=False)
+
+    if not json:
+        ERR.print("starting Spark and the processing elements …")
+    try:
+        proof = prove(
+            app,
+            lambda: input_paths(graph, input, round(rate * seconds), seed),
+            out=directory,
+            plan=plan,
+            seconds=seconds,
+            seed=seed,
+            faults=faults,
+            kinds=tuple(filter(None, (kind.strip() for kind in kinds.split(",")))),
+            recovery=parse_duration(recovery) if recovery is not None else None,
+            fuse=fuse,  # type: ignore[arg-type]
+            master=master,
+            tell=tell,
+            warn=lambda text: ERR.print(f"[yellow]{text}[/]", soft_wrap=True),
+            command=" ".join(["riprap", *sys.argv[1:]]),
+        )
+    except KeyboardInterrupt:
+        ERR.print("interrupted")
+        raise typer.Exit(130) from None
+    if json:
+        print_json(proof.as_json())
+    else:
+        _print(proof, directory)
+    if not proof.holds:
+        raise typer.Exit(1)
+
+
+def _print(proof: "Proof", directory: Path) -> None:
+    from rich.table import Table
+
+    from riprap.cli.console import OUT
+
+    table = Table(box=None)
+    for name in ("sink", "promised", "found", "lost", "doubled", "wrong"):
+        table.add_column(name, justify="left" if name in ("sink", "promised") else "right")
+    for name, sink in proof.sinks.items():
+        table.add_row(
+            name, proof.promised[name], *(f"{count:,}" for count in (sink.found, sink.lost, sink.doubled, sink.wrong))
+        )
+    OUT.print(table)
+    took = sorted(result.latency for result in proof.faults if result.latency is not None)
+    if took:
+        OUT.print(f"what was hit ran again after {took[len(took) // 2]:.2f} s (median), {took[-1]:.2f} s at most")
+    for sentence in proof.broken[1:]:
+        OUT.print(f"[red]{sentence}[/]", soft_wrap=True)
+    OUT.print(f"[{'green' if proof.holds else 'red'}]{proof.sentence}[/]", soft_wrap=True)
+    OUT.print(f"{directory / 'proof.html'}", soft_wrap=True)

@@ -1,0 +1,294 @@
+"""The faults of a proof: one table, an entry for each kind, with what it does and what must hold after it.
+
+Each is done to real processes and real files, from outside, without telling the victim. An action is a generator: it
+does something, then yields what it waits for (seconds, or a condition that is looked at some twenty times a second),
+and goes on. So a fault that lasts needs no thread, and several can be under way at once.
+
+Fault model: whatever the kernel allows one process to do to another of the same user on this machine. Elements on other
+machines cannot be reached; the injector says so before it begins.
+"""
+
+import ctypes
+import os
+import resource
+import signal
+import socket
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+from urllib.parse import quote
+
+import numpy as np
+
+from riprap.base.errors import MissingPrerequisite
+from riprap.base.quantities import Duration
+from riprap.base.randomness import generator
+from riprap.proof.schedule import Demand, Fault
+from riprap.runtime.states import WorkerState
+
+_PIDFD_GETFD = 438  # the system call's number, on every architecture
+_DOWN = (WorkerState.DOWN, WorkerState.STARTING, WorkerState.HANGING)
+
+
+class Victims(Protocol):
+    """The processes of a run, as they are now."""
+
+    directory: Path
+
+    def pid(self, pe: str) -> int:
+        """Of the element's current life."""
+
+    def state(self, pe: str) -> WorkerState: ...
+
+    def epoch(self, pe: str) -> int: ...
+
+    def executor(self, pe: str) -> int:
+        """The process id of the executor that hosts it."""
+
+    def pids(self) -> list[int]:
+        """Of all elements."""
+
+
+Wait: TypeAlias = float | Callable[[], bool]
+Action: TypeAlias = Generator[Wait, None, None]
+
+
+def signal_to(pid: int, number: int) -> None:
+    """Nothing if the process is gone already."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def _kill(victims: Victims, fault: Fault) -> Action:
+    for pe in fault.targets:
+        signal_to(victims.pid(pe), signal.SIGKILL)
+    yield 0.0
+
+
+def _kill_again(victims: Victims, fault: Fault) -> Action:
+    epochs = {pe: victims.epoch(pe) for pe in fault.targets}
+    yield from _kill(victims, fault)
+    for pe in fault.targets:
+        yield lambda pe=pe: victims.epoch(pe) > epochs[pe]  # type: ignore[misc]
+        signal_to(victims.pid(pe), signal.SIGKILL)
+
+
+def _hang(victims: Victims, fault: Fault) -> Action:
+    pids = {pe: victims.pid(pe) for pe in fault.targets}
+    for pid in pids.values():
+        signal_to(pid, signal.SIGSTOP)
+    yield fault.lasts / 1e6
+    for pid in pids.values():
+        signal_to(pid, signal.SIGCONT)
+
+
+def _slow(victims: Victims, fault: Fault) -> Action:
+    """Stopped and let go on in turn."""
+    period, left = 0.4, fault.lasts / 1e6
+    pids = [victims.pid(pe) for pe in fault.targets]
+    try:
+        while left > 0:
+            for pid in pids:
+                signal_to(pid, signal.SIGSTOP)
+            yield period * (1 - fault.share)
+            for pid in pids:
+                signal_to(pid, signal.SIGCONT)
+            yield period * fault.share
+            left -= period
+    finally:
+        for pid in pids:
+            signal_to(pid, signal.SIGCONT)
+
+
+def _executor(victims: Victims, fault: Fault) -> Action:
+    signal_to(victims.executor(fault.targets[0]), signal.SIGKILL)
+    yield 0.0
+
+
+def _driver(victims: Victims, fault: Fault) -> Action:
+    signal_to(os.getpid(), signal.SIGKILL)
+    yield 0.0
+
+
+def _newest_part(victims: Victims, pe: str, draws: np.random.Generator) -> Path | None:
+    """A file of the element's newest checkpoint; None while it has none."""
+    folder = victims.directory / "checkpoints" / quote(pe, safe="")
+    manifests = sorted(folder.glob("*/*.manifest"))
+    if not manifests:
+        return None
+    newest = manifests[-1]
+    beside = sorted(newest.parent.glob("*.part")) or [newest]
+    return newest if draws.random() < 0.5 else beside[-1]
+
+
+def _damage(how: Callable[[Path, np.random.Generator], None]) -> Callable[[Victims, Fault], Action]:
+    def action(victims: Victims, fault: Fault) -> Action:
+        draws = generator(fault.seed, "damage")
+        for pe in fault.targets:
+            file = _newest_part(victims, pe, draws)
+            if file is not None:
+                try:
+                    how(file, draws)
+                except FileNotFoundError:  # deleted since, by the element itself
+                    continue
+        yield from _kill(victims, fault)
+
+    return action
+
+
+def _delete(file: Path, draws: np.random.Generator) -> None:
+    file.unlink()
+
+
+def _cut(file: Path, draws: np.random.Generator) -> None:
+    os.truncate(file, int(draws.integers(0, max(file.stat().st_size, 1))))
+
+
+def _flip(file: Path, draws: np.random.Generator) -> None:
+    with open(file, "r+b") as opened:
+        size = file.stat().st_size
+        if size:
+            at = int(draws.integers(size))
+            opened.seek(at)
+            byte = opened.read(1)[0]
+            opened.seek(at)
+            opened.write(bytes([byte ^ (1 << int(draws.integers(8)))]))
+
+
+def _disk_full(victims: Victims, fault: Fault) -> Action:
+    """No file of the process may grow: what the kernel answers to a write is what a used-up quota answers."""
+    before: dict[int, tuple[int, int]] = {}
+    for pe in fault.targets:
+        pid = victims.pid(pe)
+        try:
+            before[pid] = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, before[pid][1]))
+        except ProcessLookupError:
+            continue
+    yield fault.lasts / 1e6
+    for pid, limits in before.items():
+        try:
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
+        except ProcessLookupError:
+            continue
+
+
+def _connection(victims: Victims, fault: Fault) -> Action:
+    """Shuts down the TCP connections that the element has with other elements; all live on."""
+    for pe in fault.targets:
+        pid = victims.pid(pe)
+        cut_connections(pid, [other for other in victims.pids() if other != pid])
+    yield 0.0
+
+
+def cut_connections(pid: int, others: Sequence[int]) -> int:
+    """Shut down every TCP connection between a process and some others, from outside; returns how many."""
+    far_ends = {(there, here) for other in others for _, here, there in _connections(other)}
+    count = 0
+    for taken, here, there in _connections(pid):
+        if (here, there) in far_ends:
+            taken.shutdown(socket.SHUT_RDWR)
+            count += 1
+    return count
+
+
+def _connections(pid: int) -> Iterator[tuple[socket.socket, Any, Any]]:
+    """The TCP connections of a process: the socket, shared with it while this is looked at, and both addresses."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            try:
+                if not os.readlink(f"/proc/{pid}/fd/{name}").startswith("socket:"):
+                    continue
+            except FileNotFoundError:
+                continue
+            copy = libc.syscall(_PIDFD_GETFD, handle, int(name), 0)
+            if copy < 0:
+                raise MissingPrerequisite(
+                    f"a connection of process {pid} cannot be cut: {os.strerror(ctypes.get_errno())}; "
+                    "this needs Linux 5.6 and the right to trace the process"
+                )
+            with socket.socket(fileno=copy) as taken:
+                try:
+                    here, there = taken.getsockname(), taken.getpeername()
+                except OSError:  # it listens, or is broken already
+                    continue
+                if taken.family in (socket.AF_INET, socket.AF_INET6):
+                    yield taken, here, there
+    finally:
+        os.close(handle)
+
+
+@dataclass(frozen=True)
+class FaultKind:
+    """One kind of fault."""
+
+    does: str
+    holds: str  # what must hold after it, beyond what the plan promises of every fault
+    demand: Demand
+    action: Callable[[Victims, Fault], Action]
+    fatal: bool = True  # whether an element loses its state by it, and has to come back
+    local: bool = True  # whether it can be done in local mode
+
+
+KINDS: Mapping[str, FaultKind] = {
+    "kill": FaultKind("SIGKILL of an element", "it comes back, and others keep their processes", Demand(), _kill),
+    "kill-again": FaultKind(
+        "SIGKILL, and again as soon as its next process has begun", "it comes back all the same", Demand(), _kill_again
+    ),
+    "several": FaultKind("SIGKILL of several elements at once", "all come back", Demand(targets=-1), _kill),
+    "all": FaultKind("SIGKILL of every element at once", "all come back", Demand(targets=10_000, drawn=False), _kill),
+    "hang": FaultKind(
+        "SIGSTOP, and SIGCONT when it has long been replaced",
+        "it is replaced, and does nothing more when it wakes up",
+        Demand(lasts=Duration(6_000_000)),
+        _hang,
+    ),
+    "slow": FaultKind(
+        "a quarter of a core for some seconds",
+        "nothing is lost: it is slow, and not dead",
+        Demand(lasts=Duration(3_000_000)),
+        _slow,
+        fatal=False,
+    ),
+    "executor": FaultKind(
+        "SIGKILL of the executor that hosts an element", "its elements move", Demand(), _executor, local=False
+    ),
+    "driver": FaultKind(
+        "SIGKILL of the driver, and a resume", "the run goes on where it was", Demand(targets=0, drawn=False), _driver
+    ),
+    "checkpoint-deleted": FaultKind(
+        "a file of the newest checkpoint is gone, then SIGKILL", "an older one serves", Demand(), _damage(_delete)
+    ),
+    "checkpoint-cut": FaultKind(
+        "a file of the newest checkpoint is cut, then SIGKILL", "an older one serves", Demand(), _damage(_cut)
+    ),
+    "checkpoint-flipped": FaultKind(
+        "a bit of the newest checkpoint is flipped, then SIGKILL", "an older one serves", Demand(), _damage(_flip)
+    ),
+    "disk-full": FaultKind(
+        "no file of an element can grow for some seconds",
+        "it waits and goes on, without dying",
+        Demand(lasts=Duration(3_000_000)),
+        _disk_full,
+        fatal=False,
+    ),
+    "connection": FaultKind(
+        "the connections between an element and others are cut, and all live on",
+        "they are made again",
+        Demand(),
+        _connection,
+        fatal=False,
+    ),
+}
+
+
+def is_down(state: WorkerState) -> bool:
+    return state in _DOWN

@@ -1,0 +1,145 @@
+"""Carries out a schedule in a running app, and measures from outside what came of it.
+
+It is the `watch` of a run: called some twenty times a second with the table of elements. What it does and sees goes to
+a file, a JSON object a line, flushed at once: so whoever goes on after the driver was killed knows what had been done.
+
+    {"what": "began", "fault": 3, "at": …}        seconds of the wall clock
+    {"what": "running", "fault": 3, "at": …}      every element that it hit runs again; after a kill of the driver, all
+"""
+
+import json
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from riprap.base.clock import Clock
+from riprap.base.errors import UsageError
+from riprap.proof.faults import KINDS, Action, Wait, is_down
+from riprap.proof.schedule import Fault
+from riprap.runtime.states import SystemState, WorkerState
+
+OBSERVATIONS = "faults.jsonl"
+_LOCAL = ("127.0.0.1", "localhost", "::1", "")
+
+
+class Injector:
+    """Goes on behind what an earlier driver has noted in the directory."""
+
+    def __init__(self, schedule: Sequence[Fault], directory: Path, clock: Clock) -> None:
+        self.directory = directory
+        self._schedule, self._clock = schedule, clock
+        past = read_observations(directory)
+        self._next = 1 + max((entry["fault"] for entry in past if entry["what"] == "began"), default=-1)
+        self._offset = max((entry["ran"] for entry in past), default=0.0)  # seconds that the run had run before
+        self._file: TextIO = open(directory / OBSERVATIONS, "a")  # noqa: SIM115
+        self._table: Mapping[str, Any] = {}
+        self._since: float | None = None
+        self._under_way: list[tuple[Action, Wait, float]] = []
+        self._hit: dict[int, dict[str, int]] = {}  # fault → element → its epoch when it was hit
+        for number in range(self._next):
+            if not any(entry["fault"] == number and entry["what"] == "running" for entry in past):
+                self._hit[number] = {}
+
+    # The processes, for the faults ------------------------------------------------------------------------------------
+
+    def pid(self, pe: str) -> int:
+        return int(self._table[pe].pid)
+
+    def state(self, pe: str) -> WorkerState:
+        return self._table[pe].state  # type: ignore[no-any-return]
+
+    def epoch(self, pe: str) -> int:
+        return int(self._table[pe].epoch)
+
+    def executor(self, pe: str) -> int:
+        return int(self._table[pe].executor_pid)
+
+    def pids(self) -> list[int]:
+        return [int(status.pid) for status in self._table.values()]
+
+    # A look at the run ------------------------------------------------------------------------------------------------
+
+    def __call__(self, state: SystemState, table: Sequence[Any]) -> None:
+        now = self._clock.monotonic()
+        self._table = {status.pe: status for status in table}
+        if self._since is None:
+            if state is SystemState.STARTING:
+                return
+            self._since = now
+        ran = self._offset + now - self._since
+        self._look(ran)
+        self._go_on(now)
+        while self._next < len(self._schedule) and self._schedule[self._next].at / 1e6 <= ran:
+            number, fault = self._next, self._schedule[self._next]
+            if any(is_down(self.state(pe)) for pe in fault.targets):
+                return  # a fault of an element that is down would be no fault: it waits for it
+            self._next += 1
+            self._check_local(fault)
+            self._hit[number] = {pe: self.epoch(pe) for pe in fault.targets}
+            self._note("began", number, ran)
+            self._start(KINDS[fault.kind].action(self, fault), now)
+
+    def _check_local(self, fault: Fault) -> None:
+        for pe in fault.targets:
+            host = self._table[pe].host
+            if host not in _LOCAL and host not in (socket.gethostname(), os.environ.get("SPARK_LOCAL_IP", "")):
+                raise UsageError(
+                    f"{pe} runs on {host}, and only processes of this machine can be hurt: prove it locally"
+                )
+
+    def _look(self, ran: float) -> None:
+        for number in list(self._hit):
+            fatal = KINDS[self._schedule[number].kind].fatal
+            back = all(
+                self.state(pe) in (WorkerState.RUNNING, WorkerState.ENDED) and (self.epoch(pe) > epoch or not fatal)
+                for pe, epoch in self._hit[number].items()
+            )
+            if back and (self._hit[number] or self._all_run()):
+                del self._hit[number]
+                self._note("running", number, ran)
+
+    def _all_run(self) -> bool:
+        return all(status.state in (WorkerState.RUNNING, WorkerState.ENDED) for status in self._table.values())
+
+    def _start(self, action: Action, now: float) -> None:
+        wait = next(action, None)
+        if wait is not None:
+            self._under_way.append((action, wait, now))
+
+    def _go_on(self, now: float) -> None:
+        waiting, self._under_way = self._under_way, []
+        for action, wait, since in waiting:
+            if wait() if callable(wait) else now - since >= wait:
+                self._start(action, now)
+            else:
+                self._under_way.append((action, wait, since))
+
+    def _note(self, what: str, number: int, ran: float) -> None:
+        entry = {"what": what, "fault": number, "at": self._clock.now() / 1e6, "ran": ran}
+        self._file.write(json.dumps(entry) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Lets go of what is still held, such as a stopped process."""
+        for action, _, _ in self._under_way:
+            for _ in action:
+                pass
+        self._under_way = []
+        self._file.close()
+
+
+def read_observations(directory: Path) -> list[dict[str, Any]]:
+    """What was noted, oldest first; the last line may have been cut by a kill."""
+    try:
+        lines = (directory / OBSERVATIONS).read_text().splitlines()
+    except FileNotFoundError:
+        return []
+    found = []
+    for line in lines:
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            break
+    return found

@@ -1,0 +1,156 @@
+"""What happens when in a proof: drawn from a seed, or listed in a file.
+
+A schedule file is TOML, a table for each fault; times count from when the run is running:
+
+    [[faults]]
+    at = "10s"
+    kind = "hang"              # one of the table in `faults.py`
+    targets = ["Aggregator"]   # operators or elements; not for kinds that have none
+    lasts = "6s"               # for kinds that last
+    share = 0.25               # slow: the share of a core that is left
+"""
+
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from riprap.base.errors import PlanError, UsageError, known
+from riprap.base.quantities import Duration, parse_duration
+from riprap.base.randomness import generator
+
+NO_TIME = Duration(0)
+_KEYS = ("at", "kind", "targets", "lasts", "share")
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a kind of fault needs to be drawn or written down."""
+
+    targets: int = 1  # how many elements: 0 for those that have none, -1 for any number from 2 on
+    lasts: Duration = NO_TIME  # how long, by default
+    drawn: bool = True  # whether a seed may choose it
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault of a schedule."""
+
+    at: Duration
+    kind: str
+    targets: tuple[str, ...] = ()  # ids of elements
+    lasts: Duration = NO_TIME
+    share: float = 0.25
+    seed: int = 0  # of what the fault itself draws: which byte, which file
+
+    def __str__(self) -> str:
+        whom = f" {', '.join(self.targets)}" if self.targets else ""
+        return f"{self.kind}{whom} at {self.at / 1e6:.1f} s"
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Of what a schedule is made in one run: the elements, by operator, and the kinds of faults that can be done."""
+
+    elements: Mapping[str, tuple[str, ...]]  # operator → ids of the elements that host it
+    demands: Mapping[str, Demand] = field(default_factory=dict)  # by kind
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(id_ for ids in self.elements.values() for id_ in ids))
+
+
+def draw(choices: Choices, seconds: float, seed: int, *, every: float = 5.0, settle: float = 4.0) -> tuple[Fault, ...]:
+    """Faults every few seconds, the first after `settle` seconds and none in the last: each has time to be over."""
+    kinds = sorted(kind for kind, demand in choices.demands.items() if demand.drawn)
+    count = int((seconds - 2 * settle) // every) + 1 if seconds >= 2 * settle else 0
+    if not kinds or count < 1:
+        raise UsageError(
+            f"a proof of {seconds:g} s has no room for a fault: give --for {math.ceil(2 * settle)}s or more"
+        )
+    draws = generator(seed, "proof")
+    faults = []
+    for number in range(count):
+        kind = kinds[int(draws.integers(len(kinds)))]
+        demand = choices.demands[kind]
+        ids = choices.ids
+        many = min(demand.targets if demand.targets >= 0 else int(draws.integers(2, 5)), len(ids))
+        chosen = tuple(ids[at] for at in sorted(draws.choice(len(ids), many, replace=False)))
+        at = settle + every * number + float(draws.uniform(0.0, every / 4))
+        faults.append(Fault(Duration(round(at * 1e6)), kind, chosen, demand.lasts, seed=int(draws.integers(2**31))))
+    return tuple(faults)
+
+
+def read_schedule(path: Path | str, choices: Choices) -> tuple[Fault, ...]:
+    try:
+        text = Path(path).read_bytes().decode()
+    except OSError as error:
+        raise PlanError(f"cannot read schedule {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise PlanError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+    try:
+        return parse_schedule(text, choices)
+    except PlanError as error:
+        raise PlanError(f"{path}: {error}") from error
+
+
+def parse_schedule(text: str, choices: Choices) -> tuple[Fault, ...]:
+    try:
+        data = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise PlanError(f"this is not TOML: {error}") from error
+    listed = data.pop("faults", None)
+    if data or not isinstance(listed, list) or not listed or not all(isinstance(entry, dict) for entry in listed):
+        raise PlanError("a schedule is a list of tables: write [[faults]] and, below it, at = and kind =")
+    return tuple(sorted((_fault(number, entry, choices) for number, entry in enumerate(listed, 1)), key=_at))
+
+
+def _at(fault: Fault) -> int:
+    return fault.at
+
+
+def _fault(number: int, entry: Mapping[str, Any], choices: Choices) -> Fault:
+    where = f"fault {number}"
+    for key in entry:
+        if key not in _KEYS:
+            raise PlanError(f"{where}: {key} means nothing here; there are {known(_KEYS, key)}")
+    kind = entry.get("kind")
+    if not isinstance(kind, str) or kind not in choices.demands:
+        raise PlanError(f"{where}: kind = {kind!r}; there are {known(choices.demands, kind)}")
+    demand = choices.demands[kind]
+    share = entry.get("share", 0.25)
+    if not isinstance(share, int | float) or isinstance(share, bool) or not 0 < share < 1:
+        raise PlanError(f"{where}: share = {share!r}; write a number between 0 and 1")
+    lasts = _duration(entry, "lasts", where) if "lasts" in entry else demand.lasts
+    return Fault(
+        _duration(entry, "at", where), kind, _targets(entry, demand, where, choices), lasts, float(share), number
+    )
+
+
+def _duration(entry: Mapping[str, Any], key: str, where: str) -> Duration:
+    value = entry.get(key)
+    if not isinstance(value, str):
+        raise PlanError(f'{where}: {key} = {value!r}; write a time, as in {key} = "10s"')
+    try:
+        return parse_duration(value)
+    except UsageError as error:
+        raise PlanError(f"{where}: {key}: {error}") from error
+
+
+def _targets(entry: Mapping[str, Any], demand: Demand, where: str, choices: Choices) -> tuple[str, ...]:
+    named = entry.get("targets", [])
+    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+        raise PlanError(f'{where}: targets = {named!r}; write a list of operators, as in ["Aggregator"]')
+    found: list[str] = []
+    for name in named:
+        hosting: Sequence[str] = choices.elements.get(name, (name,) if name in choices.ids else ())
+        if not hosting:
+            raise PlanError(f"{where}: no operator or element is called {name}; there are {known(choices.ids, name)}")
+        found += hosting
+    if demand.targets == 0 and named:
+        raise PlanError(f"{where}: {entry['kind']} takes no targets; leave them out")
+    if demand.targets != 0 and not named:
+        raise PlanError(f'{where}: {entry["kind"]} needs targets, as in targets = ["{choices.ids[0]}"]')
+    return tuple(dict.fromkeys(found))

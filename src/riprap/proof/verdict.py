@@ -1,0 +1,158 @@
+"""The verdict of a proof: what the plan promised, what was measured, and which promise broke.
+
+Promises, by what the run says of its elements and what the plan says of itself:
+
+    every fault   the elements that it hit run again
+    recovery R    from the fault until they do: at most R (where there is a bound)
+    exactly once  at a sink that only exactly-once elements lead to: nothing lost, doubled or wrong, in order
+    with gaps     at any other sink, unless one element is "at least once": nothing doubled, in order
+    true counts   the summary's number of tuples of an exact sink is what is in its stream
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from riprap.base.quantities import Duration
+from riprap.graph.graph import Graph
+from riprap.proof.faults import KINDS
+from riprap.proof.oracle import SinkVerdict
+from riprap.proof.schedule import Fault
+
+
+@dataclass(frozen=True)
+class FaultResult:
+    """One fault, and what came of it. Instants are seconds of the wall clock."""
+
+    fault: Fault
+    began: float | None  # None: the run was over before
+    running: float | None  # when what it hit ran again; None: it never did
+
+    @property
+    def latency(self) -> float | None:
+        """Seconds from the fault until what it hit ran again, without the time that a fault itself lasts."""
+        if self.began is None or self.running is None:
+            return None
+        lasting = self.fault.lasts / 1e6 if not KINDS[self.fault.kind].fatal else 0.0
+        return max(self.running - self.began - lasting, 0.0)
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Everything that the page shows, and `--json` prints."""
+
+    app: str
+    seed: int
+    bound: Duration | None
+    faults: tuple[FaultResult, ...]
+    sinks: Mapping[str, SinkVerdict]
+    promised: Mapping[str, str]  # by sink: "exactly once", "with gaps", "at least once"
+    broken: tuple[str, ...]  # promises that did not hold, a sentence each
+    summary: Mapping[str, Any]
+
+    @property
+    def holds(self) -> bool:
+        return not self.broken
+
+    @property
+    def sentence(self) -> str:
+        if self.holds:
+            done = sum(result.began is not None for result in self.faults)
+            return f"This plan holds: {done} faults, and every promise was kept."
+        more = f" ({len(self.broken) - 1} more)" if len(self.broken) > 1 else ""
+        return f"This plan does not hold: {self.broken[0]}{more}"
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "app": self.app,
+            "seed": self.seed,
+            "holds": self.holds,
+            "sentence": self.sentence,
+            "broken": list(self.broken),
+            "bound": None if self.bound is None else self.bound / 1e6,
+            "faults": [
+                {
+                    "kind": result.fault.kind,
+                    "targets": list(result.fault.targets),
+                    "at": result.fault.at / 1e6,
+                    "began": result.began,
+                    "running": result.running,
+                    "latency": result.latency,
+                }
+                for result in self.faults
+            ],
+            "sinks": {
+                name: {**asdict(verdict), "promised": self.promised[name]} for name, verdict in self.sinks.items()
+            },
+            "summary": dict(self.summary),
+        }
+
+
+def results(schedule: Sequence[Fault], observations: Sequence[Mapping[str, Any]]) -> tuple[FaultResult, ...]:
+    def when(what: str, number: int) -> float | None:
+        return next((e["at"] for e in observations if e["what"] == what and e["fault"] == number), None)
+
+    return tuple(
+        FaultResult(fault, when("began", number), when("running", number)) for number, fault in enumerate(schedule)
+    )
+
+
+def promises(graph: Graph, hosts: Mapping[str, tuple[str, ...]], summary: Mapping[str, Any]) -> dict[str, str]:
+    """By sink, what holds of all elements that lead to it. `hosts`: the elements of each operator."""
+    found = {}
+    for sink in graph.sinks:
+        upstream, front = {sink.name}, [sink.name]
+        while front:
+            for stream in graph.inputs(front.pop()):
+                if stream.source not in upstream:
+                    upstream.add(stream.source)
+                    front.append(stream.source)
+        deliveries = {summary["pes"][pe]["delivery"] for name in upstream for pe in hosts[name]}
+        if deliveries == {"exactly once"}:
+            found[sink.name] = "exactly once"
+        else:
+            careless = any(text.startswith("at least once") for text in deliveries)
+            found[sink.name] = "at least once" if careless else "with gaps"
+    return found
+
+
+def judge(
+    graph: Graph,
+    hosts: Mapping[str, tuple[str, ...]],
+    faults: Sequence[FaultResult],
+    sinks: Mapping[str, SinkVerdict],
+    summary: Mapping[str, Any],
+    *,
+    bound: Duration | None,
+    seed: int,
+) -> Proof:
+    promised = promises(graph, hosts, summary)
+    broken: list[str] = []
+    for result in faults:
+        if result.began is None:
+            continue
+        if result.running is None:
+            broken.append(f"after {result.fault} not everything that it hit ran again.")
+        elif bound is not None and result.latency is not None and result.latency > bound / 1e6:
+            broken.append(f"{result.fault} took {result.latency:.2f} s, where {bound / 1e6:g} s were promised.")
+    for name, verdict in sinks.items():
+        broken += _broken(name, verdict, promised[name], summary["sinks"][name]["tuples"])
+    return Proof(graph.name, seed, bound, tuple(faults), sinks, promised, tuple(broken), summary)
+
+
+def _broken(name: str, verdict: SinkVerdict, promised: str, counted: int) -> list[str]:
+    found = []
+    if promised == "exactly once":
+        if not verdict.exact:
+            found.append(
+                f"sink {name} was promised every row once and has {verdict.lost:,} lost, {verdict.doubled:,} doubled "
+                f"and {verdict.wrong:,} wrong rows{'' if verdict.ordered else ', out of order'}."
+            )
+        if counted != verdict.found:
+            found.append(f"the summary counts {counted:,} tuples at sink {name}, and its stream has {verdict.found:,}.")
+    elif promised == "with gaps" and (verdict.doubled or not verdict.ordered):
+        found.append(
+            f"sink {name} has {verdict.doubled:,} doubled rows{'' if verdict.ordered else ', out of order'}, "
+            "where only losses were allowed."
+        )
+    return found

@@ -1,0 +1,92 @@
+"""The page of a proof: the verdict first, then the worst fault, then all of them, with the output around each."""
+
+from collections.abc import Sequence
+
+from riprap.proof.faults import KINDS
+from riprap.proof.verdict import FaultResult, Proof
+from riprap.report import page as p
+from riprap.report.chart import Point, Series, chart
+
+_BEFORE, _AFTER = 3.0, 12.0  # seconds of output shown around a fault
+_PICTURES = 6  # the slowest recoveries get one
+
+
+def proof_report(proof: Proof, *, command: str = "", output: Sequence[tuple[float, int]] = ()) -> str:
+    """`output`: rows that reached the sinks, as (wall clock seconds, rows), in order."""
+    done = [result for result in proof.faults if result.began is not None]
+    measured = sorted((r for r in done if r.latency is not None), key=lambda r: -(r.latency or 0.0))
+    facts = {
+        "faults": str(len(done)),
+        "slowest recovery": f"{measured[0].latency:.2f} s" if measured else "none",
+        "bound": f"{proof.bound / 1e6:g} s" if proof.bound is not None else "none given",
+        "lost": f"{sum(sink.lost for sink in proof.sinks.values()):,}",
+        "doubled": f"{sum(sink.doubled for sink in proof.sinks.values()):,}",
+        "wrong": f"{sum(sink.wrong for sink in proof.sinks.values()):,}",
+    }
+    blocks = [p.facts(facts)]
+    blocks += [p.note(sentence) for sentence in proof.broken]
+    if output:
+        for result in measured[:_PICTURES]:
+            blocks.append(p.section(str(result.fault), p.figure(_picture(result, output), _caption(result))))
+    blocks.append(p.section("What reached the sinks", _sinks(proof)))
+    blocks.append(p.section("Fault by fault, the slowest first", _faults(proof, measured)))
+    skipped = [str(result.fault) for result in proof.faults if result.began is None]
+    if skipped:
+        blocks.append(p.text(f"The run was over before {', '.join(skipped)}."))
+    return p.page(f"Proof of {proof.app}", blocks, lead=proof.sentence, footer=command)
+
+
+def _picture(result: FaultResult, output: Sequence[tuple[float, int]]) -> str:
+    """Rows a second at the sinks, in tenths of a second, around the fault; time 0 is its beginning."""
+    assert result.began is not None
+    step = 0.25
+    count = int((_BEFORE + _AFTER) / step)
+    rates = [0.0] * count
+    for at, rows in output:
+        slot = int((at - result.began + _BEFORE) / step)
+        if 0 <= slot < count:
+            rates[slot] += rows / step
+    points = [Point(slot * step, rate) for slot, rate in enumerate(rates)]
+    return chart(
+        [Series("rows/s at the sinks", points, steps=True)],
+        x_label=f"seconds; the fault is at {_BEFORE:g}",
+        y_label="rows/s",
+    )
+
+
+def _caption(result: FaultResult) -> str:
+    kind = KINDS[result.fault.kind]
+    return f"{kind.does.capitalize()}: what it hit ran again after {result.latency:.2f} s."
+
+
+def _sinks(proof: Proof) -> str:
+    rows = [
+        [
+            name,
+            proof.promised[name],
+            f"{sink.expected:,}",
+            f"{sink.found:,}",
+            f"{sink.lost:,}",
+            f"{sink.doubled:,}",
+            f"{sink.wrong:,}",
+            "yes" if sink.ordered else "no",
+        ]
+        for name, sink in proof.sinks.items()
+    ]
+    columns = ["sink", "promised", "without faults", "found", "lost", "doubled", "wrong", "in order"]
+    return p.table(columns, rows, numbers=(2, 3, 4, 5, 6))
+
+
+def _faults(proof: Proof, measured: Sequence[FaultResult]) -> str:
+    never = [result for result in proof.faults if result.began is not None and result.running is None]
+    rows = [
+        [
+            result.fault.kind,
+            ", ".join(result.fault.targets),
+            f"{result.fault.at / 1e6:.1f} s",
+            "never" if result.latency is None else f"{result.latency:.2f} s",
+            KINDS[result.fault.kind].holds,
+        ]
+        for result in [*never, *measured]
+    ]
+    return p.table(["fault", "of", "at", "ran again after", "what must hold"], rows, numbers=(2, 3))

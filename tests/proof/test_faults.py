@@ -1,0 +1,173 @@
+"""Faults are done to real processes of this machine: stopped, slowed, cut off from each other, limited, killed."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from riprap.proof.faults import KINDS, cut_connections
+from riprap.proof.schedule import Fault
+from riprap.runtime.states import WorkerState
+
+# Listens, tells its port, answers every byte, and says "cut" when the connection ends.
+SERVER = """
+import socket, sys
+server = socket.socket(); server.bind(("127.0.0.1", 0)); server.listen()
+print(server.getsockname()[1], flush=True)
+one, _ = server.accept()
+while one.recv(1): one.send(b".")
+print("cut", flush=True)
+"""
+WRITER = """
+import sys, time
+print("ready", flush=True)
+for line in sys.stdin:
+    try:
+        with open(sys.argv[1], "ab", buffering=0) as file: file.write(b"x" * 4096)
+        print("written", flush=True)
+    except OSError as error:
+        print(error.errno, flush=True)
+"""
+
+
+class One:
+    """One process as the only element of a run."""
+
+    def __init__(self, process: subprocess.Popen, directory: Path) -> None:
+        self.process, self.directory, self.epochs = process, directory, 1
+
+    def pid(self, pe: str) -> int:
+        return self.process.pid
+
+    def state(self, pe: str) -> WorkerState:
+        return WorkerState.RUNNING
+
+    def epoch(self, pe: str) -> int:
+        return self.epochs
+
+    def executor(self, pe: str) -> int:
+        return self.process.pid
+
+    def pids(self) -> list[int]:
+        return [self.process.pid]
+
+
+def start(program: str, *arguments: str) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-c", program, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+@pytest.fixture
+def sleeper():
+    process = start("import time; print('up', flush=True); time.sleep(600)")
+    process.stdout.readline()
+    yield process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    process.stdin.close()
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+
+
+def until_state(pid: int, wanted: str) -> None:
+    for _ in range(1000):
+        if (state_of(pid) == "T") == (wanted == "T"):
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"process {pid} is {state_of(pid)}")
+
+
+def test_a_kill_is_sigkill(sleeper, tmp_path):
+    list(KINDS["kill"].action(One(sleeper, tmp_path), Fault(0, "kill", ("A",))))
+    assert sleeper.wait() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("kind", ["hang", "slow"])
+def test_who_was_stopped_goes_on(sleeper, tmp_path, kind):
+    action = KINDS[kind].action(One(sleeper, tmp_path), Fault(0, kind, ("A",), 1_000_000))
+    next(action)
+    until_state(sleeper.pid, "T")
+    for _ in action:
+        pass
+    until_state(sleeper.pid, "S")
+
+
+def test_a_slow_element_is_let_go_when_the_proof_ends_early(sleeper, tmp_path):
+    action = KINDS["slow"].action(One(sleeper, tmp_path), Fault(0, "slow", ("A",), 60_000_000))
+    next(action)
+    until_state(sleeper.pid, "T")
+    action.close()
+    until_state(sleeper.pid, "S")
+
+
+def test_connections_are_cut_between_two_that_live():
+    server = start(SERVER)
+    port = server.stdout.readline().strip()
+    client = start(
+        "import socket, sys\n"
+        f"one = socket.create_connection(('127.0.0.1', {port}))\n"
+        "one.send(b'x'); one.recv(1); print('connected', flush=True)\n"
+        "print(repr(one.recv(1)), flush=True)"
+    )
+    try:
+        assert client.stdout.readline().strip() == "connected"
+        assert cut_connections(server.pid, [os.getpid()]) == 0  # those with others are left alone
+        assert cut_connections(server.pid, [os.getpid(), client.pid]) == 1
+        assert server.stdout.readline().strip() == "cut"
+        assert client.stdout.readline().strip() == "b''"
+    finally:
+        for process in (server, client):
+            process.kill()
+            process.wait()
+            process.stdout.close()
+            process.stdin.close()
+
+
+def test_a_full_disk_has_room_again(tmp_path):
+    process = start(WRITER, str(tmp_path / "file"))
+    try:
+        process.stdout.readline()
+
+        def write() -> str:
+            process.stdin.write("\n")
+            process.stdin.flush()
+            return process.stdout.readline().strip()
+
+        assert write() == "written"
+        action = KINDS["disk-full"].action(One(process, tmp_path), Fault(0, "disk-full", ("A",), 1_000_000))
+        next(action)
+        assert write() == str(errno.EFBIG)
+        for _ in action:
+            pass
+        assert write() == "written"
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stdin.close()
+
+
+@pytest.mark.parametrize("kind", ["checkpoint-deleted", "checkpoint-cut", "checkpoint-flipped"])
+def test_checkpoints_are_damaged_and_then_their_owner_dies(sleeper, tmp_path, kind):
+    folder = tmp_path / "checkpoints" / "A" / "fragment"
+    folder.mkdir(parents=True)
+    for number in (1, 2):
+        (folder / f"0000000001-000000000{number}.manifest").write_bytes(b"manifest" * 10)
+        (folder / f"0000000001-000000000{number}.part").write_bytes(b"partpart" * 10)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    list(KINDS[kind].action(One(sleeper, tmp_path), Fault(0, kind, ("A",), seed=5)))
+    after = {path.name: path.read_bytes() for path in folder.iterdir()}
+    changed = {name for name in before if after.get(name) != before[name]}
+    assert len(changed) == 1
+    assert changed.pop().startswith("0000000001-0000000002")
+    assert sleeper.wait() == -signal.SIGKILL
+    assert os.path.isdir(folder)

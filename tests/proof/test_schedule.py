@@ -1,0 +1,80 @@
+"""Schedules: the same seed gives the same faults, and a file that cannot be is refused with a sentence."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from riprap.base.errors import PlanError, UsageError
+from riprap.proof.faults import KINDS
+from riprap.proof.schedule import Choices, draw, parse_schedule
+
+CHOICES = Choices(
+    {"Source": ("Source",), "Aggregator": ("Aggregator/0", "Aggregator/1"), "Sink": ("Sink",)},
+    {name: kind.demand for name, kind in KINDS.items()},
+)
+
+
+@given(seed=st.integers(0, 2**31), seconds=st.floats(8, 600))
+def test_drawn_faults_can_be_done(seed, seconds):
+    faults = draw(CHOICES, seconds, seed)
+    assert faults == draw(CHOICES, seconds, seed)
+    assert faults
+    times = [fault.at / 1e6 for fault in faults]
+    assert times == sorted(times)
+    assert times[0] >= 4
+    assert times[-1] <= seconds
+    for fault in faults:
+        demand = KINDS[fault.kind].demand
+        assert demand.drawn
+        assert set(fault.targets) <= set(CHOICES.ids)
+        assert len(set(fault.targets)) == len(fault.targets)
+        assert len(fault.targets) >= min(2, abs(demand.targets)) if demand.targets < 0 else True
+        assert len(fault.targets) == 1 if demand.targets == 1 else True
+
+
+def test_every_kind_comes():
+    kinds = {fault.kind for seed in range(40) for fault in draw(CHOICES, 60, seed)}
+    assert kinds == {name for name, kind in KINDS.items() if kind.demand.drawn}
+
+
+def test_too_short_for_a_fault():
+    with pytest.raises(UsageError, match="no room for a fault: give --for 8s"):
+        draw(CHOICES, 5, 1)
+
+
+def test_a_file():
+    text = """
+        [[faults]]
+        at = "10s"
+        kind = "hang"
+        targets = ["Aggregator"]
+        lasts = "4s"
+        [[faults]]
+        at = "500ms"
+        kind = "driver"
+    """
+    first, second = parse_schedule(text, CHOICES)
+    assert (first.kind, first.at, first.targets) == ("driver", 500_000, ())
+    assert (second.kind, second.targets, second.lasts) == ("hang", ("Aggregator/0", "Aggregator/1"), 4_000_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "a schedule is a list of tables"),
+        ("faults = 3", "a schedule is a list of tables"),
+        ("x = [", "not TOML"),
+        ('[[faults]]\nat = "1s"\nkind = "explode"', "kind = 'explode'; there are kill"),
+        ('[[faults]]\nat = 5\nkind = "kill"\ntargets = ["Sink"]', "at = 5; write a time"),
+        ('[[faults]]\nat = "5"\nkind = "kill"\ntargets = ["Sink"]', "cannot read '5'"),
+        ('[[faults]]\nat = "5s"\nkind = "kill"', "needs targets"),
+        ('[[faults]]\nat = "5s"\nkind = "kill"\ntargets = "Sink"', "write a list of operators"),
+        ('[[faults]]\nat = "5s"\nkind = "kill"\ntargets = ["Snik"]', "no operator or element is called Snik"),
+        ('[[faults]]\nat = "5s"\nkind = "driver"\ntargets = ["Sink"]', "takes no targets"),
+        ('[[faults]]\nat = "5s"\nkind = "slow"\ntargets = ["Sink"]\nshare = 2', "between 0 and 1"),
+        ('[[faults]]\nat = "5s"\nkind = "kill"\ntargets = ["Sink"]\nwhen = 1', "when means nothing here"),
+    ],
+)
+def test_bad_files_are_refused(text, sentence):
+    with pytest.raises(PlanError, match=sentence):
+        parse_schedule(text, CHOICES)

@@ -1,0 +1,96 @@
+"""A proof with real faults: of a plan that holds, of one that cannot, and of what is refused before anything starts."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from riprap.base.errors import RiprapError
+from riprap.cli.commands import app
+
+PLAN = """
+app = "bargain-discovery"
+[operators]
+Source = { backup = true }
+TradeQuote = { backup = true }
+TradeFilter = { backup = true }
+QuoteFilter = { backup = true }
+Aggregator = { backup = true, checkpoint = "1s" }
+VWAP = { backup = true }
+BargainIndex = { backup = true, checkpoint = "1s" }
+"""
+SCHEDULE = """
+[[faults]]
+at = "2s"
+kind = "checkpoint-cut"
+targets = ["BargainIndex"]
+[[faults]]
+at = "3s"
+kind = "several"
+targets = ["Source", "Aggregator"]
+"""
+
+
+def prove(directory: Path, *arguments: str) -> subprocess.CompletedProcess:
+    (directory / "plan.toml").write_text(PLAN)
+    (directory / "faults.toml").write_text(SCHEDULE)
+    command = [sys.executable, "-m", "riprap.cli.main", "prove", "bargain-discovery", *arguments]
+    return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=400)
+
+
+def test_a_plan_that_holds_and_a_bound_that_cannot(tmp_path):
+    """One run for both: nothing is lost, and no element comes back within a millisecond."""
+    ended = prove(
+        tmp_path, "--plan", "plan.toml", "--for", "8s", "--rate", "5000", "--faults", "faults.toml", "--json",
+        "--out", "proof", "--recovery", "1ms",
+    )  # fmt: skip
+    assert ended.returncode == 1, ended.stderr
+    proof = json.loads(ended.stdout)
+    assert [fault["kind"] for fault in proof["faults"]] == ["checkpoint-cut", "several"]
+    assert all(fault["running"] is not None for fault in proof["faults"])
+    sink = proof["sinks"]["Sink"]
+    assert sink["promised"] == "exactly once"
+    assert (sink["lost"], sink["doubled"], sink["wrong"], sink["ordered"]) == (0, 0, 0, True)
+    assert sink["found"] == sink["expected"] > 1000
+    restarts = {pe: what["restarts"] for pe, what in proof["summary"]["pes"].items() if what["restarts"]}
+    assert {"Source", "Aggregator", "BargainIndex"} <= set(restarts)
+    assert proof["broken"]
+    assert all("where 0.001 s were promised" in sentence for sentence in proof["broken"])
+    assert "This plan does not hold" in (tmp_path / "proof" / "proof.html").read_text()
+
+
+@pytest.mark.soak
+def test_a_killed_driver_is_resumed(tmp_path):
+    (tmp_path / "driver.toml").write_text('[[faults]]\nat = "3s"\nkind = "driver"\n')
+    ended = prove(
+        tmp_path, "--plan", "plan.toml", "--for", "12s", "--rate", "5000", "--faults", "driver.toml", "--json",
+        "--out", "proof",
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    proof = json.loads(ended.stdout)
+    assert proof["holds"]
+    assert proof["sinks"]["Sink"]["found"] > 1000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--kinds", "explode"), "no fault is called explode; there are kill"),
+        (("--kinds", "executor"), "in local mode the executor is the driver"),
+        (("--for", "3s"), "a proof needs 8s or more"),
+        (("--faults", "missing.toml"), "cannot read schedule missing.toml"),
+        (("--out", "plan.toml"), "not an empty directory"),
+        (("--recovery", "soon"), "cannot read 'soon' as a duration"),
+    ],
+)
+def test_refused_before_anything_starts(tmp_path, monkeypatch, arguments, sentence):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plan.toml").write_text(PLAN)
+    ended = CliRunner().invoke(app, ["prove", "bargain-discovery", *arguments])
+    assert isinstance(ended.exception, RiprapError)
+    assert ended.exception.exit_code == 2
+    assert sentence in str(ended.exception)
+    assert not (tmp_path / "proof-bargain-discovery").exists()
