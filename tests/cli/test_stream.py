@@ -16,7 +16,7 @@ SCHEMA = pa.schema([("_ts", pa.timestamp("us", "UTC")), ("_seq", pa.int64()), ("
 
 def riprap(*arguments: object) -> subprocess.CompletedProcess:
     command = [sys.executable, "-m", "riprap.cli.main", "stream", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ def opened(page, tmp_path, *arguments: str) -> subprocess.CompletedProcess:
     profile = tmp_path / "profile"
     offline = "--host-resolver-rules=MAP * ~NOTFOUND"
     command = [CHROMIUM, *FLAGS, offline, f"--user-data-dir={profile}", *arguments, page.as_uri()]
-    process = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    process = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     console = [line for line in process.stderr.splitlines() if ":CONSOLE" in line]
     assert not [line for line in console if "rror" in line], console
     return process

@@ -54,7 +54,7 @@ def player(script: str, directory: Path, *arguments: str) -> Iterator[Callable[.
     finally:
         process.stdin.close()
         try:
-            process.wait(timeout=60)
+            process.wait(timeout=300)
         finally:
             process.kill()
             process.stdout.close()

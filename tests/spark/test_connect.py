@@ -69,7 +69,7 @@ def server(tmp_path_factory):
         yield f"sc://127.0.0.1:{port}"
     finally:
         os.killpg(process.pid, signal.SIGTERM)
-        process.wait(timeout=30)
+        process.wait(timeout=300)
 
 
 def test_bounded_run_over_connect(server, tmp_path):
@@ -79,7 +79,7 @@ def test_bounded_run_over_connect(server, tmp_path):
     engine = Engine(load_app("bargain-discovery"))
     expected = sum(output.event.num_rows for output in engine.run({"Source": table.combine_chunks().to_batches()}))
     client = subprocess.run(
-        [sys.executable, "-c", CLIENT, server, str(path)], capture_output=True, text=True, check=False, timeout=240
+        [sys.executable, "-c", CLIENT, server, str(path)], capture_output=True, text=True, check=False, timeout=300
     )
     assert client.returncode == 0, client.stderr[-3000:]
     assert client.stdout.split() == [str(expected), str(expected), "True"]

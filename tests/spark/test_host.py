@@ -52,7 +52,7 @@ def driver(master: str, directory: Path):
     finally:
         made.process.stdin.close()
         try:
-            made.process.wait(timeout=60)
+            made.process.wait(timeout=300)
         finally:
             made.process.kill()
             made.process.stdout.close()

@@ -18,7 +18,7 @@ from riprap.base.errors import UsageError
 from riprap.base.owner import owned
 
 APP = "bargain-discovery"
-PATIENCE = 120  # seconds
+PATIENCE = 300  # seconds; only how long a test that fails takes
 
 pytestmark = pytest.mark.xdist_group("spark")
 

@@ -46,7 +46,7 @@ def run_with_kills(spark, directory: Path, kills: int, rows_per_kill: int) -> No
             writer.append(pa.record_batch([pa.array(part * 1000, SCHEMA.field(0).type), pa.array(part)], schema=SCHEMA))
     chance = generator(SEED, "kills", kills)
     for _ in range(kills):
-        before, deadline = len(rows(target)), time.monotonic() + 120
+        before, deadline = len(rows(target)), time.monotonic() + 300
         query = start(source, target, checkpoint)
         # Let it get somewhere, then kill it at any point of its next two micro-batches.
         while len(rows(target)) == before and time.monotonic() < deadline:

@@ -17,7 +17,7 @@ def test_what_is_appended_is_read_back(tmp_path, stability):
     items = batches([3, 0, 5, 1])
     stream = Stream.create(tmp_path / "s", SCHEMA, stability=stability)
     with stream.writer() as writer:
-        done = [writer.append(item).result(timeout=10) for item in items]
+        done = [writer.append(item).result(timeout=300) for item in items]
     assert [(item.position, item.rows) for item in done] == [(0, 3), (3, 0), (3, 5), (8, 1)]
     assert table(Stream.open(tmp_path / "s").read()).equals(table(items))
 
@@ -28,18 +28,18 @@ def test_a_future_is_done_only_after_the_sync(tmp_path, monkeypatch):
 
     def slow(log):
         syncing.set()
-        assert go_on.wait(10)
+        assert go_on.wait(300)
         real(log)
 
     monkeypatch.setattr(Log, "sync", slow)
     stream = Stream.create(tmp_path / "s", SCHEMA)
     with stream.writer() as writer:
         future = writer.append(batch(0, 3))
-        assert syncing.wait(10)
+        assert syncing.wait(300)
         assert not future.done()
         assert stream.stable().position == 0, "readers see nothing that is not stable"
         go_on.set()
-        assert future.result(timeout=10).rows == 3
+        assert future.result(timeout=300).rows == 3
         assert stream.stable().position == 3
 
 
@@ -49,21 +49,21 @@ def test_one_sync_serves_all_that_wait(tmp_path, monkeypatch):
     def sync(log):
         calls.append(1)
         first.set()
-        assert go_on.wait(10)
+        assert go_on.wait(300)
 
     monkeypatch.setattr(Log, "sync", sync)
     with Stream.create(tmp_path / "s", SCHEMA).writer() as writer:
         futures = [writer.append(batch(0, 1))]
-        assert first.wait(10)
+        assert first.wait(300)
         futures += [writer.append(batch(number, 1)) for number in range(1, 20)]
         go_on.set()
-        assert [future.result(timeout=10).position for future in futures] == list(range(20))
+        assert [future.result(timeout=300).position for future in futures] == list(range(20))
         assert len(calls) == 2
 
 
 def test_append_blocks_while_too_much_is_outstanding(tmp_path, monkeypatch):
     go_on = threading.Event()
-    monkeypatch.setattr(Log, "sync", lambda log: go_on.wait(10))
+    monkeypatch.setattr(Log, "sync", lambda log: go_on.wait(300))
     with Stream.create(tmp_path / "s", SCHEMA, outstanding=3).writer() as writer:
         appended = []
 
@@ -77,7 +77,7 @@ def test_append_blocks_while_too_much_is_outstanding(tmp_path, monkeypatch):
         thread.join(0.3)
         assert len(appended) == 3
         go_on.set()
-        thread.join(10)
+        thread.join(300)
         assert len(appended) == 5
 
 
@@ -87,12 +87,12 @@ def test_a_failed_sync_fails_the_writer_and_everything_it_had_queued(tmp_path, m
 
     stream = Stream.create(tmp_path / "s", SCHEMA)
     with stream.writer() as writer:
-        writer.append(batch(0, 2)).result(timeout=10)
+        writer.append(batch(0, 2)).result(timeout=300)
     writer = stream.writer(epoch=1)
     with monkeypatch.context() as patch:
         patch.setattr(Log, "sync", broken)
         with pytest.raises(OSError, match="Input/output"):
-            writer.append(batch(2, 2)).result(timeout=10)
+            writer.append(batch(2, 2)).result(timeout=300)
         with pytest.raises(OSError, match="Input/output"):
             writer.append(batch(4, 2))
     with pytest.raises(OSError, match="Input/output"):

@@ -46,7 +46,7 @@ def test_a_follower_sees_every_row_once(memory_root, sizes, stored, memory_bytes
         for item in items[stored:]:
             writer.append(item)
         writer.flush()
-        thread.join(30)
+        thread.join(300)
     assert table(got).equals(table(items))
 
 
@@ -89,7 +89,7 @@ def test_it_goes_on_over_writers_and_ends_when_told(tmp_path):
     while len(got) < 3:
         thread.join(0.01)
     stop.set()
-    thread.join(10)
+    thread.join(300)
     assert not thread.is_alive()
     assert table(got).equals(table([batch(0, 12)]))
 
@@ -111,7 +111,7 @@ def test_a_follower_in_another_process(tmp_path, stability):
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process, stream.writer() as writer:
         for number in range(100):
             writer.append(batch(number * 3, 3))
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=300)
     assert [seq for line in output.splitlines() for seq in eval(line)] == list(range(300))
 
 

@@ -42,7 +42,7 @@ class Producer:
     def end(self, kill: int | None = None) -> int:
         if kill is not None:
             self.process.send_signal(kill)
-        code = self.process.wait(60)
+        code = self.process.wait(300)
         self._reading.join()
         self.process.stdout.close()
         self.process.stderr.close()
@@ -95,7 +95,7 @@ def test_a_stopped_writer_is_replaced_and_can_do_no_harm(tmp_path):
         os.kill(zombie.process.pid, signal.SIGCONT)
         for number in range(first, first + 50):
             writer.append(append_number(number), sequence=number).result()
-        assert zombie.process.wait(30) != 0, "it ends by itself"
+        assert zombie.process.wait(300) != 0, "it ends by itself"
     assert zombie.acknowledged < first
     assert "Fenced" in zombie.process.stderr.read()
     zombie.end()
@@ -118,7 +118,7 @@ def test_a_full_disk_is_an_error_and_loses_nothing(tmp_path):
         "        print(number, flush=True)\n"
     )
     stream = Stream.create(tmp_path / "s", SCHEMA)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode != 0
     assert "File too large" in done.stderr
     acknowledged = max(int(line) for line in done.stdout.split() if line.isdigit())

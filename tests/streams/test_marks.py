@@ -208,7 +208,7 @@ def test_a_follower_sees_every_mark_once(tmp_path_factory, steps, before, segmen
     thread = threading.Thread(target=follow)
     thread.start()
     write_steps(stream, steps, epoch=1)
-    thread.join(30)
+    thread.join(300)
     ends_early = [step for step in steps[:before] if step in ("progress", "end")]
     if not ends_early:  # those at the very end of the first part may be told twice
         assert seen(got) == expected(steps)
@@ -231,7 +231,7 @@ def test_a_follower_in_another_process(tmp_path):
     command = [sys.executable, "-c", FOLLOWER, str(tmp_path / "s")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
         write_steps(stream, steps)
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=300)
     told = [(line.split()[0], int(line.split()[1])) for line in output.splitlines()]
     wanted = [("rows", at + step) if isinstance(step, int) else (step, at) for at, step in expected(steps)]
     assert told == wanted

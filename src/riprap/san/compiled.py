@@ -114,11 +114,13 @@ def _called() -> bytes:
 
 @lru_cache(maxsize=1)
 def _cache_directory() -> Path:
-    """The user's own cache, which strangers cannot write code into; a fresh directory where there is none."""
+    """The user's own cache, which strangers cannot write code into; a fresh directory where there is none, or where
+    somebody else could have written to it."""
     try:
         directory = Path.home() / ".cache" / "riprap" / "networks"
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if os.access(directory, os.W_OK):
+        about = directory.stat()
+        if about.st_uid == os.getuid() and not about.st_mode & 0o022 and os.access(directory, os.W_OK):
             return directory
     except (OSError, RuntimeError):
         pass
