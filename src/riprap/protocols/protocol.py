@@ -54,6 +54,7 @@ class Surroundings:
     sources: tuple[str, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the protocol, e.g. {"interval": 10_000_000}
     seed: int = 0
+    cycle: tuple[str, ...] = ()  # elements of the strongly connected component that it is in; none: it is in no cycle
 
 
 @dataclass(frozen=True)

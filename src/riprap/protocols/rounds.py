@@ -1,0 +1,164 @@
+"""The director of protocols that checkpoint in rounds: all elements together, or not at all.
+
+A round is started at the elements with sources, idle ones included; markers take it on from there. It is committed when
+every element's part is *durable*, and only then: what a sink gave out below its part may be seen, and going back leads
+there. An element that has finished is asked once for a last checkpoint, which stands for all later rounds.
+
+A failure, or a round that takes too long, aborts the round under way; none starts while somebody is down or has not
+come back under the line in force. A failure puts a new line in force: everybody goes back to the last committed round.
+Checkpoints of other rounds are deleted.
+
+After a director's death: the number of the round, the committed one and the line are in its log. What a round under way
+has done is not known, so it is aborted.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from riprap.protocols.cut import CheckpointId
+from riprap.protocols.director import (
+    Command,
+    Delete,
+    Director,
+    Event,
+    Finished,
+    GoBack,
+    Joined,
+    Log,
+    Lost,
+    Say,
+    Tick,
+    Took,
+)
+from riprap.protocols.lines import channels_of, point_of
+from riprap.protocols.protocol import Surroundings
+from riprap.protocols.recovery_line import INITIAL, Point, recovery_line
+from riprap.protocols.uncoordinated import INTERVAL
+
+LAST = 0  # tag of the checkpoint that an element takes when it has finished
+
+
+class RoundDirector(Director):
+    def __init__(self, elements: Mapping[str, Surroundings]) -> None:
+        self.elements = elements
+        settings = next((surroundings.settings for surroundings in elements.values()), {})
+        self.interval = int(settings.get("interval", INTERVAL))
+        self.timeout = int(settings.get("timeout", max(6 * self.interval, 60_000_000)))
+        self.line = self.round = 0
+        self.committed: dict[str, CheckpointId | None] = dict.fromkeys(elements)  # None: the initial state
+        self.joined: dict[str, int] = {}  # by element that lives: the line that it works under
+        self.epochs: dict[str, int] = {}
+        self.finished: set[str] = set()
+        self.last: dict[str, CheckpointId] = {}  # of elements that have finished
+        self.channels = channels_of(elements)
+        self.points: dict[CheckpointId, Point] = {}
+        self.parts: dict[str, CheckpointId] | None = None  # of the round under way
+        self.others: set[CheckpointId] = set()  # durable, and of no committed round
+        self.started = 0
+        self.due: int | None = None
+
+    def begin(self, log: Sequence[Mapping[str, Any]]) -> list[Command]:
+        for record in log:
+            self.round = record.get("round", self.round)
+            self.line = record.get("line", self.line)
+            if "committed" in record:
+                self.committed = {pe: id and CheckpointId(*id) for pe, id in record["committed"].items()}
+        return [GoBack(self.line, dict(self.committed))] if self.line else []
+
+    def handle(self, event: Event) -> list[Command]:
+        match event:
+            case Joined(pe, epoch, line, checkpoints):
+                self.joined[pe] = line
+                self.epochs[pe] = epoch
+                self.others |= set(checkpoints) - {id for id in self.committed.values() if id is not None}
+                # A round may be under way that this director knows nothing of.
+                return [Say(pe, {"abort": self.round})] if self.round and self.parts is None else []
+            case Lost(pe, epoch):
+                return self._go_back(pe) if epoch >= self.epochs.get(pe, epoch) else []
+            case Finished(pe, _):
+                if pe in self.finished:
+                    return []
+                self.finished.add(pe)
+                return [Say(pe, {"last": True})]
+            case Took(id, cut, line, tag, _, _, _) if line == self.line:
+                self.points[id] = point_of(cut)
+                return self._took(id, tag)
+            case Tick(now):
+                return self._tick(now)
+        return []
+
+    def _tick(self, now: int) -> list[Command]:
+        if self.due is None:
+            self.due = now + self.interval
+        if self.parts is not None:
+            return self._abort() if now >= self.started + self.timeout else []
+        if now < self.due or not self._ready():
+            return []
+        self.due, self.started = max(self.due + self.interval, now), now
+        self.round += 1
+        self.parts = {}
+        begin = [
+            Say(pe, {"round": self.round})
+            for pe, surroundings in self.elements.items()
+            if surroundings.sources and pe not in self.finished
+        ]
+        return [Log({"round": self.round}), *begin]
+
+    def _ready(self) -> bool:
+        """Everybody lives and works under the line in force, and there is somebody to ask."""
+        asked = any(s.sources and pe not in self.finished for pe, s in self.elements.items())
+        return asked and all(self.joined.get(pe) == self.line for pe in self.elements)
+
+    def _took(self, id: CheckpointId, tag: int) -> list[Command]:
+        self.others.add(id)
+        if tag == LAST:
+            self.last[id.pe] = id
+        elif tag == self.round and self.parts is not None:
+            self.parts[id.pe] = id
+        else:
+            return self._delete()
+        return self._commit()
+
+    def _commit(self) -> list[Command]:
+        """If the round is whole. Where all have finished, their last checkpoints are one."""
+        commands: list[Command] = []
+        for parts in (self.parts, {}):
+            # A part of this round stands before a last checkpoint: it is what the others' parts go with.
+            whole = {pe: (parts or {}).get(pe) or self.last.get(pe) for pe in self.elements}
+            if parts is None or whole == self.committed or any(id is None for id in whole.values()):
+                continue
+            if not self._consistent({pe: id for pe, id in whole.items() if id is not None}):
+                return [*commands, *self._abort()]
+            self.committed, self.parts = whole, None
+            record = {"committed": {pe: id and list(id) for pe, id in whole.items()}, "round": self.round}
+            commands += [Log(record), *(Say(pe, {"committed": self.round}) for pe in self.elements)]
+        return [*commands, *self._delete()]
+
+    def _consistent(self, whole: Mapping[str, CheckpointId]) -> bool:
+        """Nobody has taken what nobody has sent. A marker that was lost with a connection could make it so."""
+        histories = {pe: [INITIAL, self.points[id]] for pe, id in whole.items()}
+        return all(index == 1 for index in recovery_line(histories, self.channels).values())
+
+    def _delete(self) -> list[Command]:
+        """What belongs to no committed round and to none that may still be."""
+        kept = {*self.committed.values(), *self.last.values(), *(self.parts or {}).values()}
+        gone = tuple(sorted(self.others - kept))
+        self.others -= set(gone)
+        for id in gone:
+            self.points.pop(id, None)
+        return [Delete(gone)] if gone else []
+
+    def _abort(self) -> list[Command]:
+        if self.parts is None:
+            return []
+        self.parts = None
+        return [*(Say(pe, {"abort": self.round}) for pe in self.elements), *self._delete()]
+
+    def _go_back(self, pe: str) -> list[Command]:
+        aborted = self._abort()
+        self.line += 1
+        self.joined.pop(pe, None)
+        self.joined = dict.fromkeys(self.joined, -1)  # until they have come back under the new line
+        self.finished.clear()
+        self.last.clear()
+        return [Log({"line": self.line}), *aborted, GoBack(self.line, dict(self.committed)), *self._delete()]

@@ -1,0 +1,75 @@
+"""Uncoordinated checkpointing: every element takes one when its own timer says so, and a line is found afterwards.
+
+The phase of the timer is drawn per element: if all fired at once they would be coordinated by accident, and the domino
+effect would not show. The timer is looked at when time passes, not only when a message comes: an element behind an
+aggregate has few of those. Nothing is added to messages but their numbers, which all channels have.
+
+Exactly once on state with persistent logs; at most once with volatile ones. In a cycle the line may stay at the
+beginning of the run (the domino effect): `induced.py` exists because of that.
+"""
+
+from typing import ClassVar
+
+from riprap.base.randomness import derived_seed
+from riprap.protocols.cut import Cut
+from riprap.protocols.events import Acknowledge, Capture, Command, Deleted, Event, Tick
+from riprap.protocols.lines import LineDirector
+from riprap.protocols.protocol import WHOLE, Protocol, ProtocolSpec, RestorePlan, Surroundings, Unit
+
+INTERVAL = 10_000_000  # microseconds, unless the settings say otherwise
+
+
+def interval_of(surroundings: Surroundings) -> int:
+    return int(surroundings.settings.get("interval", INTERVAL))
+
+
+def whole_plan(surroundings: Surroundings) -> RestorePlan:
+    """One checkpoint of all operators; what waits in merges is in it; what is given out again counts by its number."""
+    unit = Unit(tuple(surroundings.operators), interval_of(surroundings))
+    return RestorePlan({WHOLE: unit}, whole=True, exact=True, delivered="taken")
+
+
+class Timer:
+    """When the next local checkpoint is due."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self.interval = interval_of(surroundings)
+        self.phase = derived_seed(surroundings.seed, "phase", surroundings.pe) % self.interval
+        self.due = 0
+
+    def begin(self, now: int) -> None:
+        self.due = now + self.interval // 2 + self.phase
+
+    def restart(self, now: int) -> None:
+        self.due = now + self.interval
+
+
+class Uncoordinated(Protocol):
+    hears: ClassVar[frozenset[type]] = frozenset((Tick, Deleted))
+
+    def __init__(self, surroundings: Surroundings, plan: RestorePlan) -> None:
+        super().__init__(surroundings, plan)
+        self.timer = Timer(surroundings)
+        self.taken = 0
+
+    def begin(self, cut: Cut | None, now: int) -> list[Command]:
+        self.timer.begin(now)
+        return []
+
+    def handle(self, event: Event) -> list[Command]:
+        match event:
+            case Tick(now) if now >= self.timer.due:
+                self.timer.restart(now)
+                self.taken += 1
+                return [Capture(WHOLE, self.taken)]
+            case Deleted(_, oldest):
+                return released(oldest)
+        return []
+
+
+def released(oldest: Cut) -> list[Command]:
+    """What nobody will ask for again, now that this is the oldest checkpoint that is left."""
+    return [Acknowledge(channel, inlet.taken) for channel, inlet in oldest.inlets.items()]
+
+
+SPEC = ProtocolSpec("uncoordinated", whole_plan, Uncoordinated, LineDirector, retention=("log", "log"))
