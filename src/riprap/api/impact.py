@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from riprap.base.documents import read_json
 from riprap.base.errors import DataError
 from riprap.base.quantities import Duration, format_duration
 from riprap.engine.inputs import keyed, read_file
@@ -21,6 +22,7 @@ from riprap.faults.campaign import Settings
 from riprap.faults.placement import Placement
 from riprap.faults.summary import TargetSummary
 from riprap.graph.graph import Graph
+from riprap.planner.json_input import as_object
 
 FAILURES_PER_DAY = 1.0
 _TEXT_BYTES = 8  # assumed for a string on a stream
@@ -101,9 +103,9 @@ def read_request(directory: Path, request_type: type[Any], graph: Graph, plan: P
     path = directory / "request.json"
     names = {field.name for field in fields(request_type)}
     try:
-        kept = {name: value for name, value in json.loads(path.read_text()).items() if name in names}
+        kept = {name: value for name, value in as_object(read_json(path), str(path)).items() if name in names}
         kept["inputs"] = {name: Path(value) for name, value in kept["inputs"].items()}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (DataError, LookupError, TypeError, AttributeError) as error:
         raise DataError(
             f"cannot read {path}, so the assessment cannot be repeated; run `riprap assess` again"
         ) from error

@@ -12,13 +12,15 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 
 from riprap.apps.catalogue import load_app
+from riprap.base.documents import read_json, shortened
 from riprap.base.errors import DataError, UsageError
 from riprap.base.owner import is_empty, owned
+from riprap.engine.input_check import check_columns, check_input
 from riprap.graph.graph import Graph
 from riprap.graph.plan import parse_plan, read_plan
 from riprap.report.page import table
@@ -26,6 +28,8 @@ from riprap.runtime.kills import parse_kills
 from riprap.runtime.layout import Fuse, Layout, arrange
 from riprap.spark.running import Watch, ready_session, run_on_spark
 from riprap.streams import Stream
+from riprap.streams.description import is_stream
+from riprap.streams.files import LocalFiles
 
 _FORMAT = 1  # of run.json
 
@@ -143,6 +147,7 @@ def resume(
     directory = Path(directory).absolute()
     settings = read_settings(directory)
     layout = settings.layout(graph)
+    _check_inputs(layout, settings.inputs)
     kills = parse_kills(kill, layout)
     with owned(directory, "run"):
         session = ready_session(layout, kills, spark=spark, master=master)
@@ -154,24 +159,47 @@ def resume(
 
 
 def read_settings(directory: Path) -> Settings:
-    path = directory / "run.json"
-    try:
-        data = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise DataError(f"{directory} is not the directory of a run: it has no run.json") from None
-    except ValueError as error:
-        raise DataError(f"{path} is damaged: {error}") from error
-    if data.pop("format", None) != _FORMAT:
-        raise DataError(f"{path} was written by another version of riprap; this one reads format {_FORMAT}")
-    return Settings(**data)
+    path = Path(directory) / "run.json"
+    if not path.is_file():
+        raise DataError(f"{directory} is not the directory of a run: it has no run.json")
+    data = read_json(path, "the settings of the run in")
+    if not isinstance(data, dict) or data.pop("format", None) != _FORMAT:
+        raise DataError(f"{path} is not of a run, or of another version of riprap; this one reads format {_FORMAT}")
+    for name, fits in _SHAPE.items():
+        if name not in data:
+            raise DataError(f"{path} is damaged: it has no {name}; begin the run anew")
+        if not fits(data[name]):
+            raise DataError(f"{path} is damaged: {name} is {shortened(data[name])}; begin the run anew")
+    return Settings(**{name: data[name] for name in _SHAPE})
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e15
+
+
+# What the entries of `run.json` look like.
+_SHAPE: Mapping[str, Callable[[Any], bool]] = {
+    "app": lambda value: isinstance(value, str),
+    "plan": lambda value: value is None or isinstance(value, str),
+    "fuse": lambda value: value in get_args(Fuse),
+    "parallelism": lambda value: isinstance(value, dict) and all(type(n) is int and n >= 1 for n in value.values()),
+    "inputs": lambda value: isinstance(value, dict) and all(isinstance(path, str) for path in value.values()),
+    "rate": lambda value: value is None or _is_number(value),
+    "seconds": lambda value: value is None or _is_number(value),
+}
 
 
 def _check_inputs(layout: Layout, inputs: Mapping[str, str]) -> None:
     for source in layout.graph.sources:
         if source.name not in inputs:
             raise UsageError(f"no input for source {source.name}; give a file or a persistent stream")
-        if not Path(inputs[source.name]).exists():
-            raise DataError(f"the input of source {source.name}, {inputs[source.name]}, does not exist")
+        path = Path(inputs[source.name])
+        if not path.exists():
+            raise DataError(f"the input of source {source.name}, {path}, does not exist")
+        if is_stream(LocalFiles(path)):
+            check_columns(Stream.open(path).schema, source)
+        else:
+            check_input(path, source)
 
 
 def _stored(directory: Path, result: dict[str, Any]) -> RunResult:

@@ -1,12 +1,13 @@
 """Finding an app: by the name of a bundled one, or as `module:attribute`."""
 
 import importlib
+import inspect
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
 
-from riprap.base.errors import UsageError, known
+from riprap.base.errors import RiprapError, UsageError, known
 from riprap.graph.builder import App
 from riprap.graph.graph import Graph
 
@@ -47,16 +48,42 @@ def load_app(name: str) -> Graph:
         raise UsageError(
             f"cannot import {error.name} for app {name}; give a module that Python finds from here, as module:attribute"
         ) from error
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"cannot import {module_name} for app {name}: {_told(error)}") from error
     if not hasattr(module, attribute):
         public = [item for item in dir(module) if not item.startswith("_")]
         raise UsageError(f"module {module_name} has no {attribute}; it has {known(public, attribute)}")
     found: object = getattr(module, attribute)
-    if callable(found) and not isinstance(found, Graph | App):
-        found = found()
+    if inspect.isfunction(found) and not any(_required(each) for each in inspect.signature(found).parameters.values()):
+        found = _built(found, name)
     if isinstance(found, App):
-        found = found.build()
+        found = _built(found.build, name)
     if not isinstance(found, Graph):
         raise UsageError(
-            f"{name} is a {type(found).__name__}; it has to be an App, a Graph, or a function that returns one"
+            f"{name} is a {type(found).__name__}; it has to be an App, a Graph, or a function that returns one "
+            "and needs no arguments"
         )
     return found
+
+
+def _required(parameter: inspect.Parameter) -> bool:
+    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return parameter.default is inspect.Parameter.empty and parameter.kind not in optional
+
+
+def _built(build: Callable[[], object], name: str) -> object:
+    try:
+        return build()
+    except RiprapError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"app {name} cannot be built: {_told(error)}") from error
+
+
+def _told(error: BaseException) -> str:
+    """An exception of somebody's module, and where it came from."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    at = f" ({trace.tb_frame.f_code.co_filename}, line {trace.tb_lineno})" if trace is not None else ""
+    return f"{type(error).__name__}: {' '.join(str(error).split()) or 'no reason given'}{at}"

@@ -17,10 +17,12 @@ from riprap.graph.specs import Source
 from riprap.graph.types import logical_schema
 
 DEMO_TUPLES = 500_000
+MOST_TUPLES = 200_000_000  # that are generated at once; they are made in memory
 
 
 def sample_inputs(graph: Graph, tuples: int, seed: int, directory: Path) -> Mapping[str, Path]:
     """A file of generated data for each source, of about `tuples` together; made in `directory` unless it is there."""
+    check_tuples(tuples)
     workload = _workload(graph)
     if workload is None:
         return {source.name: _sample(graph, source, tuples, seed, directory) for source in graph.sources}
@@ -47,6 +49,12 @@ def _modules_beside(module: ModuleType) -> list[Path]:
 
 def _same(table: pa.Table) -> pa.Table:
     return table
+
+
+def check_tuples(tuples: int) -> None:
+    """Raise where there would not be the memory."""
+    if tuples > MOST_TUPLES:
+        raise UsageError(f"{tuples:,} tuples are too many to generate: at most {MOST_TUPLES:,} are made in memory")
 
 
 def _sample(graph: Graph, source: Source, tuples: int, seed: int, directory: Path) -> Path:

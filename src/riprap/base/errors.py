@@ -51,6 +51,15 @@ class MissingPrerequisite(RiprapError):
     exit_code: ClassVar[int] = 3
 
 
+def as_sentence(text: str, most: int = 800) -> str:
+    """A message as it is shown: on one line, nothing in it that a terminal obeys, and not endless.
+
+    Names and values of users are in messages as they are; here is where that becomes harmless.
+    """
+    line = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in " ".join(text.split()))
+    return line if len(line) <= most else f"{line[: most // 2]} … {line[-most // 2 :]}"
+
+
 def known(names: Iterable[object], wanted: object = None) -> str:
     """`a, b, c` for a message, with a guess first when `wanted` looks like a slip of one of them."""
     listed = [str(name) for name in names]

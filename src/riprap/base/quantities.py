@@ -1,15 +1,20 @@
 """Quantities with their units, and the text a user writes for them.
 
-`Duration` is a whole number of microseconds, the resolution of `_ts`, so that event-time arithmetic is exact.
+`Duration` is a whole number of microseconds, the resolution of `_ts`, so that event-time arithmetic is exact. What is
+read from text is bounded here, at one place, so that no later arithmetic overflows: `LONGEST` and `LARGEST`.
 """
 
 import re
+from math import isfinite
 from typing import NewType
 
 from riprap.base.errors import UsageError
 
 Duration = NewType("Duration", int)  # microseconds, >= 0
 ByteCount = NewType("ByteCount", int)  # bytes, >= 0
+
+LONGEST = Duration(100 * 365 * 86_400_000_000)  # a hundred years
+LARGEST = ByteCount(1 << 60)
 
 _DURATION_UNITS = {
     "us": 1,
@@ -29,24 +34,91 @@ def parse_duration(text: str) -> Duration:
     """`"1.5s"` → 1,500,000 µs. A unit is required: a bare number has none."""
     match = _QUANTITY.match(text)
     if match is None or match.group(2) not in _DURATION_UNITS:
-        raise UsageError(f"cannot read {text!r} as a duration: write a number and a unit, as in 500ms, 1.5s, 2m or 1h")
-    return Duration(round(float(match.group(1)) * _DURATION_UNITS[match.group(2)]))
+        raise UsageError(
+            f"cannot read {_shown(text)!r} as a duration: write a number and a unit, as in 500ms, 1.5s, 2m or 1h"
+        )
+    value = float(match.group(1)) * _DURATION_UNITS[match.group(2)]
+    if value > LONGEST:
+        raise UsageError(f"{_shown(text)} is too long: a duration is at most 100 years (36500d)")
+    return Duration(round(value))
 
 
 def format_duration(duration: Duration) -> str:
-    """The shortest exact text that `parse_duration` reads back."""
+    """The shortest exact text that `parse_duration` reads back; for files."""
     for unit in ("d", "h", "m", "s", "ms"):
         if duration and duration % _DURATION_UNITS[unit] == 0:
             return f"{duration // _DURATION_UNITS[unit]}{unit}"
     return f"{duration}us" if duration else "0s"
 
 
+def show_duration(microseconds: float) -> str:
+    """For people: three significant digits and the unit that suits them."""
+    units = (
+        ("µs", 1, 999.5),
+        ("ms", 1e3, 999.5e3),
+        ("s", 1e6, 120e6),
+        ("min", 60e6, 120 * 60e6),
+        ("h", 3.6e9, 48 * 3.6e9),
+    )
+    for unit, size, end in units:
+        if microseconds < end:
+            return _three_digits(microseconds / size, unit)
+    return _three_digits(microseconds / 86.4e9, "d")
+
+
+def _three_digits(value: float, unit: str) -> str:
+    return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
+
+
+def parse_number(text: str, option: str, *, least: float = 0.0, most: float = 1e15) -> float:
+    """A finite number within bounds, as an option's value."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not isfinite(value) or not least <= value <= most:
+        raise UsageError(f"{option} {_shown(text)}: write a number from {least:g} to {most:g}")
+    return value
+
+
+def parse_whole(text: str, option: str, *, least: int = 0, most: int = 10**15) -> int:
+    """A whole number within bounds, as an option's value: 500000, 500_000 or 0.5e6."""
+    plain = text.strip().replace("_", "")
+    try:
+        value = float(plain) if plain.isascii() else float("nan")
+    except ValueError:
+        value = float("nan")
+    if not isfinite(value) or value != round(value) or not least <= value <= most:
+        raise UsageError(f"{option} {_shown(text)}: write a whole number from {least} to {most}")
+    return round(value)
+
+
+def parse_share(text: str, option: str, *, most: float = 1.0) -> float:
+    """`3%` or `0.03`."""
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = float("nan")
+    if not 0 <= value <= most:
+        raise UsageError(f"{option} {_shown(text)}: write a share, as in 3% or 0.03")
+    return value
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
 def parse_size(text: str) -> ByteCount:
     """`"64MiB"` → 67,108,864 bytes. A bare number is bytes."""
     match = _QUANTITY.match(text)
     if match is None or match.group(2) not in _SIZE_UNITS:
-        raise UsageError(f"cannot read {text!r} as a size: write bytes or a unit, as in 4096, 64KiB, 10MB or 1GiB")
-    return ByteCount(round(float(match.group(1)) * _SIZE_UNITS[match.group(2)]))
+        raise UsageError(
+            f"cannot read {_shown(text)!r} as a size: write bytes or a unit, as in 4096, 64KiB, 10MB or 1GiB"
+        )
+    value = float(match.group(1)) * _SIZE_UNITS[match.group(2)]
+    if value > LARGEST:
+        raise UsageError(f"{_shown(text)} is too large: a size is at most {LARGEST >> 30} GiB")
+    return ByteCount(round(value))
 
 
 def format_size(size: int) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from riprap.cli.inputs import AppName, AsJson, InputPaths, input_paths
+from riprap.cli.outputs import output_directory
 
 if TYPE_CHECKING:
     from riprap.api.assess import Assessment
@@ -60,6 +61,7 @@ def command(
     from riprap.api.assess import run_request
     from riprap.api.request import SCALES, Request, settings_of
     from riprap.base.errors import UsageError, known
+    from riprap.base.quantities import parse_share
     from riprap.cli.console import ERR, print_json
     from riprap.spark.session import session
 
@@ -80,7 +82,7 @@ def command(
         reps,
         golden,
         section,
-        _share(threshold),
+        parse_share(threshold, "--threshold", most=100.0),
         percentile,
         seed,
         osf or (),
@@ -91,8 +93,9 @@ def command(
         " ".join(["riprap", *sys.argv[1:]]),
         reassess,
     )
-    settings_of(graph, request)  # what cannot be is told before Spark starts
     folder = out or Path(f"assessment-{graph.name}-{scale}")
+    output_directory(folder)
+    settings_of(graph, request)  # what cannot be is told before Spark starts
     if not json:
         ERR.print("starting Spark …")
     spark = session(master=master)
@@ -112,7 +115,7 @@ def _run(run: Any, request: Any, folder: Path, spark: Any, *, show: bool) -> "As
 
     from riprap.cli.console import ERR
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=ERR, disable=not show, transient=True) as progress:
         task = progress.add_task("injecting", total=None)
 
@@ -141,7 +144,7 @@ def _explain(graph: "Graph", fault: str, state: str, osf: list[str], *, as_json:
     for column in ("operator", "", "why"):
         table.add_column(column)
     for p in placed:
-        table.add_row(p.operator, "[bold]target[/]" if p.chosen else f"like {p.like}" if p.like else "–", p.reason)
+        table.add_row(p.operator, "target" if p.chosen else f"like {p.like}" if p.like else "–", p.reason)
     OUT.print(table)
 
 
@@ -163,11 +166,11 @@ def _print(found: "Assessment") -> None:
         )  # fmt: skip
     OUT.print(table)
     for name, verdict in found.verdicts.items():
-        OUT.print(f"[bold]{name}[/]: {verdict.sentence}", soft_wrap=True)
+        OUT.print(f"{name}: {verdict.sentence}", soft_wrap=True)
     for name, after in found.protected.items():
         OUT.print(f"under the plan: {name}  R {after.paired.R}  I {after.paired.I:.2f}", markup=False)
     for warning in found.content.warnings:
-        ERR.print(f"[yellow]{warning}[/]")
+        ERR.print(warning, style="yellow", soft_wrap=True)
     if result.resumed:
         ERR.print(f"went on where it had stopped: {result.resumed} of {result.waves} waves were there already")
     trials = result.trials.num_rows // len(result.settings.scores)
@@ -194,15 +197,3 @@ def _offset(text: str) -> float:
         raise UsageError(
             f"--offsets {text}: write a whole number of tuples, as in 500000 or 0.5e6, or a share, as in 0.3 or 30%"
         ) from None
-
-
-def _share(text: str) -> float:
-    from riprap.base.errors import UsageError
-
-    try:
-        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        value = -1.0
-    if value < 0:
-        raise UsageError(f"--threshold {text}: write a share, as in 3% or 0.03")
-    return value

@@ -1,9 +1,7 @@
-"""The commands of `riprap`, in the order a user meets them.
+"""The commands of `riprap`, in the order a user meets them, grouped by what they are for.
 
 A command's module imports what it needs inside the command, so that `riprap --help` stays quick.
 """
-
-import typer
 
 from riprap.cli import (
     assess,
@@ -21,8 +19,9 @@ from riprap.cli import (
     run_bounded,
     stream,
 )
+from riprap.cli.arguments import Commands
 
-app = typer.Typer(
+app = Commands(
     name="riprap",
     help="Find the operators of a streaming application worth protecting, plan it, run it on Spark, prove it.",
     no_args_is_help=True,
@@ -37,17 +36,21 @@ def _root() -> None:
     """Makes `riprap` a group of commands however many there are."""
 
 
-app.command("graph")(graph.command)
-app.command("profile")(profile.command)
-app.command("assess")(assess.command)
-app.command("model")(model.command)
-app.command("plan")(plan.command)
-app.command("run")(run.command)
-app.command("prove")(prove.command)
-app.command("run-bounded")(run_bounded.command)
-app.add_typer(stream.app, name="stream")
+# What a user goes round with an app, in this order; then what helps.
+_DECLARE, _ASSESS, _MODEL, _PLAN, _RUN, _PROVE = "Declare", "Assess", "Model", "Plan", "Run", "Prove"
+_COMPARE, _STREAMS, _OTHER = "Compare", "Streams and data", "Other"
+
+app.command("graph", rich_help_panel=_DECLARE)(graph.command)
+app.command("profile", rich_help_panel=_DECLARE)(profile.command)
+app.command("assess", rich_help_panel=_ASSESS)(assess.command)
+app.command("model", rich_help_panel=_MODEL)(model.command)
+app.command("plan", rich_help_panel=_PLAN)(plan.command)
+app.command("run", rich_help_panel=_RUN)(run.command)
+app.command("run-bounded", rich_help_panel=_RUN)(run_bounded.command)
+app.command("prove", rich_help_panel=_PROVE)(prove.command)
 reproduce.app.command("san")(reproduce_san.command)
 reproduce.app.command("yield")(reproduce_yield.command)
-app.add_typer(reproduce.app, name="reproduce")
-app.add_typer(data.app, name="data")
-app.command("doctor")(doctor.command)
+app.add_typer(reproduce.app, name="reproduce", rich_help_panel=_COMPARE)
+app.add_typer(stream.app, name="stream", rich_help_panel=_STREAMS)
+app.add_typer(data.app, name="data", rich_help_panel=_STREAMS)
+app.command("doctor", rich_help_panel=_OTHER)(doctor.command)

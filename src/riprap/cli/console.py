@@ -6,9 +6,10 @@ from typing import Any
 
 from rich.console import Console
 
+# Names come from users: nothing in what is printed is markup; where something has a colour, `style` or `Text` says it.
 # Results go to stdout, progress and remarks to stderr, so that `riprap … --json | jq` works.
-OUT = Console(highlight=False)
-ERR = Console(stderr=True, highlight=False)
+OUT = Console(highlight=False, markup=False, emoji=False)
+ERR = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 def print_json(result: Any) -> None:

@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from riprap.cli.arguments import Commands
+
 if TYPE_CHECKING:
     from riprap.apps.market_statistics import MarketStatistics
 
-app = typer.Typer(help="Make the data that the example applications run on.", no_args_is_help=True)
+app = Commands(help="Make the data that the example applications run on.", no_args_is_help=True)
 
 
 @app.callback()
@@ -32,6 +34,7 @@ def market(
     from riprap.apps import market as generator
     from riprap.apps import market_files
     from riprap.apps.market_statistics import statistics
+    from riprap.apps.samples import check_tuples
     from riprap.base.errors import UsageError
     from riprap.cli.console import ERR
 
@@ -41,6 +44,7 @@ def market(
         raise UsageError("--json says how to print statistics: give --stats too")
     if out is not None:
         market_files.check_place(out, format=format, overwrite=overwrite)
+    check_tuples(tuples)
     table = generator.generate(tuples, seed, symbols=symbols, zipf=zipf)
     if out is not None:
         market_files.write(table, out, format=format, overwrite=overwrite)

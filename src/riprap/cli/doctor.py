@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from riprap.base.errors import MissingPrerequisite
 
@@ -38,7 +39,7 @@ def command(
     else:
         table = Table(box=None, show_header=False)
         for check in checks:
-            table.add_row("[green]ok[/]" if check.ok else "[red]no[/]", check.name, check.found)
+            table.add_row(Text("ok", "green") if check.ok else Text("no", "red"), check.name, check.found)
         OUT.print(table)
     failed = [check for check in checks if not check.ok]
     if failed:

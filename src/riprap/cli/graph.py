@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from riprap.cli.inputs import AppName, AsJson, PlanFile, planned_app
+from riprap.cli.outputs import output_file
 
 if TYPE_CHECKING:
     from riprap.graph.graph import Graph
@@ -26,6 +27,7 @@ def command(
     from riprap.graph.drawing import draw, draw_text
     from riprap.graph.pictures import picture
 
+    output_file(svg, "--svg")
     graph = planned_app(app, plan)
     nodes, edges = picture(graph)
     if svg is not None:

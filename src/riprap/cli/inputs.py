@@ -19,7 +19,7 @@ InputPaths = Annotated[
 ]
 PlanFile = Annotated[Path | None, typer.Option("--plan", help="A plan (TOML) that overrides the code's annotations.")]
 Tuples = Annotated[int, typer.Option("--tuples", help="Without --input: how many tuples to generate.", min=1)]
-Seed = Annotated[int, typer.Option("--seed", help="Without --input: seed of the generated data.")]
+Seed = Annotated[int, typer.Option("--seed", help="Without --input: seed of the generated data.", min=0)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -52,4 +52,9 @@ def input_paths(graph: "Graph", given: list[str] | None, tuples: int, seed: int)
     for name in names:
         if name not in paths:
             raise UsageError(f"--input: no file for source {name}; write --input {name}=PATH")
+    from riprap.engine.input_check import check_input
+
+    for source in graph.sources:
+        if not (paths[source.name] / "stream.json").exists():  # only `run` takes persistent streams, and looks itself
+            check_input(paths[source.name], source)
     return paths

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.base.quantities import format_count
@@ -88,7 +89,7 @@ def _table(state: str, lines: Sequence[dict[str, Any]]) -> Table:
         age, size = line["checkpoint_age"], line["checkpoint_bytes"]
         table.add_row(
             line["pe"],
-            f"[{colour}]{line['state']}[/]",
+            Text(line["state"], colour),
             f"{line['in']:,}",
             f"{line['out']:,}",
             "" if line["rate"] is None else format_count(round(line["rate"])),

@@ -2,12 +2,15 @@
 
     0    done
     1-3  a `RiprapError`: one sentence, and the code that `riprap.base.errors` gives to its kind
+    2    arguments that are no such, and paths that do not lead where they should
+    3    what the system refuses (a full disk, no permission), and a JVM that has died
     130  Ctrl-C, from the first moment on
 
 Anything else is a bug of ours and is shown with its traceback. Modules load inside `main`: to interrupt that would show
 a traceback out of the middle of somebody's import, so it ends the process at once.
 """
 
+import errno
 import os
 import signal
 import sys
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
     from riprap.cli.commands import app
 
 INTERRUPTED = 130
+_OF_PATHS = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EEXIST, errno.EINVAL}
+_OF_SYSTEM = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.EFBIG}
 
 __all__ = ["app", "main"]
 
@@ -40,15 +45,32 @@ def main() -> None:
     if ours:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        app()
+        sys.exit(app(prog_name="riprap", standalone_mode=False))
     except RiprapError as error:
         _end(str(error), error.exit_code)
     except KeyboardInterrupt:
         _end("interrupted", INTERRUPTED)
+    except BrokenPipeError:  # whoever read our output has enough of it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
     except Exception as error:
-        if not _jvm_gone(error):
-            raise
-        _end("Spark's JVM has died, killed by somebody or for want of memory: give the same command again", 3)
+        if hasattr(error, "format_message"):  # of the library that parses arguments
+            _misused(error)
+        if _jvm_gone(error):
+            _end("Spark's JVM has died, killed by somebody or for want of memory: give the same command again", 3)
+        if isinstance(error, OSError) and error.errno in _OF_PATHS | _OF_SYSTEM and error.filename is not None:
+            code = 2 if error.errno in _OF_PATHS else 3
+            _end(f"cannot use {os.fsdecode(error.filename)}: {error.strerror}", code)
+        raise
+
+
+def _misused(error: Any) -> NoReturn:
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        sys.exit(2)
+    command = context.command_path if context is not None else "riprap"
+    _end(f"{error.format_message().rstrip('.')}; see {command} --help", 2)
 
 
 def _jvm_gone(error: Exception) -> bool:
@@ -58,7 +80,10 @@ def _jvm_gone(error: Exception) -> bool:
 
 
 def _end(sentence: str, code: int) -> NoReturn:
-    print(f"riprap: {sentence}", file=sys.stderr)
+    from riprap.base.errors import as_sentence
+
+    # A check that failed may show more: the traceback of an operator, a list of damage.
+    print("riprap:", sentence if code == 1 else as_sentence(sentence), file=sys.stderr)
     sys.exit(code)
 
 

@@ -8,6 +8,7 @@ import typer
 
 from riprap.base.errors import UsageError
 from riprap.cli.inputs import AppName, AsJson, InputPaths, PlanFile, Seed, Tuples, input_paths, planned_app
+from riprap.cli.outputs import output_directory
 
 if TYPE_CHECKING:
     from riprap.engine.profile import Profile
@@ -61,7 +62,7 @@ def command(
     json: AsJson = False,
 ) -> None:
     """Predict what faults do to an app over time: availability, tainted tuples, resources."""
-    from riprap.base.quantities import parse_duration
+    from riprap.base.quantities import parse_duration, parse_number, parse_share, parse_whole
     from riprap.cli.console import print_json
     from riprap.cli.progress import spark_runner
     from riprap.san.statistics import Precision
@@ -71,9 +72,19 @@ def command(
     from riprap.san.streaming.study import study
 
     # Whatever can be wrong with the question is found before anything is measured.
+    output_directory(out)
+    parse_number(str(hours), "--hours", least=1 / 3600, most=1e6)
+    for option, rate in (("--crash-rate", crash_rate), ("--sdc-rate", sdc_rate)):
+        parse_number(str(rate), option, most=1e6)
     faults = Faults(crash_rate, sdc_rate, parse_duration(recovery) / 1e6)
     low, _, high = runs.partition("-")
-    wanted = Precision(_share(confidence), _share(precision), _whole(low), _whole(high or low))
+    most = 10_000_000
+    wanted = Precision(
+        parse_share(confidence, "--confidence"),
+        parse_share(precision, "--precision"),
+        parse_whole(low, "--runs", least=1, most=most),
+        parse_whole(high or low, "--runs", least=1, most=most),
+    )
     asked = _rates(rates)
     if method not in ("accelerated", "tokens"):
         raise UsageError(f"--method {method} is unknown; there are accelerated and tokens")
@@ -152,25 +163,9 @@ def _protections(graph: "Graph", techniques: list[str] | None) -> "dict[str, tup
 def _rates(text: str | None) -> list[float]:
     if text is None:
         return []
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise UsageError(f"--rates {text}: write tuples/s with commas between, as in 250,350,450") from None
+    from riprap.base.quantities import parse_number
 
-
-def _share(text: str) -> float:
-    """`95%` or `0.95`."""
-    try:
-        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        raise UsageError(f"cannot read {text!r} as a share: write 95% or 0.95") from None
-
-
-def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise UsageError(f"--runs: {text!r} is no whole number; write 1000, or 200-5000") from None
+    return [parse_number(part, "--rates", least=0.001, most=1e12) for part in text.split(",")]
 
 
 def _write(out: Path, application: Any, answers: Any, scenarios: Any, result: dict[str, Any]) -> None:

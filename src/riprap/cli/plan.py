@@ -8,6 +8,7 @@ import typer
 
 from riprap.base.errors import CheckFailed, PlanError, UsageError, known
 from riprap.base.quantities import Duration, format_duration, format_size, parse_duration
+from riprap.cli.outputs import output_file
 
 if TYPE_CHECKING:
     from riprap.graph.graph import Graph
@@ -54,6 +55,8 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Where to keep backups so that recovery takes at most so long; or how to protect best for a budget."""
+    output_file(out)
+    output_file(report, "--report")
     bound = None if recovery is None else parse_duration(recovery)
     graph, topology = _load(target, latency or [], profile, worst_case, cost, needs_latency=not from_assessment)
     if from_assessment:
@@ -207,9 +210,9 @@ def _show(plan: "BackupPlan", written: list[str], json: bool) -> None:
         OUT.print(table)
         if len(plan.names) > 40:
             OUT.print(f"… and {len(plan.names) - 40} more; --json and --report list all of them.")
-    ERR.print(f"[dim]{PREDICTION}[/]")
+    ERR.print(PREDICTION, style="dim")
     for path in written:
-        ERR.print(f"[dim]wrote {path}[/]")
+        ERR.print(f"wrote {path}", style="dim", soft_wrap=True)
 
 
 def _plan_budget(
@@ -294,7 +297,7 @@ def _show_budget(curve: "Tradeoff", written: list[str], measured: dict[str, dict
     )
     OUT.print("\nWhat each step of the budget buys:")
     for number, step in enumerate(curve.steps):
-        knee = "  [bold]← knee[/]" if number == curve.knee else ""
+        knee = "  ← knee" if number == curve.knee else ""
         OUT.print(f"{step.share:6.1%}  {step.buys}{knee}", soft_wrap=True)
     if measured:
         OUT.print("\nAssessed again with all of it in place (quality impact of one failure):")
@@ -302,6 +305,6 @@ def _show_budget(curve: "Tradeoff", written: list[str], measured: dict[str, dict
         for name, row in measured.items():
             again.add_row(name, f"{row['before']:.2f}", f"{row['after']:.2f}")
         OUT.print(again)
-    ERR.print(f"[dim]{SUM_NOTE}[/]")
+    ERR.print(SUM_NOTE, style="dim")
     for path in written:
-        ERR.print(f"[dim]wrote {path}[/]")
+        ERR.print(f"wrote {path}", style="dim", soft_wrap=True)

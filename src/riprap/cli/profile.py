@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from riprap.cli.inputs import AppName, AsJson, InputPaths, PlanFile, Seed, Tuples, input_paths, planned_app
+from riprap.cli.outputs import output_file
 
 
 def command(
@@ -24,6 +25,7 @@ def command(
     from riprap.engine.inputs import keyed, read_file
     from riprap.engine.profile import profile, write_profile
 
+    output_file(out)
     graph = planned_app(app, plan)
     paths = input_paths(graph, input, tuples, seed)
     if not json:

@@ -18,7 +18,7 @@ def spark_runner(master: str | None, what: str, quiet: bool = False) -> "Iterato
     from riprap.spark.session import session
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TextColumn("{task.completed}/{task.total} tasks"),
         TimeElapsedColumn(),

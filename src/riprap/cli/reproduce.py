@@ -4,7 +4,9 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(
+from riprap.cli.arguments import Commands
+
+app = Commands(
     help="Run published experiments again and print ours beside the published numbers.", no_args_is_help=True
 )
 
@@ -27,7 +29,7 @@ def ftc(
     list(reproduce(cases()[0]))  # loads the solver; imports are not measured
     rows, summaries = [], []
     for case in cases():
-        ERR.print(f"[dim]{case.name}: {case.topology.size} tasks, {len(case.topology.edges)} edges …[/]")
+        ERR.print(f"{case.name}: {case.topology.size} tasks, {len(case.topology.edges)} edges …", style="dim")
         found = list(reproduce(case))
         rows += found
         summaries.append(summary(found))

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from riprap.cli.outputs import output_directory
+
 if TYPE_CHECKING:
     from riprap.apps.yield_crashes import Study
 
@@ -19,8 +21,9 @@ def command(
     from riprap.apps import yield_crashes
     from riprap.cli.console import ERR, print_json
 
+    output_directory(out)
     if not json:
-        ERR.print(f"[dim]yield-prediction: {crashes} crashes, each with a checkpoint and from scratch …[/]")
+        ERR.print(f"yield-prediction: {crashes} crashes, each with a checkpoint and from scratch …", style="dim")
     study = yield_crashes.study(yield_crashes.recorded(seed), yield_crashes.crashes(seed, crashes))
     result = {"seed": seed, **_result(study)}
     if out is not None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from riprap.cli.inputs import AsJson, InputPaths, PlanFile, Seed, input_paths, planned_app
+from riprap.cli.outputs import output_directory
 
 if TYPE_CHECKING:
     from riprap.api.run import RunResult
@@ -54,10 +55,12 @@ def command(
     if duration is not None and until_end:
         raise UsageError("--for and --until-end contradict each other: give one of them")
     seconds = parse_duration(duration) / 1e6 if duration is not None else None
+    if seconds == 0:
+        raise UsageError("--for 0s: write a time that is longer than nothing")
     common: dict[str, Any] = {"seconds": seconds, "kill": kill, "tls": tls, "master": master}
 
     def warn(text: str) -> None:
-        ERR.print(f"[yellow]{text}[/]")
+        ERR.print(text, style="yellow", soft_wrap=True)
 
     if resume is not None:
         if any((input, plan, parallelism, rate, out)) or fuse != "auto":
@@ -68,6 +71,8 @@ def command(
         assert app is not None
         graph = planned_app(app, plan)
         directory = out or Path(f"run-{graph.name}")
+        output_directory(directory)
+        shards = _parallelism(parallelism)
         enough = round(rate * seconds * 1.2) + 1 if rate and seconds else _TUPLES
         paths = input_paths(graph, input, tuples or enough, seed)
     try:
@@ -79,7 +84,7 @@ def command(
             else:
                 assert app is not None
                 result = api.run(
-                    app, paths, out=directory, plan=plan, fuse=fuse, parallelism=_parallelism(parallelism),  # type: ignore[arg-type]
+                    app, paths, out=directory, plan=plan, fuse=fuse, parallelism=shards,  # type: ignore[arg-type]
                     rate=rate, watch=table, warn=warn, **common,
                 )  # fmt: skip
     except KeyboardInterrupt:
@@ -94,13 +99,14 @@ def command(
 
 def _parallelism(text: str) -> Mapping[str, int]:
     from riprap.base.errors import UsageError
+    from riprap.base.quantities import parse_whole
 
     shards = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
-        name, _, number = part.partition("=")
-        if not number.isdigit() or int(number) < 1:
+        name, equals, number = part.partition("=")
+        if not equals or not name:
             raise UsageError(f"--parallelism {part}: write OPERATOR=N with N of 1 or more, as in Aggregator=2")
-        shards[name] = int(number)
+        shards[name] = parse_whole(number, f"--parallelism {name} =", least=1, most=1024)
     return shards
 
 
@@ -127,14 +133,14 @@ def _print(result: "RunResult") -> None:
             )
             OUT.print(f"{pe} came back ({number} of {what['restarts']}): {parts}")
         if what["delivery"].startswith("at least once"):
-            OUT.print(f"[yellow]{pe}: {what['delivery']}[/]", soft_wrap=True)
+            OUT.print(f"{pe}: {what['delivery']}", style="yellow", soft_wrap=True)
     for operator, counts in summary["checkpoints"].items():
         OUT.print(
             f"{operator}: {counts['taken']} checkpoints, {counts['bytes'] / 1024:,.0f} KiB"
-            + (f", [red]{counts['missed']} deadlines missed[/]" if counts["missed"] else "")
+            + (f", {counts['missed']} deadlines missed" if counts["missed"] else "")
         )
     for text in summary["warnings"]:
-        ERR.print(f"[yellow]{text}[/]", soft_wrap=True)
+        ERR.print(text, style="yellow", soft_wrap=True)
     latency = summary["latency"]
     half, most = latency["p50"], latency["p99"]
     took = "" if half is None else f", latency p50 {format_latency(half)}, p99 {format_latency(most)}"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from riprap.cli.inputs import AppName, AsJson, InputPaths, PlanFile, Seed, Tuples, input_paths, planned_app
+from riprap.cli.outputs import output_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +30,7 @@ def command(
     from riprap.engine.inputs import count_rows
     from riprap.graph.partitioning import key_partitioning
 
+    output_directory(out)
     graph = planned_app(app, plan)
     if out is not None and out.exists():
         raise UsageError(f"{out} exists already: give another directory with --out, or remove it")
@@ -85,7 +87,7 @@ def _run(spark: "SparkSession", name: str, frame: "DataFrame", out: Path | None,
             observed.write.format("noop").mode("overwrite").save()
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("tasks"),

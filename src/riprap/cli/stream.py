@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from riprap.base.errors import CheckFailed, UsageError
+from riprap.cli.arguments import Commands
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-app = typer.Typer(help="Look at persistent streams, check, follow, export and trim them.", no_args_is_help=True)
+app = Commands(help="Look at persistent streams, check, follow, export and trim them.", no_args_is_help=True)
 
 Path_ = Annotated[str, typer.Argument(metavar="STREAM", help="Directory or URI of the stream.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -40,12 +40,19 @@ class Keyer:
         self._last_ts: int | None = None
         self._last_seq: int | None = None
 
+    def check(self, batch: pa.RecordBatch) -> None:
+        """Raise `DataError` if a batch with these columns cannot be keyed, whatever is in its rows."""
+        for name in self._names:
+            _checked(batch, self._source, name)
+        _times(batch, self._source)
+        _numbers(batch, self._source, 0)
+
     def keyed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch of at least one row with the source's columns, `_ts` and `_seq`; raises `DataError`."""
         source, row = self._source, self.row
         out = {name: _checked(batch, source, name) for name in self._names}
         ts = _times(batch, source)
-        numbers = batch.column(SEQ).to_numpy() if SEQ in batch.schema.names else np.arange(row, row + batch.num_rows)
+        numbers = _numbers(batch, source, row)
         times = ts.view(pa.int64()).to_numpy()
         _ascending(times, self._last_ts, row, source, "_ts falls", strict=False)
         _ascending(numbers, self._last_seq, row, source, "_seq does not rise", strict=True)
@@ -107,6 +114,8 @@ def _unreadable(file: Path, error: Exception) -> DataError:
 def _files(path: Path) -> list[Path]:
     if not path.exists():
         raise DataError(f"input {path} does not exist; make one with `riprap data market --out {path}`")
+    if path.is_dir() and (path / "stream.json").exists():
+        raise DataError(f"input {path} is a persistent stream; take its rows with `riprap stream export {path} FILE`")
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files:
         raise DataError(f"directory {path} has no .parquet files")
@@ -157,7 +166,9 @@ def _checked(batch: pa.RecordBatch, source: Source, name: str) -> pa.Array:
         raise DataError(
             f"the input of source {source.name}: column {name} has nulls and is declared not null; declare it nullable"
         )
-    return column.cast(expected.type) if pa.types.is_timestamp(column.type) and column.type != expected.type else column
+    if pa.types.is_timestamp(column.type) and column.type != expected.type:
+        return _cast(column, expected.type, source, name)
+    return column
 
 
 def _times(batch: pa.RecordBatch, source: Source) -> pa.Array:
@@ -172,7 +183,32 @@ def _times(batch: pa.RecordBatch, source: Source) -> pa.Array:
         raise DataError(f"the input of source {source.name}: its time column {name} has nulls")
     if pa.types.is_int64(column.type):
         return column.view(TS_TYPE)
-    return column if column.type == TS_TYPE else column.cast(TS_TYPE)
+    if not pa.types.is_timestamp(column.type):
+        raise DataError(
+            f"the input of source {source.name}: its time column {name} is {column.type}; expected a timestamp, or "
+            "whole microseconds since 1970 as int64"
+        )
+    return column if column.type == TS_TYPE else _cast(column, TS_TYPE, source, name)
+
+
+def _numbers(batch: pa.RecordBatch, source: Source, row: int) -> np.ndarray:
+    if SEQ not in batch.schema.names:
+        return np.arange(row, row + batch.num_rows)
+    column = batch.column(SEQ)
+    if not pa.types.is_integer(column.type) or column.null_count:
+        raise DataError(
+            f"the input of source {source.name}: _seq has to be whole numbers without nulls, not {column.type}"
+        )
+    return _cast(column, pa.int64(), source, SEQ).to_numpy()
+
+
+def _cast(column: pa.Array, type_: pa.DataType, source: Source, name: str) -> pa.Array:
+    try:
+        return column.cast(type_)
+    except pa.ArrowInvalid as error:
+        raise DataError(
+            f"the input of source {source.name}: column {name} cannot be taken as {type_}: {str(error).splitlines()[0]}"
+        ) from error
 
 
 def _ascending(values: np.ndarray, before: int | None, row: int, source: Source, what: str, *, strict: bool) -> None:

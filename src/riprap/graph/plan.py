@@ -16,12 +16,12 @@ and no other;
 an operator that it does not name keeps its annotations.
 """
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from riprap.base.documents import parse_toml, read_text, shortened
 from riprap.base.errors import GraphError, PlanError, UsageError, known
 from riprap.base.quantities import format_duration
 from riprap.graph.annotations import Annotations, HaGroup, checkpoint
@@ -30,6 +30,7 @@ from riprap.graph.graph import Graph
 _TOP_KEYS = ("app", "operators", "ha_groups")
 _OPERATOR_KEYS = ("checkpoint", "backup", "persist", "ha_group")
 _GROUP_KEYS = ("replicas",)
+_MOST_REPLICAS = 64
 
 
 @dataclass(frozen=True)
@@ -61,10 +62,7 @@ def plan_of(graph: Graph) -> Plan:
 
 
 def read_plan(path: Path | str) -> Plan:
-    try:
-        text = Path(path).read_text()
-    except OSError as error:
-        raise PlanError(f"cannot read plan {path}: {error.strerror}") from error
+    text = read_text(path, "plan", kind=PlanError)
     try:
         return parse_plan(text)
     except PlanError as error:
@@ -72,10 +70,7 @@ def read_plan(path: Path | str) -> Plan:
 
 
 def parse_plan(text: str) -> Plan:
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise PlanError(f"this is not TOML: {error}") from error
+    data = parse_toml(text, "this", kind=PlanError)
     _only(data, _TOP_KEYS, "the plan")
     if not isinstance(data.get("app"), str):
         raise PlanError('the plan does not say which app it is for; write app = "name" at its top')
@@ -115,25 +110,34 @@ def _operator(name: str, table: Mapping[str, Any], groups: Mapping[str, HaGroup]
     try:
         every = checkpoint(interval).checkpoint_every if interval is not None else None
     except (UsageError, GraphError, TypeError) as error:
-        raise PlanError(f'operator {name}: checkpoint = {interval!r}; write an interval, as in "1s"') from error
+        raise PlanError(
+            f'operator {name}: checkpoint = {shortened(interval)}; write an interval, as in "1s"'
+        ) from error
     backup = table.get("backup", False)
     if not isinstance(backup, bool):
-        raise PlanError(f"operator {name}: backup = {backup!r}; write true or false")
+        raise PlanError(f"operator {name}: backup = {shortened(backup)}; write true or false")
     ports = table.get("persist")
     whole = isinstance(ports, list) and all(type(port) is int and port >= 0 for port in ports)
     if ports is not None and not whole:
-        raise PlanError(f"operator {name}: persist = {ports!r}; write a list of output ports, as in [0]")
+        raise PlanError(f"operator {name}: persist = {shortened(ports)}; write a list of output ports, as in [0]")
     group = table.get("ha_group")
+    if group is not None and not isinstance(group, str):
+        raise PlanError(f'operator {name}: ha_group = {shortened(group)}; write the name of a group, as in "trades"')
     if group is not None and group not in groups:
         raise PlanError(f"operator {name}: HA group {group} is not described; described groups: {known(groups, group)}")
-    return Annotations(every, frozenset(ports) if ports is not None else None, backup, groups[group] if group else None)
+    return Annotations(
+        every, frozenset(ports) if ports is not None else None, backup, groups[group] if group is not None else None
+    )
 
 
 def _group(name: str, table: Mapping[str, Any]) -> HaGroup:
     _only(table, _GROUP_KEYS, f"HA group {name}")
     replicas = table.get("replicas", 2)
-    if type(replicas) is not int or replicas < 2:
-        raise PlanError(f"HA group {name}: replicas = {replicas!r}; write a whole number, 2 or more")
+    if type(replicas) is not int or not 2 <= replicas <= _MOST_REPLICAS:
+        raise PlanError(
+            f"HA group {name}: replicas = {shortened(replicas)}; write a whole number, 2 or more, "
+            f"at most {_MOST_REPLICAS}"
+        )
     return HaGroup(name, replicas)
 
 

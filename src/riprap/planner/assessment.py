@@ -28,9 +28,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from riprap.base.documents import read_json, shortened
 from riprap.base.errors import DataError, UsageError
 from riprap.base.quantities import Duration, parse_duration
-from riprap.planner.json_input import as_object, read_json
+from riprap.planner.json_input import as_object
 
 LOST = Duration(-1)  # in place of an age: the state is gone
 
@@ -178,10 +179,10 @@ def _duration(value: Any, where: str) -> Duration:
     try:
         return parse_duration(value)
     except (UsageError, TypeError):
-        raise DataError(f'{where}: expected a duration such as "500ms" or "4s", got {value!r}') from None
+        raise DataError(f'{where}: expected a duration such as "500ms" or "4s", got {shortened(value)}') from None
 
 
 def _number(value: Any, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
-        raise DataError(f"{where}: expected a number of 0 or more, got {value!r}")
+        raise DataError(f"{where}: expected a number of 0 or more, got {shortened(value)}")
     return float(value)

@@ -14,16 +14,15 @@ A profile (for an app) is the TOML that `riprap profile --out` writes, or JSON w
 {"operators": {"count": {"T": "0.4s", "checkpoint": "1s", "cost": 120000}}}.
 """
 
-import json
-import tomllib
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 from typing import Any, Literal
 
+from riprap.base.documents import read_json, read_toml, shortened
 from riprap.base.errors import DataError, UsageError
 from riprap.base.quantities import Duration, parse_duration
-from riprap.planner.json_input import as_object, read_json
+from riprap.planner.json_input import as_object
 from riprap.planner.topology import Topology, topology
 
 # How much of a checkpoint interval has to be reprocessed: half of it on average, all of it in the worst case.
@@ -70,8 +69,8 @@ def read_profile(path: Path) -> dict[str, TaskProfile]:
 
 def _measured(path: Path) -> dict[str, TaskProfile]:
     """What `riprap profile` measured. T still needs an interval: from it follows how much input to reprocess."""
+    data = read_toml(path, "profile")
     try:
-        data = tomllib.loads(path.read_text())
         length = float(data["seconds"])
         return {
             name: TaskProfile(
@@ -80,10 +79,6 @@ def _measured(path: Path) -> dict[str, TaskProfile]:
             )
             for name, entry in data["operators"].items()
         }
-    except FileNotFoundError:
-        raise DataError(f"there is no file {path}") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise DataError(f"cannot read {path} as TOML: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
         raise DataError(f"{path} is not a profile that `riprap profile --out` wrote ({error!r})") from None
 
@@ -92,7 +87,7 @@ def _task(value: Any, where: str) -> TaskProfile:
     entry = as_object(value, where, _TASK_KEYS)
     cost = entry.get("cost")
     if cost is not None and (isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 <= cost <= 1e12):
-        raise DataError(f"{where}: cost must be bytes/s, from 0 to 1e12, not {cost!r}")
+        raise DataError(f"{where}: cost must be bytes/s, from 0 to 1e12, not {shortened(cost)}")
     return TaskProfile(
         _time(entry.get("T"), where), _time(entry.get("checkpoint"), where), None if cost is None else round(cost)
     )
@@ -107,7 +102,9 @@ def _time(value: Any, where: str) -> Duration | None:
         except UsageError as error:
             raise DataError(f"{where}: {error}") from None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
-        raise DataError(f'{where}: a time must be a duration such as "1.5s" or a number of seconds, not {value!r}')
+        raise DataError(
+            f'{where}: a time must be a duration such as "1.5s" or a number of seconds, not {shortened(value)}'
+        )
     return Duration(round(value * 1_000_000))
 
 
@@ -126,7 +123,7 @@ def _from_json(path: Path, estimate: Estimate) -> Topology:
     for edge in edges:
         ends = (edge.get("from"), edge.get("to")) if isinstance(edge, dict) else edge
         if not isinstance(ends, list | tuple) or len(ends) != 2 or not all(isinstance(end, str) for end in ends):
-            raise DataError(f'{path}: an edge is ["a", "b"] or {{"from": "a", "to": "b"}}, not {json.dumps(edge)[:60]}')
+            raise DataError(f'{path}: an edge is ["a", "b"] or {{"from": "a", "to": "b"}}, not {shortened(edge)}')
         pairs.append((ends[0], ends[1]))
         if isinstance(edge, dict) and edge.get("feedback"):
             feedback.append(pairs[-1])
@@ -170,7 +167,7 @@ def _built(
             raise DataError(f"{where}: task {task} has neither T nor checkpoint, so its reprocessing time is unknown")
         latency.append((task, reprocessing))
     costs = {task: profile.cost for task, profile in tasks if profile.cost is not None}
-    if costs and len(costs) < len(tasks):
-        missing = next(task for task, profile in tasks if profile.cost is None)
-        raise DataError(f"{where}: task {missing} has no cost, but others have: give all tasks a cost or none")
+    missing = [task for task, profile in tasks if profile.cost is None]
+    if costs and missing:
+        raise DataError(f"{where}: task {missing[0]} has no cost, but others have: give all tasks a cost or none")
     return topology(name, latency, edges, feedback=feedback, cost=costs or None)

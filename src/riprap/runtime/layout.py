@@ -33,6 +33,7 @@ from riprap.protocols.partial import Recovery
 Fuse = Literal["auto", "none", "all"]
 
 WHOLE = "fragment"  # the unit of an element that is saved as a whole
+MOST_SHARDS = 1024  # of one operator
 _POSITIONS_EVERY = Duration(
     1_000_000
 )  # an element without state, but with positions to remember, costs nothing to save
@@ -202,6 +203,8 @@ def arrange(graph: Graph, fuse: Fuse = "auto", parallelism: Mapping[str, int] | 
     for name, shards in (parallelism or {}).items():
         graph = graph.with_operator(replace(graph[name], parallelism=shards))
     for spec in graph:
+        if spec.parallelism > MOST_SHARDS:
+            raise UsageError(f"{spec.name} would run in {spec.parallelism} shards; at most {MOST_SHARDS} are possible")
         if spec.parallelism > 1 and isinstance(spec, Source | Sink):
             raise UsageError(f"{spec.kind} {spec.name} runs in one place, not in {spec.parallelism}")
     fragments = tuple(

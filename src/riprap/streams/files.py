@@ -83,7 +83,7 @@ class LocalFiles:
         try:
             with os.scandir(self.directory / folder) as entries:
                 return sorted(entry.name for entry in entries if not entry.name.endswith(".tmp"))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
 
     def open(self, name: str, *, finished: bool = False) -> "LocalReadable":
@@ -94,6 +94,8 @@ class LocalFiles:
             return (self.directory / name).read_bytes()
         except IsADirectoryError:
             raise Damaged(str(self.directory / name), 0, _DIRECTORY) from None
+        except NotADirectoryError as error:
+            raise FileNotFoundError(error.errno, error.strerror, error.filename) from None
 
     def put(self, name: str, data: Any) -> None:
         path = self.directory / name

@@ -1,13 +1,13 @@
 """From a stream graph and its profile to the description that models need; from plans to protections."""
 
 import itertools
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import floor
 from pathlib import Path
 from typing import Any
 
+from riprap.base.documents import read_toml
 from riprap.base.errors import DataError, known
 from riprap.engine.profile import OperatorProfile, Profile
 from riprap.graph.graph import Graph
@@ -157,12 +157,7 @@ def protections(graph: Graph, failover: float = 1.0) -> tuple[Protection, ...]:
 
 def read_profile(path: Path) -> Profile:
     """A profile that `riprap profile --out` wrote, or that was written by hand."""
-    try:
-        data = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise DataError(f"cannot read profile {path}: {error.strerror}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise DataError(f"profile {path} is not TOML: {error}") from error
+    data = read_toml(path, "profile")
     try:
         operators = {name: _operator_profile(name, table) for name, table in data["operators"].items()}
         return Profile(data["app"], float(data["seconds"]), int(data["tuples"]), operators)

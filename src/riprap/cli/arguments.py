@@ -1,0 +1,42 @@
+"""What holds for the arguments of every command, checked at one place before the command begins.
+
+A number is finite and fits into 64 bits, and text is text: a name with bytes that are no UTF-8 could not be
+printed. Commands are registered through `Commands`, which sees to it.
+"""
+
+from math import isfinite
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+
+from riprap.base.errors import UsageError
+
+_MOST = 2**63 - 1
+
+
+class Checked(TyperCommand):
+    def invoke(self, ctx: Any) -> Any:
+        for parameter in self.params:
+            value = ctx.params.get(parameter.name)
+            for each in value if isinstance(value, list | tuple) else (value,):
+                _check(parameter, each)
+        return super().invoke(ctx)
+
+
+class Commands(typer.Typer):
+    """A group of commands whose arguments are checked."""
+
+    def command(self, name: str | None = None, **options: Any) -> Any:
+        return super().command(name, cls=Checked, **options)
+
+
+def _check(parameter: Any, value: Any) -> None:
+    shown = parameter.opts[0] if parameter.param_type_name == "option" else str(parameter.name).upper()
+    if isinstance(value, float) and not isfinite(value):
+        raise UsageError(f"{shown} {value}: write a finite number")
+    if isinstance(value, int) and abs(value) > _MOST:
+        raise UsageError(f"{shown}: the number has too many digits; write one below 2^63")
+    text = str(value)
+    if not text.isprintable() and any(0xD800 <= ord(letter) <= 0xDFFF or letter == "\0" for letter in text):
+        raise UsageError(f"{shown}: the text has bytes that are not UTF-8; write it anew")

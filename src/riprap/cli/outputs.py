@@ -1,0 +1,35 @@
+"""Where a command will write: looked at before it works, so that nothing is refused after the work was done."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from riprap.base.errors import UsageError
+
+
+def output_file(path: Path | None, option: str = "--out") -> None:
+    """Raise if no file can be written there. Missing directories above it are no error: they are made."""
+    if path is None:
+        return
+    _check(path, option, "give the name of a file", is_wrong=path.is_dir)
+
+
+def output_directory(path: Path | None, option: str = "--out") -> None:
+    """Raise if there is something else than a directory, or none can be made."""
+    if path is None:
+        return
+    _check(path, option, "give the name of a directory", is_wrong=lambda: path.exists() and not path.is_dir())
+
+
+def _check(path: Path, option: str, advice: str, *, is_wrong: Callable[[], bool]) -> None:
+    try:
+        if is_wrong():
+            kind = "a directory" if path.is_dir() else "a file"
+            raise UsageError(f"cannot write to {option} {path}: it is {kind}; {advice}")
+        above = next(each for each in (path, *path.absolute().parents) if each.exists())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot write to {option} {path}: {getattr(error, 'strerror', None) or error}") from error
+    if above != path and not above.is_dir():
+        raise UsageError(f"cannot write to {option} {path}: {above} is a file, not a directory")
+    if not os.access(above, os.W_OK):
+        raise UsageError(f"cannot write to {option} {path}: no permission to write to {above}")

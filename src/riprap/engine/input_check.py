@@ -1,0 +1,46 @@
+"""Whether a file can be the input of a source, found out in moments: columns, types, rows, and order as far as seen.
+
+Looks at the schema, and at the times: at all of them where they are few, else at a sample that is spread over the file.
+What it lets pass can still be out of order in between; `Keyer` checks every row when it is read.
+"""
+
+import os
+
+import pyarrow as pa
+
+from riprap.base.errors import DataError
+from riprap.engine.inputs import BATCH_ROWS, Keyer, count_rows, file_schema, read_file
+from riprap.graph.keys import SEQ, TS
+from riprap.graph.specs import Source
+
+_FEW = 2_000_000  # rows whose times are all looked at
+_SAMPLES = 8  # batches, where there are more
+
+
+def check_input(path: str | os.PathLike[str], source: Source) -> None:
+    """Raise a `DataError` if the file cannot be read as the source's input."""
+    check_columns(file_schema(path), source)
+    rows = count_rows(path)
+    if not rows:
+        raise DataError(f"the input of source {source.name}, {path}, has no rows; give one that has some")
+    columns = {TS, SEQ, *([source.time] if source.time else [])}
+    if rows <= _FEW:
+        keyer = Keyer(source, ())
+        for batch in read_file(path, columns):
+            keyer.keyed(batch)
+        return
+    last: tuple[int, int] | None = None  # a row and its time
+    for start in range(0, rows, -(-rows // _SAMPLES)):
+        keyer = Keyer(source, (), start)
+        times = keyer.keyed(next(read_file(path, columns, BATCH_ROWS, start))).column(TS).view(pa.int64())
+        if last is not None and times[0].as_py() < last[1]:
+            raise DataError(
+                f"the input of source {source.name}: _ts falls between rows {last[0]} and {start}; "
+                "sort the input by its time first"
+            )
+        last = (keyer.row - 1, times[-1].as_py())
+
+
+def check_columns(schema: pa.Schema, source: Source) -> None:
+    """Raise a `DataError` if a column of the source is missing or is of another type, or if there is no time."""
+    Keyer(source).check(pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema))

@@ -1,0 +1,306 @@
+"""Bad input, case by case: one sentence, the documented code, and before anything starts."""
+
+import json
+from itertools import pairwise
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from refusals import ended, no_spark, refused  # noqa: F401
+
+BARGAINS = "bargain-discovery"
+TYPES = {"ticker": pa.string(), "type": pa.string(), "price": pa.float64(), "size": pa.int64(), "bid": pa.float64()}
+
+pytestmark = pytest.mark.usefixtures("no_spark")
+
+
+@pytest.fixture(scope="module")
+def market(tmp_path_factory):
+    from riprap.apps.market import generate
+
+    path = tmp_path_factory.mktemp("market") / "market.parquet"
+    pq.write_table(generate(2_000, 1), path)
+    return path
+
+
+def changed(market, tmp_path, name, change):
+    path = tmp_path / f"{name}.parquet"
+    pq.write_table(change(pq.read_table(market)), path)
+    return path
+
+
+def set_column(name, values):
+    return lambda table: table.set_column(table.schema.get_field_index(name), name, values(table))
+
+
+# Durations and numbers ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", BARGAINS, "--for", "1e400s"],
+        ["run", BARGAINS, "--kill", "Aggregator@1e400s"],
+        ["run", BARGAINS, "--for", "9" * 400 + "d"],
+        ["plan", BARGAINS, "--recovery", "1e400s", "--latency", "1s"],
+        ["plan", BARGAINS, "--recovery", "2s", "--latency", "1e308d"],
+        ["plan", BARGAINS, "--recovery", "2s", "--latency", "1s", "--sink", "Sink=1e999h"],
+        ["plan", BARGAINS, "--recovery", "2s", "--latency", "1s", "--time-limit", "1e400s"],
+        ["model", BARGAINS, "--recovery", "1e400s"],
+        ["assess", BARGAINS, "--outages", "1e400s"],
+        ["assess", BARGAINS, "--state", "checkpoint(1e400s)"],
+    ],
+)
+def test_an_overflow_in_any_duration(arguments):
+    assert "is too long: a duration is at most 100 years" in refused(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", BARGAINS, "--rate", "inf"], "--rate inf: write a finite number"),
+        (["run", BARGAINS, "--rate", "nan"], "'--rate'"),
+        (["run", BARGAINS, "--rate", "-1"], "'--rate'"),
+        (["run", BARGAINS, "--tuples", "99999999999999"], "99,999,999,999,999 tuples are too many to generate"),
+        (["run", BARGAINS, "--tuples", "9" * 40], "--tuples: the number has too many digits"),
+        (["run-bounded", BARGAINS, "--tuples", "99999999999999"], "too many to generate"),
+        (["run", BARGAINS, "--parallelism", "Aggregator=²"], "write a whole number from 1 to 1024"),
+        (["run", BARGAINS, "--parallelism", "Aggregator=99999999"], "write a whole number from 1 to 1024"),
+        (["run", BARGAINS, "--parallelism", "Aggregator=-1"], "write a whole number from 1 to 1024"),
+        (["run", BARGAINS, "--for", "0s"], "longer than nothing"),
+        (["run", BARGAINS, "--seed", "-3"], "'--seed'"),
+        (["model", BARGAINS, "--hours", "inf"], "--hours inf: write a finite number"),
+        (["model", BARGAINS, "--hours", "1e300"], "--hours 1e+300: write a number"),
+        (["model", BARGAINS, "--crash-rate", "nan"], "--crash-rate nan: write a finite number"),
+        (["model", BARGAINS, "--runs", "1e400"], "--runs"),
+        (["model", BARGAINS, "--rates", "1,inf"], "--rates inf: write a number"),
+        (["model", BARGAINS, "--confidence", "nan"], "--confidence nan: write a share"),
+        (["assess", BARGAINS, "--threshold", "inf"], "--threshold inf: write a share"),
+        (["assess", BARGAINS, "--offsets", "1e999"], "offset inf: write a whole number"),
+        (["data", "market", "--out", "x.parquet", "--tuples", "99999999999999"], "too many to generate"),
+        (["data", "market", "--out", "x.parquet", "--zipf", "nan"], "--zipf nan: write a finite number"),
+    ],
+)
+def test_numbers_that_are_none_or_too_large(arguments, words):
+    assert words in refused(*arguments)
+
+
+# Files ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["graph", "run", "run-bounded", "model", "profile"])
+def test_plans_that_are_not_utf8(tmp_path, command):
+    (tmp_path / "plan.toml").write_bytes(b'app = "\xff\xfe"')
+    assert "it is not UTF-8 text" in refused(command, BARGAINS, "--plan", tmp_path / "plan.toml")
+
+
+def test_other_files_that_are_not_utf8(tmp_path):
+    for name in ("t.json", "p.toml", "p.json"):
+        (tmp_path / name).write_bytes(b"\xff\xfe{}")
+    assert "UTF-8" in refused("plan", tmp_path / "t.json", "--recovery", "1s")
+    for name in ("p.toml", "p.json"):
+        assert "UTF-8" in refused("plan", BARGAINS, "--recovery", "1s", "--profile", tmp_path / name)
+    assert "UTF-8" in refused("model", BARGAINS, "--profile", tmp_path / "p.toml")
+    (tmp_path / "assessment.json").write_bytes(b"\xff")
+    assert "UTF-8" in refused("plan", BARGAINS, "--from-assessment", tmp_path, "--budget", "cpu=1")
+    (tmp_path / "run.json").write_bytes(b"\xff")
+    assert "UTF-8" in refused("run", "--resume", tmp_path)
+
+
+def test_deep_nesting(tmp_path):
+    deep = "[" * 200_000
+    (tmp_path / "plan.toml").write_text("app = " + deep)
+    assert "nested too deeply" in refused("graph", BARGAINS, "--plan", tmp_path / "plan.toml")
+    (tmp_path / "t.json").write_text(deep)
+    assert "nested too deeply" in refused("plan", tmp_path / "t.json", "--recovery", "1s")
+    (tmp_path / "run.json").write_text('{"format": 1, "app": ' + deep)
+    assert "nested too deeply" in refused("run", "--resume", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ("checkpoint = [1, 2]", "write an interval"),
+        ("checkpoint = 5", "write an interval"),
+        ("checkpoint = {}", "write an interval"),
+        ('checkpoint = "1e400s"', "write an interval"),
+        ("checkpoint = inf", "is not TOML"),
+        ("backup = [true]", "write true or false"),
+        ("backup = nan", "is not TOML"),
+        ('persist = ["x"]', "write a list of output ports"),
+        ("persist = [[0]]", "write a list of output ports"),
+        ("persist = [9]", "persists output 9"),
+        ("ha_group = []", "write the name of a group"),
+        ("ha_group = {a = 1}", "write the name of a group"),
+        ("ha_group = 1.5", "write the name of a group"),
+    ],
+)
+def test_plan_values_of_any_type(tmp_path, entry, words):
+    (tmp_path / "plan.toml").write_text(f'app = "{BARGAINS}"\n[operators.Aggregator]\n{entry}\n')
+    assert words in refused("graph", BARGAINS, "--plan", tmp_path / "plan.toml")
+
+
+SETTINGS = {
+    "format": 1, "app": BARGAINS, "plan": None, "fuse": "auto", "parallelism": {}, "inputs": {"Source": "m.parquet"},
+    "rate": None, "seconds": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ([], "is not of a run"),
+        ("text", "is not of a run"),
+        ({"format": 7}, "is not of a run"),
+        ({"app": 5}, "app is 5"),
+        ({"app": None}, "app is None"),
+        ({"plan": ["x"]}, "plan is ['x']"),
+        ({"plan": "app = ["}, "is not TOML"),
+        ({"fuse": "some"}, "fuse is 'some'"),
+        ({"fuse": []}, "fuse is []"),
+        ({"parallelism": [1]}, "parallelism is [1]"),
+        ({"parallelism": {"Aggregator": "2"}}, "parallelism is"),
+        ({"parallelism": {"Aggregator": 10**9}}, "at most 1024 are possible"),
+        ({"parallelism": {"Nobody": 2}}, "Nobody"),
+        ({"inputs": {"Source": 5}}, "inputs is"),
+        ({"inputs": {}}, "no input for source Source"),
+        ({"inputs": {"Source": "gone.parquet"}}, "gone.parquet, does not exist"),
+        ({"rate": "fast"}, "rate is 'fast'"),
+        ({"rate": -1}, "rate is -1"),
+        ({"seconds": True}, "seconds is True"),
+        ({"seconds": []}, "seconds is []"),
+    ],
+)
+def test_a_run_json_of_the_wrong_shape(tmp_path, change, words):
+    content = SETTINGS | change if isinstance(change, dict) else change
+    (tmp_path / "run.json").write_text(json.dumps(content))
+    assert words in refused("run", "--resume", tmp_path)
+
+
+def test_a_run_json_without_an_entry(tmp_path):
+    for name in SETTINGS:
+        (tmp_path / "run.json").write_text(json.dumps({key: v for key, v in SETTINGS.items() if key != name}))
+        assert name in refused("run", "--resume", tmp_path)
+
+
+def test_names_with_markup(tmp_path):
+    tasks = [{"name": name, "T": 1} for name in ("[/b]", "[bold]x", ":smile:", "[link=x]")]
+    edges = [[a["name"], b["name"]] for a, b in pairwise(tasks)]
+    (tmp_path / "t.json").write_text(json.dumps({"name": "[/]", "tasks": tasks, "edges": edges}))
+    assert ended("plan", tmp_path / "t.json", "--recovery", "2s")[0] == 0
+    assert "[/x]" in refused("plan", tmp_path / "t.json", "--recovery", "2s", "--must", "[/x]")
+    assert "[/b]" in refused("graph", "[/b]")
+
+
+# Inputs ---------------------------------------------------------------------------------------------------------------
+
+COMMANDS = ["run", "run-bounded", "assess", "profile", "model"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_inputs_are_looked_at_before_anything_starts(market, tmp_path, command):
+    def said(name, change):
+        return refused(command, BARGAINS, "--input", changed(market, tmp_path, name, change))
+
+    assert "has no column price" in said("missing", lambda table: table.drop_columns(["price"]))
+    assert "column price is string" in said("type", set_column("price", lambda t: t["price"].cast(pa.string())))
+    assert "has no rows" in said("empty", lambda table: table.slice(0, 0))
+    order = list(range(2_000))
+    order[700], order[900] = 900, 700
+    assert "_ts falls at row 7" in said("unsorted", lambda table: table.take(order))
+    seconds = [float(n) for n in range(2_000)]
+    assert "its time column _ts is double" in said("float", set_column("_ts", lambda t: pa.chunked_array([seconds])))
+    seconds[5] = float("nan")
+    assert "its time column _ts is double" in said("nan", set_column("_ts", lambda t: pa.chunked_array([seconds])))
+    text = pa.chunked_array([["now"] * 2_000])
+    assert "its time column _ts is string" in said("text", set_column("_ts", lambda t: text))
+    numbers = pa.chunked_array([seconds])
+    assert "_seq has to be whole numbers" in said("seq", set_column("_seq", lambda t: numbers))
+
+
+def test_a_large_input_is_sampled(market, tmp_path, monkeypatch):
+    from riprap.engine import input_check
+
+    monkeypatch.setattr(input_check, "_FEW", 100)
+    path = changed(market, tmp_path, "halves", lambda t: pa.concat_tables([t.slice(1000), t.slice(0, 1000)]))
+    assert "_ts falls" in refused("run", BARGAINS, "--input", path)
+
+
+def test_a_resumed_run_without_its_input(tmp_path):
+    (tmp_path / "run.json").write_text(json.dumps(SETTINGS | {"inputs": {"Source": str(tmp_path / "gone.parquet")}}))
+    assert "gone.parquet, does not exist" in refused("run", "--resume", tmp_path)
+
+
+# Apps -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["sys:exit", "os:abort", "builtins:input", "builtins:print", "time:sleep", "os:path", "json:dumps", "sys:argv",
+     "collections:OrderedDict", "math:pi", "re:compile", "this_is:not", ":", "a:", ":b", "..:x", ".x:y", "a b:c",
+     "quitting:app", "broken:app", "raising:app", "needing:app", "leaving:app", "wrong:app",
+     "riprap.graph.builder:App"],
+)  # fmt: skip
+def test_things_that_are_no_app(tmp_path, monkeypatch, name):
+    modules = {
+        "quitting": "raise SystemExit(0)",
+        "broken": "def (",
+        "raising": "def app(): return 1 / 0",
+        "needing": "def app(x): return x",
+        "leaving": "import sys\ndef app(): sys.exit(0)",
+        "wrong": "app = [1, 2]",
+    }
+    for module, text in modules.items():
+        (tmp_path / f"{module}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert refused("graph", name)
+
+
+# Places ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", BARGAINS, "--out"],
+        ["run-bounded", BARGAINS, "--out"],
+        ["assess", BARGAINS, "--out"],
+        ["model", BARGAINS, "--out"],
+        ["reproduce", "yield", "--out"],
+        ["run", "--resume"],
+        ["stream", "show"],
+        ["stream", "verify"],
+        ["stream", "tail"],
+        ["stream", "trim"],
+        ["stream", "ls"],
+    ],
+)
+def test_a_file_where_a_directory_is_expected(tmp_path, arguments):
+    (tmp_path / "file").touch()
+    assert "file" in refused(*arguments, tmp_path / "file")
+    assert "file" in refused(*arguments, tmp_path / "file" / "below")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["graph", BARGAINS, "--svg"],
+        ["profile", BARGAINS, "--tuples", "1000", "--out"],
+        ["plan", BARGAINS, "--recovery", "2s", "--latency", "1s", "--out"],
+        ["plan", BARGAINS, "--recovery", "2s", "--latency", "1s", "--report"],
+        ["data", "market", "--tuples", "1000", "--format", "parquet", "--out"],
+    ],
+)
+def test_a_directory_where_a_file_is_expected(tmp_path, arguments):
+    assert str(tmp_path) in refused(*arguments, tmp_path)
+    (tmp_path / "file").touch()
+    assert "file" in refused(*arguments, tmp_path / "file" / "below")
+
+
+def test_arguments_that_are_no_such():
+    assert "No such option: --nonsense" in refused("run", BARGAINS, "--nonsense")
+    assert "see riprap run --help" in refused("run", BARGAINS, "--nonsense")
+    assert "No such command 'rnu'" in refused("rnu")
+    assert "Missing argument" in refused("graph")
+    assert "Invalid value for '--tuples'" in refused("run", BARGAINS, "--tuples", "many")
+    assert "--plan: the text has bytes that are not UTF-8" in refused("graph", BARGAINS, "--plan", "\udcff")
