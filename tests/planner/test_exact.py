@@ -157,21 +157,6 @@ def test_a_time_limit_leaves_a_plan_and_a_gap():
     assert 0 < found.gap <= 1
 
 
-def test_windows_keep_the_bound_and_never_cost_more(monkeypatch):
-    """Small windows, so that a small core is divided at all; the proof afterwards shows nothing was lost."""
-    topology = layered(8, 8, heaviest=10, seed=3)
-    asked = problem(topology, 20 * SECOND)
-    whole = solve(asked)
-    monkeypatch.setattr("riprap.planner.exact.WINDOW", 6)
-    monkeypatch.setattr(
-        "riprap.planner.exact._Covering._round", lambda self, weight: None
-    )  # leave something to improve
-    found = solve(asked, time_limit=20.0)
-    assert asked.is_met(found.backups)
-    assert found.optimal
-    assert found.cost == whole.cost
-
-
 def test_a_bound_below_the_slowest_task_is_refused_by_name():
     topology = line(1, 3, heaviest=10, seed=2)
     slowest = topology.tasks[int(np.argmax(topology.latency))]

@@ -1,11 +1,14 @@
-"""Branch and bound whose every bound is exact: the proof where the solver's own is not fine enough.
+"""Branch and bound with rows found on demand, and with bounds that are exact.
 
-HiGHS proves an optimum up to its tolerances. Where costs lie nine orders of magnitude apart that proves nothing about
-the smallest of them; here each node of the tree is closed by a bound in whole numbers (`CoveringLp.bound`) or by a row
-that can no longer be met.
+The next vertex to decide on is the one that moves the bound most both ways: tried out (strong branching) until it has
+been once, then judged by what it did before. Every node is closed by a bound in whole numbers (`CoveringLp.bound`) or
+by a row that can no longer be met, so that the proof holds at any costs. The search takes up the open node with the
+least bound; where the best plan so far is a poor one it goes down from there as far as it can, which finds better ones.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from heapq import heappop, heappush
 
 import numpy as np
 
@@ -14,50 +17,140 @@ from riprap.planner.covering_lp import CoveringLp
 from riprap.planner.ways import Ways
 
 WHOLE = 1e-6  # a fraction this near to 0 or 1 counts as that
+ROWS = 5  # per undecided vertex; more than that, and those that are slack go
+CANDIDATES = 8  # vertices that are tried out or judged before one is chosen
 
 
-def is_proven(
-    program: CoveringLp, ways: Ways, cost: Callable[[], int], accept: Callable[[np.ndarray], None], clock: Clock,
-    deadline: float,
-) -> bool:  # fmt: skip
-    """Looks through everything that could cost less than `cost()`, handing plans that cover all ways to `accept`."""
-    nodes = [(program.low, program.high)]
-    while nodes:
-        low, high = nodes.pop()
+@dataclass(frozen=True, eq=False)
+class _Node:
+    bound: int
+    objective: float
+    low: np.ndarray
+    high: np.ndarray
+    weight: np.ndarray
+
+
+class Branching:
+    def __init__(
+        self, program: CoveringLp, ways: Ways, cost: Callable[[], int], accept: Callable[[np.ndarray], None],
+        clock: Clock, deadline: float, *, dive: bool,
+    ) -> None:  # fmt: skip
+        """`cost()` is that of the best plan so far; `accept` takes plans that cover all ways."""
+        self.dive = dive
+        self.program, self.ways, self.cost, self.accept = program, ways, cost, accept
+        self.clock, self.deadline = clock, deadline
+        size = program.core.size
+        # What deciding on a vertex added to the objective, per unit that it moved: to 0 and to 1; and how often.
+        self.gain, self.tried = np.zeros((size, 2)), np.zeros((size, 2), np.int64)
+
+    def lower_bound(self) -> int:
+        """No plan costs less than this or than `cost()`, whichever is less. Exact when time allows."""
+        root = self._node(self.program.low, self.program.high)
+        open_: list[tuple[float, int, _Node]] = []
+        number = 0
+        if root is not None:
+            heappush(open_, (root.objective, number, root))
+        current: _Node | None = None
+        while open_ or current is not None:
+            if self._is_late():
+                left = [node.bound for _, _, node in open_] + ([] if current is None else [current.bound])
+                return min(left)
+            if current is None:
+                current = heappop(open_)[2]
+            if current.bound >= self.cost():
+                current = None
+                continue
+            children = self._children(current)
+            if self._is_late():
+                return min([node.bound for _, _, node in open_] + [current.bound])
+            children.sort(key=lambda child: child.objective)
+            current = children.pop(0) if children and self.dive else None
+            for child in children:
+                number += 1
+                heappush(open_, (child.objective, number, child))
+        return self.cost()
+
+    def _is_late(self) -> bool:
+        return self.clock.monotonic() >= self.deadline
+
+    def _node(self, low: np.ndarray, high: np.ndarray, least: int = 0) -> _Node | None:
+        """The relaxation with all its rows; None if nothing in it costs less than the best plan, or time is up."""
+        program = self.program
         program.limit(low, high)
-        weight = _relaxed(program, ways, cost, clock, deadline)
-        if weight is None:
-            if clock.monotonic() >= deadline:
-                return False
-            continue
-        free = np.flatnonzero(low < high)
+        if len(program.rows) > ROWS * int((high > low).sum()) + 1_000:
+            program.drop_slack()
+        while True:
+            if not program.is_open() or not program.run(self.clock, self.deadline):
+                return None
+            bound = program.bound()
+            least = least if bound is None else max(least, bound)
+            if least >= self.cost():
+                return None
+            weight = np.clip(np.array(program.weight), low, high)
+            missing = self.ways.uncovered(weight.tolist())
+            if not program.add(missing):
+                break
         whole = np.round(weight)
-        if np.abs(weight - whole).max() < WHOLE and not ways.uncovered(whole.tolist()):
-            accept(whole > 0.5)
-        if not len(free):
-            continue
-        # The costliest of the undecided: that moves the bound most.
-        doubt = np.minimum(weight[free], 1 - weight[free])
-        vertex = free[np.argmax(doubt * (program.cost[free] + 1) + 1e-9 * program.cost[free])]
+        if np.abs(weight - whole).max() < WHOLE and not self.ways.uncovered(whole.tolist()):
+            self.accept(whole > 0.5)
+        return _Node(least, program.objective, low, high, weight)
+
+    def _children(self, node: _Node) -> list[_Node]:
+        vertex = self._chosen(node)
+        if vertex is None:
+            return []
+        found = []
         for value in (0, 1):
-            child_low, child_high = low.copy(), high.copy()
-            child_low[vertex] = child_high[vertex] = value
-            nodes.append((child_low, child_high))
-    return True
+            child = self._node(*_decided(node, vertex, value), node.bound)
+            if child is not None:
+                found.append(child)
+                self._learn(node, vertex, value, child.objective)
+        return found
+
+    def _chosen(self, node: _Node) -> int | None:
+        free = np.flatnonzero(node.low < node.high)
+        if not len(free):
+            return None
+        weight = node.weight[free]
+        doubt = np.minimum(weight, 1 - weight)
+        if doubt.max() < WHOLE:  # whole, and yet not proven: the costliest
+            return int(free[np.argmax(self.program.cost[free])])
+        free, weight, doubt = free[doubt >= WHOLE], weight[doubt >= WHOLE], doubt[doubt >= WHOLE]
+        known = self.tried[free].min(axis=1) > 0
+        expected = _score(self.gain[free, 0] * weight, self.gain[free, 1] * (1 - weight))
+        best = free[known][np.argsort(-expected[known], kind="stable")][:CANDIDATES]
+        fresh = free[~known][np.argsort(-doubt[~known] * (1 + self.program.cost[free[~known]]), kind="stable")]
+        scores = {int(vertex): float(expected[free == vertex][0]) for vertex in best}
+        for vertex in fresh[: max(2, CANDIDATES - len(best))].tolist():
+            gains = [self._tried_out(node, vertex, value) for value in (0, 1)]
+            scores[vertex] = float(_score(np.array(gains[0]), np.array(gains[1])))
+            if self._is_late():
+                break
+        return max(scores, key=lambda vertex: (scores[vertex], -vertex))
+
+    def _tried_out(self, node: _Node, vertex: int, value: int) -> float:
+        low, high = _decided(node, vertex, value)
+        self.program.limit(low, high)
+        if not self.program.is_open():
+            return self._learn(node, vertex, value, float(self.cost()))
+        if not self.program.run(self.clock, self.deadline):
+            return 0.0
+        return self._learn(node, vertex, value, min(self.program.objective, float(self.cost())))
+
+    def _learn(self, node: _Node, vertex: int, value: int, objective: float) -> float:
+        gained = max(0.0, objective - node.objective)
+        moved = max(WHOLE, abs(value - node.weight[vertex]))
+        times = self.tried[vertex, value]
+        self.gain[vertex, value] = (self.gain[vertex, value] * times + gained / moved) / (times + 1)
+        self.tried[vertex, value] += 1
+        return gained
 
 
-def _relaxed(
-    program: CoveringLp, ways: Ways, cost: Callable[[], int], clock: Clock, deadline: float
-) -> np.ndarray | None:
-    """The relaxation of a node with all its rows; None if the node is closed, or time is up."""
-    while True:
-        if any(program.high[list(way)].sum() < program.core.failures for way in program.rows):
-            return None
-        if not program.run(clock, deadline):
-            return None
-        bound = program.bound()
-        if bound is not None and bound >= cost():
-            return None
-        weight = np.clip(np.array(program.weight), program.low, program.high)
-        if not program.add(ways.uncovered(weight.tolist())):
-            return weight
+def _decided(node: _Node, vertex: int, value: int) -> tuple[np.ndarray, np.ndarray]:
+    low, high = node.low.copy(), node.high.copy()
+    low[vertex] = high[vertex] = value
+    return low, high
+
+
+def _score(down: np.ndarray, up: np.ndarray) -> np.ndarray:
+    return np.maximum(down, 1e-6) * np.maximum(up, 1e-6)

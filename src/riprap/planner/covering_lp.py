@@ -14,20 +14,24 @@ import numpy as np
 from riprap.base.clock import Clock
 from riprap.planner.reductions import Core
 
+SLACK = 0.3  # a row that holds this much more than it needs is not worth keeping
 _LARGEST = 1e3  # costs given to the solver: its tolerances are absolute, 1e-10 at best
 
 
 class CoveringLp:
-    def __init__(self, core: Core, dominances: list[tuple[int, int]]) -> None:
+    def __init__(self, core: Core, dominances: list[tuple[int, int]], counted: np.ndarray) -> None:
+        """`counted`: the vertices that may be backups."""
         import highspy
 
         self.core, self.dominances = core, dominances
         self.rows: dict[tuple[int, ...], None] = {}
+        self.lengths, self.tasks = _flat([])  # of the rows, all in one
+        self.masters = np.array(dominances, np.int64).reshape(-1, 2)
         self.cost = core.cost
         self.unit = gcd(*core.cost.tolist()) or 1  # costs are whole multiples of it, and so is the optimum
         self.scale = max(float(core.cost.max()), 1.0) / (1.0 if core.cost.max() < _LARGEST else _LARGEST)
         self.low = np.where(core.fixed == 1, 1, 0)
-        self.high = np.where(core.fixed == 0, 0, 1)
+        self.high = np.where((core.fixed != 0) & counted, 1, 0)
         # Prices in fractions of a unit of cost, as fine as whole numbers of 64 bits carry.
         self.fraction = 2 ** max(0, min(40, 60 - int(core.cost.sum() * core.failures + core.size).bit_length()))
         self.highs = highspy.Highs()
@@ -45,13 +49,20 @@ class CoveringLp:
         if not fresh:
             return False
         self.rows.update(dict.fromkeys(fresh))
-        lengths = np.array([len(way) for way in fresh])
+        lengths, tasks = _flat(fresh)
+        self.lengths, self.tasks = np.concatenate([self.lengths, lengths]), np.concatenate([self.tasks, tasks])
         starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int32)
-        count, entries = len(fresh), int(lengths.sum())
+        count, entries = len(fresh), len(tasks)
         need = np.full(count, float(self.core.failures))
-        indices = np.concatenate([np.array(way, np.int32) for way in fresh])
-        self.highs.addRows(count, need, np.full(count, np.inf), entries, starts, indices, np.ones(entries))
+        self.highs.addRows(count, need, np.full(count, np.inf), entries, starts, tasks, np.ones(entries))
         return True
+
+    def is_open(self) -> bool:
+        """Whether every row can still be met within the limits."""
+        if not len(self.lengths):
+            return True
+        most = np.add.reduceat(self.high[self.tasks], np.cumsum(self.lengths) - self.lengths)
+        return bool(np.all(most >= self.core.failures))
 
     def limit(self, low: np.ndarray, high: np.ndarray) -> None:
         """Each M from now on lies between these."""
@@ -60,14 +71,16 @@ class CoveringLp:
         if len(changed):
             self.highs.changeColsBounds(len(changed), changed, low[changed].astype(float), high[changed].astype(float))
 
-    def set_integer(self, integer: bool) -> None:
-        import highspy
-
-        kind = highspy.HighsVarType.kInteger if integer else highspy.HighsVarType.kContinuous
-        everyone = np.arange(self.core.size, dtype=np.int32)
-        self.highs.changeColsIntegrality(self.core.size, everyone, np.full(self.core.size, kind))
-        self.highs.setOptionValue("mip_rel_gap", 0.0)
-        self.highs.setOptionValue("mip_abs_gap", 0.5 * self.unit / self.scale)
+    def drop_slack(self) -> None:
+        """Rows that the solution more than meets go; where they are missed they are found again."""
+        count = len(self.dominances)
+        held = np.array(self.highs.getSolution().row_value)[count:]
+        slack = held > self.core.failures + SLACK
+        if slack.any():
+            places = (np.flatnonzero(slack) + count).astype(np.int32)
+            self.highs.deleteRows(len(places), places)
+            self.rows = dict.fromkeys(way for way, gone in zip(self.rows, slack, strict=True) if not gone)
+            self.lengths, self.tasks = _flat(list(self.rows))
 
     def run(self, clock: Clock, deadline: float) -> bool:
         """False if there was no time for it."""
@@ -77,6 +90,11 @@ class CoveringLp:
         self.highs.setOptionValue("time_limit", float(left))
         self.highs.run()
         return True
+
+    @property
+    def objective(self) -> float:
+        """What the solver says the relaxation costs: to compare by, not to prove with."""
+        return float(self.highs.getInfo().objective_function_value) * self.scale
 
     @property
     def weight(self) -> list[float]:
@@ -91,14 +109,16 @@ class CoveringLp:
         price = np.minimum(dual, float(2**60 // (len(dual) + 1))).astype(np.int64)
         paid = np.zeros(self.core.size, np.int64)
         count = len(self.dominances)
-        if count:
-            slaves, masters = np.array(self.dominances).T
-            np.add.at(paid, masters, price[:count])
-            np.subtract.at(paid, slaves, price[:count])
+        np.subtract.at(paid, self.masters[:, 0], price[:count])
+        np.add.at(paid, self.masters[:, 1], price[:count])
         ways = price[count:]
-        if len(ways):
-            lengths = np.fromiter((len(way) for way in self.rows), np.int64, len(self.rows))
-            np.add.at(paid, np.concatenate([np.array(way) for way in self.rows]), np.repeat(ways, lengths))
+        np.add.at(paid, self.tasks, np.repeat(ways, self.lengths))
         unpaid = self.cost * self.fraction - paid
         total = self.core.failures * int(ways.sum()) + int(np.minimum(unpaid * self.low, unpaid * self.high).sum())
         return -(-total // (self.fraction * self.unit)) * self.unit
+
+
+def _flat(ways: list[tuple[int, ...]]) -> tuple[np.ndarray, np.ndarray]:
+    """Their lengths, and all their tasks one after the other."""
+    lengths = np.array([len(way) for way in ways], np.int64)
+    return lengths, np.array([task for way in ways for task in way], np.int32)

@@ -1,34 +1,32 @@
 """The cheapest backups for a bound, with proof; or, when time is up, the best found and how far it can be from that.
 
 After the reductions each core is a covering problem: choose vertices so that every way that is too long has k of
-them. Its rows are generated as needed (`ways`). First the linear relaxation, whose bound is summed from its prices in
-whole numbers (`covering_lp`); then, if rounding has not met that bound, integer programs over the rows found so far,
-each a relaxation and so a lower bound, until one has a solution that covers all ways. The solver is never believed:
-plans are checked with whole numbers, bounds are taken with a margin; where the margin is wider than the smallest cost,
-a search with exact bounds (`branching`) completes the proof.
+them. Its rows are generated as needed (`ways`). Large cores first lose the vertices that others stand in for
+(`dominance`) and get a good plan by `annealing`. Then comes the linear relaxation, whose bound is summed from its
+prices in whole numbers (`covering_lp`); and, if no plan has met that bound, a search through what is left
+(`branching`). The solver is never believed: plans and bounds are whole numbers, computed here.
 
 Rows that no optimum breaks make it quicker: if u′ is at least as slow as u, fed by all that feeds u and feeding all
 that u feeds, then a backup at u is of no use without one at u′ (every way through u is one through u′, and longer
 there).
 """
 
-from dataclasses import dataclass, replace
-from math import ceil, isfinite
+from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
 from riprap.base.clock import SYSTEM_CLOCK, Clock
-from riprap.planner.branching import is_proven
+from riprap.planner.branching import Branching
 from riprap.planner.covering_lp import CoveringLp
-from riprap.planner.packing import packed_bound
+from riprap.planner.neighbours import neighbours
 from riprap.planner.problem import Problem, Solution
 from riprap.planner.reductions import Core, reduce
 from riprap.planner.rounding import first_plan, rounded
-from riprap.planner.ways import Ways
+from riprap.planner.ways import COMPILED, Ways
 
 LARGEST_EXACT = 6_000  # vertices of a core; above it, rounds of the linear program take longer than they are worth
-WINDOW = 120  # vertices of a stretch that is solved by itself to improve a plan
-MARGIN = 1e-6  # relative: how far a bound of the solver's is believed
+SHARE = 0.2  # of the time left after the relaxation: for annealing
 
 
 @dataclass
@@ -41,6 +39,10 @@ def solve(asked: Problem, *, time_limit: float = 10.0, clock: Clock = SYSTEM_CLO
     """Exact if `time_limit` (seconds) allows. The plan meets the bounds in any case."""
     deadline = clock.monotonic() + 0.9 * time_limit  # the rest is for what cannot be interrupted
     reduced = reduce(asked)
+    if any(core.failures == 1 and core.size >= COMPILED for core in reduced.cores):
+        begun = clock.monotonic()
+        _load_compiled()
+        deadline += clock.monotonic() - begun
     backups = reduced.forced.copy()
     lower = int(asked.topology.costs[backups].sum())
     remaining = sum(core.size for core in reduced.cores)
@@ -62,9 +64,43 @@ def _solve_core(core: Core, clock: Clock, deadline: float) -> _Found:
         plan = first_plan(core, clock, deadline)  # greedy is optimal where no task feeds several, at equal costs
         return _Found(plan, int(core.cost[plan].sum()))
     if core.size > LARGEST_EXACT:
-        lower = packed_bound(core)
-        return _Found(first_plan(core, clock, deadline), lower)
+        return _roughly(core, clock, deadline)
     return _Covering(core, clock, deadline).solve()
+
+
+def _roughly(core: Core, clock: Clock, deadline: float) -> _Found:
+    """For cores too large for a linear program: half of the time for a plan, half for a bound."""
+    if core.failures > 1:
+        return _Found(first_plan(core, clock, deadline), 0)
+    from riprap.planner.annealing import annealed, pruned
+    from riprap.planner.packing import packed_bound
+
+    near = neighbours(core)
+    counted = core.fixed != 0
+    among = counted & (np.diff(near.after_start) > 0)
+    now = clock.monotonic()
+    plan = annealed(core, near, [among], pruned(core, near, among), 0, clock, now + (deadline - now) / 2)
+    excess = np.array(Ways(core).excess)
+    return _Found(plan, packed_bound(core, near, excess, counted, clock, deadline))
+
+
+@cache
+def _load_compiled() -> None:
+    """Compiles what is not compiled yet (once per installation), which is not to count as time for planning."""
+    from riprap.planner.annealing import annealed, pruned
+    from riprap.planner.dominance import useful
+    from riprap.planner.packing import packed_bound
+
+    size = 6
+    edges = np.array([(v, v + 1) for v in range(size - 1)], np.int32)
+    ones, none = np.ones(size, np.int64), np.zeros((0, 2), np.int32)
+    members = [np.array([v]) for v in range(size)]
+    core = Core(ones, 2 * ones, ones, np.full(size, -1, np.int8), edges, members, 1, none)
+    near = neighbours(core)
+    some = useful(core, near)
+    now = SYSTEM_CLOCK.monotonic()
+    annealed(core, near, [some], pruned(core, near, some), 0, SYSTEM_CLOCK, now)
+    packed_bound(core, near, -core.bound, some, SYSTEM_CLOCK, now)
 
 
 def _is_flat(core: Core) -> bool:
@@ -72,14 +108,24 @@ def _is_flat(core: Core) -> bool:
 
 
 class _Covering:
-    """One core, as a covering problem in HiGHS."""
+    """One core, as a covering problem."""
 
-    def __init__(self, core: Core, clock: Clock, deadline: float, plan: np.ndarray | None = None) -> None:
+    def __init__(self, core: Core, clock: Clock, deadline: float) -> None:
         self.core, self.clock, self.deadline = core, clock, deadline
-        self.ways = Ways(core)
-        self.program = CoveringLp(core, dominances(core))
-        self.best = first_plan(core, clock, deadline) if plan is None else plan
+        self.large = core.failures == 1 and core.size >= COMPILED
+        self.useful = np.ones(core.size, bool)
         self.lower = 0
+        if self.large:
+            from riprap.planner.annealing import pruned
+            from riprap.planner.dominance import useful
+
+            self.near = neighbours(core)
+            self.useful = useful(core, self.near)
+            self.best = pruned(core, self.near, self.useful)
+        else:
+            self.best = first_plan(core, clock, deadline)
+        self.ways = Ways(core, self.useful)
+        self.program = CoveringLp(core, dominances(core), self.useful)
 
     @property
     def cost(self) -> int:
@@ -87,47 +133,28 @@ class _Covering:
 
     def solve(self) -> _Found:
         self._relax()
-        if self.lower < self.cost and self.core.size > 3 * WINDOW and self.core.failures == 1:
-            self._improve_windows()
+        if self.lower < self.cost and self.large:
+            self._anneal()
         if self.lower < self.cost and self.clock.monotonic() < self.deadline:
-            self._integrate()
+            self.program.drop_slack()
+            search = Branching(
+                self.program, self.ways, lambda: self.cost, self._accept, self.clock, self.deadline,
+                dive=not self.large,
+            )  # fmt: skip
+            self.lower = max(self.lower, search.lower_bound())
         return _Found(self.best, min(self.lower, self.cost))
 
-    def _improve_windows(self) -> None:
-        """For a third of the time left: solves stretches of the core exactly while everything else stays as it is."""
+    def _anneal(self) -> None:
+        from riprap.planner.annealing import annealed
+
         now = self.clock.monotonic()
-        until = now + (self.deadline - now) / 3
-        width, better = WINDOW, True
-        while better or width <= 2 * WINDOW:
-            width, better = width if better else 2 * width, False
-            for first in range(0, self.core.size, width // 2):
-                if self.clock.monotonic() >= until or self.lower >= self.cost:
-                    return
-                before = self.cost
-                self._accept(self._solved_window(first, first + width, until))
-                better |= self.cost < before
-
-    def _solved_window(self, first: int, last: int, until: float) -> np.ndarray:
-        inside = np.zeros(self.core.size, bool)
-        inside[first:last] = True
-        stays = self.best & ~inside
-        window = replace(
-            self.core,
-            edges=self.core.edges[~stays[self.core.edges[:, 0]]],
-            fixed=np.where(inside, self.core.fixed, 0).astype(np.int8),
-        )
-        limit = min(until, self.clock.monotonic() + (until - self.clock.monotonic()) / 4)
-        return stays | _Covering(window, self.clock, limit, self.best & inside).solve_alone()
-
-    def solve_alone(self) -> np.ndarray:
-        """The best plan, without dividing the core further."""
-        self._relax()
-        if self.lower < self.cost:
-            self._integrate()
-        return self.best
+        until = now + SHARE * (self.deadline - now)
+        hinted = self.useful & (np.array(self.program.weight) > 0)  # what the relaxation is made of
+        among = [hinted, self.useful]
+        self._accept(annealed(self.core, self.near, among, self.best, self.lower, self.clock, until))
 
     def _relax(self) -> None:
-        """The linear relaxation to its end; every few rounds a rounding of it."""
+        """The linear relaxation to its end; in small cores every few rounds a rounding of it."""
         weight = [0.0] * self.core.size
         rounds = 0
         while self.program.add(self.ways.uncovered(weight)) and self.program.run(self.clock, self.deadline):
@@ -137,57 +164,16 @@ class _Covering:
             self.lower = max(self.lower, bound)
             weight = self.program.weight
             rounds += 1
-            if rounds % 8 == 0:
-                self._round(weight)
+            if rounds % 8 == 0 and not self.large:
+                self._accept(rounded(self.core, weight, self.clock, self.deadline))
             if self.lower >= self.cost:
                 return
-        if rounds:
-            self._round(weight)
-
-    def _raise_lower(self, scaled: float) -> None:
-        if not isfinite(scaled):  # a run that was cut short before it had a bound
-            return
-        claim = scaled * self.program.scale / self.program.unit
-        self.lower = max(self.lower, ceil(claim - MARGIN * max(1.0, abs(claim))) * self.program.unit)
-
-    def _round(self, weight: list[float]) -> None:
-        self._accept(rounded(self.core, weight, self.clock, self.deadline))
+        if rounds and not self.large:
+            self._accept(rounded(self.core, weight, self.clock, self.deadline))
 
     def _accept(self, plan: np.ndarray) -> None:
         if int(self.core.cost[plan].sum()) < self.cost:
             self.best = plan
-
-    def _integrate(self) -> None:
-        self._solve_integer_programs()
-        if self.lower < self.cost and self.clock.monotonic() < self.deadline:
-            self.program.set_integer(False)
-            if is_proven(self.program, self.ways, lambda: self.cost, self._accept, self.clock, self.deadline):
-                self.lower = self.cost
-
-    def _solve_integer_programs(self) -> None:
-        import highspy
-
-        highs = self.program.highs
-        self.program.set_integer(True)
-        while self.lower < self.cost:
-            begun = highspy.HighsSolution()
-            begun.col_value = self.best.astype(float).tolist()
-            highs.setSolution(begun)
-            if not self.program.run(self.clock, self.deadline):
-                return
-            finished = highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
-            self._raise_lower(highs.getInfo().mip_dual_bound)
-            values = highs.getSolution().col_value
-            if not values:
-                return
-            chosen = [float(value > 0.5) for value in values]
-            missing = self.ways.uncovered(chosen)
-            if missing:
-                self._round(chosen)
-            else:
-                self._accept(np.array(chosen) > 0.5)
-            if not self.program.add(missing) or not finished:
-                return
 
 
 def dominances(core: Core) -> list[tuple[int, int]]:

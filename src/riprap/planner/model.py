@@ -72,10 +72,6 @@ def sweep(size: int, edges: np.ndarray, levels: np.ndarray) -> Sweep:
     return Sweep(size, source, target, groups)
 
 
-def topology_sweep(topology: Topology) -> Sweep:
-    return sweep(topology.size, topology.forward, topology.levels)
-
-
 def recovery(
     latency: np.ndarray, edges: np.ndarray, backups: np.ndarray, failures: int = 1, levels: np.ndarray | None = None
 ) -> np.ndarray:

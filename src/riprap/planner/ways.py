@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from riprap.planner.cycles import lightest_cycles
+from riprap.planner.neighbours import neighbours
 from riprap.planner.reductions import Core
 
 EPSILON = 1e-6  # a way counts as uncovered only if its backups miss k by more than this
@@ -24,9 +25,15 @@ class _Label:
     back: "_Label | None"
 
 
+COMPILED = 150  # vertices: below, the search takes less time than loading the compiled one
+
+
 class Ways:
-    def __init__(self, core: Core) -> None:
-        self.size, self.failures = core.size, core.failures
+    def __init__(self, core: Core, counted: np.ndarray | None = None) -> None:
+        """`counted`: the vertices that may be backups (all, unless given); rows leave out the others."""
+        self.core, self.size, self.failures = core, core.size, core.failures
+        self.counted = np.ones(core.size, bool) if counted is None else counted
+        self.near = neighbours(core) if core.size >= COMPILED and not len(core.back) else None
         self.latency: list[int] = core.latency.tolist()
         self.bound: list[int] = core.bound.tolist()
         self.edges, self.back = np.concatenate([core.edges, core.back]), core.back
@@ -51,6 +58,11 @@ class Ways:
         Each is given by its tasks without the last, and is minimal: without its first task it is short enough. Cycles
         are ways without end.
         """
+        if self.near is not None:
+            from riprap.planner.long_ways import long_ways
+
+            limit = self.failures - EPSILON
+            return long_ways(self.core, self.near, np.array(self.excess), self.counted, np.array(weight), limit)
         found: dict[tuple[int, ...], None] = {}
         labels = self._labels(weight, None, found)
         if len(self.back):
@@ -100,4 +112,4 @@ class Ways:
             way.append(step.task)
             length += self.latency[step.task]
             step = step.back
-        return tuple(sorted(set(way)))
+        return tuple(sorted(task for task in set(way) if self.counted[task]))
