@@ -6,9 +6,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import EqualTo, GreaterThan, IsNotNull, LessThanOrEqual
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from riprap.spark.source import narrowed
-from riprap.streams import Stream
+from riprap.spark.source import PastReader, narrowed, read_options
+from riprap.streams import Damaged, Stream
 from riprap.streams.keys import Bounds
 
 TS = pa.timestamp("us", "UTC")
@@ -55,6 +56,17 @@ def past(tmp_path_factory):
     path = tmp_path_factory.mktemp("past") / "s"
     make(path)
     return path
+
+
+def test_a_stream_that_lost_its_end_is_no_dataframe(tmp_path):
+    """A shorter one would be taken for all there was."""
+    make(tmp_path / "s", rows=100)
+    reader = PastReader(read_options({"path": str(tmp_path / "s")}), from_arrow_schema(SCHEMA))
+    assert reader.partitions()
+    newest = max((tmp_path / "s").glob("*.arrow"))
+    newest.write_bytes(newest.read_bytes()[:-1])
+    with pytest.raises(Damaged, match="acknowledged bytes are missing"):
+        reader.partitions()
 
 
 def test_the_past_is_a_dataframe(spark, past):

@@ -68,7 +68,7 @@ class RunResult:
         paths = self.summary["sinks"]
         if name not in paths:
             raise UsageError(f"there is no sink {name}; sinks are {', '.join(paths)}")
-        stream = Stream.open(paths[name]["path"])
+        stream = Stream.open(paths[name]["path"]).require_whole()
         return pa.Table.from_batches([item.batch for item in stream.read()], schema=stream.schema)
 
     def _repr_html_(self) -> str:

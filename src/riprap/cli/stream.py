@@ -172,10 +172,7 @@ def export(
     from riprap.cli.console import ERR
     from riprap.streams.stream import Stream
 
-    opened = Stream.open(stream)
-    loss = opened.loss()
-    if loss is not None:
-        raise loss
+    opened = Stream.open(stream).require_whole()
     names = None if columns is None else [name.strip() for name in columns.split(",")]
     reader = opened.read(from_ts=start, to_ts=end, columns=names)
     schema = opened.schema if names is None else pa.schema([opened.schema.field(name) for name in names])

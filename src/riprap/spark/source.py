@@ -173,7 +173,7 @@ class _Reads:
 
 class PastReader(_Reads, DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
-        return self.parts(Stream.open(self.options.path), self.bounds) or [Part(Bounds(0, 0))]
+        return self.parts(Stream.open(self.options.path).require_whole(), self.bounds) or [Part(Bounds(0, 0))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Part)

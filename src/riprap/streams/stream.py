@@ -202,6 +202,13 @@ class Stream:
         name = str(self._spool / segment_name(mark.segment))
         return Damaged(name, reached, f"{mark.offset - reached} acknowledged bytes are missing from here on")
 
+    def require_whole(self) -> "Stream":
+        """This stream; raises what was lost of it. For whoever takes all of it and would not notice."""
+        loss = self.loss()
+        if loss is not None:
+            raise loss
+        return self
+
     def catalogue(self, end: Mark | None = None) -> Catalogue:
         """The finished segments, as of `end` or later; without `end`, as of now."""
         if self._catalogue is None or end is None or self._catalogue.open != end.segment:
