@@ -4,11 +4,15 @@ import json
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from riprap.api.assess import assess, run_request
 from riprap.api.request import Request, settings_of
 from riprap.base.errors import UsageError
+from riprap.engine.engine import Engine
+from riprap.faults.functions import reads
+from riprap.faults.recording import load
 from riprap.graph.builder import App
 from riprap.graph.windows import count
 from riprap.planner.assessment import LOST, merged_assessment, read_assessment
@@ -84,15 +88,48 @@ def test_an_offset_that_is_neither_gets_a_sentence(inputs, given):
         settings_of(activity(), request(inputs, offsets=[given]))
 
 
+@reads("total", "n")
+def fullness(tuples):
+    """A score that no sum gives: the median total over windows that are full."""
+    full = tuples.filter(pc.greater(tuples["n"], 39))
+    return float(np.median(full["total"].to_numpy())) if full.num_rows else 0.0
+
+
 def test_score_functions_from_python(inputs, spark, tmp_path):
+    options = {
+        "offsets": [0.5], "outages": ["0.5s"], "rates": ["average"], "reps": 1, "golden": 2, "section": 200,
+        "targets": "Activity", "reassess": False,
+    }  # fmt: skip
     found = assess(
-        activity(), inputs, out=tmp_path / "out", osf={"Busy": "avg(total)", "All": "count(*)"}, offsets=[0.5],
-        outages=["0.5s"], rates=["average"], reps=1, golden=2, section=200, targets="Activity", reassess=False,
-    )  # fmt: skip
-    assert found.result.settings.scores == {"Busy": "avg(total)", "All": "count(*)"}
+        activity(), inputs, out=tmp_path / "out", osf={"Busy": fullness, "All": "sum(total) / sum(n)"}, **options
+    )
     assert {s.sink for s in found.summaries} == {"Busy", "All"}
-    shown = found.to_json()["operators"]["Activity"]
-    assert shown["sink"] in ("Busy", "All")
+    assert found.to_json()["operators"]["Activity"]["sink"] in ("Busy", "All")
+    assert "fullness" in found.report.read_text()
+    # The golden scores are those of the function over what the app gives out, section by section.
+    recording = load(activity(), found.result.path / "recorded")
+    golden = next(row for row in found.result.golden.to_pylist() if row["sink"] == "Busy" and row["run"] == 0)
+    outputs = recording.feed(Engine(activity(), jitter=found.result.settings.jitter(0)), 0, recording.tuples)
+    kept = [out.event for out in outputs if out.name == "Busy" and isinstance(out.event, pa.RecordBatch)]
+    table = pa.Table.from_batches(kept)
+    place = {
+        (int(s.ts[row]), s.rank, int(s.seq[row])): int(at)
+        for s in recording.sources
+        for row, at in enumerate(s.position)
+    }
+    keys = zip(
+        table["_ts"].cast(pa.int64()).to_pylist(), table["_src"].to_pylist(), table["_seq"].to_pylist(), strict=True
+    )
+    section = np.array([place[key] // 200 for key in keys])
+    for number in range(int(section.max()) + 1):
+        mine = table.filter(pa.array(section == number))
+        assert golden["sections"][number] == (fullness(mine) if mine.num_rows else 0.0)
+
+    def edited(tuples):
+        return 2.0 * fullness(tuples)
+
+    with pytest.raises(UsageError, match="holds a different campaign"):
+        assess(activity(), inputs, out=tmp_path / "out", osf={"Busy": edited, "All": "sum(total) / sum(n)"}, **options)
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,9 @@ def assessment(inputs, spark, tmp_path_factory):
 def test_counts_and_json(assessment):
     found = assessment.to_json()
     json.dumps(found, allow_nan=False)
-    assert set(found) == {"operators", "campaign", "report"}
+    assert set(found) == {"operators", "campaign", "order", "report"}
+    for order in found["order"]["Sink"].values():
+        assert {place["target"] for place in order["places"]} == set(found["operators"])
     assert found["campaign"]["trials"] == 5 * 2 * 4 * 2
     assert assessment.result.golden.num_rows == 6
     for metrics in found["operators"].values():

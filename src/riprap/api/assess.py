@@ -9,7 +9,7 @@ result                       # in a notebook: the graph and the table
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,10 +18,11 @@ from typing import Any
 import pyarrow as pa
 
 from riprap.api.impact import write_impact, write_request
-from riprap.api.request import SCALES, Request, settings_of
+from riprap.api.request import SCALES, Request, functions_of, settings_of
 from riprap.apps.catalogue import load_app
 from riprap.base.quantities import Duration, format_count, format_duration, parse_duration
 from riprap.faults.campaign import Settings
+from riprap.faults.ordering import Order, orders, spread, unsteady
 from riprap.faults.placement import Placement, placements
 from riprap.faults.protected import proposed_plan, protected_targets
 from riprap.faults.summary import Metrics, TargetSummary, summarise
@@ -45,6 +46,8 @@ class Assessment:
     plan: Plan  # what follows from the verdicts
     content: AssessmentReport
     report: Path
+    order: Mapping[str, Mapping[str, Order]]  # by sink and metric: how sure it is
+    spread: Mapping[str, float]  # by sink: how much its score varies over golden runs
 
     @property
     def operators(self) -> Any:
@@ -89,6 +92,10 @@ class Assessment:
                 "seeds": [settings.jitter(run).seed for run in range(settings.reps)],
                 "seconds": round(self.result.seconds, 3),
                 "resumed_waves": self.result.resumed,
+                "score_spread": dict(self.spread),
+            },
+            "order": {
+                sink: {metric: asdict(order) for metric, order in found.items()} for sink, found in self.order.items()
             },
             "report": str(self.report),
         }
@@ -137,23 +144,30 @@ def run_request(request: Request, out: Path, *, spark: Any = None, tell: Tell | 
     failover = parse_duration(request.failover)
     if plan is not None:
         plan.apply(graph)  # one that does not fit is told before anything runs
-    result = run_campaign(graph, settings, request.inputs, out / "campaign", spark=spark, tell=tell)
+    functions = functions_of(graph, request)
+    result = run_campaign(
+        graph, settings, request.inputs, out / "campaign", functions=functions, spark=spark, tell=tell
+    )
     summaries = summarise(settings, result.trials, result.golden, result.tuples)
     placed = placements(graph, settings.fault, settings.scores, settings.targets[0].state)
     found = verdicts(graph, placed, summaries, failover)
     proposed = proposed_plan(graph, found)
+    steady = spread(result.golden)
+    order = {sink: orders(settings, summaries, sink) for sink in settings.scores}
     if plan is None and request.reassess and settings.fault == "loss":  # plans protect from nothing else
         plan = proposed
     protected = _protected(graph, settings, request, out, plan, result, spark, tell) if plan is not None else {}
     content = AssessmentReport(
         graph, settings, placed, summaries, found, protected, _techniques(graph, plan), _facts(result, summaries),
-        _method(request, result), _warnings(summaries), write_plan(proposed),
+        _method(request, result), [*unsteady(settings, steady), *_warnings(summaries)], write_plan(proposed), order,
     )  # fmt: skip
     (out / "plan.toml").write_text(write_plan(proposed))
     write_impact(graph, settings, request.inputs, placed, summaries, out)
     write_request(request, out)
     (out / "report.html").write_text(report(content))
-    return Assessment(graph, result, placed, summaries, found, protected, proposed, content, out / "report.html")
+    return Assessment(
+        graph, result, placed, summaries, found, protected, proposed, content, out / "report.html", order, steady
+    )
 
 
 def _protected(
@@ -171,7 +185,10 @@ def _protected(
     again = replace(settings, targets=tuple(dict.fromkeys(targets.values())), golden=settings.reps)
     recorded = before.path / "recorded"
     name = f"protected-{blake2b((write_plan(plan) + request.failover).encode(), digest_size=4).hexdigest()}"
-    result = run_campaign(graph, again, request.inputs, out / name, recorded=recorded, spark=spark, tell=tell)
+    result = run_campaign(
+        graph, again, request.inputs, out / name, functions=functions_of(graph, request), recorded=recorded,
+        spark=spark, tell=tell,
+    )  # fmt: skip
     found = deciding(summarise(again, result.trials, result.golden, result.tuples))
     return {name: found[target.name] for name, target in targets.items()}
 

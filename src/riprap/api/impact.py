@@ -94,8 +94,18 @@ def write_request(request: Any, out: Path) -> None:
     """Keep what was asked for, so that it can be asked again under a plan."""
     names = [field.name for field in fields(request) if field.name not in ("app", "inputs", "plan", "command")]
     kept: dict[str, Any] = {name: getattr(request, name) for name in names}
+    kept["osf"] = _texts(request.osf)
     kept["inputs"] = {name: str(path) for name, path in request.inputs.items()}
     (out / "request.json").write_text(json.dumps(kept, indent=2) + "\n")
+
+
+def _texts(osf: Any) -> Any:
+    """Score functions as they can be asked for again: one of the user's own by its module and name."""
+    if callable(osf):
+        return f"{osf.__module__}:{osf.__qualname__}"
+    if isinstance(osf, Mapping):
+        return {sink: _texts(given) for sink, given in osf.items()}
+    return osf if isinstance(osf, str) else [_texts(given) for given in osf]
 
 
 def read_request(directory: Path, request_type: type[Any], graph: Graph, plan: Path) -> Any:

@@ -1,22 +1,29 @@
 """What a user asks of an assessment, and the settings of the campaign that follow from it.
 
-Offsets are numbers of tuples, or shares of the stream: a fraction between 0 and 1. Output score functions are texts:
-one for an app with one sink, `SINK=FUNCTION` for several, or a mapping from sinks to functions.
+Offsets are numbers of tuples, or shares of the stream: a fraction between 0 and 1. Output score functions are texts
+(`sum(gain)`, or `module:function` for one of the user's own) or Python functions: one for an app with one sink,
+`SINK=FUNCTION` for several, or a mapping from sinks to functions.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 
+from riprap.apps.catalogue import load_function
 from riprap.base.errors import UsageError, known
 from riprap.base.quantities import Duration, parse_duration
 from riprap.engine.inputs import count_rows
 from riprap.faults.campaign import Rate, Settings, Target, counts_jitter_in_tuples
+from riprap.faults.functions import ScoreFunction, described
 from riprap.faults.models import parse_kind, parse_state
 from riprap.faults.placement import chosen_targets
 from riprap.faults.scoring import default_score, parse_score
 from riprap.graph.graph import Graph
+
+_FUNCTION = re.compile(r"[\w.]+:\w+")
+OutputScores = Mapping[str, str | ScoreFunction] | Sequence[str] | str | ScoreFunction
 
 
 @dataclass(frozen=True)
@@ -55,13 +62,14 @@ class Request:
     threshold: float = 0.03
     percentile: float = 90.0
     seed: int = 2
-    osf: Mapping[str, str] | Sequence[str] | str = ()
+    osf: OutputScores = ()
     jitter: int | None = None
     plan: Path | None = None
     failover: str = "2s"
     signed: bool = False
     command: str = ""
     reassess: bool = True  # under the plan that follows, where none is given
+    errors: str = "absolute"  # over: underestimates count as 0
 
 
 def settings_of(graph: Graph, request: Request) -> Settings:
@@ -83,6 +91,8 @@ def settings_of(graph: Graph, request: Request) -> Settings:
             raise UsageError(f"rate {text} is unknown; known: average, peak")
         rates.append("average" if text == "average" else "peak")
     reps = request.reps if request.reps is not None else scale.reps
+    if request.errors not in ("absolute", "over"):
+        raise UsageError(f"--errors {request.errors} is unknown; known: absolute, over")
     bound = request.jitter if request.jitter is not None else 10
     one = counts_jitter_in_tuples(graph)
     return Settings(
@@ -101,6 +111,7 @@ def settings_of(graph: Graph, request: Request) -> Settings:
         jitter_tuples=bound if one else None,
         jitter_time=None if one else Duration(bound * 2_000),
         signed=request.signed,
+        errors="over" if request.errors == "over" else "absolute",
     )
 
 
@@ -116,39 +127,45 @@ def _offset(given: float, tuples: int) -> int:
     return round(given * tuples)
 
 
-def _scores(graph: Graph, osf: Mapping[str, str] | Sequence[str] | str) -> dict[str, str]:
-    """An output score function for each assessed sink."""
-    given = _listed_scores(graph, osf)
-    names = [sink.name for sink in graph.sinks]
-    if not names:
-        raise UsageError(f"app {graph.name} has no sink, so there is no output to score; add stream.sink(name)")
+def functions_of(graph: Graph, request: Request) -> dict[str, ScoreFunction]:
+    """Score functions of the user's own, by sink: given as such, or as `module:function`."""
+    return {name: given for name, given in _given_scores(graph, request.osf).items() if not isinstance(given, str)}
+
+
+def _scores(graph: Graph, osf: OutputScores) -> dict[str, str]:
+    """A text for the output score function of each assessed sink; that of a function has a digest of its code."""
     scores: dict[str, str] = {}
-    for text in given:
-        name, equals, function = text.partition("=")
-        if not equals or name not in names:
-            if len(names) > 1:
-                raise UsageError(f"--osf {text}: write SINK=FUNCTION; the sinks are {known(names, name)}")
-            name, function = names[0], text
-        scores[name] = function
-    if not scores:
-        scores = {name: default_score(graph.input_schemas(name)[0]) for name in names}
-    for name, function in scores.items():
-        if not isinstance(function, str):
-            raise UsageError(f"the output score function of {name} is {function!r}; write a text such as sum(gain)")
-        parse_score(function, graph.input_schemas(name)[0], name)
+    for name, given in _given_scores(graph, osf).items():
+        function = None if isinstance(given, str) else given
+        scores[name] = given if isinstance(given, str) else described(given)
+        parse_score(scores[name], graph.input_schemas(name)[0], name, function)
     return scores
 
 
-def _listed_scores(graph: Graph, osf: Mapping[str, str] | Sequence[str] | str) -> Sequence[str]:
-    """As on the command line."""
-    if isinstance(osf, str):
-        return [osf]
-    if not isinstance(osf, Mapping):
-        return osf
+def _given_scores(graph: Graph, osf: OutputScores) -> dict[str, str | ScoreFunction]:
+    """By sink. Without any, every sink has its default."""
     names = [sink.name for sink in graph.sinks]
-    for name in osf:
-        if name not in names:
-            raise UsageError(
-                f"osf names {name}, which is no sink of {graph.name}; the sinks are {known(names, str(name))}"
-            )
-    return [f"{name}={function}" for name, function in osf.items()]
+    if not names:
+        raise UsageError(f"app {graph.name} has no sink, so there is no output to score; add stream.sink(name)")
+    given: dict[str, str | ScoreFunction] = {}
+    if isinstance(osf, Mapping):
+        for name in osf:
+            if name not in names:
+                raise UsageError(
+                    f"osf names {name}, which is no sink of {graph.name}; the sinks are {known(names, str(name))}"
+                )
+        given = dict(osf)
+    else:
+        for each in [osf] if isinstance(osf, str) or callable(osf) else osf:
+            name, equals, function = each.partition("=") if isinstance(each, str) else ("", "", each)
+            if not equals or name not in names:
+                if len(names) > 1:
+                    raise UsageError(f"--osf {each}: write SINK=FUNCTION; the sinks are {known(names, name)}")
+                name, function = names[0], each
+            given[name] = function
+    for name, function in given.items():
+        if isinstance(function, str):
+            given[name] = load_function(function) if _FUNCTION.fullmatch(function) else function
+        elif not callable(function):
+            raise UsageError(f"the output score function of {name} is {function!r}; write sum(gain), or a function")
+    return given or {name: default_score(graph.input_schemas(name)[0]) for name in names}

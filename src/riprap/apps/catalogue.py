@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from types import ModuleType
+from typing import Any
 
 from riprap.base.errors import RiprapError, UsageError, known
 from riprap.graph.builder import App
@@ -87,3 +88,19 @@ def _told(error: BaseException) -> str:
         trace = trace.tb_next
     at = f" ({trace.tb_frame.f_code.co_filename}, line {trace.tb_lineno})" if trace is not None else ""
     return f"{type(error).__name__}: {' '.join(str(error).split()) or 'no reason given'}{at}"
+
+
+def load_function(text: str) -> Callable[..., Any]:
+    """`module:function`. Modules are also looked for in the current directory."""
+    module_name, _, name = text.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:  # the user's module may fail in any way
+        raise UsageError(f"cannot import {module_name} for the function {text}: {_told(error)}") from error
+    function: object = getattr(module, name, None)
+    if not callable(function):
+        names = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
+        raise UsageError(f"{module_name} has no function {name}; it has {known(names, name)}")
+    return function

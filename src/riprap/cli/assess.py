@@ -39,13 +39,17 @@ def command(
     seed: Annotated[int, typer.Option(help="Seed of the jitter, and of the data where it is generated.")] = 2,
     osf: Annotated[
         list[str] | None,
-        typer.Option(help='Output score function, as in "sum(gain)", or SINK=FUNCTION.', show_default="last column"),
+        typer.Option(
+            help='Output score function, as in "sum(gain)" or module:function; SINK=… for several sinks.',
+            show_default="last column",
+        ),
     ] = None,
     jitter: Annotated[int, typer.Option(help="Bound of the arrival jitter, in tuples.")] = 10,
     plan: Annotated[Path | None, typer.Option(help="A plan (TOML): assess again under it.")] = None,
     failover: Annotated[str, typer.Option(help="Under a plan: how long a replica takes to take over.")] = "2s",
     reassess: Annotated[bool, typer.Option(help="Assess again under the plan that follows.")] = True,
     signed: Annotated[bool, typer.Option("--signed", help="Let underestimates count below 0 in I.")] = False,
+    errors: Annotated[str, typer.Option(help="absolute, or over: underestimates count as 0 in R and I.")] = "absolute",
     explain: Annotated[bool, typer.Option("--explain", help="Say why operators are targets, and run nothing.")] = False,
     master: Annotated[str | None, typer.Option(help="Spark master.", show_default="local[*]")] = None,
     out: Annotated[Path | None, typer.Option(help="Directory for results.", show_default="assessment-…")] = None,
@@ -92,6 +96,7 @@ def command(
         signed,
         " ".join(["riprap", *sys.argv[1:]]),
         reassess,
+        errors,
     )
     folder = out or Path(f"assessment-{graph.name}-{scale}")
     output_directory(folder)

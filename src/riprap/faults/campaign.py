@@ -26,6 +26,7 @@ from riprap.graph.specs import Source
 from riprap.operators.columns import keys_of
 
 Rate = Literal["average", "peak"]
+Errors = Literal["absolute", "over"]
 _SECOND = 1_000_000  # microseconds
 
 
@@ -61,6 +62,7 @@ class Settings:
     jitter_tuples: int | None = 10  # bound of the arrival jitter; one of the two is None
     jitter_time: Duration | None = None
     signed: bool = False
+    errors: Errors = "absolute"  # over: a section that the app underestimates is not wrong
 
     def jitter(self, run: int) -> Jitter:
         """The jitter of golden run `run`, and of repetition `run` of every trial."""

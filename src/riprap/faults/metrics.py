@@ -8,6 +8,8 @@ score function. A quality score is faulty over golden, each averaged over its ru
     R  recovery time: index (from 1) of the section until which a share P of the erroneous sections lie, maximum over i
     I  quality impact: sum of squared errors of the erroneous sections until there, maximum over i
 
+Where only overestimates count, an error below 0 is one of 0 in R and I.
+
 Degenerate cases: a constant quality score has no rank correlation, C = 0; all groups equal, D is accepted; no
 variation within groups that differ, rejected; no erroneous section, R = I = 0; an error is |faulty − golden| /
 |golden|, where 0/0 = 0 and x/0 = 1 (the section is *flagged*: its error has no size).
@@ -88,6 +90,11 @@ def section_errors(faulty: np.ndarray, golden: np.ndarray, *, signed: bool = Fal
     with np.errstate(divide="ignore", invalid="ignore"):
         error = np.where(theirs == 0, np.where(off == 0, 0.0, np.sign(off)), off / np.abs(theirs))
     return Errors(error if signed else np.abs(error), flagged)
+
+
+def counted(error: np.ndarray, which: Literal["absolute", "over"]) -> np.ndarray:
+    """Signed errors as R and I take them: where only overestimates count, others are none."""
+    return np.maximum(error, 0.0) if which == "over" else error
 
 
 def recovery_time(error: np.ndarray, threshold: float, share: float) -> int:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from riprap.engine.engine import Output
 from riprap.faults.recording import Recording
-from riprap.faults.scoring import OutputScore
+from riprap.faults.scoring import Score
 from riprap.graph.graph import Graph
 from riprap.graph.keys import KEY_COLUMNS, KeyShape
 from riprap.operators.columns import ALL_VALID, keys_of, to_words
@@ -27,7 +27,7 @@ class OutputRows(NamedTuple):
     position: np.ndarray  # int64, of the source tuple that its key names
     identity: np.ndarray  # uint64, one-to-one with order keys (a 64-bit hash where `_seq` alone is not enough)
     content: np.ndarray  # uint64, a hash over all columns
-    value: np.ndarray  # float64, what it brings to the score
+    value: np.ndarray  # what it brings to the score; float64, or what the score keeps of it
 
     def rows(self, chosen: np.ndarray) -> "OutputRows":
         return OutputRows(*(column[chosen] for column in self))
@@ -37,11 +37,13 @@ class OutputRows(NamedTuple):
         return len(self.position)
 
 
-NO_ROWS = OutputRows(np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty(0))
+def no_rows(score: Score) -> OutputRows:
+    return OutputRows(np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.uint64), score.nothing)
 
 
 def joined(parts: list[OutputRows]) -> OutputRows:
-    return OutputRows(*map(np.concatenate, zip(*parts, strict=True))) if parts else NO_ROWS
+    """One or more, one behind the other."""
+    return OutputRows(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -51,13 +53,14 @@ class SinkReader:
     sink: str
     shape: KeyShape
     schema: pa.Schema
-    score: OutputScore
+    score: Score
     recording: Recording
     pool: StringPool
 
     def read(self, outputs: Iterable[Output]) -> OutputRows:
         events = (out.event for out in outputs if out.name == self.sink)
-        return joined([self._rows(event) for event in events if isinstance(event, pa.RecordBatch) and event.num_rows])
+        rows = [self._rows(event) for event in events if isinstance(event, pa.RecordBatch) and event.num_rows]
+        return joined([no_rows(self.score), *rows])
 
     def _rows(self, batch: pa.RecordBatch) -> OutputRows:
         keys = keys_of(batch, self.shape)
@@ -74,7 +77,7 @@ class SinkReader:
         return OutputRows(self.recording.positions_of(keys), identity, content, self.score.values(batch))
 
 
-def sink_reader(graph: Graph, sink: str, score: OutputScore, recording: Recording) -> SinkReader:
+def sink_reader(graph: Graph, sink: str, score: Score, recording: Recording) -> SinkReader:
     shape = graph.input_shapes(sink)[0]
     return SinkReader(sink, shape, graph.input_schemas(sink)[0], score, recording, StringPool())
 

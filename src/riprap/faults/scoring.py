@@ -1,21 +1,41 @@
 """Output score functions: a number over a set of output tuples, over all of them or section by section.
 
-Written as SQL aggregates over the sink's columns: `sum(gain)`, `avg(gain)`, `count(*)`, `min(x)`, `max(x)`. Tuples
-for which the argument is null or NaN do not count. Over no tuples a sum and a count are 0; avg, min and max are 0 as
-well: nothing was found, which is what a quality score has to show.
+Written as SQL aggregates over the sink's columns: `sum(gain)`, `avg(gain)`, `count(*)`, `min(x)`, `max(x)`,
+`rmse(x, y)` (the root of the mean squared difference of two columns), as the ratio of two of these, `sum(gain) /
+sum(size)`, or as a Python function (`functions`). Tuples for which the argument is null or NaN do not count. Over no
+tuples a sum and a count are 0; avg, min, max, rmse and x/0 are 0 as well: nothing was found, which is what a quality
+score has to show.
 """
 
+import re
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from riprap.base.errors import ExpressionError, GraphError, UsageError
 from riprap.expressions import Bound, bind
+from riprap.faults.functions import ScoreFunction, function_score
 from riprap.graph.aggregates import parse_call
 from riprap.graph.keys import visible_schema
 
 FUNCTIONS = ("sum", "count", "avg", "min", "max")
+_RMSE = re.compile(r"\s*rmse\s*\((.+),(.+)\)\s*", re.IGNORECASE | re.DOTALL)
+
+
+class Score(Protocol):
+    """An output score function of one sink. `values` turns tuples into an array, and the score is one of the array."""
+
+    @property
+    def nothing(self) -> np.ndarray: ...  # the values of no tuples
+    @property
+    def additive(self) -> bool: ...
+    def values(self, batch: pa.RecordBatch) -> np.ndarray: ...
+    def over(self, values: np.ndarray) -> float: ...
+    def by_section(self, values: np.ndarray, section: np.ndarray, sections: int) -> np.ndarray: ...
+    def totals(self, values: np.ndarray, section: np.ndarray, sections: int) -> tuple[np.ndarray, np.ndarray]: ...
+    def of_totals(self, sums: np.ndarray, counts: np.ndarray) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)
@@ -23,8 +43,12 @@ class OutputScore:
     """An OSF, bound to the columns of one sink."""
 
     text: str
-    function: str
+    function: str  # one of FUNCTIONS, or "rmse", of which the argument is the difference
     argument: Bound | None  # None: count(*)
+
+    @property
+    def nothing(self) -> np.ndarray:
+        return np.empty(0)
 
     def values(self, batch: pa.RecordBatch) -> np.ndarray:
         """What each output tuple brings to the score, NaN for those that do not count."""
@@ -32,6 +56,8 @@ class OutputScore:
             return np.ones(batch.num_rows)
         column = self.argument.evaluate(batch)
         values = column.cast(pa.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False)
+        if self.function == "rmse":
+            return np.asarray(values * values)
         return np.where(np.isnan(values), np.nan, 1.0) if self.function == "count" else np.asarray(values)
 
     def over(self, values: np.ndarray) -> float:
@@ -64,20 +90,81 @@ class OutputScore:
 
     def of_totals(self, sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
         """Scores from sums and counts; over no tuples exactly 0."""
-        divisor = counts if self.function == "avg" else np.ones(len(counts))
-        return np.divide(sums, divisor, out=np.zeros(len(counts)), where=counts > 0)
+        divisor = counts if self.function in ("avg", "rmse") else np.ones(len(counts))
+        scores = np.divide(sums, divisor, out=np.zeros(len(counts)), where=counts > 0)
+        return np.sqrt(np.maximum(scores, 0.0)) if self.function == "rmse" else scores
 
 
-def parse_score(text: str, schema: pa.Schema, sink: str) -> OutputScore:
-    """`sum(gain)` for a sink with these columns."""
+@dataclass(frozen=True)
+class RatioScore:
+    """One score over another. Its values are pairs."""
+
+    text: str
+    above: OutputScore
+    below: OutputScore
+    additive = False
+
+    @property
+    def nothing(self) -> np.ndarray:
+        return np.empty(0, _PAIR)
+
+    def values(self, batch: pa.RecordBatch) -> np.ndarray:
+        pairs = np.empty(batch.num_rows, _PAIR)
+        pairs["above"], pairs["below"] = self.above.values(batch), self.below.values(batch)
+        return pairs
+
+    def over(self, values: np.ndarray) -> float:
+        return float(self.by_section(values, np.zeros(len(values), np.int64), 1)[0])
+
+    def by_section(self, values: np.ndarray, section: np.ndarray, sections: int) -> np.ndarray:
+        above = self.above.by_section(values["above"], section, sections)
+        below = self.below.by_section(values["below"], section, sections)
+        return np.divide(above, below, out=np.zeros(sections), where=below != 0)
+
+    def totals(self, values: np.ndarray, section: np.ndarray, sections: int) -> tuple[np.ndarray, np.ndarray]:
+        raise NotImplementedError("a ratio has no sums")
+
+    def of_totals(self, sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        raise NotImplementedError("a ratio has no sums")
+
+
+_PAIR = np.dtype([("above", np.float64), ("below", np.float64)])
+
+
+def parse_score(text: str, schema: pa.Schema, sink: str, function: ScoreFunction | None = None) -> Score:
+    """`sum(gain)` for a sink with these columns; or a function of the user's own, which `text` describes."""
+    if function is not None:
+        return function_score(function, schema, sink)
+    above, slash, below = _divided(text)
+    if slash:
+        return RatioScore(text, _parse_call(above, schema, sink), _parse_call(below, schema, sink))
+    return _parse_call(text, schema, sink)
+
+
+def _divided(text: str) -> tuple[str, str, str]:
+    """The two sides of a division outside of all brackets."""
+    depth = 0
+    for at, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if letter == "/" and depth == 0:
+            return text[:at], "/", text[at + 1 :]
+    return text, "", ""
+
+
+def _parse_call(text: str, schema: pa.Schema, sink: str) -> OutputScore:
+    rmse = _RMSE.fullmatch(text)
+    if rmse is not None:
+        difference = _parse_call(f"sum(({rmse.group(1)}) - ({rmse.group(2)}))", schema, sink)
+        return OutputScore(text, "rmse", difference.argument)
     try:
         call = parse_call(f"{text} AS score")
     except (ExpressionError, GraphError) as error:
         raise UsageError(
-            f"cannot read {text!r} as an output score function: write sum(gain), avg(x) or count(*)"
+            f"cannot read {text!r} as an output score function: write sum(gain), avg(x), count(*), rmse(x, y), "
+            "a ratio of two of them, or module:function"
         ) from error
     if call.function not in FUNCTIONS:
-        raise UsageError(f"{call.function} is no output score function; use one of {', '.join(FUNCTIONS)}")
+        raise UsageError(f"{call.function} is no output score function; use one of {', '.join(FUNCTIONS)}, rmse")
     if call.argument is None:
         return OutputScore(text, "count", None)
     try:

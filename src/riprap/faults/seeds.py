@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from riprap.engine.engine import Engine
 from riprap.engine.jitter import Jitter
-from riprap.faults.outputs import NO_ROWS, OutputRows, SinkReader
+from riprap.faults.outputs import OutputRows, SinkReader, no_rows
 from riprap.faults.recording import Recording
 from riprap.graph.graph import Graph, StreamSpec
 from riprap.graph.specs import Join, Punctor, Sort
@@ -41,7 +41,7 @@ class GoldenOutputs:
 
     def unsettled(self, graph: Graph, readers: Sequence[SinkReader], jitter: Jitter | None) -> dict[str, OutputRows]:
         if not self.members:
-            return {reader.sink: NO_ROWS for reader in readers}
+            return {reader.sink: no_rows(reader.score) for reader in readers}
         if self.inputs:
             outputs = list(Engine(graph, self.members, jitter=jitter).run(self.inputs))
         else:
@@ -67,7 +67,7 @@ def golden_outputs(
     if any(isinstance(spec, Punctor | Sort) for spec in graph.operators):
         # Punctuation would have to be kept with the tuples of a stream: run everything again.
         everything = frozenset(spec.name for spec in graph.operators)
-        return GoldenOutputs(everything, {}, {reader.sink: NO_ROWS for reader in readers}, None)
+        return GoldenOutputs(everything, {}, {reader.sink: no_rows(reader.score) for reader in readers}, None)
     merging = [spec.name for spec in graph.operators if spec.inputs > 1]
     members = frozenset().union(*(graph.reachable(name) for name in merging))
     entering = {(s.target, s.target_port): s for s in graph.streams if s.target in members and s.source not in members}
@@ -84,7 +84,10 @@ def golden_outputs(
         behind = {sink: _at(rows, positions, inside=False) if sink in members else rows for sink, rows in base.items()}
         return GoldenOutputs(members, again, behind, positions)
     return GoldenOutputs(
-        members, inputs, {sink: NO_ROWS if sink in members else rows for sink, rows in base.items()}, None
+        members,
+        inputs,
+        {r.sink: no_rows(r.score) if r.sink in members else base[r.sink] for r in readers},
+        None,
     )
 
 

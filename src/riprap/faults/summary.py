@@ -57,6 +57,7 @@ class TargetSummary:
     covered: float  # sections that the longest outage covers
     flagged: int  # sections whose golden score is 0 and whose faulty score is not
     sensitive: bool  # whether the score of any section changes significantly (Kolmogorov–Smirnov)
+    sections: Sequence[tuple[np.ndarray, np.ndarray]] = ()  # by offset: faulty and golden scores [rep, section]
 
     @property
     def longest(self) -> OutageSummary:
@@ -118,6 +119,10 @@ class _Cube:
             self._covered(longest),
             sum(flagged for _, flagged in paired),
             any(self._sensitive(i, longest) for i in range(len(self.settings.offsets))),
+            [
+                (self._faulty_sections(i, longest), self._golden_sections(i, longest))
+                for i in range(len(self.settings.offsets))
+            ],
         )
 
     def _unpaired(self, longest: int) -> Metrics:
@@ -178,6 +183,7 @@ class _Cube:
         return errors.error, int(errors.flagged.sum())
 
     def _recovery(self, error: np.ndarray) -> tuple[int, float]:
+        error = metrics.counted(error, self.settings.errors)
         until = metrics.recovery_time(error, self.settings.threshold, self.settings.percentile)
         return until, metrics.quality_impact(error, self.settings.threshold, until, signed=self.settings.signed)
 

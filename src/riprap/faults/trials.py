@@ -84,7 +84,7 @@ def replay(bench: Bench, targets: Sequence[str], fault: Fault) -> dict[str, Diff
     remaining = _touched(bench, fault, start, over)
     chosen = np.zeros(recording.parts, bool)
     chosen[remaining] = True
-    seen: dict[str, list[OutputRows]] = {reader.sink: [] for reader in bench.readers}
+    seen: dict[str, list[OutputRows]] = {reader.sink: [reader.read([])] for reader in bench.readers}
     among: dict[str, list[np.ndarray]] = {reader.sink: [] for reader in bench.readers}
     at = start
     cuts = [*checks, recording.tuples]

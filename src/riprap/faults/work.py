@@ -10,7 +10,7 @@ batch and the golden output, 32 bytes a tuple.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -20,10 +20,11 @@ import pyarrow as pa
 from riprap.faults import store
 from riprap.faults.campaign import Outage, Settings, TargetProfile, outages_of, profile_targets, starts
 from riprap.faults.divided import runs_by_key
+from riprap.faults.functions import ScoreFunction
 from riprap.faults.golden import golden_run
 from riprap.faults.outputs import Difference, OutputRows, SinkReader, sink_reader
 from riprap.faults.recording import Recording, load
-from riprap.faults.scoring import OutputScore, parse_score
+from riprap.faults.scoring import Score, parse_score
 from riprap.faults.seeds import golden_outputs
 from riprap.faults.trials import Bench, replay
 from riprap.graph.graph import Graph
@@ -67,6 +68,7 @@ class Job:
     path: Path  # what its tasks share
     recorded: Path  # the recorded stream
     identity: str = ""  # of the campaign; paths alone may have been another's before
+    functions: Mapping[str, ScoreFunction] = field(default_factory=dict)  # by sink: score functions of the user's own
 
     @cached_property
     def recording(self) -> Recording:
@@ -77,9 +79,9 @@ class Job:
         return runs_by_key(self.graph, self.settings.fault)
 
     @cached_property
-    def scores(self) -> dict[str, OutputScore]:
+    def scores(self) -> dict[str, Score]:
         return {
-            sink: parse_score(text, self.graph.input_schemas(sink)[0], sink)
+            sink: parse_score(text, self.graph.input_schemas(sink)[0], sink, self.functions.get(sink))
             for sink, text in self.settings.scores.items()
         }
 
@@ -193,7 +195,7 @@ class _Indexed:
 
         self._totals: tuple[np.ndarray, np.ndarray] | None = None
 
-    def totals(self, score: OutputScore, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def totals(self, score: Score, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Sums and counts of these sections under the score that the rows have values of."""
         if self._totals is None:
             self._totals = score.totals(self.rows.value, self.sections, len(self.begins) - 1)
@@ -218,7 +220,7 @@ class _Indexed:
 class _ScoredPart:
     """Scores of differences to one golden output: over the affected part, and in the sections that differ."""
 
-    def __init__(self, indexed: _Indexed, affected: np.ndarray, score: OutputScore) -> None:
+    def __init__(self, indexed: _Indexed, affected: np.ndarray, score: Score) -> None:
         self.indexed, self.golden, self.affected, self.score = indexed, indexed.rows, affected, score
         self.section = indexed.section
         self.inside = indexed.with_identities(affected)

@@ -11,6 +11,7 @@ import numpy as np
 from riprap.base.quantities import Duration, format_count, format_duration
 from riprap.faults.campaign import Settings
 from riprap.faults.metrics import Interval, fitted_line
+from riprap.faults.ordering import DRAWS, Order
 from riprap.faults.placement import Placement
 from riprap.faults.summary import Metrics, TargetSummary
 from riprap.faults.verdict import Verdict, deciding
@@ -41,6 +42,7 @@ class AssessmentReport:
     method: Mapping[str, str]  # how it was obtained
     warnings: Sequence[str]
     proposed: str  # the plan that follows, as TOML
+    order: Mapping[str, Mapping[str, Order]]  # by sink and metric
 
 
 def report(content: AssessmentReport) -> str:
@@ -54,6 +56,7 @@ def report(content: AssessmentReport) -> str:
     blocks = [_STYLE, p.facts(content.facts), *(p.note(words) for words in content.warnings), *summary_blocks(content)]
     if content.protected:
         blocks.append(p.section("Before and after", *_before_and_after(content)))
+    blocks.append(p.section("How sure the order is", *_orders(content)))
     blocks += [p.section(f"{s.target} → {s.sink}", *_target(content, s)) for s in _ranked(content.summaries)]
     blocks.append(
         p.section(
@@ -218,6 +221,22 @@ def _before_and_after(content: AssessmentReport) -> list[str]:
     return [p.table(columns, rows, numbers=range(2, 6), long=[1, 7]), p.text(words)]
 
 
+def _orders(content: AssessmentReport) -> list[str]:
+    rows = []
+    for sink, found in content.order.items():
+        for metric, order in found.items():
+            named = f"{metric} at {sink}" if len(content.order) > 1 else metric
+            for place in order.places:
+                above = f"{place.above_next:.0%}" if place.above_next is not None else ""
+                rows.append([named, place.target, f"{place.value:.4g}", f"{place.low:.4g} … {place.high:.4g}", above])
+            rows.append([named, "the whole order", "", "", f"{order.whole:.0%}"])
+    words = (
+        f"A bootstrap of {DRAWS} draws over offsets and repetitions: how often an operator comes out above the next "
+        "one. A tie counts half."
+    )
+    return [p.table(["by", "operator", "value", "95 %", "above the next"], rows, numbers=[2, 4]), p.text(words)]
+
+
 def _target(content: AssessmentReport, summary: TargetSummary) -> list[str]:
     figures = [
         p.figure(
@@ -303,6 +322,7 @@ def _method(content: AssessmentReport) -> str:
     rows = [
         ["fault", f"{settings.fault}, state {', '.join(sorted({str(t.state) for t in settings.targets}))}"],
         ["output score functions", ", ".join(f"{sink}: {text}" for sink, text in settings.scores.items())],
+        ["errors", "overestimates alone" if settings.errors == "over" else "absolute"],
         ["offsets", ", ".join(format_count(offset) for offset in settings.offsets)],
         [
             "outages",

@@ -38,6 +38,7 @@ from riprap.engine.inputs import file_schema, read_file
 from riprap.faults import store, work
 from riprap.faults.campaign import Settings, check_settings, units
 from riprap.faults.divided import dividing_columns
+from riprap.faults.functions import ScoreFunction
 from riprap.faults.recording import load, record
 from riprap.faults.sealed import remove, seal, sound
 from riprap.graph.graph import Graph
@@ -71,23 +72,26 @@ def run_campaign(
     inputs: Mapping[str, Path],
     path: Path,
     *,
+    functions: Mapping[str, ScoreFunction] | None = None,
     recorded: Path | None = None,
     spark: SparkSession | None = None,
     tell: Tell | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> CampaignResult:
-    """Run a campaign, or what is left of it. `recorded` is a recording of the same input, if there is one."""
+    """Run a campaign, or what is left of it. `recorded` is a recording of the same input, if there is one; `functions`
+    are score functions of the user's own, by sink, which the texts of the settings describe.
+    """
     begun = clock.monotonic()
     path = path.absolute()
     for file in inputs.values():
         file_schema(file)  # a file that is not there, or is none, is told before anything is made
     with owned(path, "campaign"):
-        return _run(graph, settings, inputs, path, recorded, session(spark), tell, clock, begun)
+        return _run(graph, settings, inputs, path, functions or {}, recorded, session(spark), tell, clock, begun)
 
 
 def _run(
-    graph: Graph, settings: Settings, inputs: Mapping[str, Path], path: Path, recorded: Path | None,
-    spark: SparkSession, tell: Tell | None, clock: Clock, begun: float,
+    graph: Graph, settings: Settings, inputs: Mapping[str, Path], path: Path, functions: Mapping[str, ScoreFunction],
+    recorded: Path | None, spark: SparkSession, tell: Tell | None, clock: Clock, begun: float,
 ) -> CampaignResult:  # fmt: skip
     identity = _claim(path, graph, settings, inputs)
     recorded = recorded or path / "recorded"
@@ -96,7 +100,8 @@ def _run(
     recording = load(graph, recorded)
     check_settings(settings, recording)
     (path / "shared").mkdir(exist_ok=True)
-    campaign = _Campaign(spark, work.Job(graph, settings, path / "shared", recorded, identity), path / "waves", tell)
+    job = work.Job(graph, settings, path / "shared", recorded, identity, functions)
+    campaign = _Campaign(spark, job, path / "waves", tell)
     trials, golden = campaign.run()
     return CampaignResult(
         settings,
@@ -107,7 +112,7 @@ def _run(
         campaign.resumed,
         campaign.waves,
         clock.monotonic() - begun,
-        work.Job(graph, settings, path, recorded).divided,
+        job.divided,
     )
 
 

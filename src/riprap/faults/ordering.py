@@ -1,0 +1,116 @@
+"""How sure the order of the operators is, and whether the score is steady enough to rest anything on it.
+
+Order: a bootstrap over what a campaign drew by chance, the offsets and the repetitions. Each draw takes as many offsets
+and repetitions as there were, with replacement and the same for all targets, and computes R and I anew under the
+longest outage. How often one operator comes out above another is how sure their order is; a tie counts half.
+
+Stability: the score of a section varies over golden runs, which differ by jitter alone. Where it varies by more than
+the threshold from which a section counts as wrong, errors of that size cannot be told from jitter.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.base.randomness import generator
+from riprap.faults import metrics
+from riprap.faults.campaign import Settings
+from riprap.faults.summary import TargetSummary
+
+DRAWS = 300
+_EDGES = (2.5, 97.5)  # percentiles
+
+
+@dataclass(frozen=True)
+class Place:
+    """One operator in the order by one metric."""
+
+    target: str
+    value: float
+    low: float  # 95 % of the draws
+    high: float
+    above_next: float | None  # share of draws in which it is above the next one; None for the last
+
+
+@dataclass(frozen=True)
+class Order:
+    metric: str  # "R" or "I"
+    places: tuple[Place, ...]  # highest first
+    whole: float  # share of draws in which nobody comes out below one that it is above
+
+    def sentence(self) -> str:
+        parts = [
+            place.target if place.above_next is None else f"{place.target} ({place.above_next:.0%}) >"
+            for place in self.places
+        ]
+        return f"{' '.join(parts)}; the whole order in {self.whole:.0%} of {DRAWS} draws"
+
+
+def orders(settings: Settings, summaries: Sequence[TargetSummary], sink: str) -> dict[str, Order]:
+    """By metric, for one sink."""
+    own = [summary for summary in summaries if summary.sink == sink]
+    chance = generator(settings.seed, "order", sink)
+    offsets, reps = len(settings.offsets), settings.reps
+    drawn = np.empty((2, DRAWS, len(own)))
+    for draw in range(DRAWS):
+        chosen, repeated = chance.integers(0, offsets, offsets), chance.integers(0, reps, reps)
+        for number, summary in enumerate(own):
+            drawn[:, draw, number] = _metrics(settings, summary, np.unique(chosen), repeated)
+    values = {"R": [float(s.paired.R) for s in own], "I": [s.paired.I for s in own]}
+    return {
+        metric: _order(metric, [s.target for s in own], values[metric], drawn[number])
+        for number, metric in enumerate(("R", "I"))
+    }
+
+
+def _metrics(settings: Settings, summary: TargetSummary, offsets: np.ndarray, reps: np.ndarray) -> tuple[float, float]:
+    found = []
+    for offset in offsets.tolist():
+        faulty, golden = summary.sections[offset]
+        error = metrics.section_errors(faulty[reps], golden[reps], signed=True).error
+        error = metrics.counted(error, settings.errors)
+        until = metrics.recovery_time(error, settings.threshold, settings.percentile)
+        found.append((until, metrics.quality_impact(error, settings.threshold, until, signed=settings.signed)))
+    return float(max(until for until, _ in found)), max((impact for _, impact in found), key=abs)
+
+
+def _order(metric: str, targets: Sequence[str], values: Sequence[float], drawn: np.ndarray) -> Order:
+    ranked = sorted(range(len(targets)), key=lambda number: -values[number])
+    places = []
+    for at, number in enumerate(ranked):
+        low, high = np.percentile(drawn[:, number], _EDGES)
+        above = None
+        if at + 1 < len(ranked):
+            gap = drawn[:, number] - drawn[:, ranked[at + 1]]
+            above = float(np.mean((gap > 0) + 0.5 * (gap == 0)))
+        places.append(Place(targets[number], values[number], float(low), float(high), above))
+    kept = np.all(np.diff(drawn[:, ranked], axis=1) <= 0, axis=1)
+    return Order(metric, tuple(places), float(np.mean(kept)))
+
+
+def spread(golden: pa.Table) -> dict[str, float]:
+    """By sink: deviation of a section's score over golden runs, as a share of its mean; of the median section."""
+    rows: dict[str, list[list[float]]] = {}
+    for row in golden.to_pylist():
+        rows.setdefault(row["sink"], []).append(row["sections"])
+    found = {}
+    for sink, runs in rows.items():
+        scores = np.array(runs)  # [run, section]
+        mean = np.abs(scores.mean(axis=0))
+        off = np.std(scores, axis=0, ddof=1) if len(scores) > 1 else np.zeros(scores.shape[1])
+        share = off[mean > 0] / mean[mean > 0]
+        found[sink] = float(np.median(share)) if len(share) else 0.0
+    return found
+
+
+def unsteady(settings: Settings, spreads: Mapping[str, float]) -> list[str]:
+    """A sentence for each sink whose score is not to be believed."""
+    return [
+        f"The score of {sink} is not stable: golden runs, which differ by jitter alone, differ by {share:.1%} in a "
+        f"typical section, and from {settings.threshold:.1%} on a section counts as wrong. Choose another score "
+        "function, longer sections or a higher threshold before you believe these figures."
+        for sink, share in spreads.items()
+        if share > settings.threshold
+    ]
