@@ -91,9 +91,10 @@ def faults(draw, recording):
 def recorded(graph, given, columns):
     for batch in given.values():
         assume(batch.num_rows >= 2)
-    folder = Path(tempfile.mkdtemp(prefix="riprap-test-"))
-    record(graph, {name: [batch] for name, batch in given.items()}, columns, folder / "recorded")
-    return load(graph, folder / "recorded")
+    with tempfile.TemporaryDirectory(prefix="riprap-test-") as folder:  # what is mapped stays
+        path = Path(folder) / "recorded"
+        record(graph, {name: [batch] for name, batch in given.items()}, columns, path)
+        return load(graph, path)
 
 
 def readers_of(graph, recording, function="sum(x)"):
