@@ -19,10 +19,12 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from riprap.base.clock import SYSTEM_CLOCK, Clock
-from riprap.base.errors import UsageError, known
+from riprap.base.errors import DataError, UsageError, known
 from riprap.engine.feedback import carried, cycles, delayed, delayed_progress
 from riprap.engine.jitter import Jitter
 from riprap.engine.merger import Mark, Merger, MergerState, Rows, just_before
+from riprap.engine.piece import Emitted, HasNoText, RunningPiece
+from riprap.engine.pieces import Piece, cut
 from riprap.engine.pruning import wanted_columns
 from riprap.graph.graph import Graph, StreamSpec
 from riprap.graph.keys import END_KEY, START_KEY, OrderKey
@@ -30,6 +32,7 @@ from riprap.graph.specs import OperatorSpec, Sink, Source
 from riprap.operators.build import make_operator
 from riprap.operators.columns import keys_of
 from riprap.operators.contract import Channel, Digest, Emission, Event, Operator, Punctuation, State
+from riprap.operators.views import Views
 
 # Called with the name of an operator, an input port, and each batch when it reaches the operator.
 Watch = Callable[[str, int, pa.RecordBatch], None]
@@ -68,7 +71,7 @@ class EngineState:
 
 
 class Engine:
-    """A running fragment. `members` omitted: the whole graph."""
+    """A running fragment. `members` omitted: the whole graph. `cut_everywhere`: every operator runs on its own."""
 
     def __init__(
         self,
@@ -78,6 +81,7 @@ class Engine:
         jitter: Jitter | None = None,
         watch: Watch | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        cut_everywhere: bool = False,
     ) -> None:
         if graph.cyclic and jitter is not None:
             raise UsageError(f"app {graph.name} has feedback streams, and a jitter cannot go round them; leave it out")
@@ -89,8 +93,14 @@ class Engine:
             graph[name]
         self._order = [name for name in graph.order if name in chosen]
         wanted = wanted_columns(graph, chosen)
-        self.operators: dict[str, Operator] = {name: make_operator(graph, name, wanted[name]) for name in self._order}
-        self.statistics = {name: _no_statistics(graph[name]) for name in self._order}
+        self._statistics = {name: _no_statistics(graph[name]) for name in self._order}
+        self._inside = {name: [s for s in graph.outputs(name) if s.target in chosen] for name in self._order}
+        self._leaving = {name: [s for s in graph.outputs(name) if s.target not in chosen] for name in self._order}
+        self._cycles = cycles(graph, chosen) if graph.cyclic else []
+        apart = {name: "it is on a cycle" for cycle in self._cycles for name in cycle.members}
+        if cut_everywhere or watch is not None:
+            apart = dict.fromkeys(self._order, "every operator runs on its own here")
+        self.pieces = self._divided(wanted, chosen, jitter, apart)
         self._mergers = {
             name: Merger(
                 graph.input_shapes(name),
@@ -99,32 +109,87 @@ class Engine:
                 jitter,
             )
             for name in self._order
-            if graph[name].inputs > 1
+            if graph[name].inputs > 1 and name not in self._piece_of
         }
         self._entries = {s.id: s for s in graph.streams if s.target in chosen and s.source not in chosen}
-        self._inside = {name: [s for s in graph.outputs(name) if s.target in chosen] for name in self._order}
-        self._leaving = {name: [s for s in graph.outputs(name) if s.target not in chosen] for name in self._order}
-        self._inbox: dict[str, list[tuple[int, Event]]] = {name: [] for name in self._order}
-        self._cycles = cycles(graph, chosen) if graph.cyclic else []
+        self._inbox: dict[str, list[tuple[int, Event | Views]]] = {name: [] for name in self._order}
         # Progress that each operator's input has made: nothing at or below it will reach the operator.
         self._progress: dict[str, OrderKey] = dict.fromkeys(self._order, START_KEY)
         self._ended: set[str] = set()
+        self._failed = False
+
+    def _divided(
+        self,
+        wanted: Mapping[str, tuple[frozenset[str], ...]],
+        chosen: frozenset[str],
+        jitter: Jitter | None,
+        alone: Mapping[str, str],
+    ) -> list[Piece]:
+        """Make the operators and what runs them. Whoever turns out to have no text runs on its own."""
+        graph, alone = self.graph, dict(alone)
+        while True:
+            self.operators: dict[str, Operator] = {n: make_operator(graph, n, wanted[n]) for n in self._order}
+            self._running: dict[str, RunningPiece] = {}  # by entry
+            self._piece_of: dict[str, RunningPiece] = {}
+            pieces = cut(graph, chosen, merged_apart=jitter is not None, alone=alone)
+            try:
+                for piece in pieces:
+                    if piece.compiled:
+                        running = self._piece(piece, wanted, chosen)
+                        self._running[piece.operators[0]] = running
+                        self._piece_of |= dict.fromkeys(piece.operators, running)
+                return pieces
+            except HasNoText as found:
+                alone[found.operator] = str(found)
+
+    def _piece(
+        self, piece: Piece, wanted: Mapping[str, tuple[frozenset[str], ...]], chosen: frozenset[str]
+    ) -> RunningPiece:
+        graph, names = self.graph, piece.operators
+        tapped = {
+            (name, stream.source_port)
+            for name in names
+            for stream in (*self._inside[name], *self._leaving[name])
+            if stream.target not in names
+        }
+        tapped |= {(name, 0) for name in names if isinstance(graph[name], Sink)}
+        inputs = graph.inputs(names[0])
+        carried = _carried(graph, inputs[0], wanted, chosen) if inputs else graph.physical(names[0])
+        if not inputs:
+            needs, columns = wanted[names[0]][0], graph.schema(names[0]).names
+            carried = pa.schema([f for f in carried if f.name in needs or f.name not in columns])
+        return RunningPiece(graph, names, self.operators, frozenset(tapped), carried)
+
+    @property
+    def statistics(self) -> dict[str, OperatorStatistics]:
+        """What each operator did. The seconds of a piece are divided by the tuples that its operators took."""
+        for running in self._running.values():
+            rows = {name: [running.total(counter) for counter in running.inputs[name]] for name in running.names}
+            total = max(1, sum(map(sum, rows.values())))
+            for name, taken in rows.items():
+                statistics = self._statistics[name]
+                statistics.tuples_in[:] = taken
+                given = [running.total(counter) for counter in running.outputs[name]]
+                statistics.tuples_out[:] = given[: len(statistics.tuples_out)]
+                statistics.seconds = running.seconds * sum(taken) / total
+        return self._statistics
 
     # Events -----------------------------------------------------------------------------------------------------------
 
-    def push(self, name: str, event: Event, *, until: OrderKey | None = None) -> list[Output]:
+    def push(self, name: str, event: Event | Views, *, until: OrderKey | None = None) -> list[Output]:
         """Give a batch or punctuation to a source, or to a stream (by id) that enters the fragment.
 
         On an entering stream a punctuation may still follow the last row: that none does is told with `advance`, or at
         once with `until`, which saves going through the operators twice.
         """
         target, port = self._entry(name)
-        if isinstance(event, pa.RecordBatch) and event.num_rows == 0:
-            return []
-        self._inbox[target].append((port, event))
-        if isinstance(event, pa.RecordBatch):
+        if not isinstance(event, Punctuation):
+            if not (event.rows if isinstance(event, Views) else event.num_rows):
+                return []
+            event = self._running[target].viewed(event) if target in self._running else _batch(event)
             last = self._last_key(name, event)
             self._advance(target, port, just_before(last) if name in self._entries else last)
+        self._inbox[target].append((port, event))
         if until is not None:
             self._advance(target, port, until)
         return self._sweep()
@@ -192,10 +257,12 @@ class Engine:
         ways = [*(s.name for s in self.graph.sources if s.name in self.operators), *self._entries]
         raise UsageError(f"nothing can be given to {name} here; inputs of this fragment are {known(ways, name)}")
 
-    def _last_key(self, name: str, batch: pa.RecordBatch) -> OrderKey:
+    def _last_key(self, name: str, batch: pa.RecordBatch | Views) -> OrderKey:
         """Of the last row of a batch that is given to a source or an entering stream."""
         entering = self._entries.get(name)
         shape = self.graph.stream_shape(entering) if entering is not None else self.graph.shape(name)
+        if isinstance(batch, Views):
+            return batch.last_key(shape)
         return keys_of(batch.slice(batch.num_rows - 1), shape).at(0)
 
     def _advance(self, target: str, port: int, key: OrderKey) -> None:
@@ -208,6 +275,8 @@ class Engine:
 
     def _sweep(self) -> list[Output]:
         """Pass over the operators, and again as long as something goes round a cycle."""
+        if self._failed:
+            raise UsageError("an error stopped this fragment in the middle of a row; go on from a snapshot before it")
         outputs: list[Output] = []
         turning = True
         while turning:
@@ -220,8 +289,14 @@ class Engine:
         return outputs
 
     def _pass(self, outputs: list[Output]) -> None:
-        for name in self._order:
+        for piece in self.pieces:
+            name = piece.operators[0]
+            running = self._running.get(name)
+            if running is not None:
+                self._run(running, outputs)
+                continue
             inbox, merger = self._inbox[name], self._mergers.get(name)
+            inbox = [(port, _batch(event)) for port, event in inbox]
             if self._watch is not None:
                 for port, event in inbox:
                     if isinstance(event, pa.RecordBatch):
@@ -239,19 +314,52 @@ class Engine:
             if inbox:
                 self._inbox[name] = []
             emissions += self._control(name, progress)
-            self.statistics[name].seconds += self._clock.monotonic() - start
+            self._statistics[name].seconds += self._clock.monotonic() - start
             self._route(name, emissions, outputs)
             progress = self._output_progress(name)
             for stream in self._inside[name]:
                 if stream.feedback is None:
                     self._advance(stream.target, stream.target_port, progress)
 
+    def _run(self, running: RunningPiece, outputs: list[Output]) -> None:
+        """Take what waits at the entry of a piece through it."""
+        entry = running.names[0]
+        inbox, self._inbox[entry] = self._inbox[entry], []
+        start = self._clock.monotonic()
+        emitted: list[Emitted] = []
+        for _, event in inbox:
+            try:
+                emitted += running.punctuate(event) if isinstance(event, Punctuation) else running.push(event)
+            except DataError:
+                self._failed = True
+                raise
+        running.seconds += self._clock.monotonic() - start
+        for name, port, event in emitted:
+            if isinstance(self.graph[name], Sink):
+                outputs.append(Output(name, _batch(event)))
+                continue
+            for stream in self._inside[name]:
+                if (stream.source_port == port and stream.target not in self._piece_of) or (
+                    stream.source_port == port and self._piece_of[stream.target] is not running
+                ):
+                    self._inbox[stream.target].append((stream.target_port, event))
+            outputs += [Output(s.id, _batch(event)) for s in self._leaving[name] if s.source_port == port]
+        for stream in running.onward:
+            self._advance(stream.target, stream.target_port, self._output_progress(stream.source))
+
+    def reached(self, name: str) -> OrderKey:
+        """How far the input of an operator has come: nothing at or below this key will reach it."""
+        running = self._piece_of.get(name)
+        if running is None or name == running.names[0]:
+            return self._progress[name]
+        return min(self._output_progress(stream.source) for stream in self.graph.inputs(name))
+
     def _output_progress(self, name: str) -> OrderKey:
-        progress = self._progress[name]
+        progress = self.reached(name)
         return progress if progress in (START_KEY, END_KEY) else self.operators[name].output_progress(progress)
 
     def _deliver(self, name: str, inbox: list[tuple[int, Event]]) -> list[Emission]:
-        operator, statistics = self.operators[name], self.statistics[name]
+        operator, statistics = self.operators[name], self._statistics[name]
         emissions: list[Emission] = []
         for port, event in inbox:
             if isinstance(event, Punctuation):
@@ -266,7 +374,7 @@ class Engine:
         return emissions
 
     def _deliver_merged(self, name: str, merger: Merger) -> list[Emission]:
-        operator, statistics = self.operators[name], self.statistics[name]
+        operator, statistics = self.operators[name], self._statistics[name]
         emissions: list[Emission] = []
         for item in merger.release():
             if isinstance(item, Mark):
@@ -296,7 +404,7 @@ class Engine:
         if isinstance(self.graph[name], Sink):
             outputs += [Output(name, emission.event) for emission in emissions]
             return
-        statistics = self.statistics[name]
+        statistics = self._statistics[name]
         for emission in emissions:
             if isinstance(emission.event, pa.RecordBatch):
                 statistics.tuples_out[emission.port] += emission.event.num_rows
@@ -321,10 +429,12 @@ class Engine:
 
     def snapshot(self) -> EngineState:
         """Everything needed to go on from here in another engine."""
+        if self._failed:
+            raise UsageError("an error stopped this fragment in the middle of a row, so its state is of no use")
         return EngineState(
             {name: operator.snapshot() for name, operator in self.operators.items()},
             {name: merger.snapshot() for name, merger in self._mergers.items()},
-            dict(self._progress),
+            {name: self.reached(name) for name in self._order},
         )
 
     def restore(self, state: EngineState) -> None:
@@ -332,13 +442,15 @@ class Engine:
         for name, saved in state.operators.items():
             self.operators[name].restore([saved])
         for name, waiting in state.mergers.items():
-            self._mergers[name].restore(waiting)
+            if name in self._mergers:
+                self._mergers[name].restore(waiting)
+            elif any(waiting.queues):
+                raise DataError(
+                    f"a saved state has tuples that wait to be merged at {name}, which merges nothing here; go on from "
+                    "a state that the same fragment saved"
+                )
         self._progress |= state.progress
         self._ended = {name for name, key in self._progress.items() if key == END_KEY}
-
-    def reached(self, name: str) -> OrderKey:
-        """How far the input of an operator has come: nothing at or below this key will reach it."""
-        return self._progress[name]
 
     def waiting(self) -> dict[str, MergerState]:
         """What waits in front of each operator with several ports."""
@@ -351,6 +463,10 @@ class Engine:
     def state_sizes(self) -> dict[str, int]:
         """Tuples in the state of every stateful operator."""
         return {name: op.size() for name, op in self.operators.items() if any(self.graph[name].stateful)}
+
+
+def _batch(event: Event | Views) -> Event:
+    return event.batch() if isinstance(event, Views) else event
 
 
 def _rows(emission: Emission) -> int:

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.expressions import Expression
+from riprap.graph.aggregates import AggregateCall
 from riprap.graph.keys import KEY_COLUMNS, TIMER, OrderKey
 from riprap.graph.specs import Aggregate
 from riprap.graph.windows import Count, Punctuated, Time
@@ -40,19 +41,25 @@ class AggregateOperator(WindowedOperator):
         for call in self.spec.calls:
             if call.argument is not None:
                 arguments.setdefault(call.argument, f"_value{len(arguments)}")
-        self._arguments = [(name, self.spec.bind(argument, schema)) for argument, name in arguments.items()]
-        self._functions = [
-            WindowFunction(call, arguments[call.argument] if call.argument is not None else None, self.spec)
-            for call in self.spec.calls
-        ]
+        self.arguments = [(name, self.spec.bind(argument, schema)) for argument, name in arguments.items()]
+        self._named = arguments
+        self._functions = [WindowFunction(call, self.column_of(call), self.spec) for call in self.spec.calls]
         self._output = [name for name in setting.output_schemas[0].names if name in setting.wanted[0]]
         self._tumbles = self.spec.tumbling
         super().__init__(setting)
 
+    def column_of(self, call: AggregateCall) -> str | None:
+        """Where the argument of a call is stored."""
+        return self._named[call.argument] if call.argument is not None else None
+
+    def nullable(self, column: str) -> bool:
+        """Whether a stored column can have nulls."""
+        return next(bound.nullable for name, bound in self.arguments if name == column)
+
     def _fresh(self) -> None:
         schema, spec = self.setting.schemas[0], self.spec
         self.groups = GroupTable([schema.field(name).type for name in spec.by], self.pool)
-        fields = [(name, bound.type) for name, bound in self._arguments]
+        fields = [(name, bound.type) for name, bound in self.arguments]
         self.stores = {
             0: RowStore(
                 self.groups,
@@ -61,6 +68,7 @@ class AggregateOperator(WindowedOperator):
                 stamped=isinstance(spec.window, Time),
                 period=spec.every.size if isinstance(spec.every, Count) and not spec.tumbling else 1,
                 speaks_by_time=isinstance(spec.every, Time) and not isinstance(spec.window, Time),
+                ring=self.ring,
             )
         }
         self._boundary = _NONE  # the next one to speak, where time says when
@@ -75,7 +83,7 @@ class AggregateOperator(WindowedOperator):
             return []
         store, spec = self.stores[0], self.spec
         groups = self.groups.groups([batch.column(name) for name in spec.by]) if spec.by else np.zeros(count, np.int64)
-        before = self._tails(0)
+        before = self.tails(0)
         store.reserve(groups)
         positions = np.empty(count, np.int64)
         boundaries = None
@@ -86,7 +94,7 @@ class AggregateOperator(WindowedOperator):
         else:
             spoken = None
             positions = insert_all(groups, store.base, store.cap, store.tail)
-        for name, bound in self._arguments:
+        for name, bound in self.arguments:
             store.write(name, positions, to_words(bound.evaluate(batch), self.pool))
         self._note(0, before, self._closed(spoken))
         if spoken is None or not len(spoken.who):
@@ -180,7 +188,7 @@ class AggregateOperator(WindowedOperator):
         key = punctuation.key
         ts, src, seq = (np.full(len(who), part, np.int64) for part in key[:3])
         emission = self._by_group(spoken, Keys(ts, src, seq, self._group_numbers(who)), None)
-        before = self._tails(0)
+        before = self.tails(0)
         store.head[who] = store.tail[who]
         self.version += 1
         self._note(0, before, self._closed(spoken))
@@ -199,7 +207,7 @@ class AggregateOperator(WindowedOperator):
 
     def _speak_until(self, until: int) -> list[Emission]:
         nothing = np.empty(0, np.int64)
-        before = self._tails(0)
+        before = self.tails(0)
         spoken, boundaries = self._by_boundary(nothing, nothing, until, nothing)
         self._note(0, before, self._closed(spoken))
         if not len(spoken.who):

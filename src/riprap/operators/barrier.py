@@ -34,7 +34,7 @@ class BarrierOperator(WindowedOperator):
         self.version += len(ports)
         waiting = [store.size() for store in self.stores.values()]
         for port, store in self.stores.items():
-            before = self._tails(port)
+            before = self.tails(port)
             groups = np.zeros(batches[port].num_rows, np.int64)
             store.reserve(groups)
             positions = insert_all(groups, store.base, store.cap, store.tail)

@@ -210,24 +210,23 @@ class Numbering:
     NAMES = ("_last_ts", "_last_src", "_last_seq", "_next_n")
 
     def __init__(self) -> None:
-        self.last = [-(2**63), -(2**63), -(2**63), 0]
+        self.last = np.array([-(2**63), -(2**63), -(2**63), 0], np.int64)  # ts, src, seq, and the next `_n`
 
     def number(self, keys: Keys) -> Keys:
         """The same keys with `_n` counted anew."""
         out = np.empty(len(keys.ts), np.int64)
         if len(out):
-            self.last[3] = int(number_runs(keys.ts, keys.src, keys.seq, *self.last, out))
-            last = keys.at(len(out) - 1)
-            self.last[:3] = last.ts, last.src, last.seq
+            self.last[3] = number_runs(keys.ts, keys.src, keys.seq, *self.last, out)
+            self.last[:3] = keys.at(len(out) - 1)[:3]
         return keys._replace(n=out)
 
     def key(self, key: OrderKey) -> OrderKey:
         """The key of the newest output that shares this trigger; numbered 0 if there is none."""
-        same = self.last[:3] == list(key[:3])
-        return key._replace(n=max(0, self.last[3] - 1) if same else 0)
+        same = tuple(self.last[:3].tolist()) == key[:3]
+        return key._replace(n=max(0, int(self.last[3]) - 1) if same else 0)
 
     def scalars(self) -> dict[str, int]:
-        return dict(zip(self.NAMES, self.last, strict=True))
+        return dict(zip(self.NAMES, self.last.tolist(), strict=True))
 
     def restore(self, scalars: Mapping[str, int]) -> None:
-        self.last = [scalars[name] for name in self.NAMES]
+        self.last[:] = [scalars[name] for name in self.NAMES]

@@ -22,24 +22,24 @@ class GroupTable:
         self.pool = pool
         self.count = 0 if types else 1
         self.hashes = np.full(64, SEED, np.uint64)  # stable hash of each group's key
-        self._by_code = len(self.types) == 1 and is_text(self.types[0])
+        self.by_code = len(self.types) == 1 and is_text(self.types[0])
         # For one text column: id of each group's string (-1: null), group of each id, group of each code of a
         # dictionary.
-        self._ids = np.empty(64, np.int64)
+        self.own_ids = np.empty(64, np.int64)
         self._group_of_id = np.full(64, -1, np.int64)
         self._null_group = -1
         self._luts: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         # Otherwise: the words of each group's key (a word per column, then one with a bit per null), and the hash
         # table.
-        self._keys = np.empty((64, len(self.types) + 1), np.int64)
-        self._slots = np.full(128, -1, np.int64)
+        self.keys = np.empty((64, len(self.types) + 1), np.int64)
+        self.slots = np.full(128, -1, np.int64)
 
     def groups(self, columns: Sequence[pa.Array], *, null_is_a_key: bool = True) -> np.ndarray:
         """The group of each row; new keys get new groups. Rows with a null get -1 if null is not a key."""
         if not self.types:
             raise AssertionError("the caller knows that there is one group")
         before = self.count
-        groups = self._by_one_text(columns[0], null_is_a_key) if self._by_code else self._by_any(columns, null_is_a_key)
+        groups = self._by_one_text(columns[0], null_is_a_key) if self.by_code else self._by_any(columns, null_is_a_key)
         if self.count > before:
             self._hash_new(before)
         return groups
@@ -61,28 +61,33 @@ class GroupTable:
         return self._number_codes(codes, valid, ids)
 
     def _number_codes(self, codes: np.ndarray, valid: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        out = np.empty(len(codes), np.int64)
+        new_ids = np.empty(len(ids) + 1, np.int64)
+        state = np.array([self.count, self._null_group], np.int64)
+        groups_by_code(codes, valid, self.lut(ids), ids, self.group_of_id(), state, out, new_ids)
+        count, self._null_group = int(state[0]), int(state[1])
+        if count > self.count:
+            self._ensure(count)
+            self.own_ids[self.count : count] = new_ids[: count - self.count]
+            self.count = count
+        return out
+
+    def group_of_id(self) -> np.ndarray:
+        """The group of each id of the pool, -1 while unknown."""
         if len(self._group_of_id) < self.pool.count:
             larger = np.full(2 * self.pool.count, -1, np.int64)
             larger[: len(self._group_of_id)] = self._group_of_id
             self._group_of_id = larger
-        out = np.empty(len(codes), np.int64)
-        new_ids = np.empty(len(ids) + 1, np.int64)
-        state = np.array([self.count, self._null_group], np.int64)
-        groups_by_code(codes, valid, self._lut(ids), ids, self._group_of_id, state, out, new_ids)
-        count, self._null_group = int(state[0]), int(state[1])
-        if count > self.count:
-            self._ensure(count)
-            self._ids[self.count : count] = new_ids[: count - self.count]
-            self.count = count
-        return out
+        return self._group_of_id
 
-    def _lut(self, ids: np.ndarray) -> np.ndarray:
-        """The group of each code of one dictionary, -1 while unknown, and one slot more for null."""
+    def lut(self, ids: np.ndarray) -> np.ndarray:
+        """The group of null, and of each code of one dictionary; -1 while unknown."""
         known = self._luts.get(id(ids))
         if known is None or known[0] is not ids:
             if len(self._luts) >= _REMEMBERED:
                 del self._luts[next(iter(self._luts))]
             known = self._luts[id(ids)] = (ids, np.full(len(ids) + 1, -1, np.int64))
+        known[1][0] = self._null_group
         return known[1]
 
     def _by_any(self, columns: Sequence[pa.Array], null_is_a_key: bool) -> np.ndarray:
@@ -101,20 +106,42 @@ class GroupTable:
             return out
         return self._number(rows)
 
-    def _number(self, rows: np.ndarray) -> np.ndarray:
-        need = self.count + len(rows)
-        if need > len(self._keys):
-            larger = np.empty((max(need, 2 * len(self._keys)), self._keys.shape[1]), np.int64)
-            larger[: self.count] = self._keys[: self.count]
-            self._keys = larger
-        if 2 * need > len(self._slots):
-            size = len(self._slots)
+    def make_room(self) -> int:
+        """For one more group at least; returns how many there may be before it has to be made again."""
+        if self.by_code or not self.types:
+            if self.count == len(self.hashes):
+                self._ensure(2 * self.count)
+            return len(self.hashes)
+        if self.count >= min(len(self.keys), len(self.slots) // 2, len(self.hashes)):
+            self._make_room(2 * self.count)
+            self._ensure(2 * self.count)
+        return min(len(self.keys), len(self.slots) // 2, len(self.hashes))
+
+    def numbered(self, count: int) -> None:
+        """Groups were added from outside, with their `own_ids` or `keys`."""
+        before, self.count = self.count, count
+        if count > before:
+            if self.by_code and self._null_group < 0:
+                missing = np.flatnonzero(self.own_ids[before:count] < 0)
+                self._null_group = before + int(missing[0]) if len(missing) else -1
+            self._hash_new(before)
+
+    def _make_room(self, need: int) -> None:
+        if need > len(self.keys):
+            larger = np.empty((max(need, 2 * len(self.keys)), self.keys.shape[1]), np.int64)
+            larger[: self.count] = self.keys[: self.count]
+            self.keys = larger
+        if 2 * need > len(self.slots):
+            size = len(self.slots)
             while size < 2 * need:
                 size *= 2
-            self._slots = np.full(size, -1, np.int64)
-            rehash_words(self._slots, self._keys, self.count)
+            self.slots = np.full(size, -1, np.int64)
+            rehash_words(self.slots, self.keys, self.count)
+
+    def _number(self, rows: np.ndarray) -> np.ndarray:
+        self._make_room(self.count + len(rows))
         out = np.empty(len(rows), np.int64)
-        count = int(groups_by_words(rows, self._slots, self._keys, self.count, out))
+        count = int(groups_by_words(rows, self.slots, self.keys, self.count, out))
         self._ensure(count)
         self.count = count
         return out
@@ -125,14 +152,14 @@ class GroupTable:
             hashes = np.full(size, SEED, np.uint64)
             hashes[: len(self.hashes)] = self.hashes
             ids = np.empty(size, np.int64)
-            ids[: len(self._ids)] = self._ids
-            self.hashes, self._ids = hashes, ids
+            ids[: len(self.own_ids)] = self.own_ids
+            self.hashes, self.own_ids = hashes, ids
 
     def _words(self, groups: np.ndarray) -> list[Words]:
-        if self._by_code:
-            ids = self._ids[groups]
+        if self.by_code:
+            ids = self.own_ids[groups]
             return [Words(np.maximum(ids, 0), (ids >= 0).view(np.uint8))]
-        keys = self._keys[groups]
+        keys = self.keys[groups]
         words = []
         for j, type_ in enumerate(self.types):
             values = np.ascontiguousarray(keys[:, j])

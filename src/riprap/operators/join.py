@@ -67,10 +67,10 @@ class JoinOperator(WindowedOperator):
         shared = {left for left, right in self.spec.on if left == right}
         both = len(self._speaking) == 2
         arriving = 0 if both else self._speaking[0]
-        self._port_of: dict[str, int] = {}
+        self.port_of: dict[str, int] = {}
         for name in combined.names:
             in_left = name in setting.schemas[0].names
-            self._port_of[name] = arriving if name in shared else 0 if in_left else 1
+            self.port_of[name] = arriving if name in shared else 0 if in_left else 1
         self._tests_key = self.spec.predicate is not None and _reads_key(self.spec.predicate)
         self._shows_key = any(_reads_key(expression) for _, expression in self.spec.projections or ())
         self._tested = user_columns(self.spec.predicate) if self.spec.predicate is not None else frozenset()
@@ -80,8 +80,8 @@ class JoinOperator(WindowedOperator):
             reads = frozenset().union(*(user_columns(e) for n, e in self.spec.projections if n in setting.wanted[0]))
         self._shown = [name for name in combined.names if name in reads]
         stored = set(self._shown) | self._tested
-        self._stored = [
-            [name for name in setting.schemas[port].names if name in stored and (both or self._port_of[name] == port)]
+        self.stored = [
+            [name for name in setting.schemas[port].names if name in stored and (both or self.port_of[name] == port)]
             for port in (0, 1)
         ]
         self._renumbers = self.spec.renumbers(setting.shapes)
@@ -98,9 +98,9 @@ class JoinOperator(WindowedOperator):
         self.stores = {}
         for port, window in enumerate(spec.windows):
             if spec.stateful[port]:
-                fields = [(name, schemas[port].field(name).type) for name in self._stored[port]]
+                fields = [(name, schemas[port].field(name).type) for name in self.stored[port]]
                 stamped = isinstance(window, Time) or not spec.per_group
-                self.stores[port] = RowStore(self.groups, fields, self.pool, stamped=stamped)
+                self.stores[port] = RowStore(self.groups, fields, self.pool, stamped=stamped, ring=self.ring)
         self._arrived = np.zeros(2, np.int64)  # tuples so far on each port
         self._now = np.full(1, _EARLIEST)  # greatest _ts so far on either
         self._numbering = Numbering()
@@ -118,11 +118,11 @@ class JoinOperator(WindowedOperator):
         keyed = [present[p] and p in self._keyed for p in (0, 1)]
         keys = [keys_of(batches[p], self.setting.shapes[p]) if keyed[p] else None for p in (0, 1)]
         groups = [self._groups(batches[p], p) if present[p] else np.empty(0, np.int64) for p in (0, 1)]
-        before = [self._tails(p) if p in self.stores else None for p in (0, 1)]
+        before = [self.tails(p) if p in self.stores else None for p in (0, 1)]
         matches, positions = self._meet(ports, groups, keys)
         for port, store in self.stores.items():
             if present[port]:
-                for name in self._stored[port]:
+                for name in self.stored[port]:
                     store.write(name, positions[port], to_words(batches[port].column(name), self.pool))
             self._note(port, before[port])
         emissions = self._emit(matches, positions, batches, keys)
@@ -216,7 +216,7 @@ class JoinOperator(WindowedOperator):
             arriving = self._speaking[0]
             own = batches[arriving]
             for name in names:
-                if self._port_of[name] == arriving:
+                if self.port_of[name] == arriving:
                     columns[name] = taken(own.column(name), matches.rows)
                 else:
                     columns[name] = self.stores[1 - arriving].gather(name, matches.met)
@@ -228,7 +228,7 @@ class JoinOperator(WindowedOperator):
         for port, at in ((0, left), (1, right)):
             mine = matches.sides == port
             at[mine] = positions[port][matches.rows[mine]]
-            columns |= {name: self.stores[port].gather(name, at) for name in names if self._port_of[name] == port}
+            columns |= {name: self.stores[port].gather(name, at) for name in names if self.port_of[name] == port}
         columns = {name: columns[name] for name in names}
         if with_key:
             columns |= self._order_keys(matches, keys, number=False)

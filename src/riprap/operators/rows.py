@@ -41,6 +41,7 @@ class RowStore:
         stamped: bool = False,
         period: int = 1,
         speaks_by_time: bool = False,
+        ring: int = 0,
     ) -> None:
         self.groups = groups
         self.pool = pool
@@ -60,28 +61,56 @@ class RowStore:
         self.spoke = np.zeros(64, np.int64)  # for windows that speak by time: tail when the group last spoke
         self._scratch = np.zeros(64, np.int64)
         self._marks: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}  # version → head, tail, spoke
+        self.ring = ring  # places of every ring, side by side, where there is one size for all
+        if ring:
+            self.spread(64)
 
     # Inserting and reading --------------------------------------------------------------------------------------------
 
     def reserve(self, groups: np.ndarray) -> None:
         """Make room for one more row per entry of `groups` without overwriting anything now in a window."""
+        if self.ring:
+            self.spread(self.groups.make_room())
+            self.used = self.groups.count
+            return
         if self.groups.count > len(self.base):
             size = max(self.groups.count, 2 * len(self.base))
             for name in ("base", "cap", "head", "tail", "spoke", "_scratch"):
                 setattr(self, name, _padded(getattr(self, name), size))
         moves, used = plan_room(groups, self.base, self.cap, self.head, self.tail, self.used, self._scratch)
         self.used = int(used)
-        if self.used > self._room:
-            self._room = max(self.used, 2 * self._room)
-            for column in self._columns.values():
-                column.values = np.resize(column.values, self._room)
-                if len(column.valid):
-                    column.valid = np.resize(column.valid, self._room)
+        self._grow(self.used)
         if len(moves):
             for column in self._columns.values():
                 move_rings(column.values, moves, self.head, self.tail)
                 if len(column.valid):
                     move_rings(column.valid, moves, self.head, self.tail)
+
+    def spread(self, groups: int) -> None:
+        """Rings of one size for this many groups."""
+        if groups * self.ring <= self._room and groups <= len(self.cap) and self.cap[groups - 1]:
+            return
+        if groups > len(self.base):
+            for name in ("base", "cap", "head", "tail", "spoke", "_scratch"):
+                setattr(self, name, _padded(getattr(self, name), groups))
+        self.base = np.arange(len(self.base), dtype=np.int64) * self.ring
+        self.cap = np.full(len(self.base), self.ring, np.int64)
+        self._grow(len(self.base) * self.ring)
+
+    def _grow(self, room: int) -> None:
+        if room > self._room:
+            self._room = max(room, 2 * self._room)
+            for column in self._columns.values():
+                column.values = np.resize(column.values, self._room)
+                if len(column.valid):
+                    column.valid = np.resize(column.valid, self._room)
+
+    def validity(self, name: str) -> np.ndarray:
+        """A byte per place of a column, 1 where its value is not null."""
+        column = self._columns[name]
+        if not len(column.valid):
+            column.valid = np.ones(self._room, np.uint8)
+        return column.valid
 
     @property
     def stamps(self) -> np.ndarray:
@@ -92,9 +121,8 @@ class RowStore:
         """Store one column of inserted rows (position -1: that row was not kept)."""
         column = self._columns[name]
         scatter(column.values, positions, words.values)
-        if len(words.valid) and not len(column.valid):
-            column.valid = np.ones(self._room, np.uint8)
-        if len(column.valid):
+        if len(words.valid) or len(column.valid):
+            self.validity(name)
             valid = words.valid if len(words.valid) else np.ones(len(positions), np.uint8)
             scatter(column.valid, positions, valid)
 

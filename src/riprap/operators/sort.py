@@ -73,7 +73,7 @@ class SortOperator(WindowedOperator):
 
     def _insert(self, rows: pa.RecordBatch) -> None:
         store = self.stores[0]
-        before = self._tails(0)
+        before = self.tails(0)
         groups = np.zeros(rows.num_rows, np.int64)
         store.reserve(groups)
         positions = insert_all(groups, store.base, store.cap, store.tail)
@@ -87,7 +87,7 @@ class SortOperator(WindowedOperator):
         lo, hi = int(store.head[0]), int(store.tail[0])
         if lo == hi:
             return []
-        before = self._tails(0)
+        before = self.tails(0)
         columns = store.rows(store.positions(_ONLY))
         store.head[0] = hi
         if trigger is None:

@@ -35,7 +35,7 @@ class StringPool:
             else np.empty(0, np.uint8)
         )
         codes = indices.fill_null(0) if indices.null_count else indices
-        return codes.to_numpy(), valid, self._ids_of_dictionary(column.dictionary)
+        return codes.to_numpy(), valid, self.ids_of(column.dictionary, address_of(column.dictionary))
 
     def ids(self, column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
         """The id of each row's string, and which rows are not null."""
@@ -46,17 +46,18 @@ class StringPool:
 
     def column(self, ids: np.ndarray, missing: np.ndarray | None, type_: pa.DataType) -> pa.Array:
         """The strings of these ids."""
-        return pa.DictionaryArray.from_arrays(pa.array(ids.astype(np.int32), mask=missing), self._array(type_))
+        return pa.DictionaryArray.from_arrays(pa.array(ids.astype(np.int32), mask=missing), self.array(type_))
 
-    def _array(self, type_: pa.DataType) -> pa.Array:
+    def array(self, type_: pa.DataType) -> pa.Array:
+        """All strings, by id."""
         if self._view is None or len(self._view) != self.count or self._view.type != type_:
             offsets, data = pa.py_buffer(self._offsets[: self.count + 1]), pa.py_buffer(self._bytes)
             self._view = pa.Array.from_buffers(type_, self.count, [None, offsets, data])
         return self._view
 
-    def _ids_of_dictionary(self, dictionary: pa.Array) -> np.ndarray:
-        key = address_of(dictionary)  # keeping a reference keeps the addresses from being used again
-        known = self._dictionaries.get(key)
+    def ids_of(self, dictionary: pa.Array, key: tuple[int, ...]) -> np.ndarray:
+        """The id of each of these strings, which are remembered by their address."""
+        known = self._dictionaries.get(key)  # keeping a reference keeps the addresses from being used again
         if known is not None:
             return known[1]
         ids = self._intern(dictionary)

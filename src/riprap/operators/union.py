@@ -15,8 +15,8 @@ class UnionOperator(Operator):
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
         self._names = [name for name in setting.output_schemas[0].names if name in setting.wanted[0]]
-        self._renumbers = overlapping(list(setting.shapes))
-        self._numbering = Numbering()
+        self.renumbers = overlapping(list(setting.shapes))
+        self.numbering = Numbering()
 
     def process(self, channel: Channel, batch: pa.RecordBatch) -> list[Emission]:
         self.version += batch.num_rows
@@ -38,23 +38,23 @@ class UnionOperator(Operator):
         return [self._emission(columns, Keys(*(part[rows] for part in parts)))]
 
     def _emission(self, columns: dict[str, pa.Array], keys: Keys) -> Emission:
-        if self._renumbers:
-            keys = self._numbering.number(keys)
+        if self.renumbers:
+            keys = self.numbering.number(keys)
         return Emission(0, batch_of(columns | key_columns(keys, self.setting.output_shapes[0])))
 
     def punctuate(self, channel: Channel, punctuation: Punctuation) -> list[Emission]:
-        key = self._numbering.key(punctuation.key) if self._renumbers else punctuation.key
+        key = self.numbering.key(punctuation.key) if self.renumbers else punctuation.key
         return [Emission(0, Punctuation(key))]
 
     def output_progress(self, key: OrderKey) -> OrderKey:
-        return renumbered_progress(key, self.setting.shapes) if self._renumbers else key
+        return renumbered_progress(key, self.setting.shapes) if self.renumbers else key
 
     # The numbering is all there is to save; it belongs to no key.
 
     def snapshot(self) -> State:
-        return State(self.version, None, self._numbering.scalars())
+        return State(self.version, None, self.numbering.scalars())
 
     def restore(self, parts: Sequence[State]) -> None:
         super().restore(parts)
         scalars: Mapping[str, int] = parts[-1].scalars
-        self._numbering.restore(scalars)
+        self.numbering.restore(scalars)

@@ -20,6 +20,8 @@ class WindowedOperator(Operator):
     """Subclasses make their stores in `_fresh`, one per stateful port, and name the whole numbers of their state."""
 
     _tumbles = False  # whether windows are given out for good, and then begin anew
+    _size = 1  # tuples of a window that a step keeps
+    ring = 0  # places of every group's ring, where a step overwrites them; 0: rings grow, and hold a batch as well
 
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
@@ -33,6 +35,23 @@ class WindowedOperator(Operator):
         self.groups: GroupTable
         self.stores: dict[int, RowStore] = {}  # by port
         self._fresh()
+
+    def use_rings(self, size: int) -> None:
+        """From here on a step keeps windows of at most `size` tuples; nothing is in them yet."""
+        self.ring, self._size = 1 << (size - 1).bit_length(), size
+        self._start_over()
+
+    def make_room(self) -> int:
+        """For one more group; returns how many there may be before it has to be made again."""
+        room = self.groups.make_room()
+        for store in self.stores.values():
+            store.spread(room)
+        return room
+
+    def stepped(self, rows: int) -> None:
+        """After a step took `rows`."""
+        self.version += rows
+        self._tidy(rows)
 
     def _fresh(self) -> None:
         """Set `groups`, `stores` and everything else of the state to empty."""
@@ -132,7 +151,11 @@ class WindowedOperator(Operator):
             return None
         return window_table(store, int(found[0]))
 
-    def _tails(self, port: int) -> np.ndarray | None:
+    @property
+    def watched(self) -> bool:
+        return self._events is not None
+
+    def tails(self, port: int) -> np.ndarray | None:
         """Where every group of the port is now, if somebody watches: to be given to `_note`."""
         if self._events is None:
             return None
@@ -155,6 +178,18 @@ class WindowedOperator(Operator):
         fresh = (store.head >= old[1]) | (old[0] == old[1]) if self._tumbles else old[1] == 0
         for group in np.flatnonzero((store.tail > ended) & fresh).tolist():
             self._tell("opened", port, group, int(ended[group]))
+
+    def note_step(self, port: int, before: np.ndarray | None) -> None:
+        """As `_note`, after a step: tumbling windows of n tuples closed at every n-th."""
+        store, closed = self.stores[port], []
+        if self._tumbles and before is not None:
+            old = np.zeros(len(store.tail), np.int64)
+            old[: before.shape[1]] = before[1]
+            size = self._size
+            for group in np.flatnonzero(store.tail // size > old // size).tolist():
+                ends = range(int(old[group]) // size + 1, int(store.tail[group]) // size + 1)
+                closed += [(group, (end - 1) * size, end * size) for end in ends]
+        self._note(port, before, closed)
 
     def _tell(self, kind: str, port: int, group: int, index: int) -> None:
         assert self._events is not None

@@ -50,17 +50,23 @@ def sum_floats(column, valid, base, cap, who, lo, hi):
         some[e] = count > 0
         result = total + error
         out[e] = result + 0.0
-        if lost != 0.0 or not math.isfinite(result):
-            t = result - total
-            rest = (total - (result - t)) + (error - t)  # total + error = result + rest, exactly
-            lost = 2.0 * lost + abs(rest) * 4.5e-16  # so that it shows in a sum with `rest`, however small it is
-            if not (math.isfinite(result) and result + (rest + lost) == result and result + (rest - lost) == result):
-                out[e] = _exactly(column, valid, at, mask, lo[e], hi[e])
+        if (lost != 0.0 or not math.isfinite(result)) and not certain(total, error, lost):
+            out[e] = exactly(column, valid, at, mask, lo[e], hi[e])
     return out, some
 
 
 @kernel
-def _exactly(column, valid, at, mask, lo, hi):
+def certain(total, error, lost):
+    """Whether total + error is the rounded sum, although adding up the errors lost up to `lost`."""
+    result = total + error
+    t = result - total
+    rest = (total - (result - t)) + (error - t)  # total + error = result + rest, exactly
+    lost = 2.0 * lost + abs(rest) * 4.5e-16  # so that it shows in a sum with `rest`, however small it is
+    return math.isfinite(result) and result + (rest + lost) == result and result + (rest - lost) == result
+
+
+@kernel
+def exactly(column, valid, at, mask, lo, hi):
     limbs = np.zeros(LIMBS, np.int64)
     infinite = 0.0
     for a in range(lo, hi):

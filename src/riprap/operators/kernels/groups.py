@@ -10,18 +10,15 @@ from riprap.operators.kernels.hashing import SEED, combine, hash_bytes
 def groups_by_code(codes, valid, lut, ids, group_of_id, state, out, new_ids):
     """Group numbers for a dictionary-encoded column.
 
-    `lut[code]` is the group of a code, -1 while unknown; its last slot stands for null. `ids[code]` is the string's id
-    in the pool and
-    `group_of_id` the group of an id. `state` is (number of groups, group of null or -1). All but `codes`, `valid` and
-    `ids`
-    are written; `new_ids` gets the ids of new groups, in order (-1: null).
+    `lut[code + 1]` is the group of a code, -1 while unknown; place 0 stands for null. `ids[code]` is the string's id in
+    the pool and `group_of_id` the group of an id. `state` is (number of groups, group of null or -1). All but `codes`,
+    `valid` and `ids` are written; `new_ids` gets the ids of new groups, in order (-1: null).
     """
-    null = len(lut) - 1
     first = state[0]
     for i in range(len(codes)):
         missing = len(valid) and not valid[i]
-        code = null if missing else codes[i]
-        group = lut[code]
+        code = np.int64(-1) if missing else np.int64(codes[i])
+        group = lut[code + 1]
         if group < 0:
             group = state[1] if missing else group_of_id[ids[code]]
             if group < 0:
@@ -33,7 +30,7 @@ def groups_by_code(codes, valid, lut, ids, group_of_id, state, out, new_ids):
                 else:
                     group_of_id[ids[code]] = group
                     new_ids[group - first] = ids[code]
-            lut[code] = group
+            lut[code + 1] = group
         out[i] = group
 
 

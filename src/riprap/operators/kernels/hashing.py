@@ -32,6 +32,18 @@ def combine(h, x):
 
 
 @kernel
+def place(h, mask):
+    """Where a hash belongs in a table of mask + 1 places, a power of two."""
+    return np.int64(np.uint64(h) & np.uint64(mask))
+
+
+@kernel
+def comparable(x):
+    """A float as a word, so that values that are equal as keys have equal words: one zero, one NaN."""
+    return np.int64(0x7FF8000000000000) if x != x else np.float64(x + 0.0).view(np.int64)
+
+
+@kernel
 def hash_bytes(data, start, stop):
     """The hash of a string: eight bytes at a time."""
     h = SEED ^ np.uint64(stop - start)

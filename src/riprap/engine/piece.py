@@ -1,0 +1,277 @@
+"""A piece that runs: its text, written from one step per operator, and the call that takes rows through it.
+
+Between calls all state is in the operators, so a piece is at a consistent cut whenever an operator on its own would be.
+A row runs whole or not at all: the loop stops before a row for which a table of groups has no room, room is made, and
+it goes on. An error stops it at its row; the rows before have been taken, and their outputs are counted.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.base.errors import DataError
+from riprap.engine.compiling import COMPILER
+from riprap.expressions.kinds import HELD_BY_ARROW, kind_of
+from riprap.expressions.vectors import aligned
+from riprap.expressions.written import Block, Unwritten, Value
+from riprap.graph.graph import Graph
+from riprap.graph.specs import Join, Sink
+from riprap.graph.windows import Count
+from riprap.operators.contract import Channel, Event, Operator, Punctuation
+from riprap.operators.function import Fetch, Function
+from riprap.operators.step_state import Given
+from riprap.operators.steps import write_step
+from riprap.operators.views import Column, Views, column_of, dtype_of
+from riprap.operators.windowed import WindowedOperator
+
+
+class HasNoText(Exception):
+    """An operator for which there is no text after all, and why."""
+
+    def __init__(self, operator: str, reason: Unwritten) -> None:
+        super().__init__(f"it cannot be written: {reason}")
+        self.operator = operator
+
+
+class Emitted(NamedTuple):
+    """What leaves a piece: a batch or punctuation of an operator's output port (of a sink: what it was given)."""
+
+    operator: str
+    port: int
+    event: Event | Views
+
+
+@dataclass
+class _Tap:
+    """A stream that somebody outside the piece reads: its rows are appended to arrays."""
+
+    operator: str
+    port: int
+    counter: str
+    columns: list[tuple[str, pa.DataType, str | None, bool]]  # name, type, dictionary, whether it can have nulls
+    most: int
+    buffers: dict[str, np.ndarray]
+
+    def make(self, rows: int) -> None:
+        self.buffers.clear()
+        for name, type_, _, nullable in self.columns:
+            self.buffers[name] = np.empty(rows * self.most, dtype_of(type_))
+            if nullable:
+                self.buffers[f"{name} ok"] = np.empty(rows * self.most, np.uint8)
+
+    def fetch(self, name: str) -> Fetch:
+        return lambda views: self.buffers[name]
+
+
+class RunningPiece:
+    """Operators that run as one loop. They are the engine's own, which it saves, restores and asks for digests."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        names: Sequence[str],
+        operators: Mapping[str, Operator],
+        tapped: frozenset[tuple[str, int]],
+        carried: pa.Schema,
+    ) -> None:
+        self._graph, self.names = graph, tuple(names)
+        self._operators = {name: operators[name] for name in names}
+        self._function = function = Function()
+        self._taps: list[_Tap] = []
+        self.inputs: dict[str, list[str]] = {}  # the counter of each port's rows
+        self.outputs: dict[str, list[str]] = {}
+        function.finish.add("n_entry += done - start")
+        function.counter("n_entry")
+        self._columns = list(carried)
+        self._names = tuple(carried.names)
+        self.seconds = 0.0
+        self.onward = [
+            s for name in names for s in graph.outputs(name) if s.target in operators and s.target not in names
+        ]
+        entry = Given(function.row, {field.name: self._entered(field) for field in carried}, "n_entry")
+        made: dict[tuple[str, int], Given] = {}
+        for name in names:
+            operator = self._operators[name]
+            if isinstance(operator, WindowedOperator):
+                operator.use_rings(1 if isinstance(graph[name], Join) else _window(graph, name))
+                function.before.append(lambda views, o=operator: o.make_room())  # type: ignore[misc]
+            given = [made[s.source, s.source_port] for s in graph.inputs(name)] if name != names[0] else [entry]
+            home = given[0].block
+            for other in given[1:]:
+                home = _common(home, other.block)
+            try:
+                outputs = write_step(function, operator, given, home)
+            except Unwritten as reason:
+                raise HasNoText(name, reason) from None
+            self.inputs[name] = [g.counter for g in given]
+            self.outputs[name] = [g.counter for g in outputs]
+            for port, output in enumerate(outputs):
+                made[name, port] = output
+                if (name, port) in tapped:
+                    self._tap(operator, port, output)
+        self.text = function.text("piece")
+        self._failed = np.zeros(1)
+        self._arguments = list(function.arguments.values())
+        self._counted = function.numbers.copy()
+
+    def _entered(self, field: pa.Field) -> Value:
+        """A column of the entry."""
+        name, dtype = field.name, dtype_of(field.type)
+        place = len(self._function.arguments)
+        array = self._function.array(f"c{place}", f"={dtype.name}", lambda views: aligned(views.column(name).values))
+        valid = None
+        if field.nullable:
+            ok = self._function.array(f"c{place}_ok", "=uint8", lambda views: _valid(views.column(name)))
+            valid = f"({ok}[u] != 0)"
+        if kind_of(field.type) in HELD_BY_ARROW:
+            dictionary = self._function.dictionary(f"d{place}", lambda views: views.column(name).dictionary)
+            return Value(field.type, f"np.int64({array}[u])", valid, dictionary)
+        if pa.types.is_boolean(field.type):
+            return Value(field.type, f"({valid} and {array}[u] != 0)" if valid else f"({array}[u] != 0)", valid)
+        if pa.types.is_floating(field.type):
+            return Value(field.type, f"float({array}[u])" if dtype != np.float64 else f"{array}[u]", valid)
+        return Value(field.type, f"np.int64({array}[u])" if dtype != np.int64 else f"{array}[u]", valid)
+
+    def _tap(self, operator: Operator, port: int, given: Given) -> None:
+        function, number = self._function, len(self._taps)
+        setting, name = operator.setting, operator.setting.spec.name
+        schema, shape = setting.output_schemas[port], setting.output_shapes[port]
+        fields = [f for f in schema if f.name in setting.wanted[port]] + shape.fields
+        count = function.counter(f"o{number}", lambda: 0)
+        tap = _Tap(name, port, count, [], given.most, {})
+        at = f"p{number}"
+        given.block.add(f"{at} = np.uint64({count})")
+        for place, field in enumerate(fields):
+            value = given.row[field.name]
+            dtype = dtype_of(field.type)
+            array = function.array(f"o{number}_{place}", dtype.name, tap.fetch(field.name))
+            given.block.add(f"{array}[{at}] = {value.text}")
+            if value.valid is not None:
+                ok = function.array(f"o{number}_{place}_ok", "uint8", tap.fetch(f"{field.name} ok"))
+                given.block.add(f"{ok}[{at}] = {value.valid}")
+            tap.columns.append((field.name, field.type, value.dictionary, value.valid is not None))
+        given.block.add(f"{count} += 1")
+        self._taps.append(tap)
+        function.outputs.append(count)
+
+    # Running ----------------------------------------------------------------------------------------------------------
+
+    def viewed(self, event: "pa.RecordBatch | Views") -> Views:
+        """The columns of the entry that the piece reads."""
+        views = event if isinstance(event, Views) else _views(event, self._names)
+        for field in self._columns:
+            column = views.column(field.name)
+            if column.valid is not None and not field.nullable:
+                raise DataError(
+                    f"column {field.name} of what {self.names[0]} is given has nulls and is declared not null; "
+                    "declare it nullable"
+                )
+        return views
+
+    def push(self, event: "pa.RecordBatch | Views") -> list[Emitted]:
+        """Take rows of the entry."""
+        views = self.viewed(event)
+        function = self._function
+        before = {name: [op.tails(p) for p in op.stores] for name, op in self._watched()}
+        done, emitted = 0, []
+        while done < views.rows:
+            rows = views.rows - done
+            for tap in self._taps:
+                tap.make(rows)
+            function.refresh(views)
+            run = COMPILER.function(self.text, self._arguments, rows)
+            with np.errstate(all="ignore"):
+                run(done, views.rows, function.numbers, self._failed, *[a.fetch(views) for a in self._arguments])
+            for after in function.after:
+                after()
+            emitted += [Emitted(tap.operator, tap.port, self._taken(tap)) for tap in self._taps if self._count(tap)]
+            done = int(function.numbers[0])
+            if function.numbers[1]:
+                raise DataError(function.error(float(self._failed[0]), int(function.numbers[63])))
+        self._account()
+        for name, op in self._watched():
+            for port, tails in zip(op.stores, before[name], strict=True):
+                op.note_step(port, tails)
+        return emitted
+
+    def _watched(self) -> list[tuple[str, WindowedOperator]]:
+        return [(n, o) for n, o in self._operators.items() if isinstance(o, WindowedOperator) and o.watched]
+
+    def _count(self, tap: _Tap) -> int:
+        return self._function.value_of(tap.counter)
+
+    def _taken(self, tap: _Tap) -> Views:
+        count, columns = self._count(tap), []
+        for name, type_, dictionary, nullable in tap.columns:
+            values, valid = tap.buffers[name], tap.buffers[f"{name} ok"] if nullable else None
+            if 2 * count < len(values):  # a few rows must not keep room for many
+                values, valid = values[:count].copy(), None if valid is None else valid[:count].copy()
+            held = None if dictionary is None else self._function.dictionaries[dictionary].current
+            columns.append(Column(type_, values[:count], None if valid is None else valid[:count], held))
+        return Views(tuple(c[0] for c in tap.columns), tuple(columns), count)
+
+    def _account(self) -> None:
+        numbers, counters = self._function.numbers, self._function.counters
+        taken = numbers - self._counted
+        self._counted[:] = numbers
+        for name, operator in self._operators.items():
+            rows = int(sum(taken[counters[counter]] for counter in self.inputs[name]))
+            if isinstance(operator, WindowedOperator):
+                operator.stepped(rows)
+            else:
+                operator.version += rows
+
+    def total(self, counter: str) -> int:
+        """Rows that were counted so far."""
+        return self._function.value_of(counter)
+
+    def punctuate(self, punctuation: Punctuation) -> list[Emitted]:
+        """Every operator hears a punctuation once per port, and hands on what it makes of it."""
+        inbox: dict[str, list[tuple[int, Punctuation]]] = {name: [] for name in self.names}
+        inbox[self.names[0]].append((0, punctuation))
+        emitted: list[Emitted] = []
+        tapped = {(tap.operator, tap.port) for tap in self._taps}
+        for name in self.names:
+            for port, mark in sorted(inbox[name], key=lambda entry: entry[0]):
+                for emission in self._operators[name].punctuate(Channel(port), mark):
+                    assert isinstance(emission.event, Punctuation)
+                    if (name, emission.port) in tapped:
+                        emitted.append(Emitted(name, emission.port, emission.event))
+                    if isinstance(self._graph[name], Sink):
+                        continue
+                    for stream in self._graph.outputs(name):
+                        if stream.source_port == emission.port and stream.target in inbox:
+                            inbox[stream.target].append((stream.target_port, emission.event))
+        return emitted
+
+
+def _views(batch: pa.RecordBatch, names: tuple[str, ...]) -> Views:
+    return Views(names, tuple(column_of(batch.column(name)) for name in names), batch.num_rows)
+
+
+def _valid(column: Column) -> np.ndarray:
+    return np.ones(len(column.values), np.uint8) if column.valid is None else np.ascontiguousarray(column.valid)
+
+
+def _window(graph: Graph, name: str) -> int:
+    window = graph[name].windows[0]
+    assert isinstance(window, Count)
+    return window.size
+
+
+def _common(left: Block, right: Block) -> Block:
+    """The innermost block that holds both."""
+    above = []
+    block: Block | None = left
+    while block is not None:
+        above.append(block)
+        block = block.parent
+    block = right
+    while not any(block is other for other in above):
+        assert block is not None
+        block = block.parent
+    assert block is not None
+    return block

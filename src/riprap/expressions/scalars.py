@@ -1,0 +1,60 @@
+"""Functions of single values that written expressions call: the same compiled and interpreted, bit for bit."""
+
+import numpy as np
+from numba import njit
+
+_scalar = njit(cache=True, nogil=True, error_model="numpy")
+
+
+@_scalar
+def product_overflows(a, b):  # type: ignore[no-untyped-def]
+    """Whether a · b leaves 64 bits."""
+    if -2147483648 <= a <= 2147483647 and -2147483648 <= b <= 2147483647:
+        return False
+    if a == 0 or b == 0:
+        return False
+    # By magnitudes, as a product that wrapped is nothing that a compiler has to keep.
+    one = np.uint64(1)
+    left = np.uint64(a) if a > 0 else np.uint64(-(a + 1)) + one
+    right = np.uint64(b) if b > 0 else np.uint64(-(b + 1)) + one
+    most = np.uint64(0x7FFFFFFFFFFFFFFF) if (a > 0) == (b > 0) else np.uint64(0x8000000000000000)
+    return left > most // right
+
+
+@_scalar
+def remainder(a, b):  # type: ignore[no-untyped-def]
+    """With the sign of the dividend; b is not 0."""
+    if b == -1:
+        return np.int64(0)
+    rest = a % b
+    if rest != 0 and (rest < 0) != (a < 0):
+        rest -= b
+    return np.int64(rest)
+
+
+@_scalar
+def rounded(x, scale):  # type: ignore[no-untyped-def]
+    """To multiples of 1 / `scale`, halves away from zero."""
+    scaled = x * scale
+    whole = np.trunc(scaled)
+    if abs(scaled) < 2.0**52:
+        step = 1.0 if abs(scaled - whole) >= 0.5 else 0.0
+        return (whole + np.copysign(step, scaled)) / scale
+    return x  # beyond 2**52 there are no decimals to round, and scaling may have overflowed; NaN stays NaN
+
+
+@_scalar
+def civil(days, part):  # type: ignore[no-untyped-def]
+    """Year (part 0), month (1) or day (2) of a day since 1970, in the Gregorian calendar."""
+    z = days + 719468
+    era = z // 146097
+    day_of_era = z - era * 146097
+    year = (day_of_era - day_of_era // 1460 + day_of_era // 36524 - day_of_era // 146096) // 365
+    day_of_year = day_of_era - (365 * year + year // 4 - year // 100)
+    shifted = (5 * day_of_year + 2) // 153  # months from March
+    if part == 2:
+        return np.int64(day_of_year - (153 * shifted + 2) // 5 + 1)
+    month = shifted + 3 if shifted < 10 else shifted - 9
+    if part == 1:
+        return np.int64(month)
+    return np.int64(year + era * 400 + (1 if month <= 2 else 0))

@@ -1,0 +1,465 @@
+"""Expressions as text: statements of a loop over rows, and a (value, valid) pair of expressions for the result.
+
+The text is Python that Numba compiles, and gives the same bits interpreted. Values are int64, float64 or bool; text
+is the code of its dictionary. A boolean that is null is False. Whatever reads one text column and nothing else is a
+look-up table per dictionary (`Host.table`). What has no text raises `Unwritten`, and its operator is computed on
+columns instead: functions that make text out of several columns, and those whose last bit depends on a library.
+
+An error (an integer beyond 64 bits, a value that a cast cannot hold) is a numbered *site*: the text sets `err` to its
+number where nothing failed before in the row. A branch that is not chosen for a row is not computed for it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import pyarrow as pa
+
+from riprap.expressions.ast import Call, Cast, Column, Literal, Node, columns_of
+from riprap.expressions.functions import RULES
+from riprap.expressions.kinds import HELD_BY_ARROW, NUMBERS, Kind, common, kind_of
+from riprap.expressions.moments import MICROSECONDS_A_DAY
+from riprap.expressions.typed import Typed
+from riprap.expressions.vectors import constant
+
+OVERFLOW = "an integer does not fit 64 bits (CAST to DOUBLE to compute beyond them)"
+_UNITS = {"HOUR": (3_600_000_000, 24), "MINUTE": (60_000_000, 60), "SECOND": (1_000_000, 60)}
+_TIMES = (Kind.TIMESTAMP, Kind.DATE, Kind.INTERVAL)
+
+
+class Unwritten(Exception):
+    """There is no text for this; the message says why."""
+
+
+@dataclass
+class Block:
+    """Lines and indented blocks of lines, in order."""
+
+    header: str = ""
+    parent: "Block | None" = None
+    items: "list[str | Block]" = field(default_factory=list)
+
+    def add(self, *lines: str) -> None:
+        self.items += lines
+
+    def sub(self, header: str) -> "Block":
+        block = Block(header, self)
+        self.items.append(block)
+        return block
+
+    @property
+    def loops(self) -> bool:
+        """Whether it is in a loop of its own, within the loop over rows."""
+        return self.header.startswith("for ") or (self.parent is not None and self.parent.loops)
+
+    def lines(self, depth: int) -> Iterator[str]:
+        pad = "    " * depth
+        if self.header:
+            yield pad + self.header
+            pad += "    "
+            depth += 1
+        for item in self.items or ["pass"] * bool(self.header):
+            if isinstance(item, str):
+                yield pad + item
+            else:
+                yield from item.lines(depth)
+
+
+@dataclass(frozen=True)
+class Value:
+    """What a row has in a column, or an expression of it, as text without effects."""
+
+    type: pa.DataType
+    text: str
+    valid: str | None = None  # None: never null
+    dictionary: str | None = None  # of text: the name of what its codes stand for
+    constant: bool | int | float | str | bytes | None = None
+
+    @property
+    def kind(self) -> Kind:
+        return kind_of(self.type)
+
+
+class Host(Protocol):
+    """The function that is being written."""
+
+    def fresh(self, stem: str) -> str:
+        """A name that nothing else has."""
+
+    def literal(self, value: float) -> str:
+        """An argument with this value, so that texts that differ in numbers alone are one."""
+
+    def site(self, message: str) -> int:
+        """The number of an error; `message` may have {value} (a float), {whole}, or {table:…} (why a code fails)."""
+
+    def table(
+        self, dictionary: str, column: str, field: pa.Field, node: Node, made: pa.DataType
+    ) -> tuple[str, str, str]:
+        """For an expression of one text column: names of the values and states of each code + 1 (0: of null), and of
+        the dictionary that the values are codes of. States: 0 null, 1 valid, 2 failed."""
+
+
+class Writer:
+    """Writes expressions over the columns of one row into a block."""
+
+    def __init__(self, host: Host, block: Block, columns: Mapping[str, Value], expression: str) -> None:
+        self._host, self._block, self._columns, self._expression = host, block, columns, expression
+
+    def write(self, node: Node) -> Value:
+        value = self._write(node)
+        return value if value.constant is not None or isinstance(node, Column) else self._named(value)
+
+    def _write(self, node: Node) -> Value:
+        match node:
+            case Column(name):
+                return self._columns[name]
+            case Literal(value, type_):
+                return self._literal(value, type_)
+            case Call("IS NULL", (Column(name),)):
+                valid = self._columns[name].valid
+                return Value(pa.bool_(), "False" if valid is None else f"(not {valid})")
+        read = [name for name in columns_of(node) if self._columns[name].kind in HELD_BY_ARROW]
+        if read and len(columns_of(node)) == 1:
+            return self._looked_up(node, self._columns[read[0]], read[0])
+        match node:
+            case Cast(operand, type_):
+                return self._cast(self.write(operand), type_)
+            case Call("CASE", arguments):
+                return self._case(arguments)
+            case Call("COALESCE", arguments):
+                return self._coalesce(arguments)
+            case Call(function, arguments):
+                return self._call(function, [self.write(argument) for argument in arguments])
+        raise Unwritten(f"{node} has no text")
+
+    # Small parts ------------------------------------------------------------------------------------------------------
+
+    def _literal(self, value: bool | int | float | str | bytes | None, type_: pa.DataType) -> Value:
+        if value is None:
+            return Value(type_, "0", "False")
+        if isinstance(value, (str, bytes)):
+            raise Unwritten("text that stands in an expression of something else than one text column")
+        if isinstance(value, bool):
+            return Value(type_, str(value), None, None, value)
+        return Value(type_, self._host.literal(value), None, None, value)
+
+    def _named(self, value: Value) -> Value:
+        """Computed once, under a name."""
+        name = self._host.fresh("v")
+        self._block.add(f"{name} = {value.text}")
+        if value.valid in (None, "False", "True"):
+            return replace(value, text=name)
+        self._block.add(f"{name}_ok = {value.valid}")
+        return replace(value, text=name, valid=f"{name}_ok")
+
+    @contextmanager
+    def _inside(self, header: str) -> Iterator[None]:
+        outer, self._block = self._block, self._block.sub(header)
+        try:
+            yield
+        finally:
+            self._block = outer
+
+    def _fail(self, condition: str, message: str, value: str = "0.0", whole: str = "0") -> None:
+        site = self._host.site(f"{message}, in expression {self._expression!r}")
+        with self._inside(f"if err == 0 and {condition}:"):
+            self._block.add(f"err = {site}", f"err_value = float({value})", f"err_whole = np.int64({whole})")
+            if not self._block.loops:
+                self._block.add("break")
+
+    def _typed(self, function: str, arguments: Sequence[Value]) -> Typed:
+        def typed(value: Value) -> Typed:
+            known = value.constant is not None or value.valid == "False"
+            held = constant(value.constant, value.kind) if known and value.kind is not Kind.NULL else None
+            return Typed(value.type, value.valid is not None, lambda batch: None, "", held)  # type: ignore[arg-type,return-value]
+
+        return RULES[function]([typed(argument) for argument in arguments])
+
+    def _as(self, value: Value, kind: Kind) -> Value:
+        if value.kind is kind or kind is Kind.NULL:
+            return value
+        if value.valid == "False":
+            return Value(kind.type, "False" if kind is Kind.BOOLEAN else "0", "False")
+        return Value(kind.type, f"float({value.text})", value.valid)
+
+    def _looked_up(self, node: Node, column: Value, name: str) -> Value:
+        assert column.dictionary is not None
+        field_ = pa.field(name, column.type, column.valid is not None)
+        made = self._type_of(node)
+        values, states, dictionary = self._host.table(column.dictionary, name, field_, node, made)
+        at = self._host.fresh("k")
+        code = f"np.uint64({column.text} + 1)"
+        self._block.add(
+            f"{at} = {code}" if column.valid is None else f"{at} = {code} if {column.valid} else np.uint64(0)"
+        )
+        if _may_fail(node):
+            self._fail(f"{states}[{at}] == 2", f"{{table:{states}}}", whole=at)
+        valid = f"({states}[{at}] == 1)" if column.valid is not None or _may_be_null(node) else None
+        text = f"({values}[{at}] != 0)" if pa.types.is_boolean(made) else f"{values}[{at}]"
+        return Value(made, text, valid, dictionary if kind_of(made) in HELD_BY_ARROW else None)
+
+    def _type_of(self, node: Node) -> pa.DataType:
+        match node:
+            case Column(name):
+                return self._columns[name].type
+            case Literal(_, type_) | Cast(_, type_):
+                return type_
+            case Call(function, arguments):
+                made = [Typed(self._type_of(a), True, lambda batch: None, "", _known(a)) for a in arguments]  # type: ignore[arg-type,return-value]
+                return RULES[function](made).type
+        raise AssertionError(node)
+
+    # Functions --------------------------------------------------------------------------------------------------------
+
+    def _call(self, function: str, arguments: list[Value]) -> Value:
+        made = self._typed(function, arguments)
+        kinds = [argument.kind for argument in arguments]
+        if any(kind in (*HELD_BY_ARROW, Kind.OTHER) for kind in kinds):
+            raise Unwritten(f"{function} of several columns, one of them text")
+        if function in ("=", "<>", "<", "<=", ">", ">="):
+            return self._compare(function, arguments)
+        if function in ("AND", "OR"):
+            return self._truth(function, *(self._as(argument, Kind.BOOLEAN) for argument in arguments))
+        if function == "IN":
+            choices = [self._compare("=", [arguments[0], choice]) for choice in arguments[1:]]
+            result = choices[0]
+            for choice in choices[1:]:
+                result = self._named(self._truth("OR", self._named(result), self._named(choice)))
+            return result
+        if function in ("LEAST", "GREATEST"):
+            return self._extreme(function, arguments)
+        if all(argument.valid == "False" for argument in arguments[:1]):
+            return Value(made.type, "False" if made.kind is Kind.BOOLEAN else "0", "False")
+        return self._arithmetic(function, arguments, made)
+
+    def _arithmetic(self, function: str, arguments: list[Value], made: Typed) -> Value:
+        first, valid = arguments[0], _all(argument.valid for argument in arguments)
+        floats = Kind.FLOAT in [argument.kind for argument in arguments]
+        texts = [f"float({a.text})" if floats and a.kind is Kind.INTEGER else a.text for a in arguments]
+        match function:
+            case "+" | "-" | "*" if floats:
+                return Value(made.type, f"({texts[0]} {function} {texts[1]})", valid)
+            case "+" | "-" | "*":
+                return self._checked(function, texts[0], texts[1], made.type, valid)
+            case "/" | "%":
+                right = arguments[1]
+                divided = f"float({texts[0]}) / float({texts[1]})"
+                if function == "%":
+                    divided = f"np.fmod({texts[0]}, {texts[1]})" if floats else f"remainder({texts[0]}, {texts[1]})"
+                if right.constant:
+                    return Value(made.type, f"({divided})", valid)
+                name = self._host.fresh("q")
+                self._block.add(f"{name} = {'0.0' if made.kind is Kind.FLOAT else 'np.int64(0)'}")
+                with self._inside(f"if {texts[1]} != 0:"):
+                    self._block.add(f"{name} = {divided}")
+                return Value(made.type, name, _all([valid, f"({texts[1]} != 0)"]))
+            case "NEGATE" if floats:
+                return Value(made.type, f"(-{first.text})", valid)
+            case "NEGATE":
+                return self._checked("-", "np.int64(0)", first.text, made.type, valid)
+            case "ABS" if floats:
+                return Value(made.type, f"np.abs({first.text})", valid)
+            case "ABS":
+                opposite = self._named(self._checked("-", "np.int64(0)", first.text, made.type, valid))
+                return Value(made.type, f"max({first.text}, {opposite.text})", valid)
+            case "FLOOR" | "CEIL":
+                return Value(made.type, f"np.{function.lower()}({first.text})" if floats else first.text, valid)
+            case "ROUND" if first.kind is Kind.FLOAT:
+                places = int(arguments[1].constant) if len(arguments) == 2 else 0  # type: ignore[arg-type]
+                return Value(made.type, f"rounded({first.text}, {self._host.literal(10.0**places)})", first.valid)
+            case "ROUND":
+                return Value(made.type, first.text, first.valid)
+            case "SQRT":
+                return Value(made.type, f"np.sqrt(float({first.text}))", valid)
+            case "ISNAN":
+                return Value(pa.bool_(), f"({_all([valid, f'np.isnan(float({first.text}))'])})")
+            case "NOT":
+                return Value(made.type, f"({_all([valid, f'not {first.text}'])})", valid)
+            case "IS NULL":
+                return Value(made.type, "False" if valid is None else f"(not {valid})")
+            case "NULLIF":
+                equal = self._named(self._compare("=", arguments))
+                return Value(made.type, self._as(first, made.kind).text, _all([first.valid, f"(not {equal.text})"]))
+            case "HOUR" | "MINUTE" | "SECOND":
+                unit, modulus = _UNITS[function]
+                return Value(made.type, f"({first.text} // {unit} % {modulus})", valid)
+            case "YEAR" | "MONTH" | "DAY":
+                days = first.text if first.kind is Kind.DATE else f"{first.text} // {MICROSECONDS_A_DAY}"
+                return Value(made.type, f"civil({days}, {('YEAR', 'MONTH', 'DAY').index(function)})", valid)
+            case "UNIX_MICROS":
+                return Value(made.type, first.text, valid)
+        raise Unwritten(f"{function} is computed on columns, as its last bit depends on a library")
+
+    def _checked(self, symbol: str, left: str, right: str, type_: pa.DataType, valid: str | None) -> Value:
+        result = self._named(Value(type_, f"{left} {symbol} {right}", valid))
+        wrong = {
+            "+": f"(({left} ^ {result.text}) & ({right} ^ {result.text})) < 0",
+            "-": f"(({left} ^ {right}) & ({left} ^ {result.text})) < 0",
+            "*": f"product_overflows({left}, {right})",
+        }[symbol]
+        self._fail(wrong if result.valid is None else f"{result.valid} and {wrong}", OVERFLOW)
+        return result
+
+    def _compare(self, symbol: str, arguments: Sequence[Value]) -> Value:
+        kind = common(argument.kind for argument in arguments)
+        left, right = (self._as(argument, kind) for argument in arguments) if kind else arguments
+        valid = _all([left.valid, right.valid])
+        operator = {"=": "==", "<>": "!="}.get(symbol, symbol)
+        return Value(pa.bool_(), f"({_all([valid, f'{left.text} {operator} {right.text}'])})", valid)
+
+    def _truth(self, name: str, left: Value, right: Value) -> Value:
+        value = f"({left.text} {name.lower()} {right.text})"
+        if left.valid is None and right.valid is None:
+            return Value(pa.bool_(), value)
+        false = [f"({_all([side.valid, f'not {side.text}'])})" for side in (left, right)]
+        known = f"({false[0]} {'or' if name == 'AND' else 'and'} {false[1]})"
+        return Value(pa.bool_(), value, f"({value} or {known})")
+
+    def _extreme(self, function: str, arguments: Sequence[Value]) -> Value:
+        kind = common(argument.kind for argument in arguments)
+        if kind is None or kind in HELD_BY_ARROW:
+            raise Unwritten(f"{function} of text")
+        if kind is Kind.NULL:
+            return arguments[0]
+        best, *others = [self._as(argument, kind) for argument in arguments]
+        for other in others:
+            name, a, b = self._host.fresh("x"), best.text, other.text
+            better = f"{a} <= {b} or {b} != {b}" if function == "LEAST" else f"{a} >= {b} or {a} != {a}"
+            keeps = better
+            if best.valid is not None or other.valid is not None:
+                keeps = f"{best.valid or True} and (not {other.valid or True} or {better})"
+            self._block.add(f"{name} = {a} if {keeps} else {b}")
+            valid = None if best.valid is None or other.valid is None else f"({best.valid} or {other.valid})"
+            best = self._named(Value(kind.type, name, valid))
+        return best
+
+    # Choices: a branch is computed only where it is chosen ------------------------------------------------------------
+
+    def _case(self, arguments: Sequence[Node]) -> Value:
+        results = [*arguments[1:-1:2], arguments[-1]]
+        kind = common(kind_of(self._type_of(result)) for result in results)
+        if kind is None or kind in (*HELD_BY_ARROW, Kind.NULL):
+            raise Unwritten("CASE with text in its results")
+        name = self._host.fresh("c")
+
+        def branch(position: int) -> None:
+            if position == len(arguments) - 1:
+                self._assign(name, arguments[-1], kind)
+                return
+            condition = self.write(arguments[position])
+            with self._inside(f"if {condition.text}:"):
+                self._assign(name, arguments[position + 1], kind)
+            with self._inside("else:"):
+                branch(position + 2)
+
+        branch(0)
+        return Value(kind.type, name, f"{name}_ok")
+
+    def _assign(self, name: str, node: Node, kind: Kind) -> None:
+        value = self._as(self.write(node), kind)
+        cast = "float" if kind is Kind.FLOAT else "bool" if kind is Kind.BOOLEAN else "np.int64"
+        self._block.add(f"{name} = {cast}({value.text})", f"{name}_ok = {value.valid or True}")
+
+    def _coalesce(self, arguments: Sequence[Node]) -> Value:
+        kind = common(kind_of(self._type_of(argument)) for argument in arguments)
+        if kind is None or kind in (*HELD_BY_ARROW, Kind.NULL):
+            raise Unwritten("COALESCE of text")
+        name = self._host.fresh("c")
+
+        def choice(position: int) -> None:
+            self._assign(name, arguments[position], kind)
+            if position + 1 < len(arguments):
+                with self._inside(f"if not {name}_ok:"):
+                    choice(position + 1)
+
+        choice(0)
+        return Value(kind.type, name, f"{name}_ok")
+
+    # Casts ------------------------------------------------------------------------------------------------------------
+
+    def _cast(self, value: Value, target: pa.DataType) -> Value:
+        source, kind, text, valid = value.kind, kind_of(target), value.text, value.valid
+        if valid == "False":
+            return Value(target, "False" if kind is Kind.BOOLEAN else "0", "False")
+        match source, kind:
+            case (Kind.INTEGER, Kind.INTEGER):
+                if target.bit_width < 64:
+                    low, high = _limits(target)
+                    self._fits(f"{text} < {low} or {text} > {high}", value, target)
+                return Value(target, text, valid)
+            case (Kind.FLOAT, Kind.INTEGER):
+                low, high = _limits(target)
+                whole = self._named(Value(pa.float64(), f"np.trunc({text})"))
+                least = f"{whole.text} >= {float(low)!r}" if target.bit_width == 64 else f"{whole.text} > {low - 1.0!r}"
+                fits = f"{least} and {whole.text} < {high + 1.0!r}"
+                self._fits(f"not ({fits})", value, target)
+                return Value(target, f"(np.int64({whole.text}) if {fits} else np.int64(0))", valid)
+            case (Kind.INTEGER | Kind.FLOAT, Kind.FLOAT):
+                single = target.bit_width == 32
+                return Value(target, f"np.float64(np.float32({text}))" if single else f"float({text})", valid)
+            case (Kind.BOOLEAN, Kind.INTEGER):
+                return Value(target, f"np.int64({text})", valid)
+            case (Kind.BOOLEAN, Kind.FLOAT):
+                return Value(target, f"float({text})", valid)
+            case (Kind.INTEGER | Kind.FLOAT, Kind.BOOLEAN):
+                return Value(target, f"({_all([valid, f'{text} != 0'])})", valid)
+            case (Kind.TIMESTAMP, Kind.DATE):
+                return Value(target, f"({text} // {MICROSECONDS_A_DAY})", valid)
+            case (Kind.DATE, Kind.TIMESTAMP):
+                return self._checked("*", text, f"np.int64({MICROSECONDS_A_DAY})", target, valid)
+            case _ if source is kind and kind not in HELD_BY_ARROW:
+                return Value(target, text, valid)
+        raise Unwritten(f"a cast from {value.type} to {target}")
+
+    def _fits(self, wrong: str, value: Value, target: pa.DataType) -> None:
+        floating = value.kind is Kind.FLOAT
+        message = f"{{{'value' if floating else 'whole'}}} does not fit {target}"
+        condition = f"({wrong})" if value.valid is None else f"{value.valid} and ({wrong})"
+        self._fail(condition, message, value.text if floating else "0.0", "0" if floating else value.text)
+
+
+def _all(conditions: "Iterator[str | None] | Sequence[str | None]") -> str | None:
+    """The conditions that there are, joined."""
+    there = list(dict.fromkeys(condition for condition in conditions if condition is not None))
+    if "False" in there:
+        return "False"
+    return " and ".join(there) if there else None
+
+
+def _limits(type_: pa.DataType) -> tuple[int, int]:
+    signed = pa.types.is_signed_integer(type_)
+    bits = type_.bit_width
+    return (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+
+
+def _known(node: Node):  # type: ignore[no-untyped-def]
+    return constant(node.value, kind_of(node.type)) if isinstance(node, Literal) and node.value is not None else None
+
+
+_SURE = ("=", "<>", "<", "<=", ">", ">=", "AND", "OR", "NOT", "IS NULL", "IN", "LENGTH", "LOWER", "UPPER", "TRIM",
+         "LTRIM", "RTRIM", "SUBSTRING", "CONCAT", "STARTSWITH", "LIKE")  # fmt: skip
+
+
+def _may_fail(node: Node) -> bool:
+    match node:
+        case Call(function, arguments):
+            return function not in _SURE or any(map(_may_fail, arguments))
+        case Cast():
+            return True
+    return False
+
+
+def _may_be_null(node: Node) -> bool:
+    """Even where no column is."""
+    match node:
+        case Call(function, arguments):
+            return function not in _SURE or any(map(_may_be_null, arguments))
+        case Cast(operand, _):
+            return _may_be_null(operand)
+        case Literal(value, _):
+            return value is None
+    return False
+
+
+__all__ = ["NUMBERS", "Block", "Host", "Unwritten", "Value", "Writer"]

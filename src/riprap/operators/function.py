@@ -1,0 +1,227 @@
+"""A function that is being written: its arguments and where they come from, its errors, tables and dictionaries.
+
+The function runs rows [start, stop) of a piece of the graph. Its arguments are arrays and numbers that are fetched
+anew for every call (state moves when it grows or is restored), each under one name with one Numba type; so equal
+texts are equal functions, whatever their literals and window sizes are.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.base.errors import DataError
+from riprap.expressions.ast import Expression, Node
+from riprap.expressions.binding import bind
+from riprap.expressions.kinds import HELD_BY_ARROW, kind_of
+from riprap.expressions.written import Block, Value, Writer
+from riprap.operators.strings import address_of
+from riprap.operators.views import Views
+
+Fetch = Callable[[Views], Any]
+
+
+@dataclass(frozen=True)
+class Argument:
+    name: str
+    kind: str  # a NumPy dtype for an array that is written, "=" before it for one that is read; "int" or "float"
+    fetch: Fetch
+
+
+class Dictionary:
+    """What the codes of a text value stand for, as of the current call."""
+
+    def __init__(self, fetch: Fetch) -> None:
+        self._fetch = fetch
+        self.current: pa.Array | None = None
+        self.address: tuple[int, ...] = ()
+        self.changes = 0  # rises with every other dictionary
+
+    def refresh(self, views: Views) -> None:
+        current = self._fetch(views)
+        if current is self.current:
+            return
+        address = address_of(current)
+        if address != self.address:
+            self.current, self.address = current, address
+            self.changes += 1
+
+
+class Table:
+    """An expression of one text column for every code of a dictionary: values, and states 0 null, 1 valid, 2 failed.
+
+    Entry 0 is the one of null, entry code + 1 that of a code. Codes that fail do so only where a row has them."""
+
+    def __init__(self, dictionary: Dictionary, column: str, field: pa.Field, node: Node, type_: pa.DataType) -> None:
+        self._dictionary, self._column, self._type = dictionary, column, type_
+        self._bound = bind(Expression(str(node), node), pa.schema([field.with_nullable(True)]))
+        self._changes = -1
+        self.values = np.empty(0, np.int64)
+        self.states = np.empty(0, np.uint8)
+        self.made: pa.Array | None = None  # of text results: their dictionary
+        self.reasons: dict[int, str] = {}
+
+    def refresh(self) -> None:
+        if self._dictionary.changes == self._changes:
+            return
+        self._changes = self._dictionary.changes
+        assert self._dictionary.current is not None
+        strings = self._dictionary.current
+        entries = pa.concat_arrays([pa.nulls(1, strings.type), strings])
+        self.reasons = {}
+        try:
+            result = self._of(entries)
+        except DataError:
+            result = self._one_by_one(entries)
+        valid = result.is_valid().to_numpy(zero_copy_only=False)
+        self.states = valid.astype(np.uint8)
+        self.states[list(self.reasons)] = 2
+        if kind_of(self._type) in HELD_BY_ARROW:
+            encoded = result.cast(self._type).dictionary_encode()
+            self.made = encoded.dictionary
+            self.values = encoded.indices.fill_null(0).to_numpy().astype(np.int64)
+        else:
+            plain = result.cast(pa.int32()) if pa.types.is_date32(result.type) else result
+            dtype = np.float64 if pa.types.is_floating(self._type) else np.int64
+            if not pa.types.is_floating(self._type) and not pa.types.is_boolean(self._type):
+                plain = plain.cast(pa.int64())
+            self.values = plain.fill_null(False if pa.types.is_boolean(self._type) else 0).to_numpy(
+                zero_copy_only=False
+            ).astype(dtype)  # fmt: skip
+
+    def _of(self, entries: pa.Array) -> pa.Array:
+        made = self._bound.evaluate(pa.RecordBatch.from_arrays([entries], [self._column]))
+        return made.dictionary_decode() if isinstance(made, pa.DictionaryArray) else made
+
+    def _one_by_one(self, entries: pa.Array) -> pa.Array:
+        made = []
+        for code in range(len(entries)):
+            try:
+                made.append(self._of(entries.slice(code, 1)))
+            except DataError as error:
+                self.reasons[code] = str(error)
+                made.append(pa.nulls(1, self._type))
+        return pa.concat_arrays([part.cast(self._type) for part in made])
+
+
+class Function:
+    """The text of one piece under way. Steps add to `setup`, `row` and `finish`; the piece calls what comes of it."""
+
+    def __init__(self) -> None:
+        self.arguments: dict[str, Argument] = {}
+        self.sites: list[str] = []
+        self.dictionaries: dict[str, Dictionary] = {}
+        self.tables: dict[str, Table] = {}
+        self.pooled: dict[str, list[str]] = {}  # operator → dictionaries whose strings go into its pool
+        self._table_names: dict[tuple[str, str], str] = {}
+        self.setup = Block()  # before the loop
+        self.checks = Block()  # at the start of a row: is there room?
+        self.prologue = Block()
+        self.row = Block()
+        self.finish = Block()  # after the loop
+        self.after: list[Callable[[], None]] = []  # after a call, once per step
+        self.before: list[Callable[[Views], None]] = []  # before a call
+        self.counters: dict[str, int] = {}  # name → place in `numbers`
+        self.numbers = np.zeros(64, np.int64)  # row reached, error, and counters
+        self.outputs: list[str] = []  # counters of rows given out: what a row that fails had given is taken back
+        self._names = 0
+
+    # What steps use ---------------------------------------------------------------------------------------------------
+
+    def fresh(self, stem: str) -> str:
+        self._names += 1
+        return f"{stem}{self._names}"
+
+    def array(self, name: str, kind: str, fetch: Fetch) -> str:
+        """An array argument: `kind` is its dtype, with "=" before it where it is only read."""
+        self.arguments.setdefault(name, Argument(name, kind, fetch))
+        return name
+
+    def literal(self, value: float) -> str:
+        name = self.fresh("lit")
+        self.arguments[name] = Argument(name, "float" if isinstance(value, float) else "int", lambda views: value)
+        return name
+
+    def number(self, name: str, fetch: Callable[[], int]) -> str:
+        self.arguments.setdefault(name, Argument(name, "int", lambda views: fetch()))
+        return name
+
+    def counter(self, name: str, start: Callable[[], int] | None = None) -> str:
+        """A number that the function counts in; `value_of` reads it after a call."""
+        if name not in self.counters:
+            place = 2 + len(self.counters)
+            self.counters[name] = place
+            if start is not None:
+                self.before.append(lambda views: self.numbers.__setitem__(place, start()))
+            self.setup.add(f"{name} = numbers[{place}]")
+            self.finish.add(f"numbers[{place}] = {name}")
+        return name
+
+    def value_of(self, counter: str) -> int:
+        return int(self.numbers[self.counters[counter]])
+
+    def site(self, message: str) -> int:
+        self.sites.append(message)
+        return len(self.sites)
+
+    def dictionary(self, name: str, fetch: Fetch) -> str:
+        self.dictionaries.setdefault(name, Dictionary(fetch))
+        return name
+
+    def table(
+        self, dictionary: str, column: str, field: pa.Field, node: Node, made: pa.DataType
+    ) -> tuple[str, str, str]:
+        known = self._table_names.get((dictionary, str(node)))
+        if known is None:
+            known = self._table_names[dictionary, str(node)] = self.fresh("t")
+            table = self.tables[known] = Table(self.dictionaries[dictionary], column, field, node, made)
+            self.array(known, "=float64" if pa.types.is_floating(made) else "=int64", lambda views: table.values)
+            self.array(f"{known}_s", "=uint8", lambda views: table.states)
+            self.dictionaries[f"{known}_d"] = Dictionary(lambda views: table.made)
+        return known, f"{known}_s", f"{known}_d"
+
+    def expression(self, block: Block, columns: Mapping[str, Value], expression: Expression) -> Value:
+        return Writer(self, block, columns, expression.text).write(expression.root)
+
+    # What the piece uses ----------------------------------------------------------------------------------------------
+
+    def refresh(self, views: Views) -> None:
+        """Before a call: dictionaries, then the tables over them (in the order they were written in)."""
+        for name, dictionary in self.dictionaries.items():
+            table = self.tables.get(name.removesuffix("_d"))
+            if table is not None:
+                table.refresh()
+                if table.made is None:
+                    continue
+            dictionary.refresh(views)
+        for prepare in self.before:
+            prepare(views)
+
+    def error(self, value: float, whole: int) -> str:
+        message = self.sites[int(self.numbers[1]) - 1]
+        found = re.match(r"\{table:(\w+)_s\}, in expression", message)
+        if found:
+            return self.tables[found.group(1)].reasons[whole]
+        return message.replace("{value}", str(value)).replace("{whole}", str(whole))
+
+    def text(self, name: str) -> str:
+        """The whole function."""
+        block = Block(f"def {name}({', '.join(['start', 'stop', 'numbers', 'failed', *self.arguments])}):")
+        block.items += self.setup.items
+        block.add("err = 0", "err_value = 0.0", "err_whole = np.int64(0)", "done = stop", "i = start")
+        loop = block.sub("for i in range(start, stop):")
+        loop.items += self.checks.items
+        loop.add("u = np.uint64(i)")
+        if self.sites:
+            loop.add(*(f"{count}_before = {count}" for count in self.outputs))
+        loop.items += self.prologue.items + self.row.items
+        if self.sites:
+            loop.sub("if err != 0:").add("break")
+            failing = block.sub("if err != 0:")
+            failing.add(*(f"{count} = {count}_before" for count in self.outputs), "done = i")
+        block.items += self.finish.items
+        block.add("numbers[0] = done", "numbers[1] = err", "failed[0] = err_value", "numbers[63] = err_whole")
+        return "\n".join(block.lines(0)) + "\n"

@@ -1,0 +1,213 @@
+"""The step of an aggregate over the few most recent tuples of a group: one pass over the window for all its calls."""
+
+import re
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.expressions.written import Block, Value
+from riprap.graph.windows import Count
+from riprap.operators.aggregate import AggregateOperator
+from riprap.operators.function import Function
+from riprap.operators.step_state import (
+    Given,
+    counted,
+    group_of,
+    identifier,
+    key_parts,
+    read_back,
+    stored_column,
+    stored_validity,
+    word_of,
+)
+
+
+def aggregate_step(function: Function, operator: AggregateOperator, given: Given) -> Given:
+    spec, setting = operator.spec, operator.setting
+    name = identifier(spec.name)
+    size, every = cast(Count, spec.window).size, cast(Count, spec.every).size
+    keys = [given.row[column] for column in spec.by]
+    block, group = group_of(function, given.block, name, operator, keys, True)
+    at, index, first = (function.fresh(stem) for stem in ("at", "a", "lo"))
+    head = function.array(f"{name}_head", "int64", lambda views: operator.stores[0].head)
+    tail = function.array(f"{name}_tail", "int64", lambda views: operator.stores[0].tail)
+    ring = operator.ring
+    cap, mask = function.number(f"{name}_cap", lambda: ring), function.number(f"{name}_mask", lambda: ring - 1)
+    g = function.fresh("g")
+    block.add(f"{g} = np.uint64({group})", f"{index} = {tail}[{g}]",
+              f"{at} = np.uint64({group} * {cap} + ({index} & {mask}))")  # fmt: skip
+    arguments: dict[str, Value] = {}
+    for column, bound in operator.arguments:
+        value = arguments[column] = function.expression(block, given.row, bound.expression)
+        block.add(f"{stored_column(function, name, operator, 0, column, bound.type)}[{at}] = "
+                  + word_of(function, block, name, operator, value))  # fmt: skip
+        if value.valid is not None or operator.nullable(column):
+            block.add(f"{stored_validity(function, name, operator, 0, column)}[{at}] = {value.valid or 1}")
+    block.add(f"{index} += 1", f"{tail}[{g}] = {index}", f"{first} = {head}[{g}]")
+    width = function.number(f"{name}_size", lambda: size)
+    block.sub(f"if {index} - {first} > {width}:").add(f"{first} = {index} - {width}", f"{head}[{g}] = {first}")
+    conditions = []
+    if every > 1:
+        conditions.append(f"{index} % {function.number(f'{name}_every', lambda: every)} == 0")
+    if not spec.partial:
+        conditions.append(f"{index} - {first} == {width}")
+    speaks = block.sub(f"if {' and '.join(conditions)}:") if conditions else block
+    made: dict[str, Value] = {column: given.row[column] for column in spec.by if column in setting.wanted[0]}
+    window = _Window(function, speaks, name, operator, f"{group} * {cap}", mask, first, index)
+    for call in spec.calls:
+        if call.name in setting.wanted[0]:
+            made[call.name] = window.call(call.name, call.function, operator.column_of(call))
+    window.write()
+    if spec.tumbling:
+        speaks.add(f"{head}[{g}] = {index}")
+    ordered = {column: made[column] for column in setting.output_schemas[0].names if column in made}
+    counter = given.counter if speaks is given.block else counted(function, speaks, f"n_{name}")
+    return Given(speaks, ordered | key_parts(given.row), counter, given.most)
+
+
+class _Window:
+    """One pass over the window [lo, hi) of a group for all calls of an aggregate."""
+
+    def __init__(
+        self,
+        function: Function,
+        block: Block,
+        name: str,
+        operator: AggregateOperator,
+        base: str,
+        mask: str,
+        lo: str,
+        hi: str,
+    ) -> None:
+        self._function, self._block, self._name, self._operator = function, block, name, operator
+        self._base, self._mask, self._lo, self._hi = base, mask, lo, hi
+        self._before: list[str] = []
+        self._each: dict[str, list[str]] = {}  # per stored column: what each of its values does
+        self._behind = Block()
+        self._sums: dict[str, tuple[str, str]] = {}
+
+    def call(self, name: str, what: str, column: str | None) -> Value:
+        function, operator = self._function, self._operator
+        if column is None or (what == "count" and not operator.nullable(column)):
+            return Value(pa.int64(), f"({self._hi} - {self._lo})")
+        type_, nullable = operator.stores[0].type_of(column), operator.nullable(column)
+        if what in ("first", "last"):
+            index = self._lo if what == "first" else f"({self._hi} - 1)"
+            where = function.fresh("p")
+            self._behind.add(f"{where} = np.uint64({self._base} + ({index} & {self._mask}))")
+            return self._kept(read_back(function, self._name, operator, 0, column, where, type_, nullable))
+        if what == "count":
+            return Value(pa.int64(), self._count(column))
+        some = f"({self._count(column)} > 0)" if nullable else None
+        if what in ("min", "max"):
+            return self._extreme(column, what, type_, some)
+        total = self._sum(column, type_)
+        made = pa.float64() if pa.types.is_floating(type_) else pa.int64()
+        if what == "sum":
+            return Value(made, total, some)
+        counted = self._count(column) if nullable else f"({self._hi} - {self._lo})"
+        return self._kept(Value(pa.float64(), f"float({total}) / float(max({counted}, 1))", some))
+
+    def _kept(self, value: Value) -> Value:
+        """Under names that later rows do not overwrite before they are read."""
+        name = self._function.fresh("r")
+        self._behind.add(f"{name} = {value.text}")
+        if value.valid is None:
+            return Value(value.type, name, None, value.dictionary)
+        self._behind.add(f"{name}_ok = {value.valid}")
+        return Value(value.type, name, f"{name}_ok", value.dictionary)
+
+    def _count(self, column: str) -> str:
+        name = f"{self._name}_{identifier(column)}_cnt"
+        if f"{name} = 0" not in self._before:
+            self._before.append(f"{name} = 0")
+            self._each.setdefault(column, []).append(f"{name} += 1")
+        return name
+
+    def _sum(self, column: str, type_: pa.DataType) -> str:
+        if column in self._sums:
+            return self._sums[column][0]
+        function, stem = self._function, _stem(self._name, column)
+        if pa.types.is_floating(type_):
+            result = self._float_sum(column, stem)
+        else:
+            # The upper halves are added up beside: see kernels/folds.py.
+            self._before += [f"{stem}_t = np.int64(0)", f"{stem}_u = np.int64(0)"]
+            self._each.setdefault(column, []).extend([f"{stem}_t += x", f"{stem}_u += x >> 32"])
+            counted = self._count(column) if self._operator.nullable(column) else f"({self._hi} - {self._lo})"
+            called = next(c.name for c in self._operator.spec.calls if self._operator.column_of(c) == column
+                          and c.function in ("sum", "avg"))  # fmt: skip
+            site = function.site(
+                f"operator {self._operator.spec.name}: {called} leaves 64 bits; "
+                "cast its argument to double, or take a smaller window"
+            )
+            wrong = self._behind.sub(f"if err == 0 and abs(({stem}_t >> 32) - {stem}_u) > {counted}:")
+            wrong.add(f"err = {site}")
+            result = f"{stem}_t"
+        self._sums[column] = (result, stem)
+        return result
+
+    def _float_sum(self, column: str, stem: str) -> str:
+        """Cascaded additions that know their error; the exact accumulator where that is not enough."""
+        t, e, lost = f"{stem}_t", f"{stem}_e", f"{stem}_l"
+        self._before += [f"{t} = 0.0", f"{e} = 0.0", f"{lost} = 0.0"]
+        self._each.setdefault(column, []).extend([
+            f"s = {t} + x", f"y = s - {t}", f"d = ({t} - (s - y)) + (x - y)", f"{t} = s",
+            f"s = {e} + d", f"y = s - {e}", f"{lost} += abs(({e} - (s - y)) + (d - y))", f"{e} = s",
+        ])  # fmt: skip
+        result = f"{stem}_s"
+        self._behind.add(f"{result} = ({t} + {e}) + 0.0")
+        doubtful = self._behind.sub(f"if {lost} != 0.0 or not np.isfinite({result}):")
+        values = stored_column(self._function, self._name, self._operator, 0, column, pa.float64())
+        if self._operator.nullable(column):
+            valid = stored_validity(self._function, self._name, self._operator, 0, column)
+        else:
+            valid = self._function.array("no_nulls", "=uint8", lambda views: _NO_NULLS)
+        doubtful.sub(f"if not certain({t}, {e}, {lost}):").add(
+            f"{result} = exactly({values}, {valid}, {self._base}, {self._mask}, {self._lo}, {self._hi})"
+        )
+        return result
+
+    def _extreme(self, column: str, what: str, type_: pa.DataType, some: str | None) -> Value:
+        best = f"{self._name}_{identifier(column)}_{what}"
+        floats = pa.types.is_floating(type_)
+        if f"{best}_any = False" not in self._before:
+            self._before += [f"{best}_any = False", f"{best} = {'0.0' if floats else 'np.int64(0)'}"]
+            if not floats:
+                better = f"x {'>' if what == 'max' else '<'} {best}"
+            elif what == "max":  # NaN is above every number
+                better = f"x > {best} or (x != x and {best} == {best})"
+            else:
+                better = f"x < {best} or ({best} != {best} and x == x)"
+            self._each.setdefault(column, []).append(f"if not {best}_any or {better}: {best} = x")
+            self._each[column].append(f"{best}_any = True")
+        return Value(type_, f"({best} != 0)" if pa.types.is_boolean(type_) else best, some)
+
+    def write(self) -> None:
+        self._block.add(*self._before)
+        if self._each:
+            loop = self._block.sub(f"for w in range({self._lo}, {self._hi}):")
+            loop.add(f"p = np.uint64({self._base} + (w & {self._mask}))")
+            for column, lines in self._each.items():
+                body = loop
+                if self._operator.nullable(column):
+                    valid = stored_validity(self._function, self._name, self._operator, 0, column)
+                    body = loop.sub(f"if {valid}[p] != 0:")
+                type_ = self._operator.stores[0].type_of(column)
+                x = f"x{identifier(column)}"
+                body.add(f"{x} = {stored_column(self._function, self._name, self._operator, 0, column, type_)}[p]")
+                body.add(*(_renamed(line, x) for line in lines))
+        self._block.items += self._behind.items
+
+
+_NO_NULLS = np.empty(0, np.uint8)
+
+
+def _stem(name: str, column: str) -> str:
+    return f"{name}_{identifier(column)}_sum"
+
+
+def _renamed(line: str, x: str) -> str:
+    """The value's own name in place of `x`."""
+    return re.sub(r"\bx\b", x, line)

@@ -1,0 +1,69 @@
+"""The step of a join in which one port keeps the latest tuple per group, and the other keeps nothing and asks."""
+
+from collections.abc import Sequence
+
+from riprap.expressions.written import Block, Unwritten, Value
+from riprap.graph.windows import Count
+from riprap.operators.function import Function
+from riprap.operators.join import JoinOperator
+from riprap.operators.step_state import (
+    Given,
+    counted,
+    flag,
+    group_of,
+    identifier,
+    key_parts,
+    read_back,
+    stored_column,
+    stored_validity,
+    word_of,
+)
+
+
+def join_step(function: Function, operator: JoinOperator, inputs: Sequence[Given], home: Block) -> Given:
+    spec, setting = operator.spec, operator.setting
+    if any(given.most > 1 for given in inputs):
+        raise Unwritten("a port can have several rows for one row of the entry")
+    kept = 0 if isinstance(spec.windows[0], Count) else 1
+    name = identifier(spec.name)
+    flags = [flag(function, given) for given in inputs]
+    made: Given | None = None
+    for port in (0, 1):  # the lower port first: row order is merge order
+        row = inputs[port].row
+        block = home.sub(f"if {flags[port]}:")
+        keys = [row[pair[port]] for pair in spec.on]
+        block, group = group_of(function, block, name, operator, keys, False)
+        head = function.array(f"{name}_head", "int64", lambda views: operator.stores[kept].head)
+        tail = function.array(f"{name}_tail", "int64", lambda views: operator.stores[kept].tail)
+        at, index = function.fresh("at"), function.fresh("a")
+        block.add(f"{at} = np.uint64({group})")
+        if port == kept:
+            block.add(f"{index} = {tail}[{at}]", f"{head}[{at}] = {index}", f"{tail}[{at}] = {index} + 1")
+            for column in operator.stored[port]:
+                value = row[column]
+                stored = stored_column(function, name, operator, port, column, setting.schemas[port].field(column).type)
+                block.add(f"{stored}[{at}] = {word_of(function, block, name, operator, value)}")
+                if setting.schemas[port].field(column).nullable:
+                    block.add(f"{stored_validity(function, name, operator, port, column)}[{at}] = {value.valid or 1}")
+            continue
+        block = block.sub(f"if {tail}[{at}] > {head}[{at}]:")
+        pair: dict[str, Value] = {}
+        for column, origin in operator.port_of.items():
+            if origin == port and column in row:
+                pair[column] = row[column]
+            elif origin != port and column in operator.stored[kept]:
+                field = setting.schemas[kept].field(column)
+                pair[column] = read_back(function, name, operator, kept, column, at, field.type, field.nullable)
+        pair |= key_parts(row)
+        if spec.predicate is not None:
+            condition = function.expression(block, pair, spec.predicate)
+            block = block.sub(f"if {condition.text}:")
+        wanted = setting.wanted[0]
+        if spec.projections is None:
+            columns = {c: pair[c] for c in setting.output_schemas[0].names if c in wanted}
+        else:
+            columns = {c: function.expression(block, pair, e) for c, e in spec.projections if c in wanted}
+        counter = counted(function, block, f"n_{name}")
+        made = Given(block, columns | key_parts(row), counter)
+    assert made is not None
+    return made

@@ -1,0 +1,151 @@
+"""One step per operator: text that takes a row and produces rows.
+
+A step gets the block in which its operator's input row is there, as (value, valid) pairs by column, and gives, for
+each output port, the block in which an output row is there. What follows is written into that block. So a chain of
+operators is nested conditions in one loop, without a row ever being stored between two of them.
+
+State stays in the operators' own stores and tables of groups; a step fetches their arrays for every call and adds to
+them. Windows of a few tuples are *dense*: a ring of one size per group, side by side, which the step overwrites.
+
+`cannot_step` says of an operator why it has none, or why not with these windows; it runs on its own then.
+"""
+
+from collections.abc import Sequence
+from typing import cast
+
+import pyarrow as pa
+
+from riprap.expressions.written import Block, Unwritten, Value
+from riprap.graph.keys import SEQ, SRC, TS, N
+from riprap.graph.specs import Aggregate, Functor, Join, OperatorSpec, Sink, Source, Split, Union
+from riprap.graph.windows import Count, Zero
+from riprap.operators.aggregate import AggregateOperator
+from riprap.operators.contract import Operator
+from riprap.operators.function import Function
+from riprap.operators.join import JoinOperator
+from riprap.operators.step_aggregate import aggregate_step
+from riprap.operators.step_join import join_step
+from riprap.operators.step_state import Given, counted, flag, identifier, key_parts
+from riprap.operators.union import UnionOperator
+
+DENSE = 16  # tuples of the longest window that has a dense ring; longer ones are folded batch-wise
+
+
+def cannot_step(spec: OperatorSpec) -> str | None:
+    """Why an operator has no step; None if it has."""
+    match spec:
+        case Source() | Sink() | Functor() | Split() | Union():
+            return None
+        case Aggregate():
+            if not isinstance(spec.window, Count) or not isinstance(spec.every, Count):
+                return "time or punctuation says when it speaks, or what it forgets"
+            if spec.window.size > DENSE:
+                return f"a window of {spec.window.size} tuples is folded batch-wise"
+            if any(call.function == "apply" for call in spec.calls):
+                return "a user's function over a window"
+            return None
+        case Join():
+            latest = [p for p in (0, 1) if spec.windows[p] == Count(1) and isinstance(spec.windows[1 - p], Zero)]
+            if not latest or not spec.per_group:
+                return "an arrival can meet several tuples, or windows that time or the whole port makes forget"
+            return None
+    return f"a {spec.kind} runs on its own"
+
+
+def write_step(function: Function, operator: Operator, inputs: Sequence[Given], home: Block) -> list[Given]:
+    """Add an operator; `inputs` are what reaches its ports, `home` is where a several-port operator is written."""
+    spec = operator.setting.spec
+    match spec:
+        case Source() | Sink():
+            return [inputs[0]]
+        case Functor():
+            return [_functor(function, operator, inputs[0])]
+        case Split():
+            return _split(function, operator, inputs[0])
+        case Union():
+            return [_union(function, cast(UnionOperator, operator), inputs, home)]
+        case Aggregate():
+            return [aggregate_step(function, cast(AggregateOperator, operator), inputs[0])]
+        case Join():
+            return [join_step(function, cast(JoinOperator, operator), inputs, home)]
+    raise AssertionError(spec)
+
+
+def _functor(function: Function, operator: Operator, given: Given) -> Given:
+    spec = cast(Functor, operator.setting.spec)
+    block, row, counter = given.block, given.row, given.counter
+    if spec.predicate is not None:
+        condition = function.expression(block, row, spec.predicate)
+        block = block.sub(f"if {condition.text}:")
+        counter = counted(function, block, f"n_{identifier(spec.name)}")
+    if spec.projections is not None:
+        made = {
+            name: function.expression(block, row, expression)
+            for name, expression in spec.projections
+            if name in operator.setting.wanted[0]
+        }
+        row = made | key_parts(row)
+    return Given(block, row, counter, given.most)
+
+
+def _split(function: Function, operator: Operator, given: Given) -> list[Given]:
+    spec = cast(Split, operator.setting.spec)
+    where = function.fresh("route")
+    block = given.block
+    block.add(f"{where} = {len(spec.routes)}")
+    # All conditions are computed, as they are on columns: an error in a later one is an error.
+    conditions = [function.expression(block, given.row, route) for route in spec.routes]
+    for port in range(len(conditions) - 1, -1, -1):
+        block.sub(f"if {conditions[port].text}:").add(f"{where} = {port}")
+    outputs = []
+    for port in range(spec.outputs):
+        inner = block.sub(f"if {where} == {port}:")
+        counter = counted(function, inner, f"n_{identifier(spec.name)}_{port}")
+        outputs.append(Given(inner, given.row, counter, given.most))
+    return outputs
+
+
+def _union(function: Function, operator: UnionOperator, inputs: Sequence[Given], home: Block) -> Given:
+    """What follows is written once: a small loop over the ports that have a row."""
+    if any(given.most > 1 for given in inputs):
+        raise Unwritten("a port can have several rows for one row of the entry")
+    flags = [flag(function, given) for given in inputs]
+    port, name = function.fresh("port"), identifier(operator.setting.spec.name)
+    loop = home.sub(f"for {port} in range({len(inputs)}):")
+    wanted = [n for n in operator.setting.output_schemas[0].names if n in operator.setting.wanted[0]]
+    keys = [n for n in (TS, SRC, SEQ) if n in inputs[0].row]
+    if len({n in given.row for given in inputs for n in (SRC,)}) > 1 or len({given.row.get(N) for given in inputs}) > 1:
+        raise Unwritten("ports whose order keys have different parts")
+    made: dict[str, Value] = {}
+    for column in [*wanted, *keys]:
+        values = [given.row[column] for given in inputs]
+        if len({(value.type, value.dictionary) for value in values}) > 1:
+            raise Unwritten("text of several dictionaries")
+        valid = any(value.valid is not None for value in values)
+        if len({(value.text, value.valid) for value in values}) == 1:
+            made[column] = values[0]
+        else:
+            own = f"{name}_{identifier(column)}"
+            made[column] = Value(values[0].type, own, f"{own}_ok" if valid else None, values[0].dictionary)
+    for index, (given, has) in enumerate(zip(inputs, flags, strict=True)):
+        chosen = loop.sub(f"if {port} == {index}:")
+        chosen.sub(f"if not {has}:").add("continue")
+        for column, value in made.items():
+            if value is not given.row[column]:
+                chosen.add(f"{value.text} = {given.row[column].text}")
+                if value.valid is not None:
+                    chosen.add(f"{value.valid} = {given.row[column].valid or True}")
+    if operator.renumbers:
+        last = function.array(f"{name}_last", "int64", lambda views: operator.numbering.last)
+        src = made[SRC].text if SRC in made else str(operator.setting.shapes[0].src)
+        number = f"{name}_n"
+        same = loop.sub(f"if {last}[0] == {made[TS].text} and {last}[1] == {src} and {last}[2] == {made[SEQ].text}:")
+        same.add(f"{number} = {last}[3]")
+        loop.sub("else:").add(f"{number} = np.int64(0)", f"{last}[0] = {made[TS].text}", f"{last}[1] = {src}",
+                              f"{last}[2] = {made[SEQ].text}")  # fmt: skip
+        loop.add(f"{last}[3] = {number} + 1")
+        made[N] = Value(pa.int64(), number)
+    elif N in inputs[0].row:
+        made[N] = inputs[0].row[N]
+    counter = counted(function, loop, f"n_{name}")
+    return Given(loop, made, counter, len(inputs))

@@ -1,0 +1,292 @@
+"""Operators in one loop do what they do on their own: rows, keys, punctuation, progress, digests, counts, errors."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.engine.graphs import SCHEMA, apps, collected, cut, inputs
+
+from riprap.apps.catalogue import load_app
+from riprap.base.errors import DataError, MissingPrerequisite, UsageError
+from riprap.engine import compiling, pieces
+from riprap.engine.engine import Engine
+from riprap.graph.builder import App
+from riprap.graph.keys import OrderKey
+from riprap.graph.windows import count, punctuated, time, zero
+from riprap.operators.contract import Punctuation
+
+STEPS = ["filter", "map", "aggregate", "join", "union", "split"]
+
+
+def compared(graph, feed, ends):
+    """Push the same events into an engine of pieces and one that cuts at every operator, and compare after each."""
+    whole, apart = Engine(graph), Engine(graph, cut_everywhere=True)
+    for engine in (whole, apart):
+        for operator in engine.operators.values():
+            operator.observe_windows()
+    for name, event in feed:
+        left, right = whole.push(name, event), apart.push(name, event)
+        assert collected(graph, left) == collected(graph, right)
+        same_state(whole, apart)
+    for name in ends:
+        assert collected(graph, whole.end(name)) == collected(graph, apart.end(name))
+        same_state(whole, apart)
+
+
+def same_state(whole, apart):
+    assert repr(whole.digests()) == repr(apart.digests())
+    assert whole.state_sizes() == apart.state_sizes()
+    for name, operator in apart.operators.items():
+        assert whole.reached(name) == apart.reached(name), name
+        assert whole.operators[name].version == operator.version, name
+        counted, expected = whole.statistics[name], apart.statistics[name]
+        assert (counted.tuples_in, counted.tuples_out) == (expected.tuples_in, expected.tuples_out), name
+        events, known = whole.operators[name].window_events(), operator.window_events()
+        assert by_key(events) == by_key(known), name
+
+
+def by_key(events):
+    keys = {}
+    for event in events:
+        keys.setdefault((event.port, event.key_hash), []).append(event)
+    return keys
+
+
+@settings(max_examples=120)
+@given(st.data(), st.one_of(apps(), apps(sources=(1, 1), operators=(2, 9), kinds=STEPS)), st.booleans())
+def test_one_piece_is_what_its_operators_are(data, graph, marked):
+    given_ = data.draw(inputs(graph))
+    sizes = data.draw(st.lists(st.sampled_from([1, 2, 3, 7, 50]), min_size=1, max_size=3))
+    feed = [(name, piece) for name, batch in given_.items() for piece in cut(batch, sizes)]
+    feed.sort(key=lambda entry: entry[1].column("_ts")[-1].value)
+    if marked:
+        feed = [item for name, batch in feed for item in ((name, batch), (name, mark_after(graph, name, batch)))]
+    compared(graph, feed, list(given_))
+
+
+def mark_after(graph, name, batch):
+    ts, seq = batch.column("_ts")[-1].value, batch.column("_seq")[-1].as_py()
+    return Punctuation(OrderKey(ts, graph.shape(name).src, seq))
+
+
+@settings(max_examples=40)
+@given(st.data(), apps(sources=(1, 1), operators=(2, 7), kinds=STEPS), st.integers(0, 8))
+def test_a_state_goes_from_pieces_to_operators_and_back(data, graph, stop):
+    given_ = data.draw(inputs(graph))
+    ((name, batch),) = given_.items()
+    outputs, engines = [], [Engine(graph), Engine(graph, cut_everywhere=True)]
+    for number, piece in enumerate(cut(batch, [3])):
+        if number == stop:
+            state = engines[0].snapshot()
+            engines.reverse()
+            engines[0].restore(state)
+        outputs += engines[0].push(name, piece)
+    outputs += engines[0].end(name)
+    apart = Engine(graph, cut_everywhere=True)
+    assert collected(graph, outputs) == collected(graph, apart.run({name: [batch]}))
+    assert repr(engines[0].digests()) == repr(apart.digests())
+
+
+def source(app, name="S"):
+    return app.source(name, SCHEMA)
+
+
+def begins(graph, name, **options):
+    """Why a piece begins at an operator; None if it does not."""
+    found = pieces.cut(graph, frozenset(graph.order), **options)
+    return next((piece.reason for piece in found if piece.operators[0] == name), None)
+
+
+def diamond(app, stream, name):
+    return stream.filter("i > 0", name=f"{name}a").union(stream.filter("i <= 0", name=f"{name}b"), name=name)
+
+
+def test_reasons_for_cuts():
+    app = App("cuts")
+    first = source(app)
+    second = source(app, "T")
+    united = diamond(app, first, "U")
+    again = diamond(app, united, "V")
+    again.sink("Out")
+    first.union(second, name="Two").sink("Out2")
+    timed = first.aggregate("sum(x) AS x", window=time("5s"), by="k", name="Timed")
+    timed.filter("x > 0", name="After").sink("Out3")
+    long = first.aggregate("sum(x) AS x", window=count(1000), every=count(1), by="k", name="Long")
+    long.sink("Out4")
+    first.sort("x", window=count(3), name="Sorted").sink("Out5")
+    closed = first.punctuate("i = 1", name="Marked")
+    diamond(app, closed.filter("x > 0", name="X"), "W").sink("Out6")
+    closed.aggregate("sum(x) AS x", window=punctuated(), by="k", name="Closed").sink("Out7")
+    right = second.rename({"x": "y", "i": "j"}, name="R")
+    first.join(right, on="k", left_window=count(1), right_window=zero(), name="J").sink("Out8")
+    graph = app.build()
+    assert begins(graph, "S") == "it is a source"
+    assert begins(graph, "U") is None
+    assert "several rows on one of its ports" in begins(graph, "V")
+    assert "several pieces" in begins(graph, "Two")
+    assert "time or punctuation" in begins(graph, "Timed")
+    assert begins(graph, "After") == "its input comes from Timed, which runs on its own"
+    assert "folded batch-wise" in begins(graph, "Long")
+    assert "on its own" in begins(graph, "Sorted")
+    assert "would come between its ports" in begins(graph, "W")
+    assert "time or punctuation" in begins(graph, "Closed")
+    assert "several pieces" in begins(graph, "J")
+    assert begins(graph, "U", merged_apart=True) == "a jitter decides in which order its inputs are merged"
+    assert begins(graph, "Ua", alone={"Ua": "because"}) == "because"
+    some = pieces.cut(graph, frozenset(["Ua", "Ub", "U"]))
+    assert some[0].reason == "its input comes from outside the fragment"
+
+
+def test_twelve_diamonds_in_a_row_are_linear():
+    app = App("diamonds")
+    stream = source(app)
+    for number in range(12):
+        stream = diamond(app, stream, f"D{number}")
+    stream.sink("Out")
+    engine = Engine(app.build())
+    texts = sum(len(running.text) for running in engine._running.values())
+    app = App("one")
+    diamond(app, source(app), "D0").sink("Out")
+    (one,) = Engine(app.build())._running.values()
+    assert texts < 14 * len(one.text)
+
+
+def test_an_operator_without_text_runs_on_its_own():
+    app = App("text")
+    made = source(app).select("k", "concat(k, cast(i AS string)) AS t", "exp(x) AS e", name="M")
+    made.filter("t = 'a1'", name="F").sink("Out")
+    engine = Engine(app.build())
+    assert [piece.operators for piece in engine.pieces] == [("S",), ("M",), ("F", "Out")]
+    assert "cannot be written" in engine.pieces[1].reason
+
+
+def rows(**columns):
+    size = len(next(iter(columns.values())))
+    arrays = {"k": pa.array(["a"] * size), "x": pa.array([1.0] * size), "i": pa.array([1] * size)}
+    arrays |= {name: pa.array(values) for name, values in columns.items()}
+    arrays |= {"_ts": pa.array(range(size), pa.timestamp("us", "UTC")), "_seq": pa.array(range(size), pa.int64())}
+    return pa.record_batch(arrays)
+
+
+@pytest.mark.parametrize(
+    ("expression", "values", "message"),
+    [
+        ("i * 4611686018427387904", [1, 1, 4, 1], "does not fit 64 bits"),
+        ("cast(i AS int8)", [1, 2, 300, 1], "300 does not fit int8"),
+        ("cast(x * i AS int8)", [1, 2, 300, 1], "300.0 does not fit int8"),
+        ("cast(k AS long)", ["1", "2", "b", "1"], "Failed to parse string: 'b'"),
+    ],
+)
+def test_an_error_stops_at_its_row(expression, values, message):
+    app = App("error")
+    made = source(app).select("k", f"{expression} AS i", name="M")
+    made.aggregate("last(i) AS i", window=count(4), every=count(1), name="A").sink("Out")
+    given_ = rows(k=values) if isinstance(values[0], str) else rows(i=values)
+    engine = Engine(app.build())
+    assert len(engine.pieces) == 1
+    with pytest.raises(DataError, match=message):
+        engine.push("S", given_)
+    assert engine.state_sizes() == {"A": 2}  # the rows before the error, and not the one that failed
+    with pytest.raises(UsageError, match="stopped"):
+        engine.push("S", given_)
+    with pytest.raises(UsageError, match="stopped"):
+        engine.snapshot()
+
+
+def test_a_null_where_none_is_declared_is_refused():
+    app = App("nulls")
+    app.source("S", "k string not null").filter("k = 'a'", name="F").sink("Out")
+    columns = {"k": pa.array(["a", None]), "_ts": pa.array([0, 1], pa.timestamp("us", "UTC")), "_seq": [0, 1]}
+    with pytest.raises(DataError, match="has nulls and is declared not null"):
+        Engine(app.build()).push("S", pa.record_batch(columns))
+
+
+def test_groups_without_end():
+    """Tables of groups grow in the middle of a batch, and nothing is lost on the way."""
+    app = App("groups")
+    source(app).aggregate(
+        "sum(i) AS i", "count(*) AS n", window=count(2), every=count(1), by=["k", "x"], name="A"
+    ).sink("Out")
+    size = 3000
+    keys = [f"k{j % 1000}" for j in range(size)]
+    given_ = rows(k=keys, x=[float(j % 1500) for j in range(size)], i=list(range(size)))
+    compared(app.build(), [("S", given_.slice(0, 100)), ("S", given_.slice(100))], ["S"])
+
+
+# Compiled -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def compiler(tmp_path, monkeypatch):
+    """A compiler with a cache of its own, that compiles before the first row."""
+    own = compiling.Compiler(compiling.Policy.ALWAYS, tmp_path / "compiled")
+    monkeypatch.setattr("riprap.engine.piece.COMPILER", own)
+    return own
+
+
+def ticks():
+    from riprap.apps import market
+
+    return market.generate(20_000, seed=3).combine_chunks().to_batches()[0]
+
+
+def test_compiled_is_interpreted_bit_for_bit(compiler):
+    """Bargain Discovery: once compiled, once read from the cache, once interpreted."""
+    graph, batch = load_app("bargain-discovery"), ticks()
+    compiled = Engine(graph)
+    first = collected(graph, compiled.run({"Source": [batch]}))
+    assert compiler.compilations == 1
+    assert len(first["Sink"]) > 100
+    again = compiling.Compiler(compiling.Policy.WHEN_WORTH_IT, compiler.directory)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("riprap.engine.piece.COMPILER", again)
+        assert collected(graph, Engine(graph).run({"Source": [batch.slice(0, 50)]})) is not None
+        assert again.compilations == 0
+        assert again._made  # from the cache, although there were few rows
+        patch.setattr("riprap.engine.piece.COMPILER", compiling.Compiler(compiling.Policy.NEVER))
+        interpreted = Engine(graph)
+        assert collected(graph, interpreted.run({"Source": [batch]})) == first
+    assert repr(interpreted.digests()) == repr(compiled.digests())
+    apart = Engine(graph, cut_everywhere=True)
+    assert collected(graph, apart.run({"Source": [batch]})) == first
+
+
+def test_few_rows_are_interpreted(compiler):
+    compiler.policy = compiling.Policy.WHEN_WORTH_IT
+    graph = load_app("bargain-discovery")
+    engine = Engine(graph)
+    engine.push("Source", ticks().slice(0, 100))
+    assert compiler.compilations == 0
+    assert not compiler._made
+
+
+def test_a_cache_that_others_can_write_is_refused(tmp_path):
+    place = tmp_path / "shared"
+    place.mkdir(mode=0o700)
+    assert compiling.cache_directory(place) == place
+    place.chmod(0o777)
+    with pytest.raises(MissingPrerequisite, match="others can write"):
+        compiling.cache_directory(place)
+    assert compiling.cache_directory(tmp_path / "new").stat().st_mode & 0o777 == 0o700
+
+
+def test_names_follow_text_and_helpers(monkeypatch, tmp_path):
+    name = compiling._name("def piece(): pass")
+    assert name == compiling._name("def piece(): pass")
+    assert name != compiling._name("def piece(): return")
+    helper = tmp_path / "helper.py"
+    helper.write_text("changed")
+    other = type("Module", (), {"__file__": str(helper)})
+    monkeypatch.setattr(compiling, "_HELPERS", (other,))
+    assert name != compiling._name("def piece(): pass")
+
+
+def test_views_can_be_pushed():
+    from riprap.operators.views import Views
+
+    graph, batch = load_app("bargain-discovery"), ticks().slice(0, 2000)
+    assert collected(graph, Engine(graph).push("Source", Views.of(batch))) == collected(
+        graph, Engine(graph, cut_everywhere=True).push("Source", Views.of(batch))
+    )
+    assert np.all(batch.column("_seq").to_numpy() >= 0)
