@@ -252,6 +252,16 @@ def test_compiled_is_interpreted_bit_for_bit(compiler):
     assert collected(graph, apart.run({"Source": [batch]})) == first
 
 
+def test_one_text_has_one_signature(compiler):
+    """Columns of other types are another function, although nothing is computed with them."""
+    for column in ("x", "i"):
+        app = App("signature")
+        source(app).select(f"{column} AS y", name="M").sink("Out")
+        graph = app.build()
+        assert len(collected(graph, Engine(graph).push("S", rows(i=[1, 2])))["Out"]) == 2
+    assert compiler.compilations == 2
+
+
 def test_few_rows_are_interpreted(compiler):
     compiler.policy = compiling.Policy.WHEN_WORTH_IT
     graph = load_app("bargain-discovery")

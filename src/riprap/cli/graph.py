@@ -17,7 +17,11 @@ def command(
     plan: PlanFile = None,
     svg: Annotated[Path | None, typer.Option("--svg", help="Write a picture of the graph to this file.")] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Say how each operator keeps its state and how the app divides by key.")
+        bool,
+        typer.Option(
+            "--explain",
+            help="Say how each operator keeps its state, how the app divides by key, and what runs as one loop.",
+        ),
     ] = False,
     json: AsJson = False,
 ) -> None:
@@ -79,6 +83,7 @@ def _explain(graph: "Graph") -> None:
     from rich.table import Table
 
     from riprap.cli.console import OUT
+    from riprap.engine.engine import Engine
     from riprap.graph.partitioning import key_partitioning
 
     table = Table(title=graph.name, title_justify="left")
@@ -97,6 +102,9 @@ def _explain(graph: "Graph") -> None:
     else:
         how = "in any way" if division.divisible else "not at all"
         OUT.print(f"Divided {how}, because {division.reason}.", markup=False)
+    OUT.print("Runs in these pieces:", markup=False)
+    for piece in Engine(graph).pieces:
+        OUT.print(f"  {piece}", markup=False)
 
 
 def _state(spec: Any) -> str:

@@ -54,13 +54,17 @@ class _Tap:
     columns: list[tuple[str, pa.DataType, str | None, bool]]  # name, type, dictionary, whether it can have nulls
     most: int
     buffers: dict[str, np.ndarray]
+    room: int = 0
 
     def make(self, rows: int) -> None:
-        self.buffers.clear()
+        """Room for what `rows` can give. It is used again and again: fresh memory costs more than a row does."""
+        if rows * self.most <= self.room:
+            return
+        self.room = rows * self.most
         for name, type_, _, nullable in self.columns:
-            self.buffers[name] = np.empty(rows * self.most, dtype_of(type_))
+            self.buffers[name] = np.empty(self.room, dtype_of(type_))
             if nullable:
-                self.buffers[f"{name} ok"] = np.empty(rows * self.most, np.uint8)
+                self.buffers[f"{name} ok"] = np.empty(self.room, np.uint8)
 
     def fetch(self, name: str) -> Fetch:
         return lambda views: self.buffers[name]
@@ -206,11 +210,9 @@ class RunningPiece:
     def _taken(self, tap: _Tap) -> Views:
         count, columns = self._count(tap), []
         for name, type_, dictionary, nullable in tap.columns:
-            values, valid = tap.buffers[name], tap.buffers[f"{name} ok"] if nullable else None
-            if 2 * count < len(values):  # a few rows must not keep room for many
-                values, valid = values[:count].copy(), None if valid is None else valid[:count].copy()
+            valid = tap.buffers[f"{name} ok"][:count].copy() if nullable else None
             held = None if dictionary is None else self._function.dictionaries[dictionary].current
-            columns.append(Column(type_, values[:count], None if valid is None else valid[:count], held))
+            columns.append(Column(type_, tap.buffers[name][:count].copy(), valid, held))
         return Views(tuple(c[0] for c in tap.columns), tuple(columns), count)
 
     def _account(self) -> None:

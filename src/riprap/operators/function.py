@@ -224,4 +224,5 @@ class Function:
             failing.add(*(f"{count} = {count}_before" for count in self.outputs), "done = i")
         block.items += self.finish.items
         block.add("numbers[0] = done", "numbers[1] = err", "failed[0] = err_value", "numbers[63] = err_whole")
-        return "\n".join(block.lines(0)) + "\n"
+        kinds = " ".join(argument.kind for argument in self.arguments.values())
+        return "\n".join([f"# {kinds}", *block.lines(0)]) + "\n"  # one text, one signature

@@ -19,6 +19,7 @@ from riprap.operators.step_state import (
     read_back,
     stored_column,
     stored_validity,
+    under_name,
     word_of,
 )
 
@@ -96,7 +97,9 @@ class _Window:
             index = self._lo if what == "first" else f"({self._hi} - 1)"
             where = function.fresh("p")
             self._behind.add(f"{where} = np.uint64({self._base} + ({index} & {self._mask}))")
-            return self._kept(read_back(function, self._name, operator, 0, column, where, type_, nullable))
+            return under_name(
+                function, self._behind, read_back(function, self._name, operator, 0, column, where, type_, nullable)
+            )
         if what == "count":
             return Value(pa.int64(), self._count(column))
         some = f"({self._count(column)} > 0)" if nullable else None
@@ -107,16 +110,9 @@ class _Window:
         if what == "sum":
             return Value(made, total, some)
         counted = self._count(column) if nullable else f"({self._hi} - {self._lo})"
-        return self._kept(Value(pa.float64(), f"float({total}) / float(max({counted}, 1))", some))
-
-    def _kept(self, value: Value) -> Value:
-        """Under names that later rows do not overwrite before they are read."""
-        name = self._function.fresh("r")
-        self._behind.add(f"{name} = {value.text}")
-        if value.valid is None:
-            return Value(value.type, name, None, value.dictionary)
-        self._behind.add(f"{name}_ok = {value.valid}")
-        return Value(value.type, name, f"{name}_ok", value.dictionary)
+        return under_name(
+            function, self._behind, Value(pa.float64(), f"float({total}) / float(max({counted}, 1))", some)
+        )
 
     def _count(self, column: str) -> str:
         name = f"{self._name}_{identifier(column)}_cnt"

@@ -8,6 +8,7 @@ from riprap.operators.function import Function
 from riprap.operators.join import JoinOperator
 from riprap.operators.step_state import (
     Given,
+    comes_first,
     counted,
     flag,
     group_of,
@@ -16,6 +17,7 @@ from riprap.operators.step_state import (
     read_back,
     stored_column,
     stored_validity,
+    under_name,
     word_of,
 )
 
@@ -26,11 +28,13 @@ def join_step(function: Function, operator: JoinOperator, inputs: Sequence[Given
         raise Unwritten("a port can have several rows for one row of the entry")
     kept = 0 if isinstance(spec.windows[0], Count) else 1
     name = identifier(spec.name)
-    flags = [flag(function, given) for given in inputs]
+    blocks = [given.block for given in inputs]
+    if not comes_first(*blocks):
+        flags = [flag(function, given) for given in inputs]
+        blocks = [home.sub(f"if {has}:") for has in flags]
     made: Given | None = None
     for port in (0, 1):  # the lower port first: row order is merge order
-        row = inputs[port].row
-        block = home.sub(f"if {flags[port]}:")
+        row, block = inputs[port].row, blocks[port]
         keys = [row[pair[port]] for pair in spec.on]
         block, group = group_of(function, block, name, operator, keys, False)
         head = function.array(f"{name}_head", "int64", lambda views: operator.stores[kept].head)
@@ -53,7 +57,8 @@ def join_step(function: Function, operator: JoinOperator, inputs: Sequence[Given
                 pair[column] = row[column]
             elif origin != port and column in operator.stored[kept]:
                 field = setting.schemas[kept].field(column)
-                pair[column] = read_back(function, name, operator, kept, column, at, field.type, field.nullable)
+                read = read_back(function, name, operator, kept, column, at, field.type, field.nullable)
+                pair[column] = under_name(function, block, read)  # as it is now: it may change in this row
         pair |= key_parts(row)
         if spec.predicate is not None:
             condition = function.expression(block, pair, spec.predicate)

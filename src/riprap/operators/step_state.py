@@ -46,6 +46,35 @@ def flag(function: Function, given: Given) -> str:
     return name
 
 
+def comes_first(first: Block, second: Block) -> bool:
+    """Whether what is added to one block runs before what is added to another, in every row that has both."""
+    ways = []
+    for block in (first, second):
+        way: list[Block] = [block]
+        while way[0].parent is not None:
+            way.insert(0, way[0].parent)
+        ways.append(way)
+    depth = 0
+    while depth < min(map(len, ways)) and ways[0][depth] is ways[1][depth]:
+        depth += 1
+    if depth == len(ways[0]):
+        return depth == len(ways[1])  # the same block; or the second is in the first
+    if depth == len(ways[1]):
+        return True  # the first is in the second
+    places = [next(i for i, item in enumerate(ways[0][depth - 1].items) if item is way[depth]) for way in ways]
+    return places[0] < places[1]
+
+
+def under_name(function: Function, block: Block, value: Value) -> Value:
+    """The value as it is at the end of the block, whatever is written to where it came from afterwards."""
+    name = function.fresh("r")
+    block.add(f"{name} = {value.text}")
+    if value.valid is None:
+        return Value(value.type, name, None, value.dictionary)
+    block.add(f"{name}_ok = {value.valid}")
+    return Value(value.type, name, f"{name}_ok", value.dictionary)
+
+
 def identifier(name: str) -> str:
     """A part of an identifier: letters, digits and underscores; different names stay different."""
     return "".join(c if c.isascii() and c.isalnum() else f"_{ord(c):x}_" for c in name)
