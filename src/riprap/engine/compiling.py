@@ -26,6 +26,7 @@ from types import ModuleType
 from typing import Any
 
 import numba
+import numpy as np
 from numba import types
 
 from riprap.base.errors import MissingPrerequisite
@@ -75,7 +76,7 @@ class Compiler:
             made = self._made[text] = self._compiled(text, arguments)
             return made
         if text not in self._plain:
-            self._plain[text] = _interpreted(text)
+            self._plain[text] = _quiet(_interpreted(text))
         return self._plain[text]
 
     def _kept(self, text: str) -> bool:
@@ -142,6 +143,16 @@ def _interpreted(text: str) -> Callable[..., None]:
     scope: dict[str, Any] = {}
     exec(compile(_HEADER + text, "<piece>", "exec"), scope)  # the text is this package's own
     return scope["piece"]  # type: ignore[no-any-return]
+
+
+def _quiet(function: Callable[..., None]) -> Callable[..., None]:
+    """Interpreted, NumPy's scalars warn of what a compiled function does without a word."""
+
+    def run(*arguments: Any) -> None:
+        with np.errstate(all="ignore"):
+            function(*arguments)
+
+    return run
 
 
 _ELEMENTS = {name: getattr(types, name) for name in (

@@ -329,7 +329,10 @@ class Engine:
         emitted: list[Emitted] = []
         for _, event in inbox:
             try:
-                emitted += running.punctuate(event) if isinstance(event, Punctuation) else running.push(event)
+                if isinstance(event, Punctuation):
+                    emitted += running.punctuate(event)
+                else:
+                    emitted += running.push(event if isinstance(event, Views) else running.viewed(event))
             except DataError:
                 self._failed = True
                 raise
@@ -338,10 +341,8 @@ class Engine:
             if isinstance(self.graph[name], Sink):
                 outputs.append(Output(name, _batch(event)))
                 continue
-            for stream in self._inside[name]:
-                if (stream.source_port == port and stream.target not in self._piece_of) or (
-                    stream.source_port == port and self._piece_of[stream.target] is not running
-                ):
+            for stream in running.onward:
+                if stream.source == name and stream.source_port == port:
                     self._inbox[stream.target].append((stream.target_port, event))
             outputs += [Output(s.id, _batch(event)) for s in self._leaving[name] if s.source_port == port]
         for stream in running.onward:

@@ -89,8 +89,8 @@ class RunningPiece:
         self.outputs: dict[str, list[str]] = {}
         function.finish.add("n_entry += done - start")
         function.counter("n_entry")
-        self._columns = list(carried)
         self._names = tuple(carried.names)
+        self._never_null = tuple(field.name for field in carried if not field.nullable)
         self.seconds = 0.0
         self.onward = [
             s for name in names for s in graph.outputs(name) if s.target in operators and s.target not in names
@@ -120,6 +120,11 @@ class RunningPiece:
         self._failed = np.zeros(1)
         self._arguments = list(function.arguments.values())
         self._counted = function.numbers.copy()
+        self._windowed = {n: o for n, o in self._operators.items() if isinstance(o, WindowedOperator)}
+        self._places = [
+            (operator, [function.counters[counter] for counter in self.inputs[name]])
+            for name, operator in self._operators.items()
+        ]
 
     def _entered(self, field: pa.Field) -> Value:
         """A column of the entry."""
@@ -166,18 +171,16 @@ class RunningPiece:
     def viewed(self, event: "pa.RecordBatch | Views") -> Views:
         """The columns of the entry that the piece reads."""
         views = event if isinstance(event, Views) else _views(event, self._names)
-        for field in self._columns:
-            column = views.column(field.name)
-            if column.valid is not None and not field.nullable:
+        for name in self._never_null:
+            if views.column(name).valid is not None:
                 raise DataError(
-                    f"column {field.name} of what {self.names[0]} is given has nulls and is declared not null; "
+                    f"column {name} of what {self.names[0]} is given has nulls and is declared not null; "
                     "declare it nullable"
                 )
         return views
 
-    def push(self, event: "pa.RecordBatch | Views") -> list[Emitted]:
-        """Take rows of the entry."""
-        views = self.viewed(event)
+    def push(self, views: Views) -> list[Emitted]:
+        """Take rows of the entry, as `viewed` gives them."""
         function = self._function
         before = {name: [op.tails(p) for p in op.stores] for name, op in self._watched()}
         done, emitted = 0, []
@@ -187,8 +190,7 @@ class RunningPiece:
                 tap.make(rows)
             function.refresh(views)
             run = COMPILER.function(self.text, self._arguments, rows)
-            with np.errstate(all="ignore"):
-                run(done, views.rows, function.numbers, self._failed, *[a.fetch(views) for a in self._arguments])
+            run(done, views.rows, function.numbers, self._failed, *[a.fetch(views) for a in self._arguments])
             for after in function.after:
                 after()
             emitted += [Emitted(tap.operator, tap.port, self._taken(tap)) for tap in self._taps if self._count(tap)]
@@ -202,7 +204,7 @@ class RunningPiece:
         return emitted
 
     def _watched(self) -> list[tuple[str, WindowedOperator]]:
-        return [(n, o) for n, o in self._operators.items() if isinstance(o, WindowedOperator) and o.watched]
+        return [(name, operator) for name, operator in self._windowed.items() if operator.watched]
 
     def _count(self, tap: _Tap) -> int:
         return self._function.value_of(tap.counter)
@@ -216,15 +218,13 @@ class RunningPiece:
         return Views(tuple(c[0] for c in tap.columns), tuple(columns), count)
 
     def _account(self) -> None:
-        numbers, counters = self._function.numbers, self._function.counters
-        taken = numbers - self._counted
+        numbers = self._function.numbers
+        taken = (numbers - self._counted).tolist()
         self._counted[:] = numbers
-        for name, operator in self._operators.items():
-            rows = int(sum(taken[counters[counter]] for counter in self.inputs[name]))
-            if isinstance(operator, WindowedOperator):
-                operator.stepped(rows)
-            else:
-                operator.version += rows
+        for operator, places in self._places:
+            operator.version += sum([taken[place] for place in places])
+        for operator in self._windowed.values():
+            operator.tidy(taken[self._function.counters["n_entry"]])
 
     def total(self, counter: str) -> int:
         """Rows that were counted so far."""

@@ -103,7 +103,7 @@ class AggregateOperator(WindowedOperator):
             emissions = [self._at_boundaries(spoken, boundaries, triggered_by_rows=True)]
         else:
             emissions = [self._at_rows(spoken, batch)]
-        self._tidy(count)
+        self.tidy(count)
         return emissions
 
     def _by_count(self, groups: np.ndarray, ts: np.ndarray, positions: np.ndarray) -> _Spoken:

@@ -44,7 +44,7 @@ class BarrierOperator(WindowedOperator):
             self._note(port, before)
         sets = min(store.size() for store in self.stores.values())
         emissions = self._give_out(sets, waiting, batches, ports) if sets else []
-        self._tidy(len(ports))
+        self.tidy(len(ports))
         return emissions
 
     def _give_out(

@@ -126,7 +126,7 @@ class JoinOperator(WindowedOperator):
                     store.write(name, positions[port], to_words(batches[port].column(name), self.pool))
             self._note(port, before[port])
         emissions = self._emit(matches, positions, batches, keys)
-        self._tidy(len(ports))
+        self.tidy(len(ports))
         return emissions
 
     def _groups(self, batch: pa.RecordBatch, port: int) -> np.ndarray:

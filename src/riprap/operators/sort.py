@@ -56,7 +56,7 @@ class SortOperator(WindowedOperator):
                 emissions += self._give_out(self._last, stop - 1)
             elif isinstance(window, Time) and stop < batch.num_rows:
                 emissions += self._at_boundary(int(keys.ts[stop]), stop)
-        self._tidy(batch.num_rows)
+        self.tidy(batch.num_rows)
         return emissions
 
     def _fits(self, keys: Keys, start: int) -> int:

@@ -13,7 +13,7 @@ _REMEMBERED = 8  # dictionaries whose ids are kept; batches of a stream mostly s
 
 class StringPool:
     """Distinct strings (or bytes), numbered from 0 in the order they came. Only grows; an operator that has
-    forgotten most of them moves into a fresh pool (`WindowedOperator._tidy`)."""
+    forgotten most of them moves into a fresh pool (`WindowedOperator.tidy`)."""
 
     def __init__(self) -> None:
         self.count = 0

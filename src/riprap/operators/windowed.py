@@ -27,7 +27,7 @@ class WindowedOperator(Operator):
         super().__init__(setting)
         self._events: list[WindowEvent] | None = None  # None: nobody is watching
         self._largest = 0  # rows that a call brought at most
-        self._tidy_at = _LITTLE  # what may be held before `_tidy` looks whether it is needed
+        self._tidy_at = _LITTLE  # what may be held before `tidy` looks whether it is needed
         self._start_over()
 
     def _start_over(self) -> None:
@@ -47,11 +47,6 @@ class WindowedOperator(Operator):
         for store in self.stores.values():
             store.spread(room)
         return room
-
-    def stepped(self, rows: int) -> None:
-        """After a step took `rows`."""
-        self.version += rows
-        self._tidy(rows)
 
     def _fresh(self) -> None:
         """Set `groups`, `stores` and everything else of the state to empty."""
@@ -116,7 +111,7 @@ class WindowedOperator(Operator):
         self._settle()
         return sum(store.size() for store in self.stores.values())
 
-    def _tidy(self, rows: int) -> None:
+    def tidy(self, rows: int) -> None:
         """After a call that brought `rows`: give room back when most of it is taken by what was forgotten.
 
         It is looked for whenever what is held has doubled since the last time, which is cheap in the long run. A batch
