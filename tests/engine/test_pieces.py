@@ -262,6 +262,29 @@ def test_one_text_has_one_signature(compiler):
     assert compiler.compilations == 2
 
 
+def test_every_kind_of_expression_compiles(compiler):
+    """What is computed without text of several columns, in one select: compiled, interpreted and on columns alike."""
+    app = App("expressions")
+    expressions = [
+        "i + 1 AS a", "i * 3 - i AS b", "x / i AS c", "i % 3 AS d", "-x AS e", "abs(i) AS f", "round(x, 1) AS g",
+        "floor(x) AS h", "sqrt(abs(x)) AS l", "x > 1 AND i < 2 AS m", "NOT (x > 1) OR k = 'a' AS n",
+        "i IN (1, 2, NULL) AS o",
+        "CASE WHEN i > 1 THEN x WHEN k = 'b' THEN 0.5 END AS p", "coalesce(x, i, 7) AS q", "nullif(i, 2) AS r",
+        "least(x, i) AS s", "greatest(i, 2) AS t", "cast(x AS long) AS u", "cast(i AS float) AS v",
+        "cast(i AS boolean) AS w",
+        "hour(_ts) AS y", "year(_ts) * 100 + month(_ts) AS z", "k IS NULL AS aa", "upper(k) AS bb", "length(k) AS cc",
+        "isnan(x) AS dd", "cast(_ts AS date) AS ee", "x IS NULL AS ff", "k AS gg", "unix_micros(_ts) AS hh",
+    ]  # fmt: skip
+    source(app).filter("i <> 99", name="F").select(*expressions, name="M").sink("Out")
+    graph = app.build()
+    given_ = rows(i=[1, 2, None, -3, 0, 5], x=[1.5, None, -2.25, 0.0, 3.5, 1.0], k=["a", "b", None, "é", "a", "b"])
+    compiled = collected(graph, Engine(graph).push("S", given_))
+    assert compiler.compilations == 1
+    assert compiled == collected(graph, Engine(graph, cut_everywhere=True).push("S", given_))
+    compiler.policy, compiler._made = compiling.Policy.NEVER, {}
+    assert compiled == collected(graph, Engine(graph).push("S", given_))
+
+
 def test_few_rows_are_interpreted(compiler):
     compiler.policy = compiling.Policy.WHEN_WORTH_IT
     graph = load_app("bargain-discovery")

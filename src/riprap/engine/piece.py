@@ -130,13 +130,13 @@ class RunningPiece:
         """A column of the entry."""
         name, dtype = field.name, dtype_of(field.type)
         place = len(self._function.arguments)
-        array = self._function.array(f"c{place}", f"={dtype.name}", lambda views: aligned(views.column(name).values))
+        array = self._function.array(f"col{place}", f"={dtype.name}", lambda views: aligned(views.column(name).values))
         valid = None
         if field.nullable:
-            ok = self._function.array(f"c{place}_ok", "=uint8", lambda views: _valid(views.column(name)))
+            ok = self._function.array(f"col{place}_ok", "=uint8", lambda views: _valid(views.column(name)))
             valid = f"({ok}[u] != 0)"
         if kind_of(field.type) in HELD_BY_ARROW:
-            dictionary = self._function.dictionary(f"d{place}", lambda views: views.column(name).dictionary)
+            dictionary = self._function.dictionary(f"dict{place}", lambda views: views.column(name).dictionary)
             return Value(field.type, f"np.int64({array}[u])", valid, dictionary)
         if pa.types.is_boolean(field.type):
             return Value(field.type, f"({valid} and {array}[u] != 0)" if valid else f"({array}[u] != 0)", valid)
@@ -149,17 +149,17 @@ class RunningPiece:
         setting, name = operator.setting, operator.setting.spec.name
         schema, shape = setting.output_schemas[port], setting.output_shapes[port]
         fields = [f for f in schema if f.name in setting.wanted[port]] + shape.fields
-        count = function.counter(f"o{number}", lambda: 0)
+        count = function.counter(f"out{number}", lambda: 0)
         tap = _Tap(name, port, count, [], given.most, {})
-        at = f"p{number}"
+        at = f"out{number}_at"
         given.block.add(f"{at} = np.uint64({count})")
         for place, field in enumerate(fields):
             value = given.row[field.name]
             dtype = dtype_of(field.type)
-            array = function.array(f"o{number}_{place}", dtype.name, tap.fetch(field.name))
+            array = function.array(f"out{number}_{place}", dtype.name, tap.fetch(field.name))
             given.block.add(f"{array}[{at}] = {value.text}")
             if value.valid is not None:
-                ok = function.array(f"o{number}_{place}_ok", "uint8", tap.fetch(f"{field.name} ok"))
+                ok = function.array(f"out{number}_{place}_ok", "uint8", tap.fetch(f"{field.name} ok"))
                 given.block.add(f"{ok}[{at}] = {value.valid}")
             tap.columns.append((field.name, field.type, value.dictionary, value.valid is not None))
         given.block.add(f"{count} += 1")

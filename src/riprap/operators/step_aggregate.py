@@ -16,6 +16,7 @@ from riprap.operators.step_state import (
     group_of,
     identifier,
     key_parts,
+    operator_name,
     read_back,
     stored_column,
     stored_validity,
@@ -26,7 +27,7 @@ from riprap.operators.step_state import (
 
 def aggregate_step(function: Function, operator: AggregateOperator, given: Given) -> Given:
     spec, setting = operator.spec, operator.setting
-    name = identifier(spec.name)
+    name = operator_name(spec)
     size, every = cast(Count, spec.window).size, cast(Count, spec.every).size
     keys = [given.row[column] for column in spec.by]
     block, group = group_of(function, given.block, name, operator, keys, True)

@@ -12,8 +12,8 @@ from riprap.operators.step_state import (
     counted,
     flag,
     group_of,
-    identifier,
     key_parts,
+    operator_name,
     read_back,
     stored_column,
     stored_validity,
@@ -27,7 +27,7 @@ def join_step(function: Function, operator: JoinOperator, inputs: Sequence[Given
     if any(given.most > 1 for given in inputs):
         raise Unwritten("a port can have several rows for one row of the entry")
     kept = 0 if isinstance(spec.windows[0], Count) else 1
-    name = identifier(spec.name)
+    name = operator_name(spec)
     blocks = [given.block for given in inputs]
     if not comes_first(*blocks):
         flags = [flag(function, given) for given in inputs]

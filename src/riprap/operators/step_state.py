@@ -10,6 +10,7 @@ import pyarrow as pa
 from riprap.expressions.kinds import HELD_BY_ARROW
 from riprap.expressions.written import Block, Value
 from riprap.graph.keys import KEY_COLUMNS
+from riprap.graph.specs import OperatorSpec
 from riprap.operators.columns import is_text
 from riprap.operators.function import Function
 from riprap.operators.groups import GroupTable
@@ -73,6 +74,11 @@ def under_name(function: Function, block: Block, value: Value) -> Value:
         return Value(value.type, name, None, value.dictionary)
     block.add(f"{name}_ok = {value.valid}")
     return Value(value.type, name, f"{name}_ok", value.dictionary)
+
+
+def operator_name(spec: OperatorSpec) -> str:
+    """What the names of an operator's arguments begin with; nothing else begins like that."""
+    return f"op_{identifier(spec.name)}"
 
 
 def identifier(name: str) -> str:

@@ -25,7 +25,7 @@ from riprap.operators.function import Function
 from riprap.operators.join import JoinOperator
 from riprap.operators.step_aggregate import aggregate_step
 from riprap.operators.step_join import join_step
-from riprap.operators.step_state import Given, counted, flag, identifier, key_parts
+from riprap.operators.step_state import Given, counted, flag, identifier, key_parts, operator_name
 from riprap.operators.union import UnionOperator
 
 DENSE = 16  # tuples of the longest window that has a dense ring; longer ones are folded batch-wise
@@ -77,7 +77,7 @@ def _functor(function: Function, operator: Operator, given: Given) -> Given:
     if spec.predicate is not None:
         condition = function.expression(block, row, spec.predicate)
         block = block.sub(f"if {condition.text}:")
-        counter = counted(function, block, f"n_{identifier(spec.name)}")
+        counter = counted(function, block, f"n_{operator_name(spec)}")
     if spec.projections is not None:
         made = {
             name: function.expression(block, row, expression)
@@ -100,7 +100,7 @@ def _split(function: Function, operator: Operator, given: Given) -> list[Given]:
     outputs = []
     for port in range(spec.outputs):
         inner = block.sub(f"if {where} == {port}:")
-        counter = counted(function, inner, f"n_{identifier(spec.name)}_{port}")
+        counter = counted(function, inner, f"n_{operator_name(spec)}_{port}")
         outputs.append(Given(inner, given.row, counter, given.most))
     return outputs
 
@@ -110,7 +110,7 @@ def _union(function: Function, operator: UnionOperator, inputs: Sequence[Given],
     if any(given.most > 1 for given in inputs):
         raise Unwritten("a port can have several rows for one row of the entry")
     flags = [flag(function, given) for given in inputs]
-    port, name = function.fresh("port"), identifier(operator.setting.spec.name)
+    port, name = function.fresh("port"), operator_name(operator.setting.spec)
     loop = home.sub(f"for {port} in range({len(inputs)}):")
     wanted = [n for n in operator.setting.output_schemas[0].names if n in operator.setting.wanted[0]]
     keys = [n for n in (TS, SRC, SEQ) if n in inputs[0].row]
