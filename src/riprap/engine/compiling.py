@@ -95,7 +95,7 @@ class Compiler:
             fcntl.flock(lock, fcntl.LOCK_EX)
             path, done = place / f"{name}.py", place / f"{name}.done"
             self.compilations += not done.exists()
-            if not path.exists():
+            if not path.exists() or path.read_text() != _HEADER + text:
                 temporary = place / f"{name}.{os.getpid()}"
                 temporary.write_text(_HEADER + text)
                 temporary.replace(path)
