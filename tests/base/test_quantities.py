@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from riprap.base.errors import UsageError
-from riprap.base.quantities import format_duration, format_size, parse_duration, parse_size
+from riprap.base.quantities import format_duration, format_size, parse_duration, parse_size, show_duration
 
 
 @given(st.integers(0, 10**15))
@@ -27,3 +27,13 @@ def test_sizes():
     assert parse_size("10") == 10
     assert format_size(65536) == "64 KiB"
     assert format_size(1023 * 1024) == "1023 KiB"
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "text"),
+    [(0, "0s"), (3_000_000, "3s"), (1_500_000, "1500ms"), (15_501_139, "15.5 s"), (1_234, "1234us"),
+     (999_999_9, "10 s"), (999_999, "1 s"), (1_234_567, "1.23 s"), (119_999_999, "120 s"), (123_456_789, "2.06 min"),
+     (7_212_345_678, "2 h"), (9_999_999_999_999, "116 d"), (3_153_600_000_000_001, "36,500 d")],
+)  # fmt: skip
+def test_durations_for_people(microseconds, text):
+    assert show_duration(microseconds) == text

@@ -237,6 +237,19 @@ def test_user_operators_that_misbehave_are_told():
             make_operator(app(operator), "U").process(Channel(0), given())
 
 
+@pytest.mark.parametrize("saved", [None, "text", {"a": 1}, 7, bytearray(b"x")])
+def test_a_save_of_another_type_than_bytes_is_told(saved):
+    class Saves(Running):
+        def save(self):
+            return saved
+
+    operator = make_operator(app(Saves), "U")
+    kind = type(saved).__name__
+    for use in (operator.snapshot, operator.digest):
+        with pytest.raises(DataError, match=rf"operator U: Saves.save\(\) gave {kind}; it has to give bytes"):
+            use()
+
+
 def test_user_state_is_not_divided():
     with pytest.raises(DataError, match="cannot be divided by key"):
         split_state(State(1, blob=b"x"), [5])

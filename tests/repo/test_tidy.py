@@ -83,3 +83,12 @@ def test_files_stay_small():
     """One idea a file: a file of more than 600 lines has more than one."""
     for path in SRC.rglob("*.py"):
         assert len(path.read_text().splitlines()) <= 600, path
+
+
+def test_commands_print_no_markup_and_check_their_arguments():
+    """Names of users would be taken for markup; and arguments are checked where `Commands` registers a command."""
+    for path in (SRC / "cli").glob("*.py"):
+        text = path.read_text()
+        assert "[/]" not in text, f"{path}: the consoles take no markup; use style=, or rich.text.Text"
+        if path.name != "arguments.py":
+            assert "typer.Typer(" not in text, f"{path}: register commands through riprap.cli.arguments.Commands"

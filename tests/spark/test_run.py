@@ -104,6 +104,16 @@ def test_an_interrupted_and_killed_run_is_resumed_and_loses_nothing(local, tmp_p
             assert code == 2, err
             assert f"in use by process {os.getpid()}" in err.replace("\n", " "), err
 
+    orphaned = start("--resume", out)
+    wait_until_running(out, orphaned)
+    for pid in processes_of(orphaned.pid):
+        if os.path.basename(os.path.realpath(f"/proc/{pid}/exe")) == "java":
+            os.kill(pid, signal.SIGKILL)
+    code, err = end(orphaned)
+    assert code == 3, err
+    assert "its JVM has died, killed by somebody or for want of memory; go on with: riprap run --resume" in err
+    assert "Traceback" not in err
+
     code, err = end(start("--resume", out, "--kill", "driver@2s"))
     assert code == -signal.SIGKILL, err
     assert not (out / "summary.json").exists()

@@ -184,3 +184,15 @@ def test_a_task_that_fails_and_is_retried_leaves_nothing(spark, tmp_path):
     run(spark, source, target, tmp_path / "checkpoint", maxRowsPerTrigger="50")
     assert stored(target) == list(range(110))
     assert not lost.exists()
+
+
+def test_what_a_user_did_wrong_comes_as_a_sentence_without_a_traceback(spark, past, tmp_path):
+    frame = spark.read.format("riprap").load(str(past))
+    wrong = {
+        "there is no stream at": lambda: spark.read.format("riprap").load(str(tmp_path / "none")).collect(),
+        "only ever appended to": lambda: frame.write.format("riprap").mode("overwrite").save(str(tmp_path / "t")),
+    }
+    for words, action in wrong.items():
+        with pytest.raises(Exception, match=words) as caught:
+            action()
+        assert "Traceback" not in str(caught.value)

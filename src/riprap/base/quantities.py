@@ -51,23 +51,17 @@ def format_duration(duration: Duration) -> str:
     return f"{duration}us" if duration else "0s"
 
 
-def show_duration(microseconds: float) -> str:
-    """For people: three significant digits and the unit that suits them."""
-    units = (
-        ("µs", 1, 999.5),
-        ("ms", 1e3, 999.5e3),
-        ("s", 1e6, 120e6),
-        ("min", 60e6, 120 * 60e6),
-        ("h", 3.6e9, 48 * 3.6e9),
-    )
-    for unit, size, end in units:
-        if microseconds < end:
-            return _three_digits(microseconds / size, unit)
-    return _three_digits(microseconds / 86.4e9, "d")
-
-
-def _three_digits(value: float, unit: str) -> str:
-    return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
+def show_duration(duration: int) -> str:
+    """For people: as it would be written where that is short, else three significant digits, as in 15.5 s."""
+    exact = format_duration(Duration(duration))
+    if len(exact) <= 6:
+        return exact
+    hour = 3_600_000_000
+    for unit, size, end in (("ms", 1_000, 999_500), ("s", 1_000_000, hour // 30), ("min", hour // 60, 2 * hour)):
+        if duration < end:
+            return f"{duration / size:.3g} {unit}"
+    value, unit = (duration / hour, "h") if duration < 48 * hour else (duration / (24 * hour), "d")
+    return f"{value:.3g} {unit}" if value < 1000 else f"{value:,.0f} {unit}"
 
 
 def parse_number(text: str, option: str, *, least: float = 0.0, most: float = 1e15) -> float:

@@ -153,6 +153,12 @@ def _explain(graph: "Graph", fault: str, state: str, osf: list[str], *, as_json:
     OUT.print(table)
 
 
+_LEGEND = (
+    "R: sections of output until it is right again; I: how wrong it was in all. restart: nothing else is needed; "
+    "checkpoint: save its state now and then; replicate: run it twice."
+)
+
+
 def _print(found: "Assessment") -> None:
     from rich.table import Table
 
@@ -161,15 +167,16 @@ def _print(found: "Assessment") -> None:
     result = found.result
     table = Table(box=None)
     several = len(result.settings.scores) > 1
-    for name in ("operator", *(["sink"] if several else []), "C", "D", "R", "I", "unpaired", ""):
-        table.add_column(name, justify="right" if name in ("C", "D", "R", "I") else "left")
+    for name in ("operator", *(["sink"] if several else []), "C", "D", "R", "I", "advice"):
+        table.add_column(name, justify="right" if name in ("C", "D", "R", "I") else "left", no_wrap=True)
     for s in sorted(found.summaries, key=lambda s: -s.paired.I):
-        m, u = s.paired, s.unpaired
+        m = s.paired
         table.add_row(
             s.target, *([s.sink] if several else []), f"{m.C:.2f}", f"({m.D[0]:.2f}, {m.D[1]})", str(m.R), f"{m.I:.2f}",
-            f"{u.C:.2f} ({u.D[0]:.2f}, {u.D[1]}) {u.R} {u.I:.2f}", found.verdicts[s.target].advice,
+            found.verdicts[s.target].advice,
         )  # fmt: skip
-    OUT.print(table)
+    OUT.print(table, width=max(OUT.width, 1_000), soft_wrap=True)  # long names make long lines, and are not broken
+    OUT.print(_LEGEND, style="dim")
     for name, verdict in found.verdicts.items():
         OUT.print(f"{name}: {verdict.sentence}", soft_wrap=True)
     for name, after in found.protected.items():

@@ -3,6 +3,10 @@
 A command's module imports what it needs inside the command, so that `riprap --help` stays quick.
 """
 
+from typing import Any
+
+from typer.core import TyperGroup
+
 from riprap.cli import (
     assess,
     data,
@@ -21,8 +25,24 @@ from riprap.cli import (
 )
 from riprap.cli.arguments import Commands
 
+_ORDER = (
+    "graph", "profile", "assess", "model", "plan", "run", "run-bounded", "prove", "compare", "reproduce", "stream",
+    "data", "doctor",
+)  # fmt: skip
+
+
+class _Loop(TyperGroup):
+    """Lists the commands in the order in which a user goes round with an app."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(
+            super().list_commands(ctx), key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER)
+        )
+
+
 app = Commands(
     name="riprap",
+    cls=_Loop,
     help="Find the operators of a streaming application worth protecting, plan it, run it on Spark, prove it.",
     no_args_is_help=True,
     add_completion=False,

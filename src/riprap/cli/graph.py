@@ -45,7 +45,7 @@ def command(
     elif explain:
         _explain(graph)
     elif svg is None:
-        OUT.print(draw_text(nodes, edges), markup=False)
+        OUT.print(draw_text(nodes, edges, OUT.width), soft_wrap=True)
 
 
 def _described(graph: "Graph") -> dict[str, Any]:
@@ -88,7 +88,7 @@ def _explain(graph: "Graph") -> None:
 
     table = Table(title=graph.name, title_justify="left")
     for heading in ("operator", "does", "state", "gives", "protection"):
-        table.add_column(heading)
+        table.add_column(heading, no_wrap=heading == "operator")
     for spec in graph:
         columns = [", ".join(graph.schema(spec.name, port).names) for port in range(spec.outputs)]
         protection = ", ".join(spec.annotations.describe())
@@ -98,13 +98,13 @@ def _explain(graph: "Graph") -> None:
     by = {name: columns for name, columns in division.columns.items() if columns}
     if by:
         keys = "; ".join(f"{name} by {', '.join(columns or ())}" for name, columns in by.items())
-        OUT.print(f"Divided by key: {keys}, because {division.reason}.", markup=False)
+        OUT.print(f"Divided by key: {keys}, because {division.reason}.")
     else:
         how = "in any way" if division.divisible else "not at all"
-        OUT.print(f"Divided {how}, because {division.reason}.", markup=False)
-    OUT.print("Runs in these pieces:", markup=False)
+        OUT.print(f"Divided {how}, because {division.reason}.")
+    OUT.print("Runs in these pieces:")
     for piece in Engine(graph).pieces:
-        OUT.print(f"  {piece}", markup=False)
+        OUT.print(f"  {piece}")
 
 
 def _state(spec: Any) -> str:

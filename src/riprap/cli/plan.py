@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from riprap.base.errors import CheckFailed, PlanError, UsageError, known
-from riprap.base.quantities import Duration, format_duration, format_size, parse_duration
+from riprap.base.quantities import Duration, format_size, parse_duration, show_duration
 from riprap.cli.outputs import output_file
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def _show(plan: "BackupPlan", written: list[str], json: bool) -> None:
     OUT.print(plan.verdict)
     OUT.print(
         f"Worst recovery {plan.worst} of "
-        f"{format_duration(Duration(int(plan.asked.bound.max())))} allowed, by {' → '.join(plan.critical[-12:])}.",
+        f"{show_duration(int(plan.asked.bound.max()))} allowed, by {' → '.join(plan.critical[-12:])}.",
         soft_wrap=True,
     )
     for source, target in plan.cut_edges:
@@ -201,12 +201,12 @@ def _show(plan: "BackupPlan", written: list[str], json: bool) -> None:
         from riprap.report.plan_report import drawing
 
         OUT.print()
-        OUT.print(draw_text(*drawing(plan)), soft_wrap=True, markup=False)
+        OUT.print(draw_text(*drawing(plan), OUT.width), soft_wrap=True)
     elif plan.names:
         table = Table("backup at", "T", "L", box=None)
         for name in plan.names[:40]:
             task = topology.index(name)
-            table.add_row(name, format_duration(Duration(int(topology.latency[task]))), plan.recovery_of(task))
+            table.add_row(name, show_duration(Duration(int(topology.latency[task]))), plan.recovery_of(task))
         OUT.print(table)
         if len(plan.names) > 40:
             OUT.print(f"… and {len(plan.names) - 40} more; --json and --report list all of them.")
@@ -293,7 +293,7 @@ def _show_budget(curve: "Tradeoff", written: list[str], measured: dict[str, dict
     OUT.print(
         f"It takes {used.cpu:.3g} cores, {format_size(round(used.memory))} of memory and "
         f"{format_size(round(used.storage))}/s of storage more; "
-        f"worst recovery {format_duration(best.protection.worst)}."
+        f"worst recovery {show_duration(best.protection.worst)}."
     )
     OUT.print("\nWhat each step of the budget buys:")
     for number, step in enumerate(curve.steps):

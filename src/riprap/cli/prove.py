@@ -71,7 +71,7 @@ def command(
             fuse=fuse,  # type: ignore[arg-type]
             master=master,
             tell=tell,
-            warn=lambda text: ERR.print(f"[yellow]{text}[/]", soft_wrap=True),
+            warn=lambda text: ERR.print(text, style="yellow", soft_wrap=True),
             command=" ".join(["riprap", *sys.argv[1:]]),
         )
     except KeyboardInterrupt:
@@ -102,6 +102,6 @@ def _print(proof: "Proof", directory: Path) -> None:
     if took:
         OUT.print(f"what was hit ran again after {took[len(took) // 2]:.2f} s (median), {took[-1]:.2f} s at most")
     for sentence in proof.broken[1:]:
-        OUT.print(f"[red]{sentence}[/]", soft_wrap=True)
-    OUT.print(f"[{'green' if proof.holds else 'red'}]{proof.sentence}[/]", soft_wrap=True)
+        OUT.print(sentence, style="red", soft_wrap=True)
+    OUT.print(proof.sentence, style="green" if proof.holds else "red", soft_wrap=True)
     OUT.print(f"{directory / 'proof.html'}", soft_wrap=True)

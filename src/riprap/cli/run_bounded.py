@@ -9,7 +9,12 @@ from riprap.cli.inputs import AppName, AsJson, InputPaths, PlanFile, Seed, Tuple
 from riprap.cli.outputs import output_directory
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from riprap.graph.partitioning import KeyPartitioning
+    from riprap.spark.bounded import Totals
 
 
 def command(
@@ -39,22 +44,26 @@ def command(
     paths = input_paths(graph, input, tuples, seed)
     taken = sum(count_rows(path) for path in paths.values())
 
-    from riprap.spark.bounded import run_bounded
+    from riprap.spark.bounded import write_bounded
     from riprap.spark.session import session
 
     if not json:
         ERR.print("starting Spark …")
     spark = session(master=master)
-    frames = run_bounded(graph, {name: str(path) for name, path in paths.items()}, spark=spark, partitions=partitions)
     start = SYSTEM_CLOCK.monotonic()
-    sinks = {name: _run(spark, name, frame, out, show=not json) for name, frame in frames.items()}
+    totals = _with_bar(
+        spark, lambda: write_bounded(graph, paths, out, spark=spark, partitions=partitions), show=not json
+    )
+    sinks = {name: {"rows": sink.rows, "sums": dict(sink.sums)} for name, sink in totals.items()}
     seconds = SYSTEM_CLOCK.monotonic() - start
+    division = key_partitioning(graph)
     result = {
         "app": graph.name,
         "tuples": taken,
         "seconds": seconds,
         "throughput": taken / seconds,
-        "divided": key_partitioning(graph).reason,
+        "division": _division(division),
+        "divided": division.reason,
         "sinks": sinks,
         "out": str(out) if out is not None else None,
     }
@@ -64,40 +73,24 @@ def command(
         _print(result)
 
 
-def _run(spark: "SparkSession", name: str, frame: "DataFrame", out: Path | None, *, show: bool) -> dict[str, Any]:
-    """Run the job of one sink; its row count, and the sums of its numeric columns."""
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import NumericType
+def _with_bar(spark: "SparkSession", action: "Callable[[], dict[str, Totals]]", *, show: bool) -> "dict[str, Totals]":
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from riprap.cli.console import ERR
     from riprap.spark.progress import with_progress
 
-    numeric = [f.name for f in frame.schema if isinstance(f.dataType, NumericType) and not f.name.startswith("_")]
-    seen = Observation(f"riprap-{name}")
-    observed = frame.observe(
-        seen, F.count(F.lit(1)).alias("rows"), *(F.sum(column).alias(column) for column in numeric)
-    )
-
-    def action() -> None:
-        if out is not None:
-            observed.write.parquet(str((out / name).absolute()))
-        else:
-            observed.write.format("noop").mode("overwrite").save()
-
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("tasks"),
-        TimeElapsedColumn(),
-    )
+    columns = (TextColumn("running"), BarColumn(), MofNCompleteColumn(), TextColumn("tasks"), TimeElapsedColumn())
     with Progress(*columns, console=ERR, disable=not show) as progress:
-        bar = progress.add_task(f"running to {name}", total=None)
-        with_progress(spark, action, lambda done, total: progress.update(bar, completed=done, total=total or None))
-    found = seen.get
-    return {"rows": found["rows"], "sums": {column: found[column] for column in numeric}}
+        bar = progress.add_task("running", total=None)
+        return with_progress(
+            spark, action, lambda done, total: progress.update(bar, completed=done, total=total or None)
+        )
+
+
+def _division(division: "KeyPartitioning") -> str:
+    if not division.divisible:
+        return "not divided"
+    return "divided by key" if any(division.columns.values()) else "divided in any way"
 
 
 def _print(result: dict[str, Any]) -> None:
@@ -115,6 +108,6 @@ def _print(result: dict[str, Any]) -> None:
             shown = "" if total is None else f"{total:,.2f}" if isinstance(total, float) else f"{total:,}"
             table.add_row(name if first else "", f"{sink['rows']:,}" if first else "", column, shown)
     OUT.print(table)
-    OUT.print(f"{result['throughput']:,.0f} tuples/s; divided by key: {result['divided']}.", markup=False)
+    OUT.print(f"{result['throughput']:,.0f} tuples/s; {result['division']}: {result['divided']}.")
     if result["out"]:
-        OUT.print(f"rows are in {result['out']}", markup=False)
+        OUT.print(f"rows are in {result['out']}")

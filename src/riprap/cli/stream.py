@@ -31,7 +31,7 @@ def ls(
     from rich.table import Table
 
     from riprap.base.quantities import format_count, format_size
-    from riprap.cli.console import OUT, print_json
+    from riprap.cli.console import OUT, print_json, print_table
     from riprap.streams.overview import overview, streams_below
     from riprap.streams.stream import Stream
 
@@ -41,18 +41,26 @@ def ls(
     if json:
         print_json([vars(item) for item in found])
         return
+    if not found:
+        OUT.print(f"no streams below {directory}", soft_wrap=True)
+        return
     table = Table(box=None)
-    for column in ("stream", "segments", "rows", "size", "from", "to", "rows/s", "B/s"):
-        table.add_column(column, justify="left" if column in ("stream", "from", "to") else "right", overflow="fold")
-    for item in found:
-        rate = item.rows_per_second, item.bytes_per_second
-        table.add_row(
-            os.path.relpath(item.location, directory),
-            format_count(item.segments), format_count(item.rows), format_size(item.bytes),
-            _when(item.min_ts), _when(item.max_ts),
-            "" if rate[0] is None else format_count(rate[0]), "" if rate[1] is None else format_size(int(rate[1])),
-        )  # fmt: skip
-    OUT.print(table if found else f"no streams below {directory}")
+    for column in ("stream", "rows", "size", "from", "for", "rows/s"):
+        table.add_column(column, justify="left" if column in ("stream", "from") else "right", no_wrap=True)
+    rows = [
+        (
+            os.path.relpath(item.location, directory), format_count(item.rows), format_size(item.bytes),
+            _second(item.min_ts), _length(item.min_ts, item.max_ts),
+            "" if item.rows_per_second is None else format_count(item.rows_per_second),
+        )
+        for item in found
+    ]  # fmt: skip
+    for row in rows:
+        table.add_row(*row)
+    if not print_table(table):  # a name is not broken: it gets a line of its own
+        for name, count, size, since, length, rate in rows:
+            when = f", from {since} for {length}" if since else ""
+            OUT.print(f"{name}\n    {count} rows, {size}{when}{f', {rate} rows/s' if rate else ''}", soft_wrap=True)
 
 
 @app.command("show")
@@ -207,6 +215,17 @@ def trim(
         print_json({"segments": len(deleted), "rows": rows, "bytes": size})
     else:
         OUT.print(f"deleted {len(deleted)} segments: {format_count(rows)} rows, {format_size(size)}")
+
+
+def _second(ts: int | None) -> str:
+    """To the second, for a table."""
+    return _when(ts if ts is None else ts - ts % 1_000_000)
+
+
+def _length(first: int | None, last: int | None) -> str:
+    from riprap.base.quantities import show_duration
+
+    return "" if first is None or last is None else show_duration(max(last - first, 0))
 
 
 def _when(ts: int | None) -> str:

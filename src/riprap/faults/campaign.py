@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from riprap.base.errors import UsageError
-from riprap.base.quantities import Duration, format_count, format_duration
+from riprap.base.quantities import Duration, format_count, show_duration
 from riprap.base.randomness import derived_seed
 from riprap.engine.engine import Engine
 from riprap.engine.jitter import Jitter
@@ -190,7 +190,7 @@ def outages_of(settings: Settings, profile: TargetProfile, index: int, offset: i
             lost = max(1, round(profile.rate(rate) * duration / _SECOND))
             if before + lost >= len(profile.inputs):
                 raise UsageError(
-                    f"an outage of {format_duration(duration)} at {rate} rate costs {profile.target.name} "
+                    f"an outage of {show_duration(duration)} at {rate} rate costs {profile.target.name} "
                     f"{format_count(lost)} tuples, and after offset {format_count(offset)} the stream has only "
                     f"{format_count(len(profile.inputs) - before)} for it; choose shorter outages or earlier offsets"
                 )

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from riprap.base.quantities import Duration, format_duration
+from riprap.base.quantities import Duration, show_duration
 from riprap.faults.placement import Placement
 from riprap.faults.summary import TargetSummary
 from riprap.graph.graph import Graph
@@ -89,7 +89,7 @@ def _stateful(graph: Graph, target: str) -> bool:
 def _verdict(
     graph: Graph, summary: TargetSummary, advice: Advice, group: tuple[str, ...], failover: Duration, *, several: bool
 ) -> Verdict:
-    metrics, outage = summary.paired, format_duration(summary.longest.duration)
+    metrics, outage = summary.paired, show_duration(summary.longest.duration)
     silence = f"silence for {outage} would cost I = {summary.covered:.1f}"
     output = f"the output at {summary.sink}" if several else "the output"
     if metrics.R == 0:
@@ -104,7 +104,7 @@ def _verdict(
     if advice == "checkpoint":
         return Verdict(advice, f"Checkpoint, and restart quickly: {lasting}.")
     short = [o for o in summary.outages if o.duration <= failover]
-    promise = f"; an outage of {format_duration(short[-1].duration)} leaves I = {short[-1].I:.2f}" if short else ""
+    promise = f"; an outage of {show_duration(short[-1].duration)} leaves I = {short[-1].I:.2f}" if short else ""
     others = [name for name in group if name != summary.target]
     together = f", together with {' and '.join(others)}" if others else ""
     instead = "" if _stateful(graph, summary.target) else _instead(graph, summary.target)

@@ -110,14 +110,17 @@ def draw(nodes: Sequence[Node], edges: Sequence[Edge], *, title: str = "") -> st
     )
 
 
-def draw_text(nodes: Sequence[Node], edges: Sequence[Edge]) -> str:
-    """One line per node, layer by layer, with the nodes it feeds: `→` forward, `⇒` emphasised, `↺` back."""
+def draw_text(nodes: Sequence[Node], edges: Sequence[Edge], columns: int = 0) -> str:
+    """One line per node, layer by layer, with the nodes it feeds: `→` forward, `⇒` emphasised, `↺` back.
+
+    Where that is wider than `columns` (0: no bound), what a node does has a line of its own, below it.
+    """
     if not nodes:
         return ""
     position = {node.id: i for i, node in enumerate(nodes)}
     layers = layering(len(nodes), [(position[e.source], position[e.target]) for e in edges], 1)
     width = max(_columns(_heading(node)) for node in nodes)
-    lines = []
+    lines: list[tuple[int, Node, str, str]] = []  # rank, node, in one line, what it feeds
     for rank, layer in enumerate(layers.order):
         for i in (item for item in layer if item < len(nodes)):
             feeds: dict[str, list[str]] = {"⇒": [], "→": [], "↺": []}
@@ -127,13 +130,25 @@ def draw_text(nodes: Sequence[Node], edges: Sequence[Edge]) -> str:
                     feeds[arrow].append(nodes[position[edge.target]].label)
             text = "  ".join(f"{arrow} {_few(names)}" for arrow, names in feeds.items() if names)
             head = _heading(nodes[i])
-            lines.append(f"{rank:>3}  {head}{' ' * (width - _columns(head))}  {text}".rstrip())
-    return "\n".join(lines)
+            lines.append((rank, nodes[i], f"{head}{' ' * (width - _columns(head))}  {text}".rstrip(), text))
+    if not columns or all(_columns(line) + 5 <= columns for _, _, line, _ in lines):
+        return "\n".join(f"{rank:>3}  {line}" for rank, _, line, _ in lines)
+    return "\n".join(line for rank, node, _, feeds in lines for line in _two_lines(rank, node, feeds))
+
+
+def _two_lines(rank: int, node: Node, feeds: str) -> list[str]:
+    details = " ".join(part for part in (node.sublabel, f"[{node.badge}]" if node.badge else "") if part)
+    return [f"{rank:>3}  {_mark(node)} {node.label}  {feeds}".rstrip(), *([f"       {details}"] if details else [])]
+
+
+def _mark(node: Node) -> str:
+    return {"source": "▷", "sink": "◁"}.get(node.shape, "■" if node.badge else "□")
 
 
 def _heading(node: Node) -> str:
-    mark = {"source": "▷", "sink": "◁"}.get(node.shape, "■" if node.badge else "□")
-    return " ".join(part for part in (mark, node.label, node.sublabel, f"[{node.badge}]" if node.badge else "") if part)
+    return " ".join(
+        part for part in (_mark(node), node.label, node.sublabel, f"[{node.badge}]" if node.badge else "") if part
+    )
 
 
 def _few(names: list[str]) -> str:

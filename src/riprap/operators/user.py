@@ -136,7 +136,16 @@ class UserDefinedOperator(Operator):
         scalars: dict[str, int] = {}
         for port, numbering in enumerate(self._numbering):
             scalars |= {f"{port}{name}": value for name, value in numbering.scalars().items()}
-        return State(self.version, None, scalars, {}, self.user.save())
+        return State(self.version, None, scalars, {}, self._saved())
+
+    def _saved(self) -> bytes:
+        saved: object = self.user.save()
+        if not isinstance(saved, bytes):
+            raise DataError(
+                f"operator {self.spec.name}: {self.spec.factory.__name__}.save() gave {type(saved).__name__}; "
+                "it has to give bytes, as in json.dumps(…).encode()"
+            )
+        return saved
 
     def restore(self, parts: Sequence[State]) -> None:
         super().restore(parts)
@@ -147,7 +156,7 @@ class UserDefinedOperator(Operator):
             numbering.restore(_of_port(last.scalars, port))
 
     def digest(self) -> Digest:
-        saved = np.frombuffer(self.user.save(), np.uint8)
+        saved = np.frombuffer(self._saved(), np.uint8)
         if not len(saved):
             return super().digest()
         return Digest(np.zeros(1, np.uint64), np.array([hash_bytes(saved, 0, len(saved))], np.uint64))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from riprap.base.clock import SYSTEM_CLOCK, Clock
-from riprap.base.quantities import Duration, format_duration
+from riprap.base.quantities import Duration, format_duration, show_duration
 from riprap.planner import algorithms
 from riprap.planner.cycles import thin_cycle
 from riprap.planner.model import NEVER, Effect, effect
@@ -84,7 +84,7 @@ class BackupPlan:
             )
         task = int(np.argmax(latency - asked.bound))
         if latency[task] > asked.bound[task]:
-            took, allowed = (format_duration(Duration(int(value[task]))) for value in (latency, asked.bound))
+            took, allowed = (show_duration(Duration(int(value[task]))) for value in (latency, asked.bound))
             return f"{topology.tasks[task]} takes {took} of {allowed}"
         lacking = np.flatnonzero(asked.must & ~self.solution.backups)
         if len(lacking):
@@ -128,7 +128,7 @@ class BackupPlan:
 
 
 def _told(latency: int) -> str:
-    return "never" if latency >= NEVER else format_duration(Duration(latency))
+    return "never" if latency >= NEVER else show_duration(Duration(latency))
 
 
 def row(case: str, recovery: float, solution: Solution, seconds: float, published: object = None) -> dict[str, Any]:

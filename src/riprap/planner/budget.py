@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from riprap.base.errors import PlanError, UsageError, known
-from riprap.base.quantities import Duration, format_duration
+from riprap.base.quantities import Duration, show_duration
 from riprap.planner.assessment import Assessment
 from riprap.planner.protection import Option, Resources, backup_resources, options
 
@@ -237,8 +237,8 @@ def _why_impossible(asked: BudgetProblem, budget: Budget) -> str:
         if best.worst > budget.recovery:
             slow = max(asked.order, key=lambda v: fastest[v].latency)
             return (
-                f"no protection recovers within {format_duration(budget.recovery)}: {slow} takes "
-                f"{format_duration(fastest[slow].latency)} even with {fastest[slow].describe()}"
+                f"no protection recovers within {show_duration(budget.recovery)}: {slow} takes "
+                f"{show_duration(fastest[slow].latency)} even with {fastest[slow].describe()}"
             )
     return "no protection fits the budget together with the recovery bound: raise one of them"
 

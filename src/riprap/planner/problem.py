@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from riprap.base.errors import PlanError, UsageError
-from riprap.base.quantities import Duration, format_duration
+from riprap.base.quantities import Duration, show_duration
 from riprap.planner.cycles import thin_cycle
 from riprap.planner.model import NEVER, recovery
 from riprap.planner.topology import Topology, rows
@@ -107,8 +107,8 @@ def _bounds(topology: Topology, bound: Duration, sinks: Mapping[str, Duration]) 
             raise UsageError(f"{task} has a bound of its own but is no sink: it feeds other tasks")
         if not 0 < value <= bound:
             raise UsageError(
-                f"the bound of sink {task} must be longer than 0s and at most {format_duration(bound)}, the bound of "
-                f"all, not {format_duration(value)}: raise the bound of all and give the other sinks stricter ones"
+                f"the bound of sink {task} must be longer than 0s and at most {show_duration(bound)}, the bound of "
+                f"all, not {show_duration(value)}: raise the bound of all and give the other sinks stricter ones"
             )
         own[number] = value
     if own:
@@ -129,11 +129,11 @@ def _refuse_impossible(asked: Problem) -> None:
     alone = np.flatnonzero(topology.latency > asked.bound)
     if len(alone):
         listed = ", ".join(
-            f"{topology.tasks[task]} ({format_duration(Duration(int(topology.latency[task])))})" for task in alone[:8]
+            f"{topology.tasks[task]} ({show_duration(Duration(int(topology.latency[task])))})" for task in alone[:8]
         ) + (f" and {len(alone) - 8} more" if len(alone) > 8 else "")
-        need = format_duration(Duration(int(topology.latency.max())))
+        need = show_duration(Duration(int(topology.latency.max())))
         raise PlanError(
-            f"no plan recovers within {format_duration(Duration(int(asked.bound[alone].min())))}, because these tasks "
+            f"no plan recovers within {show_duration(Duration(int(asked.bound[alone].min())))}, because these tasks "
             f"need longer to reprocess their own input: {listed}; the least bound that can be met is {need}"
         )
     latency = asked.latency(~asked.must_not)
@@ -153,7 +153,7 @@ def _refuse_impossible(asked: Problem) -> None:
             if asked.failures > 1
             else "tasks before it may not be backups"
         )
-        allowed, taken = (format_duration(Duration(int(value[task]))) for value in (asked.bound, latency))
+        allowed, taken = (show_duration(Duration(int(value[task]))) for value in (asked.bound, latency))
         raise PlanError(
             f"no plan recovers {topology.tasks[task]} within {allowed}: with a backup at every task that may be one it "
             f"still takes {taken}, because {cause}; allow more, or raise the bound"

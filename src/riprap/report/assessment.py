@@ -8,7 +8,7 @@ from math import log1p
 
 import numpy as np
 
-from riprap.base.quantities import Duration, format_count, format_duration
+from riprap.base.quantities import Duration, format_count, show_duration
 from riprap.faults.campaign import Settings
 from riprap.faults.metrics import Interval, fitted_line
 from riprap.faults.ordering import DRAWS, Order
@@ -201,7 +201,7 @@ def _before_and_after(content: AssessmentReport) -> list[str]:
                 content.techniques.get(name, "restart"),
                 *_cells(old.paired)[2:],
                 *_cells(new.paired)[2:],
-                format_duration(new.longest.duration),
+                show_duration(new.longest.duration),
                 together if name in content.protected else "alone",
             ]
         )
@@ -261,7 +261,7 @@ def _against_outage(summary: TargetSummary) -> str:
         Point(
             a,
             b,
-            f"{format_duration(o.duration)} at {o.rate} rate, {format_count(o.tuples)} tuples: "
+            f"{show_duration(o.duration)} at {o.rate} rate, {format_count(o.tuples)} tuples: "
             f"QS {b:.3f}, R {o.R}, I {o.I:.2f}",
         )
         for a, b, o in zip(x.tolist(), y.tolist(), summary.outages, strict=True)
@@ -326,7 +326,7 @@ def _method(content: AssessmentReport) -> str:
         ["offsets", ", ".join(format_count(offset) for offset in settings.offsets)],
         [
             "outages",
-            ", ".join(format_duration(Duration(d)) for d in settings.outages)
+            ", ".join(show_duration(Duration(d)) for d in settings.outages)
             + " at "
             + " and ".join(settings.rates)
             + " rate",

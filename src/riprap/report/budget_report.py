@@ -1,6 +1,6 @@
 """The report of protection under a budget: the choice, the curve with its knee, and what each step buys."""
 
-from riprap.base.quantities import format_duration, format_size
+from riprap.base.quantities import format_size, show_duration
 from riprap.graph.drawing import Edge, Node, Shape, draw
 from riprap.graph.graph import Graph
 from riprap.planner.budget import Protection
@@ -20,7 +20,7 @@ def budget_report(graph: Graph, curve: Tradeoff, *, command: str = "") -> str:
         "extra CPU": f"{used.cpu:.3g} cores",
         "extra memory": format_size(round(used.memory)),
         "storage": f"{format_size(round(used.storage))}/s",
-        "recovery, worst case": format_duration(best.protection.worst),
+        "recovery, worst case": show_duration(best.protection.worst),
     }
     points = [
         Point(step.share * 100, step.protection.loss, step.buys, "knee" if number == curve.knee else "")

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from riprap.base.quantities import Duration, format_duration
+from riprap.base.quantities import Duration, show_duration
 from riprap.graph.drawing import Edge, Node, draw
 from riprap.planner.backup_plan import PREDICTION, BackupPlan
 from riprap.report import page as p
@@ -107,4 +107,4 @@ def _tasks(plan: BackupPlan) -> list[str]:
 
 
 def _time(microseconds: int) -> str:
-    return format_duration(Duration(microseconds))
+    return show_duration(Duration(microseconds))

@@ -10,6 +10,7 @@ its keys: reading twice is cheaper than a shuffle for as many tasks as one machi
 over Spark Connect too.
 """
 
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -58,6 +61,44 @@ def run_bounded(
     by_source = _by_source(graph, inputs)
     count = _partitions(spark, graph, partitions)
     return {sink.name: _of_sink(spark, graph, sink.name, by_source, count) for sink in graph.sinks}
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What came out at a sink."""
+
+    rows: int
+    sums: Mapping[str, float]  # of its numeric columns; none if there were no rows
+
+
+def write_bounded(
+    graph: Graph,
+    paths: Mapping[str, str | os.PathLike[str]],
+    out: str | os.PathLike[str] | None,
+    *,
+    spark: SparkSession | None = None,
+    partitions: int | None = None,
+) -> dict[str, Totals]:
+    """Run an app over files in one job, whatever its sinks are; each task writes `out/SINK/part-NUMBER.parquet`.
+
+    A task that is tried again replaces its files. Without `out` the rows are only counted.
+    """
+    spark = session(spark)
+    given = {name: os.path.abspath(os.fspath(path)) for name, path in paths.items()}
+    _by_source(graph, given)
+    count = _partitions(spark, graph, partitions)
+    jobs = {sink.name: _Job(graph, sink.name, count) for sink in graph.sinks}
+    place = None if out is None else os.path.abspath(os.fspath(out))
+    found = spark.range(0, count, 1, count).mapInArrow(partial(_write_files, jobs, given, place), _TOTALS).collect()
+    totals: dict[str, Totals] = {}
+    for name in jobs:
+        parts = [row for row in found if row["sink"] == name]
+        sums: dict[str, float] = {}
+        for row in sorted(parts, key=lambda row: row["part"]):
+            for column, value in json.loads(row["sums"]).items():
+                sums[column] = sums.get(column, 0) + value
+        totals[name] = Totals(sum(row["rows"] for row in parts), sums)
+    return totals
 
 
 def _by_source(graph: Graph, inputs: Mapping[str, Input] | Input) -> dict[str, Input]:
@@ -180,6 +221,60 @@ def _share(
         mine = np.flatnonzero(table.hashes[groups] % np.uint64(count) == np.uint64(index))
         if len(mine):
             yield batch.take(pa.array(mine))
+
+
+_TOTALS = "sink string, part int, rows long, sums string"
+
+
+def _write_files(
+    jobs: Mapping[str, "_Job"], paths: Mapping[str, str], out: str | None, ids: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in ids:
+        for index in batch.column(0).to_pylist():
+            job = next(iter(jobs.values()))
+            sinks = {name: _SinkFile(each.schema, out, name, index) for name, each in jobs.items()}
+            for output in Engine(job.graph).run(_file_inputs(job, paths, index)):
+                for rows in jobs[output.name].outputs((output,)):
+                    sinks[output.name].write(rows)
+            told = [(name, index, sink.rows, json.dumps(sink.close())) for name, sink in sinks.items()]
+            columns = [pa.array(column) for column in zip(*told, strict=True)]
+            columns[1] = columns[1].cast(pa.int32())
+            yield pa.RecordBatch.from_arrays(columns, names=["sink", "part", "rows", "sums"])
+
+
+class _SinkFile:
+    """What one task gives out at one sink: counted, summed, and in a file that appears when it is whole."""
+
+    def __init__(self, schema: pa.Schema, out: str | None, sink: str, part: int) -> None:
+        self.rows = 0
+        numeric = (pa.types.is_integer, pa.types.is_floating)
+        self._numeric = [f.name for f in schema if not f.name.startswith("_") and any(is_(f.type) for is_ in numeric)]
+        self._sums: dict[str, float] = {}
+        self._path = self._file = None
+        if out is not None:
+            os.makedirs(os.path.join(out, sink), exist_ok=True)
+            self._path = os.path.join(out, sink, f"part-{part:05d}.parquet")
+            self._file = pq.ParquetWriter(self._unfinished, schema)
+
+    @property
+    def _unfinished(self) -> str:
+        folder, name = os.path.split(self._path or "")
+        return os.path.join(folder, f".{name}.unfinished")
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        self.rows += rows.num_rows
+        for name in self._numeric:
+            total = pc.sum(rows.column(name)).as_py()
+            if total is not None:
+                self._sums[name] = self._sums.get(name, 0) + total
+        if self._file is not None:
+            self._file.write_batch(rows)
+
+    def close(self) -> dict[str, float]:
+        if self._file is not None and self._path is not None:
+            self._file.close()
+            os.replace(self._unfinished, self._path)
+        return self._sums
 
 
 # Input from DataFrames ------------------------------------------------------------------------------------------------

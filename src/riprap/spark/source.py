@@ -13,11 +13,13 @@ read in a worker of its own, and refuses a reader with `pushFilters` in any othe
 has it.
 """
 
+import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -42,12 +44,13 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from riprap.base.errors import UsageError, known
+from riprap.base.errors import RiprapError, UsageError, known
 from riprap.spark.sink import BatchSink, StreamSink
 from riprap.streams.keys import Bounds, as_microseconds
 from riprap.streams.plan import after_bytes, beginning, stretches
 from riprap.streams.stream import Stream
 
+T = TypeVar("T")
 _PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 _TASK_BYTES = 32 << 20  # neighbouring small segments share a task up to this: a task costs some 50 ms
 
@@ -100,6 +103,20 @@ def path_option(options: Any) -> str:
     return str(path)
 
 
+def _in_a_sentence(method: Callable[..., T]) -> Callable[..., T]:
+    """What a user did wrong comes out of Spark's worker as its message alone, without the worker's traceback."""
+
+    @wraps(method)
+    def told(*arguments: Any, **options: Any) -> T:
+        try:
+            return method(*arguments, **options)
+        except RiprapError:
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"  # PySpark asks for it when it reports what its worker raised
+            raise
+
+    return told
+
+
 class StreamSource(DataSource):
     """`spark.read.format("riprap")`, `readStream`, `write` and `writeStream`."""
 
@@ -107,6 +124,7 @@ class StreamSource(DataSource):
     def name(cls) -> str:
         return "riprap"
 
+    @_in_a_sentence
     def schema(self) -> StructType:
         options = read_options(self.options)
         schema = Stream.open(options.path).schema
@@ -117,16 +135,20 @@ class StreamSource(DataSource):
             schema = pa.schema([schema.field(name) for name in options.columns])
         return from_arrow_schema(schema)
 
+    @_in_a_sentence
     def reader(self, schema: StructType) -> DataSourceReader:
         kind = FilteringPastReader if _PUSHDOWN_WORKER in sys.modules else PastReader
         return kind(read_options(self.options), schema)
 
+    @_in_a_sentence
     def streamReader(self, schema: StructType) -> "LiveReader":
         return LiveReader(read_options(self.options), schema)
 
+    @_in_a_sentence
     def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
         return BatchSink(path_option(self.options), schema, overwrite, self._merge())
 
+    @_in_a_sentence
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:
         return StreamSink(path_option(self.options), schema, overwrite, self._merge())
 
