@@ -84,16 +84,6 @@ class _Hop:
         while not self.transport.send(self.channel, message):
             self.transport.poll(1.0, ALL)
 
-    def relay(self, ends: int) -> None:
-        """Give on until so many ENDs have passed."""
-        while ends:
-            for event in self.transport.poll(1.0):
-                if isinstance(event, Arrival):
-                    self.give(event.message)
-                    ends -= event.message.kind is Kind.END
-        while self.transport._outlets.waiting:
-            self.transport.poll(1.0)
-
 
 def _member(directory: str, tls: Tls | None, at: int, last: int, consumer: str | None, pipe: Connection) -> None:
     """A process of the chain behind the first: tells its location, then at every END what happened since the last."""
@@ -172,20 +162,91 @@ def run() -> Iterator[Result]:
 
 
 def _chain_costs(directory: str) -> Iterator[Result]:
-    chain = _Chain(directory, PROCESSES)
+    chain, bare = _Chain(directory, PROCESSES), _BareChain()
     try:
         batch = _batch(chain.schema, ROWS)
         chain.send(batch, 200)
-        hops = PROCESSES - 1
-        saturated = [chain.send(batch, SATURATED)[0] / SATURATED / hops * 1e3 for _ in range(3)]
-        paced, ages = zip(*(chain.send(batch, PACED, RATE) for _ in range(3)), strict=True)
+        rounds = [
+            (
+                *chain.send(batch, PACED, RATE),
+                bare.send(PACED, RATE),
+                chain.send(batch, SATURATED)[0],
+                bare.send(SATURATED),
+            )
+            for _ in range(3)
+        ]
     finally:
         chain.close()
+        bare.close()
+    paced, ages, bare_paced, saturated, bare_saturated = map(statistics.median, zip(*rounds, strict=True))
+    hop = 1e3 / (PROCESSES - 1)
     told = f"{PROCESSES} processes in a chain, {ROWS:,} rows of 40 bytes, all in; of 3 rounds the median"
-    yield at_most("channel, a message and hop", statistics.median(paced) / PACED / hops * 1e3, 0.15,
-                  f"{told}; {RATE} messages/s, so that each is woken for", "ms of a core")  # fmt: skip
-    yield reported("channel, a message and hop, saturated", statistics.median(saturated), "ms of a core", told)
-    yield reported("channel, age behind the chain", statistics.median(ages) / 1e3, "ms", f"{told}; {RATE} messages/s")
+    each = f"{told}; {RATE} messages/s, so that each is woken for"
+    yield at_most("channel, a message and hop", paced / PACED * hop, 0.15, each, "ms of a core")
+    yield reported("bare socket, a message and hop", bare_paced / PACED * hop, "ms of a core", each)
+    yield reported("channel, a message and hop, saturated", saturated / SATURATED * hop, "ms of a core", told)
+    yield reported("bare socket, a message and hop, saturated", bare_saturated / SATURATED * hop, "ms of a core", told)
+    yield reported("channel, age behind the chain", ages / 1e3, "ms", each)
+
+
+class _BareChain:
+    """The least that a chain of processes can cost: bytes of the same length, received and sent on unseen."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._members = []
+        address = None
+        for _ in range(PROCESSES - 1):
+            here, there = context.Pipe()
+            process = context.Process(target=_bare_member, args=(address, there), daemon=True)
+            process.start()
+            address = here.recv()
+            self._members.append((process, here))
+        self._first = socket.create_connection(address)
+        self._first.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def send(self, messages: int, rate: float | None = None) -> float:
+        for _, here in self._members:
+            here.send(messages)
+        start, used = SYSTEM_CLOCK.monotonic(), time.process_time()
+        data = bytes(_BARE_BYTES)
+        for at in range(messages):
+            if rate is not None and (left := start + at / rate - SYSTEM_CLOCK.monotonic()) > 0:
+                SYSTEM_CLOCK.sleep(left)
+            self._first.sendall(data)
+        used = time.process_time() - used
+        return used + sum(here.recv() for _, here in self._members)
+
+    def close(self) -> None:
+        self._first.close()
+        for process, here in self._members:
+            here.send(0)
+            process.join(10)
+
+
+_BARE_BYTES = 40 * ROWS + 128
+
+
+def _bare_member(consumer: tuple[str, int] | None, pipe: Connection) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        pipe.send(listening.getsockname()[:2])
+        on = socket.create_connection(consumer) if consumer is not None else None
+        if on is not None:
+            on.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        taken, _ = listening.accept()
+    buffer, have = memoryview(bytearray(1 << 18)), 0
+    while messages := pipe.recv():
+        left, used = messages * _BARE_BYTES, time.process_time()
+        while left:
+            count = taken.recv_into(buffer[have:])
+            left, have = left - count, have + count
+            whole = have // _BARE_BYTES * _BARE_BYTES
+            if whole:
+                if on is not None:
+                    on.sendall(buffer[:whole])
+                buffer[: have - whole] = buffer[whole:have]
+                have -= whole
+        pipe.send(time.process_time() - used)
 
 
 # One hop --------------------------------------------------------------------------------------------------------------

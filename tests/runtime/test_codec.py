@@ -112,7 +112,7 @@ def same(one, other):
     assert [getattr(one, name) for name in fields] == [getattr(other, name) for name in fields]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(channels(), st.booleans())
 def test_messages_come_back_as_they_were(channel, checked):
     schema, messages = channel

@@ -303,8 +303,8 @@ def test_what_a_killed_producer_had_sent_comes_before_the_news(tmp_path):
             encoder = Encoder(SCHEMA)
             for number in range(0, 50_000, 1_000):
                 plain.sendall(b"".join(encoder.encode(rows(number, 1_000))))
-                if not parked:
-                    consumer.poll()
+                while not parked and len(consumer.events) <= number // 1_000:
+                    consumer.poll(0.01)
                 if number == 10_000:
                     break
             plain.sendall(b"".join(encoder.encode(rows(11_000, 1_000)))[:5_000])  # and dies within a message

@@ -1,4 +1,4 @@
-"""The transport under TLS: the same, and only under the certificate of the run."""
+"""Channels and the coordinator with TLS on: the same, and only under the certificate of the run."""
 
 import logging
 import os
@@ -6,9 +6,12 @@ import socket
 
 import pytest
 from test_transport import Consumer, Producer
-from wiring import GAP, eventually, rows, run_in
+from wiring import GAP, LAYOUT, eventually, rows, run_in
 
+from riprap.base.clock import SYSTEM_CLOCK
 from riprap.protocols.events import ConsumerDown, ConsumerUp, ProducerGone
+from riprap.runtime.client import Client, CoordinatorLost
+from riprap.runtime.coordinator import Coordinator
 from riprap.runtime.hosting import Arrival
 from riprap.runtime.tls import generate_tls
 from riprap.runtime.transport.opening import Opening, columns_of, digest_of, opening_frame
@@ -72,3 +75,17 @@ def test_the_key_is_on_no_disk_afterwards(tls, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", None)
     with Consumer(run_in(tmp_path / "run", tls=tls)):
         assert os.listdir(tmp_path) == []
+
+
+def test_the_coordinator_speaks_under_the_same_certificate(tls, tmp_path):
+    coordinator = Coordinator(tmp_path, LAYOUT, "secret", tls, "127.0.0.1", SYSTEM_CLOCK)
+    coordinator.start()
+    assert coordinator.location.startswith("grpc+tls://127.0.0.1:")
+    run = run_in(tmp_path, coordinator=coordinator.location, tls=tls)
+    client = Client(run, "F", 0, 1)
+    assert client.register().epoch == 1
+    client.announce("tls://127.0.0.1:1")
+    with pytest.raises(CoordinatorLost):
+        Client(run_in(tmp_path, coordinator=coordinator.location, tls=generate_tls([])), "G", 0, 1).register()
+    client.close()
+    coordinator.close()

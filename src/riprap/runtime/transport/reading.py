@@ -2,14 +2,16 @@
 
 What comes is read into one scratch buffer that all connections of a loop share; it never outlives a call. A frame's
 body gets memory of its own, of exactly its length, once its header is checked, and the rest of a long body is read
-straight into it. So no view that an operator keeps holds more than its own message, and a claim of a length costs
-nothing unless it is true: memory grows with what has come.
+straight into it; where long ones come, little is read at first, so that little is copied. So no view that an operator
+keeps holds more than its own message, and a claim of a length costs nothing unless it is true: memory grows with what
+has come.
 """
 
 from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from riprap.base.errors import DataError
@@ -17,6 +19,8 @@ from riprap.runtime.transport.frame import HEADER_SIZE, FrameKind, Header, diges
 from riprap.runtime.transport.sockets import Socket
 
 SCRATCH_BYTES = 1 << 18
+_LONG = 1 << 14  # bytes of a body that is worth a call of its own, where long ones come
+_LONG_TASTE = 1 << 12
 
 Frame = tuple[Header, pa.Buffer | None]
 
@@ -43,30 +47,44 @@ class FrameReader:
         self._header: Header | None = None  # of the body that is being filled
         self._body: pa.Buffer | None = None
         self._rest = memoryview(b"")  # of the body, what has not come
+        self._taste = SCRATCH_BYTES // 2  # how much is read where a header is expected
+        self._asked = 0  # bytes
+        self._error: DataError | None = None
 
     def receive(self, source: Socket) -> Received:
-        """Read once. What is no frame, or none that is admitted, is the error behind those that were."""
+        """Read what is there. What is no frame, or none that is admitted, is the error behind those that were."""
+        frames: list[Frame] = []
+        first = count = self._read(source, frames)
+        total = count or 0
+        # On with it while all that was asked for came: the rest of a long body, straight to its place, and the next.
+        while count and count == self._asked and total < SCRATCH_BYTES and self._error is None:
+            count = self._read(source, frames)
+            total += count or 0
+        return Received(frames, State.MORE if first else State.EMPTY if first is None else State.OVER, self._error)
+
+    def _read(self, source: Socket, frames: list[Frame]) -> int | None:
         kept = len(self._left)
         if kept:
             self._scratch[:kept] = self._left
-        free = self._scratch[kept:]
-        count = source.receive([self._rest, free] if len(self._rest) else [free])
+        free = self._scratch[kept : kept + self._taste]
+        self._asked = len(self._rest) + len(free)
+        count = source.receive([self._rest, free] if self._header is not None else [free])
         if not count:
-            return Received([], State.EMPTY if count is None else State.OVER)
-        frames: list[Frame] = []
+            return count
+        came = count
         if self._header is not None:
             taken = min(count, len(self._rest))
             self._rest = self._rest[taken:]
             count -= taken
             if len(self._rest):
-                return Received(frames, State.MORE)
+                return came
             frames.append((self._header, self._body))
             self._header = self._body = None
         try:
             self._parse(kept + count, frames)
         except DataError as error:
-            return Received(frames, State.MORE, error)
-        return Received(frames, State.MORE)
+            self._error = error
+        return came
 
     def _parse(self, end: int, frames: list[Frame]) -> None:
         at, scratch = 0, self._scratch
@@ -77,8 +95,9 @@ class FrameReader:
             if not header.body:
                 frames.append((header, None))
                 continue
-            body = pa.allocate_buffer(header.body)
-            view = memoryview(body).cast("B")
+            self._taste = _LONG_TASTE if header.body > _LONG else SCRATCH_BYTES // 2
+            view = np.empty(header.body, np.uint8).data
+            body = pa.py_buffer(view)
             taken = min(header.body, end - at)
             view[:taken] = scratch[at : at + taken]
             at += taken
