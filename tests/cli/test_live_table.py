@@ -52,3 +52,35 @@ def test_latency_is_that_of_the_last_second(tmp_path, monkeypatch):
 )  # fmt: skip
 def test_latencies_are_shown_to_the_digits_that_are_known(milliseconds, text):
     assert format_latency(milliseconds) == text
+
+
+def test_a_full_disk_leaves_lines_out_whole(tmp_path, monkeypatch):
+    """A part of a line that had room is taken back, and the run goes on."""
+
+    class Half:
+        def __init__(self, file):
+            self._file = file
+
+        def __getattr__(self, name):
+            return getattr(self._file, name)
+
+        def write(self, data):
+            return self._file.write(data[: len(data) // 2])
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            self._file.close()
+
+    table = LiveTable(Console(file=io.StringIO()), tmp_path, show=False)
+    table("ended", [status(1, Latencies())])
+    opened = type(tmp_path).open
+    monkeypatch.setattr(type(tmp_path), "open", lambda *arguments, **options: Half(opened(*arguments, **options)))
+    table("ended", [status(1, Latencies())])
+    monkeypatch.undo()
+    table("ended", [status(1, Latencies())])
+    assert [json.loads(line)["pe"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == [
+        "Sink",
+        "Sink",
+    ]

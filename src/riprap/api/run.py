@@ -17,6 +17,7 @@ from typing import Any, get_args
 import pyarrow as pa
 
 from riprap.apps.catalogue import load_app
+from riprap.base.disk import when_room
 from riprap.base.documents import read_json, shortened
 from riprap.base.errors import DataError, UsageError
 from riprap.base.owner import is_empty, owned
@@ -203,5 +204,6 @@ def _check_inputs(layout: Layout, inputs: Mapping[str, str]) -> None:
 
 
 def _stored(directory: Path, result: dict[str, Any]) -> RunResult:
-    (directory / "summary.json").write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+    text, path = json.dumps(result, indent=2, ensure_ascii=False) + "\n", directory / "summary.json"
+    when_room(lambda: path.write_text(text), path)
     return RunResult(directory, result)

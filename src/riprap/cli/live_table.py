@@ -1,6 +1,7 @@
 """The live table of a run: an element a line, in the terminal, and as JSON lines in the run's directory."""
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from riprap.base.clock import SYSTEM_CLOCK
+from riprap.base.disk import is_full
 from riprap.base.quantities import format_count
 from riprap.runtime.latency import Latencies, format_latency
 from riprap.runtime.metrics import Metrics
@@ -47,9 +49,8 @@ class LiveTable:
             return
         self._written = now
         lines = [self._line(status, now) for status in elements]
-        with (self._directory / "metrics.jsonl").open("a") as file:
-            for line in lines:
-                file.write(json.dumps({"at": SYSTEM_CLOCK.now(), "run": state, **line}, ensure_ascii=False) + "\n")
+        told = [json.dumps({"at": SYSTEM_CLOCK.now(), "run": state, **line}, ensure_ascii=False) for line in lines]
+        _append(self._directory / "metrics.jsonl", "".join(f"{line}\n" for line in told).encode())
         if self._live is not None:
             self._live.update(_table(state, lines))
 
@@ -76,6 +77,20 @@ class LiveTable:
             "missed": sum(c.missed for c in metrics.checkpoints.values()),
             "restarts": status.restarts,
         }
+
+
+def _append(path: Path, data: bytes) -> None:
+    """Whole lines or none: on a full disk they are left out. What the run itself writes waits for room, or ends it."""
+    with path.open("ab", buffering=0) as file:
+        end = file.seek(0, os.SEEK_END)
+        try:
+            whole = file.write(data) == len(data)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            whole = False
+        if not whole:
+            file.truncate(end)
 
 
 def _table(state: str, lines: Sequence[dict[str, Any]]) -> Table:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 _OF_PATHS = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EEXIST, errno.EINVAL}
-_OF_SYSTEM = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.EFBIG}
+_OF_SYSTEM = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.EMFILE, errno.EFBIG}
+_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 __all__ = ["app", "main"]
 
@@ -58,6 +59,8 @@ def main() -> None:
             _misused(error)
         if _jvm_gone(error):
             _end("Spark's JVM has died, killed by somebody or for want of memory: give the same command again", 3)
+        if isinstance(error, OSError) and error.errno in _FULL:
+            _end("the disk is full: free space and give the same command again", 3)
         if isinstance(error, OSError) and error.errno in _OF_PATHS | _OF_SYSTEM and error.filename is not None:
             code = 2 if error.errno in _OF_PATHS else 3
             _end(f"cannot use {os.fsdecode(error.filename)}: {error.strerror}", code)
