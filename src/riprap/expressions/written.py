@@ -108,6 +108,8 @@ class Writer:
 
     def write(self, node: Node) -> Value:
         value = self._write(node)
+        if value.kind in HELD_BY_ARROW and value.dictionary is None:
+            raise Unwritten("text that no column has")
         return value if value.constant is not None or isinstance(node, Column) else self._named(value)
 
     def _write(self, node: Node) -> Value:
@@ -280,7 +282,9 @@ class Writer:
                 return Value(made.type, "False" if valid is None else f"(not {valid})")
             case "NULLIF":
                 equal = self._named(self._compare("=", arguments))
-                return Value(made.type, self._as(first, made.kind).text, _all([first.valid, f"(not {equal.text})"]))
+                kept = _all([first.valid, f"(not {equal.text})"])
+                text = self._as(first, made.kind).text
+                return Value(made.type, f"({kept} and {text})" if made.kind is Kind.BOOLEAN else text, kept)
             case "HOUR" | "MINUTE" | "SECOND":
                 unit, modulus = _UNITS[function]
                 return Value(made.type, f"({first.text} // {unit} % {modulus})", valid)
