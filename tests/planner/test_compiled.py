@@ -8,6 +8,7 @@ from tests.planner.test_brute_force import asked_of, cuts_of, disagreements
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.base.errors import PlanError
 from riprap.planner import exact, ways
+from riprap.planner.covering_lp import CoveringLp
 from riprap.planner.exact import solve
 from riprap.planner.neighbours import neighbours
 from riprap.planner.packing import packed_bound
@@ -21,6 +22,7 @@ from riprap.planner.ways import Ways
 def compiled(monkeypatch):
     monkeypatch.setattr(exact, "COMPILED", 1)
     monkeypatch.setattr(ways, "COMPILED", 1)
+    monkeypatch.setattr(exact, "SHARE", 0.01)
 
 
 def test_no_disagreement_on_compiled_ways(compiled, tmp_path):
@@ -85,6 +87,20 @@ def test_compiled_and_interpreted_ways_agree(seed, monkeypatch):
     sums = sorted(round(float(weight[list(way)].sum()), 9) for way in slow.uncovered(weight.tolist()))
     assert sums == sorted(round(float(weight[list(way)].sum()), 9) for way in found)
     assert all(value < 1 for value in sums)
+
+
+def test_a_search_that_is_cut_short_proves_nothing(monkeypatch):
+    """Whenever the solver stops for want of time, the bound is one that every longer search keeps."""
+    monkeypatch.setattr(exact, "SHARE", 0.01)
+    asked = problem(layered(8, 25, heaviest=10, seed=1), 30 * SECOND)
+    whole = solve(asked, time_limit=30.0)
+    run = CoveringLp.run
+    for stop in (1, 2, 5, 12, 20, 40):
+        left = iter([True] * stop)
+        monkeypatch.setattr(CoveringLp, "run", lambda *rest, left=left: next(left, False) and run(*rest))
+        found = solve(asked, time_limit=30.0)
+        assert asked.is_met(found.backups)
+        assert found.lower <= whole.cost <= found.cost
 
 
 def test_annealing_ends_and_never_gets_dearer():

@@ -38,19 +38,18 @@ class Branching:
         """`cost()` is that of the best plan so far; `accept` takes plans that cover all ways."""
         self.dive = dive
         self.program, self.ways, self.cost, self.accept = program, ways, cost, accept
-        self.clock, self.deadline = clock, deadline
+        self.clock, self.deadline, self.cut_short = clock, deadline, False
         size = program.core.size
         # What deciding on a vertex added to the objective, per unit that it moved: to 0 and to 1; and how often.
         self.gain, self.tried = np.zeros((size, 2)), np.zeros((size, 2), np.int64)
 
     def lower_bound(self) -> int:
         """No plan costs less than this or than `cost()`, whichever is less. Exact when time allows."""
-        root = self._node(self.program.low, self.program.high)
+        current = self._node(self.program.low, self.program.high)
+        if current is None and self._is_late():
+            return 0
         open_: list[tuple[float, int, _Node]] = []
         number = 0
-        if root is not None:
-            heappush(open_, (root.objective, number, root))
-        current: _Node | None = None
         while open_ or current is not None:
             if self._is_late():
                 left = [node.bound for _, _, node in open_] + ([] if current is None else [current.bound])
@@ -71,7 +70,12 @@ class Branching:
         return self.cost()
 
     def _is_late(self) -> bool:
-        return self.clock.monotonic() >= self.deadline
+        return self.cut_short or self.clock.monotonic() >= self.deadline
+
+    def _run(self) -> bool:
+        """False if the solver was cut short: then nothing follows, and the search is over, whatever the clock says."""
+        self.cut_short = self.cut_short or not self.program.run(self.clock, self.deadline)
+        return not self.cut_short
 
     def _node(self, low: np.ndarray, high: np.ndarray, least: int = 0) -> _Node | None:
         """The relaxation with all its rows; None if nothing in it costs less than the best plan, or time is up."""
@@ -80,7 +84,9 @@ class Branching:
         if len(program.rows) > ROWS * int((high > low).sum()) + 1_000:
             program.drop_slack()
         while True:
-            if not program.is_open() or not program.run(self.clock, self.deadline):
+            if not program.is_open():
+                return None
+            if not self._run():
                 return None
             bound = program.bound()
             least = least if bound is None else max(least, bound)
@@ -133,7 +139,7 @@ class Branching:
         self.program.limit(low, high)
         if not self.program.is_open():
             return self._learn(node, vertex, value, float(self.cost()))
-        if not self.program.run(self.clock, self.deadline):
+        if not self._run():
             return 0.0
         return self._learn(node, vertex, value, min(self.program.objective, float(self.cost())))
 

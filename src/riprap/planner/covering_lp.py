@@ -84,12 +84,15 @@ class CoveringLp:
 
     def run(self, clock: Clock, deadline: float) -> bool:
         """False if there was no time for it."""
+        import highspy
+
         left = deadline - clock.monotonic()
         if left <= 0:
             return False
-        self.highs.setOptionValue("time_limit", float(left))
+        # The solver's clock goes on from run to run, and its limit is on all of them together.
+        self.highs.setOptionValue("time_limit", self.highs.getRunTime() + left)
         self.highs.run()
-        return True
+        return bool(self.highs.getModelStatus() != highspy.HighsModelStatus.kTimeLimit)
 
     @property
     def objective(self) -> float:

@@ -39,7 +39,7 @@ def solve(asked: Problem, *, time_limit: float = 10.0, clock: Clock = SYSTEM_CLO
     """Exact if `time_limit` (seconds) allows. The plan meets the bounds in any case."""
     deadline = clock.monotonic() + 0.9 * time_limit  # the rest is for what cannot be interrupted
     reduced = reduce(asked)
-    if any(core.failures == 1 and core.size >= COMPILED for core in reduced.cores):
+    if any(core.size >= COMPILED for core in reduced.cores):
         begun = clock.monotonic()
         _load_compiled()
         deadline += clock.monotonic() - begun
