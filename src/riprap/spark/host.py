@@ -23,6 +23,7 @@ from itertools import count, pairwise
 from types import TracebackType
 from typing import Any, NamedTuple
 
+from py4j.protocol import Py4JError
 from pyspark import InheritableThread, TaskContext
 from pyspark.sql import SparkSession
 
@@ -170,7 +171,7 @@ class Hosted:
             store, most = context.sc().statusStore(), 4 * len(self._pes)
             found = store.taskList(self._stage, 0, 0, most, jvm.scala.Option.empty(), False, statuses)
             return [_attempt(found.apply(number)) for number in range(found.size())]
-        except JVM_GONE:
+        except (*JVM_GONE, Py4JError, TypeError):  # the latter two: it died between two calls of one question
             return []
 
     def _find_stage(self) -> int | None:

@@ -124,7 +124,8 @@ def _build(master: str, conf: dict[str, str]) -> SparkSession:
     settings |= conf
     java = "spark.driver.extraJavaOptions"
     settings[java] = f"-Dlog4j2.configurationFile=file:{log4j} {conf.get(java, '')}"
-    logging.getLogger("py4j").setLevel(logging.ERROR)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_not_of_the_bridge)  # added once, however often
     builder = SparkSession.builder.master(master).appName("riprap")
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -136,6 +137,11 @@ def _build(master: str, conf: dict[str, str]) -> SparkSession:
                 f"Spark did not start on {master} ({str(error).splitlines()[0]}): "
                 "run `riprap doctor` to see what is missing"
             ) from error
+
+
+def _not_of_the_bridge(record: logging.LogRecord) -> bool:
+    """What py4j raises when the JVM dies or Ctrl-C comes it logs too, with its traceback, on the root logger."""
+    return "py4j" not in record.pathname
 
 
 class _quiet_start:
