@@ -24,6 +24,7 @@ from riprap.checkpoints.storage import LocalStorage
 from riprap.engine.engine import Engine
 from riprap.graph.builder import App
 from riprap.graph.windows import count, zero
+from riprap.protocols.deadlines import Deadlines
 
 PAIRS = 4
 SECOND = 1_000_000
@@ -88,7 +89,7 @@ class Trial:
         )  # fmt: skip
         joined.sink("Out")
         self.engine = Engine(app.build())
-        self.writer = Checkpointer(LocalStorage(directory), "J", 1, {"J": (["J"], SECOND)})
+        self.writer = Checkpointer(LocalStorage(directory), "J", 1, {"J": ["J"]})
         self.longest = 0.0
         chance = generator(7, configuration.name)
         chances = np.arange(1, configuration.keys[0] + 1) ** -configuration.zipf
@@ -101,7 +102,8 @@ class Trial:
         ]
         self._at = 0
         self._with = SECOND // 2  # microseconds spent with checkpoints: so that one comes in the middle of each second
-        self.writer.due(self._with)
+        self._deadlines = Deadlines(SECOND)
+        self._deadlines.due(self._with)
         while self.engine.operators["J"].size() < 0.99 * configuration.window * (50 if configuration.per_group else 1):
             self._push()
 
@@ -115,7 +117,9 @@ class Trial:
         while (elapsed := time.perf_counter() - start) < 1.0:
             taken += self._push()
             now = self._with + int(elapsed * SECOND)
-            if checkpoints and self.writer.due(now):
+            self._deadlines.unwritten -= len(self.writer.finished())
+            if checkpoints and self._deadlines.due(now) is not None:
+                self._deadlines.unwritten += 1
                 before = time.thread_time()
                 self.writer.capture("J", self.engine, {"at": self._at}, now)
                 self.longest = max(self.longest, time.thread_time() - before)

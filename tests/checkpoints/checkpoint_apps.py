@@ -1,6 +1,7 @@
 """Engines to checkpoint: input as a list of steps, small apps, and what is in a window."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -22,10 +23,24 @@ def take(engine: Engine, step: Step) -> list[Output]:
     return engine.end(name) if batch is None else engine.push(name, batch)
 
 
+class Keeping(Checkpointer):
+    """Deletes what is older than the newest `keep` checkpoints of a unit, as a director would have it."""
+
+    def __init__(self, *arguments, keep: int = 3, **options) -> None:
+        super().__init__(*arguments, **options)
+        for unit in self._units.values():
+            unit.writer.look_after = partial(self._delete_old, unit.writer, unit.writer.look_after, keep)
+
+    @staticmethod
+    def _delete_old(writer, look_after, keep, capture) -> int:
+        writer.delete(sorted(writer._kept)[:-keep])
+        return look_after(capture)
+
+
 def checkpointer(storage: Storage, graph: Graph, epoch: int = 1, **options) -> Checkpointer:
     """Of the whole graph, written at once."""
-    units = {"all": ([op.name for op in graph.operators], SECOND)}
-    return Checkpointer(storage, "PE/0", epoch, units, **{"background": False, **options})
+    units = {"all": [op.name for op in graph.operators]}
+    return Keeping(storage, "PE/0", epoch, units, **{"background": False, **options})
 
 
 class Total(UserOperator):

@@ -36,48 +36,38 @@ class Held(MemoryStorage):
 
 
 def two_units(storage, **options):
-    units = {"slow": (["J"], 100 * MS), "fast": (["J"], 30 * MS)}
+    units = {"slow": ["J"], "fast": ["J"]}
     return Checkpointer(storage, "P", 1, units, **{"background": False, **options}), started(joining(count(5)))
 
 
-def test_deadlines_are_multiples_of_the_interval_and_come_in_order():
-    writer, engine = two_units(MemoryStorage())
-    assert writer.due(1_005 * MS) == []
-    assert writer.due(1_019 * MS) == []
-    assert writer.due(1_020 * MS) == ["fast"]  # 34 × 30
-    writer.capture("fast", engine, {}, 1_028 * MS)  # a little late, and the next is due when it always was
-    assert writer.due(1_049 * MS) == []
-    assert writer.due(1_050 * MS) == ["fast"]
-    assert writer.due(1_100 * MS) == ["fast", "slow"]
-    assert [counts.missed for counts in writer.counts.values()] == [0, 0]
-
-
-def test_a_capture_that_is_a_whole_interval_late_has_missed_a_deadline():
-    writer, engine = two_units(MemoryStorage())
-    writer.due(0)
-    assert writer.due(95 * MS) == ["fast"]
-    writer.capture("fast", engine, {}, 95 * MS)  # for 30; those of 60 and 90 are gone
-    assert writer.counts["fast"].missed == 2
-    assert writer.due(119 * MS) == ["slow"]
-    assert writer.due(120 * MS) == ["slow", "fast"]
-
-
-def test_a_deadline_while_the_checkpoint_before_is_being_written_is_missed():
+def test_what_is_durable_is_told_with_its_number_and_note():
     storage = Held()
     writer, engine = two_units(storage, background=True)
-    writer.due(0)
-    writer.capture("fast", engine, {"in": 7}, 30 * MS)
-    assert writer.due(59 * MS) == []
-    assert writer.due(60 * MS) == []
-    assert writer.counts["fast"].missed == 1
-    assert writer.finished() == []
+    writer.capture("fast", engine, {"in": 7}, 30 * MS, note="mine")
+    assert writer.finished() == ()
     storage.gate.set()
     writer.close()
     (saved,) = writer.finished()
-    assert (saved.unit, saved.taken_at, saved.positions) == ("fast", 30 * MS, {"in": 7})
+    assert (saved.unit, saved.epoch, saved.number) == ("fast", 1, 1)
+    assert (saved.taken_at, saved.positions, saved.note) == (30 * MS, {"in": 7}, "mine")
     assert saved.bytes <= writer.counts["fast"].bytes
     assert writer.counts["fast"].taken == 1
-    assert writer.due(90 * MS) == ["fast"]
+    again, _ = two_units(storage)
+    assert again.found() == {("fast", 1, 1): {"in": 7}}
+
+
+def test_a_copy_that_is_not_written_is_forgotten():
+    """The next one is whole: it cannot go on from what is not there."""
+    storage, graph = MemoryStorage(), joining(count(50))
+    engine, writer = started(graph), checkpointer(storage, graph)
+    engine.push("S1", rows_of(np.arange(60) % 3, 0))
+    writer.copy("all", engine, {}, 0)
+    writer.forget("all")
+    engine.push("S1", rows_of(np.arange(60) % 3, 60))
+    writer.capture("all", engine, {}, 1)
+    again = Engine(graph)
+    load(storage, "PE/0", "all", 0).into(again)
+    assert windows(again, "J") == windows(engine, "J")
 
 
 def test_processing_goes_on_while_a_checkpoint_is_written():
@@ -104,7 +94,7 @@ def test_an_error_of_the_thread_is_raised_by_the_next_call():
     with pytest.raises(OSError, match="no space left"):
         writer.close()
     with pytest.raises(OSError, match="no space left"):
-        writer.due(0)
+        writer.finished()
     with pytest.raises(OSError, match="no space left"):
         writer.capture("fast", engine, {}, 0)
 
@@ -146,21 +136,28 @@ def test_epochs_decide_which_checkpoint_is_the_newest():
     assert load(storage, "PE/0", "all", 0).positions == {"epoch": 2}
 
 
-def test_a_few_versions_are_kept():
+def test_checkpoints_stay_until_somebody_says_that_they_may_go():
     graph, storage = joining(count(5)), MemoryStorage()
-    writer, engine = checkpointer(storage, graph, keep=3), started(graph)
+    writer, engine = checkpointer(storage, graph, keep=99), started(graph)
     for at in range(7):
         writer.capture("all", engine, {}, at)
     folder = folder_of("PE/0", "all")
-    assert [file.number for file in files_in(storage, folder, MANIFEST)] == [5, 6, 7]
-    checkpointer(storage, graph, 2, keep=2).capture("all", engine, {}, 8)
-    assert [(f.epoch, f.number) for f in files_in(storage, folder, MANIFEST)] == [(1, 7), (2, 1)]
+    assert [file.number for file in files_in(storage, folder, MANIFEST)] == [1, 2, 3, 4, 5, 6, 7]
+    writer.delete([("all", 1, number) for number in (1, 2, 4, 9)])
+    assert [file.number for file in files_in(storage, folder, MANIFEST)] == [3, 5, 6, 7]
+    later = checkpointer(storage, graph, 2, keep=99)
+    later.delete([("all", 1, 3), ("all", 1, 7)])
+    later.capture("all", engine, {}, 8)
+    assert [(f.epoch, f.number) for f in files_in(storage, folder, MANIFEST)] == [(1, 5), (1, 6), (2, 1)]
 
 
-@pytest.mark.parametrize(("units", "keep"), [({"u": (["J"], 0)}, 3), ({"u": (["J"], 1)}, 0)])
-def test_impossible_settings_are_refused(units, keep):
-    with pytest.raises(UsageError):
-        Checkpointer(MemoryStorage(), "P", 1, units, keep=keep)
+def test_one_that_is_wanted_is_found_among_newer_ones():
+    graph, storage = joining(count(5)), MemoryStorage()
+    writer, engine = checkpointer(storage, graph, keep=99), started(graph)
+    for at in range(3):
+        writer.capture("all", engine, {"at": at}, at)
+    assert load(storage, "PE/0", "all", 0, only=(1, 2)).positions == {"at": 1}
+    assert load(storage, "PE/0", "all", 0, only=(1, 4)) is None
 
 
 def test_an_unknown_unit_is_refused():
@@ -241,5 +238,5 @@ def test_deleted_checkpoints_are_begun_anew_with_a_warning(tmp_path, what):
             assert windows(again, "J") == windows(engine, "J")
     assert len(warnings) == 1
     assert "the checkpoints of all were deleted while the run was writing them" in warnings[0]
-    assert writer.counts["all"].missed == 1
+    assert writer.counts["all"].dropped == 1
     assert len(files_in(storage, folder_of("PE/0", "all"), MANIFEST)) == 3

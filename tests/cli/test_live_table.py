@@ -9,7 +9,7 @@ from rich.console import Console
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.cli import live_table
 from riprap.cli.live_table import LiveTable
-from riprap.runtime.latency import Latencies, format_latency
+from riprap.runtime.element.latency import Latencies, format_latency
 from riprap.runtime.metrics import Metrics
 from riprap.runtime.roster import PeStatus
 from riprap.runtime.states import WorkerState

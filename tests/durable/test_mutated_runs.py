@@ -8,22 +8,24 @@ from tests.durable.mutations import Case
 
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.graph.builder import App
+from riprap.protocols.channels import ChannelId
 from riprap.runtime.coordinator import Coordinator
+from riprap.runtime.element.ledger import LedgerShape, open_ledger, read_ledger
 from riprap.runtime.layout import arrange
-from riprap.runtime.ledger import open_ledger, read_ledger
 
-LEDGER = ["in:a:next", "in:a:missed", "out:b:number"]
+IN = ChannelId("A→B")
+LEDGER = LedgerShape((IN,), (ChannelId("B→C"),), (), ())
 
 
 def make_run(path: Path) -> None:
     for epoch in (1, 2):
-        open_ledger(path / "ledgers" / "A", epoch, LEDGER)["in:a:next"] = 7
+        open_ledger(path / "ledgers" / "A", epoch, LEDGER).inlets[IN].next = 7
     (path / "epochs.json").write_text(json.dumps({"F/0": 3, "A/0": 2, "Sink/0": 1}))
 
 
 def read_counts(path: Path) -> None:
     found = read_ledger(path / "ledgers" / "A", LEDGER)
-    assert list(found) == LEDGER
+    assert list(found.inlets) == [IN]
 
 
 def next_life(path: Path) -> None:

@@ -115,7 +115,7 @@ def element(run: Run, settings: dict) -> None:
                 else:
                     client.status(WorkerState(line))
             SYSTEM_CLOCK.sleep(run.heartbeat)
-        client.ended()
+        client.status(WorkerState.ENDED)
     except (Fenced, CoordinatorLost) as error:
         tell([type(error).__name__, str(error)])
     finally:

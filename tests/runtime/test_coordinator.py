@@ -9,6 +9,7 @@ from wiring import LAYOUT, Peer, eventually, run_in
 
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.runtime.client import Client, CoordinatorLost
+from riprap.runtime.coordination.directing import Assignment
 from riprap.runtime.coordinator import Coordinator
 from riprap.runtime.roster import Fenced
 from riprap.runtime.states import SystemState, WorkerState
@@ -114,7 +115,7 @@ def clients(coordinator, tmp_path):
 
 def test_elements_hear_of_each_other(coordinator, clients):
     one, other = clients("F"), clients("G")
-    assert one.register().started_at == coordinator.started_at
+    assert one.register() == (1, Assignment(0, newest=True, target=None))
     other.register()
     assert one.find("G", 0, 0.0) is None
     other.announce("grpc://somewhere:1")
@@ -155,7 +156,7 @@ def test_the_run_ends_when_every_element_has(coordinator, clients):
     eventually(lambda: coordinator.state is SystemState.RUNNING, "running")
     assert not coordinator.wait(0.0)
     for client in everybody:
-        client.ended()
+        client.status(WorkerState.ENDED)
         client.close()
     assert coordinator.wait(20.0)
     assert [event.after for event in coordinator.events if not event.pe] == ["running", "ended"]

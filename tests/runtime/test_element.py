@@ -11,10 +11,10 @@ from riprap.graph.builder import App
 from riprap.graph.keys import END_KEY, OrderKey
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.events import ConsumerDown, ConsumerUp, ProducerGone
-from riprap.runtime.element import Element
+from riprap.runtime.element.element import Element
+from riprap.runtime.element.ledger import ledger_shape, memory_ledger
 from riprap.runtime.hosting import Arrival, Pace
 from riprap.runtime.layout import arrange
-from riprap.runtime.ledger import ledger_names, memory_ledger
 from riprap.runtime.messages import Kind, Message
 from riprap.runtime.simulation import ListFeed, VirtualClock
 
@@ -23,7 +23,7 @@ class Host:
     """Has room for everything."""
 
     def __init__(self):
-        self.sent, self.kept_messages, self.acknowledged = [], [], []
+        self.sent, self.kept_messages, self.acknowledged, self.durable = [], [], [], []
 
     def send(self, channel, message):
         self.sent.append((channel, message))
@@ -42,6 +42,12 @@ class Host:
         self.acknowledged.append((channel, next_))
 
     def release(self, channel, position):
+        pass
+
+    def took(self, durable, size, taken):
+        self.durable.append(durable)
+
+    def tell(self, message):
         pass
 
 
@@ -64,9 +70,8 @@ class Bench:
 
     def life(self, batch_rows=4) -> Element:
         self.epoch += 1
-        self.ledger = memory_ledger(ledger_names(self.layout, self.pe), self.ledger)
-        recovering = self.layout.recovers(self.pe)
-        units = {name: (unit.operators, unit.every) for name, unit in recovering.units.items()}
+        self.ledger = memory_ledger(ledger_shape(self.layout, self.pe), self.ledger)
+        units = {name: unit.operators for name, unit in self.layout.plan(self.pe).units.items()}
         return Element(
             self.layout, self.pe, self.epoch, host=self.host, ledger=self.ledger, clock=self.clock,
             checkpointer=Checkpointer(self.storage, self.pe.id, self.epoch, units, background=False) if units else None,
@@ -75,12 +80,12 @@ class Bench:
         )  # fmt: skip
 
     def received(self, channel) -> int:
-        return self.ledger[f"in:{channel}:next"] - self.ledger[f"in:{channel}:missed"]
+        return self.ledger.inlets[channel].received
 
     def tick(self, element):
-        element.tick()
-        self.clock.time += 2_000_000
-        element.tick()
+        for _ in range(3):
+            element.handle()
+            self.clock.time += 2_000_000
 
 
 def source_app(protect=()):
@@ -103,11 +108,11 @@ def message(number, count, progress=None):
 def test_a_consumer_that_comes_late_is_told_the_end_and_what_it_missed():
     bench = Bench(source_app(), "S")
     element, channel = bench.life(), ChannelId("S→F")
-    element.link(ConsumerDown(channel))
+    element.handle([ConsumerDown(channel)])
     while not element.ended:
-        element.pull()
+        element.handle()
     assert not bench.host.sent
-    element.link(ConsumerUp(channel, 2, 0))
+    element.handle([ConsumerUp(channel, 2, 0)])
     ((_, told),) = bench.host.sent
     assert (told.kind, told.number, told.progress) == (Kind.END, 10, END_KEY)
 
@@ -117,14 +122,14 @@ def test_a_source_that_went_back_ends_where_it_had_been(stopped_after):
     bench = Bench(source_app((backup(),)), "S")
     first = bench.life()
     for _ in range(stopped_after):
-        first.pull()
+        first.handle()
     taken = 4 * stopped_after
-    assert bench.ledger["source:S:position"] == taken
+    assert bench.ledger.sources["S"].position == taken
     second = bench.life()  # without a checkpoint: from the beginning
     second.end_sources()
     while not second.ended:
-        second.pull()
-    assert bench.ledger["source:S:position"] == taken
+        second.handle()
+    assert bench.ledger.sources["S"].position == taken
     end = bench.host.kept_messages[-1][1]
     assert (end.kind, end.number) == (Kind.END, taken)
 
@@ -134,16 +139,16 @@ def test_what_waits_in_a_merge_is_read_again(most_rows, begins):
     bench = Bench(two_inputs(backup(), saved=(checkpoint("1s"),)), "U")
     left, right = ChannelId("L→U"), ChannelId("R→U.1")
     first = bench.life(most_rows)
-    first.receive([Arrival(left, message(0, 2), 1), Arrival(left, message(2, 3, OrderKey(4, 0, 4)), 2)])
-    first.receive([Arrival(right, Message(Kind.PROGRESS, 1, 0, progress=OrderKey(2, 0, 0)), 1)])
+    first.handle([Arrival(left, message(0, 2), 1), Arrival(left, message(2, 3, OrderKey(4, 0, 4)), 2)])
+    first.handle([Arrival(right, Message(Kind.PROGRESS, 1, 0, progress=OrderKey(2, 0, 0)), 1)])
     assert bench.received(left) == 2  # keys of L come before those of R at the same time
     bench.tick(first)
     second = bench.life()
     assert second.replay_from(left) == (begins, 2)
     assert second.replay_from(right) == (1, 0)
-    second.receive([Arrival(left, message(0, 2), 1), Arrival(left, message(2, 3, OrderKey(4, 0, 4)), 2)])
-    second.receive([Arrival(right, Message(Kind.END, 1, 0, progress=END_KEY), 2)])
-    assert (bench.received(left), bench.ledger[f"in:{left}:repeated"]) == (5, 0)
+    second.handle([Arrival(left, message(0, 2), 1), Arrival(left, message(2, 3, OrderKey(4, 0, 4)), 2)])
+    second.handle([Arrival(right, Message(Kind.END, 1, 0, progress=END_KEY), 2)])
+    assert (bench.received(left), bench.ledger.inlets[left].repeated) == (5, 0)
 
 
 def test_what_comes_from_a_producer_that_was_not_waited_for_may_be_too_late():
@@ -151,28 +156,28 @@ def test_what_comes_from_a_producer_that_was_not_waited_for_may_be_too_late():
     left, right = ChannelId("L→U"), ChannelId("R→U.1")
     element = bench.life()
     for channel in bench.layout.outputs(bench.pe):
-        element.link(ConsumerUp(channel, 1, 0))
-    element.receive([Arrival(left, message(0, 6, OrderKey(5, 0, 5)))])
+        element.handle([ConsumerUp(channel, 1, 0)])
+    element.handle([Arrival(left, message(0, 6, OrderKey(5, 0, 5)))])
     assert bench.received(left) == 0
-    element.link(ProducerGone(right, 1))
+    element.handle([ProducerGone(right, 1)])
     assert bench.received(left) == 6
-    element.receive([Arrival(right, Message(Kind.ROWS, 2, 3, batch(3, 5)))])  # 0 to 2 are missing, 3 and 4 late
-    element.receive([Arrival(left, Message(Kind.END, 1, 6, progress=END_KEY))])
-    element.receive([Arrival(right, Message(Kind.END, 2, 8, progress=END_KEY))])
-    assert (bench.ledger[f"in:{right}:next"], bench.received(right)) == (8, 3)
+    element.handle([Arrival(right, Message(Kind.ROWS, 2, 3, batch(3, 5)))])  # 0 to 2 are missing, 3 and 4 late
+    element.handle([Arrival(left, Message(Kind.END, 1, 6, progress=END_KEY))])
+    element.handle([Arrival(right, Message(Kind.END, 2, 8, progress=END_KEY))])
+    assert (bench.ledger.inlets[right].next, bench.received(right)) == (8, 3)
 
 
 def test_another_life_knows_what_is_too_late():
     bench = Bench(two_inputs(), "U")
     left, right = ChannelId("L→U"), ChannelId("R→U.1")
     first = bench.life()
-    first.receive([Arrival(left, message(0, 6, OrderKey(5, 0, 5)))])
-    first.link(ProducerGone(right, 1))
+    first.handle([Arrival(left, message(0, 6, OrderKey(5, 0, 5)))])
+    first.handle([ProducerGone(right, 1)])
     assert bench.received(left) == 6
     second = bench.life()
-    second.receive([Arrival(left, Message(Kind.END, 1, 6, progress=END_KEY))])
-    second.receive([Arrival(right, Message(Kind.ROWS, 2, 3, batch(3, 5), progress=END_KEY))])
-    assert (bench.ledger[f"in:{right}:next"], bench.received(right)) == (8, 3)
+    second.handle([Arrival(left, Message(Kind.END, 1, 6, progress=END_KEY))])
+    second.handle([Arrival(right, Message(Kind.ROWS, 2, 3, batch(3, 5), progress=END_KEY))])
+    assert (bench.ledger.inlets[right].next, bench.received(right)) == (8, 3)
 
 
 def test_an_element_that_goes_back_and_is_not_exact_says_nothing_twice():
@@ -184,12 +189,12 @@ def test_an_element_that_goes_back_and_is_not_exact_says_nothing_twice():
     (out,) = bench.layout.outputs(bench.pe)
     for life in range(2):
         element = bench.life()
-        element.link(ConsumerUp(out, 1, 0))
-        element.receive([Arrival(left, message(0, 6, OrderKey(5, 0, 5)), 1)])
-        element.receive([Arrival(right, Message(Kind.PROGRESS, life, 0, progress=END_KEY))])
-        assert (bench.received(left), bench.ledger[f"in:{left}:repeated"]) == (6, 6 * life)
-        assert bench.ledger[f"out:{out}:number"] == 6
+        element.handle([ConsumerUp(out, 1, 0)])
+        element.handle([Arrival(left, message(0, 6, OrderKey(5, 0, 5)), 1)])
+        element.handle([Arrival(right, Message(Kind.PROGRESS, life, 0, progress=END_KEY))])
+        assert (bench.received(left), bench.ledger.inlets[left].repeated) == (6, 6 * life)
+        assert bench.ledger.outlets[out].number == 6
     rows = [message.batch.num_rows for _, message in bench.host.sent if message.batch is not None]
     assert sum(rows) == 6
-    element.receive([Arrival(left, message(6, 2), 2), Arrival(left, Message(Kind.END, 1, 8, progress=END_KEY), 2)])
-    assert bench.ledger[f"out:{out}:number"] == 8
+    element.handle([Arrival(left, message(6, 2), 2), Arrival(left, Message(Kind.END, 1, 8, progress=END_KEY), 2)])
+    assert bench.ledger.outlets[out].number == 8

@@ -7,7 +7,8 @@ from riprap.graph.annotations import backup, checkpoint, persist
 from riprap.graph.builder import App
 from riprap.graph.windows import count
 from riprap.operators.user import UserOperator
-from riprap.runtime.layout import WHOLE, arrange
+from riprap.protocols.protocol import WHOLE
+from riprap.runtime.layout import arrange
 
 
 def chain(*, source=(), total=(), parallelism=1):
@@ -52,15 +53,15 @@ def test_a_barrier_is_buffered_and_anything_else_has_gaps():
     left.barrier(right, name="B").sink("Sink")
     layout = arrange(app.build(), "none")
     assert recoveries(layout) == {"L→B": "buffer", "R→B.1": "replay", "B→Sink": "gap"}
-    mixed = layout.recovers(layout.pe("B"))
+    mixed = layout.plan(layout.pe("B"))
     assert (mixed.whole, mixed.exact, mixed.reason) == (True, False, "its input L→B is not persistent")
-    assert layout.recovers(layout.pe("R")).exact
-    assert not layout.recovers(layout.pe("L")).whole
+    assert layout.plan(layout.pe("R")).exact
+    assert not layout.plan(layout.pe("L")).whole
 
 
 def test_an_element_between_persistent_streams_is_exact_and_saved_as_a_whole():
     layout = arrange(chain(source=(backup(),), total=(checkpoint("50ms"),)), "auto")
-    recovering = layout.recovers(layout.pe("F"))
+    recovering = layout.plan(layout.pe("F"))
     assert recovering.exact
     assert recovering.units[WHOLE].operators == ("F", "A", "Sink")
     assert recovering.units[WHOLE].every == 50_000
@@ -68,10 +69,10 @@ def test_an_element_between_persistent_streams_is_exact_and_saved_as_a_whole():
 
 def test_elements_with_gaps_save_each_operator_by_itself():
     layout = arrange(chain(total=(checkpoint("1s"),)), "none")
-    recovering = layout.recovers(layout.pe("A"))
+    recovering = layout.plan(layout.pe("A"))
     assert not recovering.exact
     assert set(recovering.units) == {"A"}
-    assert layout.recovers(layout.pe("F")).units == {}
+    assert layout.plan(layout.pe("F")).units == {}
 
 
 class Guess(UserOperator):
@@ -86,8 +87,8 @@ def test_an_operator_that_is_not_deterministic_is_not_exact():
     (stream,) = app.source("S", "x long", protect=(backup(),)).apply(Guess, name="G")
     stream.sink("Sink")
     layout = arrange(app.build(), "none")
-    assert layout.recovers(layout.pe("G")).reason == "G is not deterministic"
-    assert layout.recovers(layout.pe("G")).whole
+    assert layout.plan(layout.pe("G")).reason == "G is not deterministic"
+    assert layout.plan(layout.pe("G")).whole
 
 
 def test_mistakes_are_refused():

@@ -2,23 +2,49 @@
 
 import pytest
 
-from riprap.runtime.ledger import open_ledger, read_ledger
+from riprap.base.errors import DataError
+from riprap.graph.keys import START_KEY, OrderKey
+from riprap.protocols.channels import ChannelId
+from riprap.runtime.element.ledger import LedgerShape, open_ledger, read_ledger
 
-NAMES = ["in:a:next", "in:a:missed"]
+IN, OUT = ChannelId("A→B"), ChannelId("B→C", 1, 2)
+SHAPE = LedgerShape((IN,), (OUT, ChannelId("Sink")), ("B",), ("S",))
 
 
 def test_a_life_goes_on_with_the_counts_of_the_one_before(tmp_path):
-    first = open_ledger(tmp_path, 1, NAMES)
-    first["in:a:next"] = 7
-    first.add("in:a:missed", 5)
-    second = open_ledger(tmp_path, 2, NAMES)
-    second.add("in:a:missed", 1)
-    first.add("in:a:missed", 100)  # it does not know that it was replaced
-    assert read_ledger(tmp_path, NAMES) == {"in:a:next": 7, "in:a:missed": 6}
+    first = open_ledger(tmp_path, 1, SHAPE)
+    first.inlets[IN].next = 7
+    first.inlets[IN].missed += 5
+    second = open_ledger(tmp_path, 2, SHAPE)
+    second.inlets[IN].missed += 1
+    first.inlets[IN].missed += 100  # it does not know that it was replaced
+    read = read_ledger(tmp_path, SHAPE).inlets[IN]
+    assert (read.next, read.missed, read.received) == (7, 6, 1)
+
+
+def test_records_do_not_touch_each_other(tmp_path):
+    ledger = open_ledger(tmp_path, 1, SHAPE)
+    records = [*ledger.inlets.values(), *ledger.outlets.values(), *ledger.operators.values(), *ledger.sources.values()]
+    assert ledger.outlets[OUT].key == ledger.operators["B"].key == START_KEY
+    cells = [record.at + offset for record in records for offset in range(record.WIDTH)]
+    assert cells == list(range(len(ledger.cells)))
+    ledger.outlets[OUT].key = OrderKey(-5, 1, 2, 3)
+    ledger.outlets[OUT].number = 9
+    again = read_ledger(tmp_path, SHAPE)
+    assert (again.outlets[OUT].key, again.outlets[OUT].number) == (OrderKey(-5, 1, 2, 3), 9)
+    assert again.operators["B"].key == START_KEY
+    assert sum(map(bool, again.cells)) == 5
+
+
+def test_the_ledger_of_another_layout_is_refused(tmp_path):
+    open_ledger(tmp_path, 1, SHAPE)
+    other = LedgerShape((ChannelId("A→X"),), SHAPE.outlets, SHAPE.operators, SHAPE.sources)
+    with pytest.raises(DataError, match="another layout"):
+        read_ledger(tmp_path, other)
 
 
 def test_a_life_killed_at_its_birth_leaves_the_counts_alone(tmp_path, monkeypatch):
-    open_ledger(tmp_path, 1, NAMES)["in:a:next"] = 7
+    open_ledger(tmp_path, 1, SHAPE).inlets[IN].next = 7
 
     class Killed(BaseException):
         pass
@@ -29,5 +55,5 @@ def test_a_life_killed_at_its_birth_leaves_the_counts_alone(tmp_path, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr("pathlib.Path.replace", kill)
         with pytest.raises(Killed):
-            open_ledger(tmp_path, 2, NAMES)
-    assert open_ledger(tmp_path, 3, NAMES)["in:a:next"] == 7
+            open_ledger(tmp_path, 2, SHAPE)
+    assert open_ledger(tmp_path, 3, SHAPE).inlets[IN].next == 7

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from riprap.base.errors import DataError
 from riprap.graph.keys import OrderKey, physical_schema, source_shape
 from riprap.protocols.channels import ChannelId
-from riprap.runtime.held import Held
+from riprap.runtime.element.resend_buffer import ResendBuffer
 from riprap.runtime.messages import Kind, Message
 from riprap.runtime.spill import LogSpill
 
@@ -42,7 +42,7 @@ def items(messages: list[Message]) -> list[object]:
 )
 def test_what_is_held_comes_back_whole(tmp_path_factory, sizes, taken, limit):
     place = tmp_path_factory.mktemp("spill") / "log"
-    held = Held(limit, lambda: LogSpill(place, CHANNEL, SCHEMA))
+    held = ResendBuffer(limit, lambda: LogSpill(place, CHANNEL, SCHEMA))
     number, kept = 0, []
     for rows in sizes:
         kept.append(message(number, rows))

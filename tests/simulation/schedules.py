@@ -17,7 +17,7 @@ from riprap.graph.specs import Sink
 from riprap.graph.windows import count, punctuated, time, zero
 from riprap.operators.contract import Punctuation
 from riprap.runtime.layout import Layout, Pe, arrange
-from riprap.runtime.simulation import Crash, Simulation
+from riprap.runtime.simulation import Break, Crash, DirectorCrash, Simulation
 
 MILLISECOND = 1_000
 
@@ -29,7 +29,7 @@ class Case:
     seed: int
     layout: Layout
     inputs: dict[str, pa.RecordBatch]
-    crashes: tuple[Crash, ...]
+    crashes: tuple[Crash | Break | DirectorCrash, ...]
     batch_rows: int
     held_bytes: int
     rate: float
@@ -184,6 +184,16 @@ def crashes(pes: list[str], random: Random, span: int, *, most: int = 6) -> tupl
     return tuple(sorted(found))
 
 
+def other_faults(layout: Layout, random: Random, span: int) -> tuple[Break | DirectorCrash, ...]:
+    """Connections between elements that live, and the director."""
+    channels = [c for link in layout.links if link.retention != "log" for c in link.channels()]
+    breaks = [Break(random.randint(0, span), random.choice(channels)) for _ in range(random.randint(0, 4)) if channels]
+    deaths = [
+        DirectorCrash(random.randint(0, span), random.choice([1_000, 50_000])) for _ in range(random.randint(0, 2))
+    ]
+    return (*breaks, *deaths)
+
+
 def case(
     seed: int, graph: Graph, random: Random, *, most: int = 60, mortal: Callable[[Layout, Pe], bool] | None = None
 ) -> Case:
@@ -192,10 +202,11 @@ def case(
     rate = random.choice([500.0, 2_000.0, 10_000.0])
     span = int(most / rate * 1e6) + 100_000
     pes = [pe.id for pe in layout.pes if mortal is None or mortal(layout, pe)]
-    return Case(
+    made = Case(
         seed, layout, rows(graph, random, most), crashes(pes, random, span),
         random.choice([4, 16, 64]), random.choice([1, 2_000, 1 << 20]), rate,
     )  # fmt: skip
+    return replace(made, crashes=(*made.crashes, *other_faults(layout, random, span)))
 
 
 # What came out --------------------------------------------------------------------------------------------------------

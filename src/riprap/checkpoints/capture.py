@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from riprap.checkpoints.manifest import WindowKind
 from riprap.engine.engine import Engine
@@ -23,7 +24,8 @@ class Capture:
     kinds: Mapping[str, Mapping[str, WindowKind]]  # by operator and port, as the tables are called
     mergers: Mapping[str, MergerState]  # by operator
     progress: Mapping[str, OrderKey]  # by operator: how far its input has come
-    positions: Mapping[str, int]
+    positions: Mapping[str, Any]  # where its owner goes on: a JSON object of its own
+    messages: bytes = b""  # of the owner too
 
 
 def capture(
@@ -31,7 +33,7 @@ def capture(
     engine: Engine,
     operators: Iterable[str],
     since: Mapping[str, int],
-    positions: Mapping[str, int],
+    positions: Mapping[str, Any],
     now: int,
 ) -> Capture:
     """`since` has the versions that the last capture of the unit returned; without one an operator is taken whole."""

@@ -1,23 +1,23 @@
-"""When checkpoints are taken, and that they are written beside the processing.
+"""Checkpoints are copied on the loop and written beside it.
 
-A *unit* is what is taken together: one operator, or a whole fragment. Each has its own interval, and deadlines at the
-multiples of it, so that they do not drift. The loop asks what is `due`, most urgent first, and has it captured between
-two of its calls; that copies. A thread writes the copies, in the same order.
+A *unit* is what is taken together: one operator, or a whole fragment. The loop captures one between two of its calls;
+that copies. A thread writes the copies, in the same order. When one is taken is the business of a protocol, and when
+one may be deleted that of its director; both are above this.
 
-A deadline is *missed* if the unit's checkpoint before it is still being written then, or if the capture comes a whole
-interval late. An exception in the thread is raised by every call after it. Checkpoints that somebody deletes under
-the run are begun anew, with a warning.
+An exception in the thread is raised by every call after it. Checkpoints that somebody deletes under the run are begun
+anew, with a warning: a copy that goes on from what is gone is dropped.
 """
 
 import queue
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import UsageError, known
 from riprap.checkpoints.capture import Capture, capture
-from riprap.checkpoints.names import Claim
+from riprap.checkpoints.names import MANIFEST, Claim, File
 from riprap.checkpoints.storage import Storage
 from riprap.checkpoints.writer import UnitWriter
 from riprap.engine.engine import Engine
@@ -28,9 +28,13 @@ class Saved(NamedTuple):
     """A checkpoint that is durable."""
 
     unit: str
+    epoch: int
+    number: int
     taken_at: int
     bytes: int
-    positions: Mapping[str, int]
+    seconds: float  # from the capture until it was durable
+    positions: Mapping[str, Any]
+    note: Any  # what was given with the capture
 
 
 @dataclass
@@ -38,80 +42,89 @@ class Counts:
     """Of one unit in this attempt."""
 
     taken: int = 0  # written
-    missed: int = 0
+    dropped: int = 0  # copies that were not
     bytes: int = 0  # of all that were written
 
 
 @dataclass
 class _Unit:
     operators: tuple[str, ...]
-    interval: int  # microseconds
     writer: UnitWriter
-    deadline: int | None = None  # the next one; None before the first look at the clock
-    unwritten: int = 0  # captures that are not yet durable
     versions: dict[str, int] | None = None  # of the last capture
 
 
+class _Job(NamedTuple):
+    """Something for the thread: a capture to write, or checkpoints to delete."""
+
+    unit: str
+    taken: Capture | None
+    note: Any = None
+    begun: float = 0.0
+    files: tuple[File, ...] = ()
+
+
 class Checkpointer:
-    """The checkpoints of one attempt of an element. `units`: operators and interval (µs) of each."""
+    """The checkpoints of one attempt of an element. `units`: the operators of each."""
 
     def __init__(
         self,
         storage: Storage,
         pe: str,
         epoch: int,
-        units: Mapping[str, tuple[Iterable[str], int]],
+        units: Mapping[str, Iterable[str]],
         *,
-        keep: int = 3,
         background: bool = True,
+        clock: Clock = SYSTEM_CLOCK,
         warn: Callable[[str], None] = lambda text: None,
     ) -> None:
-        if keep < 1:
-            raise UsageError(f"keep={keep}: at least the newest checkpoint is kept; give 1 or more")
-        for name, (_, interval) in units.items():
-            if interval < 1:
-                raise UsageError(f"unit {name}: checkpoints every {interval} µs; give an interval of 1 or more")
-        self.keep = keep
-        self._warn = warn
         claim = Claim(storage, pe, epoch)
         self._units = {
-            name: _Unit(tuple(operators), interval, UnitWriter(storage, pe, name, epoch, claim, keep))
-            for name, (operators, interval) in units.items()
+            name: _Unit(tuple(operators), UnitWriter(storage, pe, name, epoch, claim))
+            for name, operators in units.items()
         }
+        self.epoch = epoch
         self.counts = {name: Counts() for name in units}
         self.newest: dict[str, Saved] = {}  # the last checkpoint of each unit
+        self._clock, self._warn = clock, warn
         self._lock = threading.Lock()
         self._finished: list[Saved] = []
+        self._dropped: list[tuple[str, Any]] = []
+        self._broken: set[str] = set()  # units whose next checkpoint has to be a whole one
         self._error: BaseException | None = None
-        self._captures: queue.SimpleQueue[Capture | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._write_all, name="checkpoints", daemon=True) if background else None
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="checkpoints", daemon=True) if background else None
         if self._thread is not None:
             self._thread.start()
 
-    def due(self, now: int) -> list[str]:
-        """Units whose deadline has come, the earliest deadline first."""
-        self._raise_error()
-        found: list[tuple[int, str]] = []
-        for name, unit in self._units.items():
-            if unit.deadline is None:
-                unit.deadline = _next(unit.interval, now)
-            elif unit.deadline <= now:
-                if unit.unwritten:
-                    self.counts[name].missed += 1 + (now - unit.deadline) // unit.interval
-                    unit.deadline = _next(unit.interval, now)
-                else:
-                    found.append((unit.deadline, name))
-        return [name for _, name in sorted(found)]
+    def found(self) -> dict[tuple[str, int, int], Mapping[str, Any]]:
+        """Checkpoints of earlier attempts that are whole: (unit, epoch, number), and their positions."""
+        return {
+            (name, file.epoch, file.number): positions
+            for name, unit in self._units.items()
+            for file, positions in unit.writer.found.items()
+        }
 
     def capture(
         self,
         unit: str,
         engine: Engine,
-        positions: Mapping[str, int],
+        positions: Mapping[str, Any],
         now: int,
         mergers: Mapping[str, MergerState] | None = None,
+        note: Any = None,
     ) -> None:
-        """Copy the unit's state, to be written. `engine` is always the same one, and lives on undisturbed.
+        """Copy the unit's state and have it written. `engine` is always the same one, and lives on undisturbed."""
+        self.write(self.copy(unit, engine, positions, now, mergers), note)
+
+    def copy(
+        self,
+        unit: str,
+        engine: Engine,
+        positions: Mapping[str, Any],
+        now: int,
+        mergers: Mapping[str, MergerState] | None = None,
+    ) -> Capture:
+        """The unit's state. It has to be written before the next one is copied: each goes on from the one before.
 
         `mergers` are others than the engine's, to be saved with them.
         """
@@ -119,31 +132,49 @@ class Checkpointer:
         if unit not in self._units:
             raise UsageError(f"no unit {unit} is checkpointed here; units are {known(self._units, unit)}")
         state = self._units[unit]
-        taken = capture(unit, engine, state.operators, state.versions or {}, positions, now)
+        since = {} if unit in self._broken else state.versions or {}
+        taken = capture(unit, engine, state.operators, since, positions, now)
         if mergers:
             taken = replace(taken, mergers={**taken.mergers, **mergers})
         state.versions = {name: s.version for name, s in taken.states.items()}
-        if state.deadline is not None and state.deadline <= now:
-            self.counts[unit].missed += (now - state.deadline) // state.interval
-        state.deadline = _next(state.interval, now)
-        with self._lock:
-            state.unwritten += 1
-        if self._thread is None:
-            self._write(taken)
-        else:
-            self._captures.put(taken)
+        return taken
+
+    def forget(self, unit: str) -> None:
+        """What was copied last will not be written: the next copy is whole."""
+        self._units[unit].versions = None
+
+    def write(self, taken: Capture, note: Any = None) -> None:
+        """Have a copy written; `note` comes back with it."""
+        self._raise_error()
+        self._put(_Job(taken.unit, taken, note, self._clock.monotonic()))
+
+    def delete(self, checkpoints: Iterable[tuple[str, int, int]]) -> None:
+        """Delete checkpoints, by unit, epoch and number; soon."""
+        self._raise_error()
+        for unit, epoch, number in checkpoints:
+            self._put(_Job(unit, None, files=(File(epoch, number, MANIFEST),)))
 
     def finished(self) -> Sequence[Saved]:
         """Checkpoints that have become durable since the last call."""
         self._raise_error()
+        if not self._finished:
+            return ()
         with self._lock:
             finished, self._finished = self._finished, []
         return finished
 
+    def dropped(self) -> Sequence[tuple[str, Any]]:
+        """Copies that will not be durable since the last call: their unit and note. The next copy is a whole one."""
+        if not self._dropped:
+            return ()
+        with self._lock:
+            dropped, self._dropped = self._dropped, []
+        return dropped
+
     def close(self) -> None:
         """Write what has been captured, and end."""
         if self._thread is not None:
-            self._captures.put(None)
+            self._jobs.put(None)
             self._thread.join()
             self._thread = None
         self._raise_error()
@@ -152,43 +183,46 @@ class Checkpointer:
         if self._error is not None:
             raise self._error
 
+    def _put(self, job: _Job) -> None:
+        if self._thread is None:
+            self._do(job)
+        else:
+            self._jobs.put(job)
+
     # On the thread ----------------------------------------------------------------------------------------------------
 
-    def _write_all(self) -> None:
-        while (taken := self._captures.get()) is not None:
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
             try:
-                self._write(taken)
+                self._do(job)
             except BaseException as error:  # whatever it is, the loop has to hear of it
                 self._error = error
                 return
 
-    def _write(self, taken: Capture) -> None:
-        unit, counts = self._units[taken.unit], self.counts[taken.unit]
-        if unit.writer.gone():
+    def _do(self, job: _Job) -> None:
+        writer, counts, taken = self._units[job.unit].writer, self.counts[job.unit], job.taken
+        if taken is None:
+            writer.delete(job.files)
+            return
+        if writer.gone():
             self._warn(
                 f"the checkpoints of {taken.unit} were deleted while the run was writing them: begun anew with the "
                 "next one; a crash before that goes back further"
             )
-            unit.writer.forget()
-            if not _whole(taken):  # it builds on what is gone: a whole one follows at the next deadline
-                counts.missed += 1
+            writer.forget()
+            self._broken.add(job.unit)
+        if job.unit in self._broken:
+            if not all(state.since is None for state in taken.states.values()):  # it builds on what is gone
+                counts.dropped += 1
                 with self._lock:
-                    unit.versions = None
-                    unit.unwritten -= 1
+                    self._dropped.append((job.unit, job.note))
                 return
-        size = unit.writer.write(taken)
+            self._broken.discard(job.unit)
+        number, size = writer.write(taken)
+        seconds = self._clock.monotonic() - job.begun
         counts.taken += 1
         with self._lock:
-            self.newest[taken.unit] = Saved(taken.unit, taken.taken_at, size, taken.positions)
-            self._finished.append(self.newest[taken.unit])
-            unit.unwritten -= 1
-        counts.bytes += size + unit.writer.look_after(taken)
-
-
-def _whole(taken: Capture) -> bool:
-    return all(state.since is None for state in taken.states.values())
-
-
-def _next(interval: int, now: int) -> int:
-    """The first multiple of the interval after now."""
-    return (now // interval + 1) * interval
+            saved = Saved(job.unit, self.epoch, number, taken.taken_at, size, seconds, taken.positions, job.note)
+            self.newest[job.unit] = saved
+            self._finished.append(saved)
+        counts.bytes += size + writer.look_after(taken)

@@ -8,6 +8,7 @@ makes the replay longer; if none is whole, then the newest with its holes.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -47,7 +48,8 @@ class Loaded:
     states: Mapping[str, State]
     mergers: Mapping[str, MergerState]
     progress: Mapping[str, OrderKey]
-    positions: Mapping[str, int]
+    positions: Mapping[str, Any]
+    messages: bytes
     warnings: tuple[str, ...]
 
     def into(self, engine: Engine) -> None:
@@ -62,9 +64,12 @@ def load(
     now: int,
     *,
     gap: bool = False,
+    only: tuple[int, int] | None = None,
     warn: Callable[[str], None] = lambda text: None,
 ) -> Loaded | None:
     """None if there is no usable checkpoint. `warn` hears of damage, as `Loaded.warnings` does.
+
+    `only`: epoch and number of the one that is wanted; without it, the newest good one.
 
     `gap`: tuples since the checkpoint are lost for good; then what they would have pushed out of windows of the newest
     tuples goes, by the rate of each key.
@@ -73,6 +78,8 @@ def load(
     warnings: list[str] = []
     manifests: list[Manifest] = []
     for file in reversed(files_in(storage, folder, MANIFEST)):
+        if only is not None and (file.epoch, file.number) != only:
+            continue
         try:
             manifests.append(decode(storage.read(f"{folder}/{file.name}")))
         except (DataError, FileNotFoundError) as error:
@@ -129,6 +136,7 @@ class _Candidate:
             manifest.mergers,
             manifest.progress,
             manifest.positions,
+            manifest.messages,
             warnings,
         )
 

@@ -2,11 +2,12 @@
 
     offset  size
     0       8     "RIPRAPCK"
-    8       4     version, 1
+    8       4     version, 2
     12      8     xxh3-64 of everything from byte 20 on
     20      8     length of the JSON text
     28            the JSON text (UTF-8): an object, see `Manifest`; then the attachments, which it names by [offset,
-                  length], offsets counted from the end of the text: what waits in mergers (`waiting.py`)
+                  length], offsets counted from the end of the text: what waits in mergers (`waiting.py`), and
+                  messages that belong to the checkpoint
 
 A manifest is written when all its parts are durable, and appears by a rename: a crash leaves the one before it.
 A part is named with its length and xxh3-64, so that a reader knows what it has lost. `parts.py` says what is in one.
@@ -30,7 +31,7 @@ from riprap.graph.keys import OrderKey
 
 _MAGIC = b"RIPRAPCK"
 _HEAD = struct.Struct("<8sIQQ")
-_VERSION = 1
+_VERSION = 2
 
 
 class PartRef(NamedTuple):
@@ -84,7 +85,8 @@ class Manifest:
     states: Mapping[str, SavedState]
     mergers: Mapping[str, MergerState] = field(default_factory=dict)
     progress: Mapping[str, OrderKey] = field(default_factory=dict)
-    positions: Mapping[str, int] = field(default_factory=dict)
+    positions: Mapping[str, Any] = field(default_factory=dict)  # where its owner goes on: a JSON object of its own
+    messages: bytes = b""  # of the owner too: messages that belong to the checkpoint; an attachment
 
     def parts(self) -> list[PartRef]:
         return [part for state in self.states.values() for part in state.parts()]
@@ -97,6 +99,8 @@ def encode(manifest: Manifest) -> bytes:
         waiting = encode_waiting(state)
         mergers[name] = [len(attached), len(waiting)]
         attached += waiting
+    messages = [len(attached), len(manifest.messages)]
+    attached += manifest.messages
     text = json.dumps(
         {
             "unit": manifest.unit,
@@ -107,6 +111,7 @@ def encode(manifest: Manifest) -> bytes:
             "mergers": mergers,
             "progress": manifest.progress,
             "positions": dict(manifest.positions),
+            "messages": messages,
         },
         separators=(",", ":"),
     ).encode()
@@ -125,6 +130,7 @@ def decode(data: bytes) -> Manifest:
         raise DataError(f"it has version {version}, and this program reads {_VERSION}")
     values = json.loads(data[_HEAD.size : _HEAD.size + length])
     attached = data[_HEAD.size + length :]
+    at_messages, size_messages = values["messages"]
     return Manifest(
         values["unit"],
         values["epoch"],
@@ -134,6 +140,7 @@ def decode(data: bytes) -> Manifest:
         {name: decode_waiting(attached[at : at + size]) for name, (at, size) in values["mergers"].items()},
         {name: OrderKey(*key) for name, key in values["progress"].items()},
         values["positions"],
+        attached[at_messages : at_messages + size_messages],
     )
 
 

@@ -1,9 +1,12 @@
-"""Writes the checkpoints of one unit: new parts, then the manifest; then what no kept manifest names is deleted, and
-parts of windows are merged for the next manifest to name.
+"""Writes the checkpoints of one unit: new parts, then the manifest; then what no manifest names is deleted, and
+parts of windows are merged for the next manifest to name. Manifests stay until somebody says that they may go.
 
 A crash between any two of these steps leaves the newest manifest with all its parts. It may leave parts that no
 manifest names; the next checkpoint deletes them. Files of a newer epoch are never touched.
 """
+
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import xxhash
 
@@ -29,8 +32,8 @@ _KEYS, _ROWS = ".keys", ".rows"  # how the tables of a state are called
 
 
 class UnitWriter:
-    def __init__(self, storage: Storage, pe: str, unit: str, epoch: int, claim: Claim, keep: int) -> None:
-        self._storage, self._unit, self._epoch, self._claim, self._keep = storage, unit, epoch, claim, keep
+    def __init__(self, storage: Storage, pe: str, unit: str, epoch: int, claim: Claim) -> None:
+        self._storage, self._unit, self._epoch, self._claim = storage, unit, epoch, claim
         self._folder = folder_of(pe, unit)
         self._number = max((f.number for f in files_in(storage, self._folder, MANIFEST) if f.epoch == epoch), default=0)
         self._part = max((f.number for f in files_in(storage, self._folder, PART) if f.epoch == epoch), default=0)
@@ -38,6 +41,7 @@ class UnitWriter:
         self._blobs: dict[str, PartRef] = {}
         self._bytes = 0
         self._kept: dict[File, frozenset[str]] = {}  # manifests that are kept, and the parts that they name
+        self.found: dict[File, Mapping[str, Any]] = {}  # whole manifests that were there, and their positions
         for file in files_in(storage, self._folder, MANIFEST):
             if file.epoch <= epoch:
                 self._kept[file] = self._named_by(file)
@@ -58,8 +62,8 @@ class UnitWriter:
         there = set(self._storage.names(self._folder))
         return {file: file.name in there and parts <= there for file, parts in self._kept.items()}
 
-    def write(self, capture: Capture) -> int:
-        """Make a checkpoint durable; returns the bytes written for it."""
+    def write(self, capture: Capture) -> tuple[int, int]:
+        """Make a checkpoint durable; returns its number within the epoch, and the bytes written for it."""
         self._bytes = 0
         self._number += 1
         states = {name: self._state(name, state, capture) for name, state in capture.states.items()}
@@ -72,6 +76,7 @@ class UnitWriter:
             capture.mergers,
             capture.progress,
             capture.positions,
+            capture.messages,
         )
         data = encode(manifest)
         self._claim.check()
@@ -79,7 +84,13 @@ class UnitWriter:
         self._storage.write(f"{self._folder}/{file.name}", data)
         self._bytes += len(data)
         self._kept[file] = frozenset(part.name for part in manifest.parts())
-        return self._bytes
+        return self._number, self._bytes
+
+    def delete(self, files: Iterable[File]) -> None:
+        """Nobody will go back to these checkpoints. Parts that no other names go after the next checkpoint."""
+        for file in files:
+            if self._kept.pop(file, None) is not None:
+                self._storage.delete(f"{self._folder}/{file.name}")
 
     def look_after(self, capture: Capture) -> int:
         """Do what can wait until the checkpoint is durable; returns the bytes written."""
@@ -118,14 +129,13 @@ class UnitWriter:
     def _named_by(self, file: File) -> frozenset[str]:
         """None where the manifest is damaged."""
         try:
-            return frozenset(p.name for p in decode(self._storage.read(f"{self._folder}/{file.name}")).parts())
+            manifest = decode(self._storage.read(f"{self._folder}/{file.name}"))
+            self.found[file] = manifest.positions
+            return frozenset(part.name for part in manifest.parts())
         except (DataError, FileNotFoundError):
             return frozenset()
 
     def _collect(self) -> None:
-        for file in sorted(self._kept)[: -self._keep]:
-            del self._kept[file]
-            self._storage.delete(f"{self._folder}/{file.name}")
         named = frozenset().union(*self._kept.values())
         for file in files_in(self._storage, self._folder, PART):
             if file.epoch <= self._epoch and file.name not in named:

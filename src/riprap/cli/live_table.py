@@ -14,7 +14,7 @@ from rich.text import Text
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.base.disk import is_full
 from riprap.base.quantities import format_count
-from riprap.runtime.latency import Latencies, format_latency
+from riprap.runtime.element.latency import Latencies, format_latency
 from riprap.runtime.metrics import Metrics
 
 if TYPE_CHECKING:

@@ -114,7 +114,7 @@ def _print(result: "RunResult") -> None:
     from rich.table import Table
 
     from riprap.cli.console import ERR, OUT
-    from riprap.runtime.latency import format_latency
+    from riprap.runtime.element.latency import format_latency
 
     summary = result.summary
     streams = Table(box=None)

@@ -96,6 +96,9 @@ class Engine:
         self._statistics = {name: _no_statistics(graph[name]) for name in self._order}
         self._inside = {name: [s for s in graph.outputs(name) if s.target in chosen] for name in self._order}
         self._leaving = {name: [s for s in graph.outputs(name) if s.target not in chosen] for name in self._order}
+        self._ways_out = {  # streams that leave: by which operator, and with which delay they go back
+            s.id: (name, s if s.feedback is not None else None) for name, out in self._leaving.items() for s in out
+        }
         self._cycles = cycles(graph, chosen) if graph.cyclic else []
         apart = {name: "it is on a cycle" for cycle in self._cycles for name in cycle.members}
         if cut_everywhere or watch is not None:
@@ -241,11 +244,10 @@ class Engine:
 
     def progress(self, stream: str) -> OrderKey:
         """How far a stream (by id) that leaves the fragment has come: nothing at or below this key will leave on it."""
-        back = {s.id: s for s in self.graph.streams if s.feedback is not None}
-        for name, streams in self._leaving.items():
-            if stream in (leaving.id for leaving in streams):
-                came = self._output_progress(name)
-                return delayed_progress(came, back[stream]) if stream in back else came
+        way = self._ways_out.get(stream)
+        if way is not None:
+            came = self._output_progress(way[0])
+            return came if way[1] is None else delayed_progress(came, way[1])
         ways = [leaving.id for streams in self._leaving.values() for leaving in streams]
         raise UsageError(f"stream {stream} does not leave this fragment; those that do are {known(ways, stream)}")
 

@@ -25,6 +25,11 @@ class BarrierOperator(WindowedOperator):
             for port, schema in enumerate(self.setting.schemas)
         }
 
+    retains = True
+
+    def retained(self, port: int) -> int:
+        return self.stores[port].size()
+
     def process(self, channel: Channel, batch: pa.RecordBatch) -> list[Emission]:
         batches = [batch.slice(0, 0)] * len(self.stores)
         batches[channel.port] = batch

@@ -185,6 +185,12 @@ class Operator(ABC):
         """Tuples in the state."""
         return 0
 
+    retains = False  # whether `retained` says something: its semantics break if what is in its state is lost
+
+    def retained(self, port: int) -> int:
+        """How many of the newest tuples of a port are still in the state of an operator that needs them all."""
+        return 0
+
     def observe_windows(self) -> None:
         """From now on keep the events that `window_events` returns; without windows there are none."""
         return

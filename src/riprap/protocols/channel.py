@@ -23,7 +23,7 @@ from riprap.operators.columns import Keys
 
 Retention = Literal["discard", "hold", "log"]
 
-NOTHING = -1  # `Inlet.arrived`: the message says nothing that is not known
+NOTHING = -1  # `Inlet.fresh`: the message says nothing that is not known
 
 
 @dataclass(slots=True)
@@ -38,18 +38,17 @@ class Inlet:
 
     def news(self, epoch: int) -> bool:
         """Whether a message of this epoch is the first of a producer that is back."""
-        return self.gone or epoch > self.epoch
+        return self.gone or -1 < self.epoch < epoch
 
-    def arrived(self, epoch: int, number: int, items: int) -> int:
+    def fresh(self, epoch: int, number: int, items: int) -> int:
         """How many of the first items of a message are not new; `NOTHING`: it is to be dropped whole."""
         if epoch < self.epoch:
             return NOTHING  # a life that has been replaced
         self.epoch, self.gone = epoch, False
         skip = self.next - number
-        if skip > items:
-            return NOTHING
-        self.next = number + items
-        return skip if skip > 0 else 0
+        if skip <= 0:
+            return 0
+        return skip if skip <= items else NOTHING
 
     def lost_producer(self, epoch: int) -> bool:
         """The producer's connection broke; whether that is news."""

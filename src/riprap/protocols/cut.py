@@ -7,22 +7,16 @@ What *delivered* means is a protocol's choice (`protocol.RestorePlan.delivered`)
 what waits in merges is in the checkpoint, and a restored element goes on behind `taken`. Where it means passed to the
 operators, merges are restored empty, and the element goes on behind `passed`.
 
-On disk a cut is one attachment of the checkpoint's manifest: a JSON text (its length first, 8 bytes, little-endian) and
-the parked messages, which the text names by length; channels are [stream, producer's shard, consumer's shard], keys
-[ts, src, seq, n].
+In a checkpoint's manifest a cut is a JSON object (`as_json`), and the parked messages are an attachment. Channels are
+[stream, producer's shard, consumer's shard], keys [ts, src, seq, n].
 """
 
-import json
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from riprap.base.errors import DataError
 from riprap.graph.keys import OrderKey
 from riprap.protocols.channels import ChannelId
-
-_LENGTH = struct.Struct("<Q")
 
 
 class InletCut(NamedTuple):
@@ -68,37 +62,24 @@ class Cut:
             "parked": [[list(channel), [len(m) for m in messages]] for channel, messages in self.parked.items()],
         }
 
+    def messages(self) -> bytes:
+        """The parked messages, one after the other, as `as_json` counts them."""
+        return b"".join(message for messages in self.parked.values() for message in messages)
+
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Cut":
-        """What `as_json` gave; `parked` is empty."""
+    def from_json(cls, data: Mapping[str, Any], messages: bytes = b"") -> "Cut":
+        """From what `as_json` and `messages` gave; without messages `parked` is empty."""
+        at, parked = 0, {}
+        for channel, lengths in data["parked"] if messages else ():
+            ends = [at := at + length for length in lengths]
+            parked[ChannelId(*channel)] = tuple(
+                messages[end - length : end] for end, length in zip(ends, lengths, strict=True)
+            )
         return cls(
             {name: OrderKey(*key) for name, key in data["reached"].items()},
             dict(data["sources"]),
             {ChannelId(*channel): InletCut(*inlet) for channel, inlet in data["inlets"]},
             {ChannelId(*channel): number for channel, number in data["sent"]},
             bytes.fromhex(data["protocol"]),
+            parked,
         )
-
-
-def encode(cut: Cut) -> bytes:
-    text = json.dumps(cut.as_json(), separators=(",", ":")).encode()
-    return _LENGTH.pack(len(text)) + text + b"".join(m for messages in cut.parked.values() for m in messages)
-
-
-def decode(data: bytes) -> Cut:
-    """Raises `DataError` for anything that `encode` did not write."""
-    try:
-        (length,) = _LENGTH.unpack_from(data)
-        values = json.loads(data[_LENGTH.size : _LENGTH.size + length])
-        cut, at, parked = Cut.from_json(values), _LENGTH.size + length, {}
-        for channel, lengths in values["parked"]:
-            messages = []
-            for size in lengths:
-                messages.append(bytes(data[at : at + size]))
-                at += size
-            parked[ChannelId(*channel)] = tuple(messages)
-    except (ValueError, KeyError, TypeError, struct.error) as error:
-        raise DataError(f"a cut that cannot be read: {error}") from error
-    if at != len(data):
-        raise DataError(f"a cut of {len(data)} bytes where {at} were expected")
-    return Cut(cut.reached, cut.sources, cut.inlets, cut.sent, cut.protocol, parked)

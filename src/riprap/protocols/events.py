@@ -120,6 +120,13 @@ class Durable(NamedTuple):
     forced: bool
 
 
+class Dropped(NamedTuple):
+    """A checkpoint of this life will not be durable: what it builds on was deleted under the run."""
+
+    unit: str
+    tag: int
+
+
 class Deleted(NamedTuple):
     """The director had checkpoints of a unit deleted; `oldest` is the cut of the oldest that is left."""
 
@@ -128,7 +135,8 @@ class Deleted(NamedTuple):
 
 
 Event = (
-    LinkEvent | Told | ProducerBack | Arrived | MarkerArrived | Ended | Passed | Emitted | Tick | Durable | Deleted
+    LinkEvent | Told | ProducerBack | Arrived | MarkerArrived | Ended | Passed | Emitted | Tick
+    | Durable | Dropped | Deleted
 )  # fmt: skip
 
 # Commands, carried out in their order ---------------------------------------------------------------------------------

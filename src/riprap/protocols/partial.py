@@ -1,198 +1,174 @@
-"""Partial fault tolerance: every stream has the recovery that it was given, and no element waits for another's.
+"""Partial fault tolerance: every stream has the retention that it was given, and no element waits for another's.
 
-One machine per life of a processing element. It sees counts and numbers, never tuples: events come in, commands go
-out, and the element carries them out. Channels number their items (rows and punctuations) from 0 for the whole run, so
-a consumer that knows the next number that it expects knows of any message what is new, repeated or missing.
+    retention  as users know it  consumer is down                   consumer is back              a message is missing
+    discard    gap               discard, count                     send what comes from now on   it is lost, go on
+    hold       buffer            hold, until acknowledged           send again from its number    cannot be, unless the producer died
+    log        replay            keep it in the persistent stream   it reads from its checkpoint  cannot be
 
-    recovery   consumer is down                   consumer is back              a message is missing
-    gap        discard, count                     send what comes from now on   it is lost, go on
-    buffer     hold, until acknowledged           send again from its number    cannot be, unless the producer died
-    replay     keep it in the persistent stream   it reads from its checkpoint  cannot be
+An element whose inputs can all be read again, with deterministic operators, is *exact*: it is saved as a whole, goes
+back to the numbers of its checkpoint and gives out the same items again, and consumers drop what they have had. One
+with some logged input goes back as a whole too. Any other restores each operator from a checkpoint of its own, if it
+has one, and goes on with what comes.
 
-A producer that comes back goes on with its numbers. If it is repeatable (`exact`) it goes back to the numbers of its
-checkpoint and gives out the same items again, and consumers drop what they have had.
-"""
+Two rules are this protocol's own. A producer that is down is not waited for, unless its stream is logged: what it brings
+later at or below a key that has passed is late. And what is held is let go of when it has left the consumer's operator,
+or, where that is saved, when it is in a durable checkpoint: so the state of an operator that cannot bear loss comes
+back with nothing missing.
+"""  # noqa: E501
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
 
 from riprap.protocols.channels import ChannelId
-from riprap.protocols.events import Acknowledged, ConsumerDown, ConsumerUp, ProducerGone
+from riprap.protocols.cut import CheckpointId, Cut
+from riprap.protocols.deadlines import Deadlines
+from riprap.protocols.director import Command as DirectorCommand
+from riprap.protocols.director import Delete, Director, Joined, Took
+from riprap.protocols.director import Event as DirectorEvent
+from riprap.protocols.events import (
+    Acknowledge,
+    Await,
+    Capture,
+    Command,
+    Deleted,
+    Dropped,
+    Durable,
+    Event,
+    Forget,
+    Passed,
+    ProducerBack,
+    ProducerGone,
+    Tick,
+)
+from riprap.protocols.protocol import WHOLE, Protocol, ProtocolSpec, RestorePlan, Surroundings, Unit
 
-Recovery = Literal["gap", "buffer", "replay"]
+POSITIONS_EVERY = 1_000_000  # µs: an element without state, but with positions to remember, costs nothing to save
+KEPT = 3  # checkpoints of a unit, in case that the newest are damaged
 
-# Events ---------------------------------------------------------------------------------------------------------------
+
+def plan(surroundings: Surroundings) -> RestorePlan:
+    """How a restarted element comes back."""
+    operators, inputs = surroundings.operators, surroundings.inputs
+    reason = _not_repeatable(surroundings)
+    logged = any(inlet.retention == "log" for inlet in inputs.values())
+    kept = any(outlet.retention == "log" for outlet in surroundings.outputs.values() if outlet.pe)
+    exact = not reason and (logged or kept)
+    if not exact and not logged:
+        units = {
+            name: Unit((name,), facts.checkpoint_every)
+            for name, facts in operators.items()
+            if facts.stateful and facts.checkpoint_every is not None
+        }
+        return RestorePlan(units, whole=False, exact=False, delivered="passed", reason=reason)
+    stateful = any(facts.stateful for facts in operators.values())
+    intervals = [facts.checkpoint_every for facts in operators.values() if facts.checkpoint_every is not None]
+    every = min(intervals, default=None if stateful else POSITIONS_EVERY)
+    units = {WHOLE: Unit(tuple(operators), every)} if every is not None else {}
+    return RestorePlan(units, whole=True, exact=exact, delivered="passed", reason=reason)
 
 
-class Arrived(NamedTuple):
-    """A message is there: `items` items from `number` on (none: it tells progress or the end after item number - 1).
+def _not_repeatable(surroundings: Surroundings) -> str:
+    """Why a restarted element does not give out again exactly what it gave out before; "": it does.
 
-    Items between the one expected and `number` are missing, and will not come.
+    It does when everything that comes in can be read again, in an order that keys decide, by deterministic operators.
+    Then numbers of items tell the consumers what they have already.
     """
-
-    channel: ChannelId
-    epoch: int  # the producer's life that sent it
-    number: int
-    items: int
-
-
-class Emitted(NamedTuple):
-    """The engine gave out items for a channel."""
-
-    channel: ChannelId
-    items: int
+    for name, facts in surroundings.operators.items():
+        if not facts.deterministic:
+            return f"{name} is not deterministic"
+    for channel, inlet in surroundings.inputs.items():
+        if inlet.retention != "log":
+            return f"its input {channel.stream} is not persistent"
+    return ""
 
 
-Event = Arrived | Emitted | ConsumerUp | ConsumerDown | Acknowledged | ProducerGone
-
-# Commands -------------------------------------------------------------------------------------------------------------
-
-
-class Deliver(NamedTuple):
-    """Give the engine the message that arrived, without its first `skip` items; what it says of progress holds."""
-
-    channel: ChannelId
-    skip: int
-
-
-class Await(NamedTuple):
-    """Whether the merge by order key is to wait for this channel."""
-
-    channel: ChannelId
-    waited: bool
-
-
-class Send(NamedTuple):
-    """Send what was emitted, its first item being `number`; `hold`: and remember it until it is acknowledged."""
-
-    channel: ChannelId
-    number: int
-    hold: bool
-
-
-class Hold(NamedTuple):
-    """Remember what was emitted: nobody is there to take it."""
-
-    channel: ChannelId
-    number: int
-
-
-class Keep(NamedTuple):
-    """Append what was emitted to the persistent stream."""
-
-    channel: ChannelId
-    number: int
-
-
-class Discard(NamedTuple):
-    """Forget what was emitted, and count it."""
-
-    channel: ChannelId
-    items: int
-
-
-class Resend(NamedTuple):
-    """Send what is held again, from item `first` on."""
-
-    channel: ChannelId
-    first: int
-
-
-class Announce(NamedTuple):
-    """Tell the consumer how far the stream has come; `number` is that of its next item."""
-
-    channel: ChannelId
-    number: int
-
-
-class Release(NamedTuple):
-    """Forget what is held below this number."""
-
-    channel: ChannelId
-    below: int
-
-
-Command = Deliver | Await | Send | Hold | Keep | Discard | Resend | Announce | Release
-
-# The machine ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Inlet:
-    """A channel that comes in."""
-
-    recovery: Recovery
-    next: int  # number of the item that is expected
-    epoch: int = -1  # of the producer, the newest heard of
-    waited: bool = True
-
-
-@dataclass
-class Outlet:
-    """A channel that goes out."""
-
-    recovery: Recovery
-    number: int  # of the next item
-    up: bool | None = None  # somebody takes it; None: not known yet, so what is sent waits
-
-
-class Partial:
+class Partial(Protocol):
     """The machine of one life of an element."""
 
-    def __init__(self, inlets: Mapping[ChannelId, Inlet], outlets: Mapping[ChannelId, Outlet]) -> None:
-        self.inlets = dict(inlets)
-        self.outlets = dict(outlets)
+    def __init__(self, surroundings: Surroundings, plan: RestorePlan) -> None:
+        super().__init__(surroundings, plan)
+        self.deadlines = {name: Deadlines(unit.every) for name, unit in plan.units.items() if unit.every is not None}
+        unit_of = {operator: name for name, unit in plan.units.items() for operator in unit.operators}
+        held = {c: unit_of.get(i.operator) for c, i in surroundings.inputs.items() if i.retention == "hold"}
+        # What is held for an operator that is saved is let go of with its checkpoints, else when it has left it.
+        self._saved: dict[str, list[ChannelId]] = {name: [] for name in plan.units}
+        for channel, unit in held.items():
+            if unit is not None:
+                self._saved[unit].append(channel)
+        self._unsaved = {channel for channel, unit in held.items() if unit is None}
+        self._absent: set[ChannelId] = set()  # producers that are not waited for
+        self.hears = frozenset((ProducerGone, ProducerBack, Tick, Durable, Dropped, Deleted))
+        if self._unsaved:
+            self.hears |= {Passed}
 
     def handle(self, event: Event) -> list[Command]:
         match event:
-            case Arrived():
-                return self._arrived(event)
-            case Emitted(channel, items):
-                return self._emitted(channel, items)
-            case ConsumerUp(channel, _, next_):
-                outlet = self.outlets[channel]
-                outlet.up = True
-                if outlet.recovery == "buffer":
-                    return [Release(channel, next_), Resend(channel, next_), Announce(channel, outlet.number)]
-                return [Announce(channel, outlet.number)]
-            case ConsumerDown(channel):
-                self.outlets[channel].up = False
-                return []
-            case Acknowledged(channel, next_):
-                return [Release(channel, next_)] if self.outlets[channel].recovery == "buffer" else []
-            case ProducerGone(channel, epoch):
-                return self._gone(channel, epoch)
+            case Passed(channel, _, left):
+                return [Acknowledge(channel, left)] if channel in self._unsaved else []
+            case ProducerGone(channel):
+                if channel in self._absent or self.surroundings.inputs[channel].retention == "log":
+                    return []
+                self._absent.add(channel)
+                return [Await(channel, False)]
+            case ProducerBack(channel):
+                if channel not in self._absent:
+                    return []
+                self._absent.discard(channel)
+                return [Await(channel, True)]
+            case Tick(now):
+                return self._due(now)
+            case Durable(id_, cut):
+                if id_.unit in self.deadlines:
+                    self.deadlines[id_.unit].unwritten -= 1
+                return [Acknowledge(channel, cut.inlets[channel].passed) for channel in self._saved[id_.unit]]
+            case Dropped(unit):
+                if unit in self.deadlines:
+                    self.deadlines[unit].unwritten -= 1
+            case Deleted(unit, oldest) if unit == WHOLE:
+                inputs = self.surroundings.inputs
+                logged = [channel for channel, inlet in inputs.items() if inlet.retention == "log"]
+                return [Forget(channel, oldest.inlets[channel].passed_position) for channel in logged]
+        return []
 
-    def _arrived(self, event: Arrived) -> list[Command]:
-        channel, epoch, number, items = event
-        inlet = self.inlets[channel]
-        if epoch < inlet.epoch:
-            return []  # a life that has been replaced
-        commands: list[Command] = []
-        inlet.epoch = epoch
-        if not inlet.waited:
-            inlet.waited = True
-            commands.append(Await(channel, True))
-        if number + items >= inlet.next:  # else the consumer knows more than the message says
-            commands.append(Deliver(channel, max(inlet.next - number, 0)))
-            inlet.next = number + items
-        return commands
+    def _due(self, now: int) -> list[Command]:
+        """Units whose deadline has come, the earliest deadline first."""
+        found: list[tuple[int, str]] = []
+        for name, deadlines in self.deadlines.items():
+            deadline = deadlines.due(now)
+            if deadline is not None:
+                deadlines.unwritten += 1
+                found.append((deadline, name))
+        return [Capture(name) for _, name in sorted(found)]
 
-    def _emitted(self, channel: ChannelId, items: int) -> list[Command]:
-        outlet = self.outlets[channel]
-        number = outlet.number
-        outlet.number += items
-        if outlet.recovery == "replay":
-            return [Keep(channel, number)]
-        hold = outlet.recovery == "buffer"
-        if outlet.up is False:
-            return [Hold(channel, number)] if hold else [Discard(channel, items)]
-        return [Send(channel, number, hold)]
+    @property
+    def missed(self) -> Mapping[str, int]:
+        return {name: deadlines.missed for name, deadlines in self.deadlines.items()}
 
-    def _gone(self, channel: ChannelId, epoch: int) -> list[Command]:
-        inlet = self.inlets[channel]
-        if epoch < inlet.epoch or not inlet.waited or inlet.recovery == "replay":
-            return []
-        inlet.waited = False
-        return [Await(channel, False)]
+
+class PartialDirector(Director):
+    """Keeps the newest checkpoints of every unit. Nobody goes back because of another."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str], dict[CheckpointId, Cut]] = {}
+
+    def handle(self, event: DirectorEvent) -> list[DirectorCommand]:
+        match event:
+            case Joined(_, _, _, checkpoints):
+                return [command for id_, cut in checkpoints.items() for command in self._keep(id_, cut)]
+            case Took(id_, cut):
+                return self._keep(id_, cut)
+        return []
+
+    def _keep(self, id_: CheckpointId, cut: Cut) -> list[DirectorCommand]:
+        kept = self._kept.setdefault((id_.pe, id_.unit), {})
+        kept[id_] = cut
+        old = sorted(kept)[:-KEPT]
+        for one in old:
+            del kept[one]
+        return [Delete(tuple(old))] if old else []
+
+
+def _director(surroundings: Mapping[str, Surroundings]) -> Director:
+    return PartialDirector()
+
+
+PARTIAL = ProtocolSpec("partial", plan, Partial, _director, retention=("discard", "hold"))

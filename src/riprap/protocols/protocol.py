@@ -9,7 +9,7 @@ One file per protocol: a `Protocol` (a machine per life of an element), a `Direc
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from riprap.protocols.channel import Retention
 from riprap.protocols.channels import ChannelId
@@ -85,8 +85,7 @@ class RestorePlan:
 class Protocol:
     """The machine of one life of an element: pure, no clock, no I/O, no randomness but from `surroundings.seed`."""
 
-    # Which events it is asked about; others cost nothing.
-    hears: ClassVar[frozenset[type]] = frozenset()
+    hears: frozenset[type] = frozenset()  # which events it is asked about; others cost nothing
 
     def __init__(self, surroundings: Surroundings, plan: RestorePlan) -> None:
         self.surroundings, self.plan = surroundings, plan
@@ -97,6 +96,11 @@ class Protocol:
 
     def handle(self, event: Event) -> list[Command]:
         return []
+
+    @property
+    def missed(self) -> Mapping[str, int]:
+        """By unit: deadlines of checkpoints that passed without one."""
+        return {}
 
     def snapshot(self) -> bytes:
         """What a checkpoint taken now is to remember of this machine: `Cut.protocol`."""

@@ -15,6 +15,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyarrow import flight
 
+from riprap.protocols.cut import CheckpointId, Cut
+from riprap.protocols.events import Durable, Told
+from riprap.runtime.coordination.directing import Assignment
+from riprap.runtime.hosting import Unneeded
 from riprap.runtime.roster import Fenced
 from riprap.runtime.run import Run
 from riprap.runtime.states import WorkerState
@@ -28,9 +32,11 @@ class CoordinatorLost(Exception):
     """The coordinator is gone, and with it the run."""
 
 
-class Registration(NamedTuple):
+class Beginning(NamedTuple):
+    """Which life begins, and where."""
+
     epoch: int
-    started_at: int  # of the run: wall clock, microseconds
+    assignment: Assignment
 
 
 class Client:
@@ -38,7 +44,7 @@ class Client:
         self, run: Run, pe: str, attempt: int, executor_pid: int, wake: Callable[[], None] = lambda: None
     ) -> None:
         self._run = run
-        self._about = {
+        self._about: dict[str, Any] = {
             "pe": pe,
             "attempt": attempt,
             "host": run.host or own_address(run.coordinator),
@@ -57,9 +63,11 @@ class Client:
         self._writer: flight.MetadataRecordBatchWriter | None = None
         self._reader: flight.MetadataRecordBatchReader | None = None
         self._listener: Thread | None = None
+        self._directed: list[Told | Unneeded | Beginning | int] = []
+        self.epoch = 0  # of the life that registered
         self.stopping = False  # the run is to end: finish and say `ended`
 
-    def register(self) -> Registration:
+    def register(self) -> Beginning:
         """Begin a life of the element."""
         try:
             self._client = connect(self._run.coordinator, self._run.tls)
@@ -74,7 +82,9 @@ class Client:
             target=self._listen, args=(self._reader,), name="answers of the coordinator", daemon=True
         )
         self._listener.start()
-        return Registration(registered["epoch"], registered["started_at"])
+        beginning = _beginning(self._about["pe"], registered)
+        self.epoch = beginning.epoch
+        return beginning
 
     def announce(self, location: str) -> None:
         """Tell where the element's endpoint is, once it can be connected to."""
@@ -91,8 +101,28 @@ class Client:
         """Tell of an error that a restart would meet again: the run ends with it, and with that exit code."""
         self._tell(failed=text, code=code)
 
-    def ended(self) -> None:
-        self._tell(ended=True)
+    def joined(self, line: int, checkpoints: Mapping[CheckpointId, Cut]) -> None:
+        """Its state is there: tell the director under which line, and which checkpoints there are."""
+        self._tell(
+            joined={"line": line, "checkpoints": [[*id_[1:], cut.as_json()] for id_, cut in checkpoints.items()]}
+        )
+
+    def took(self, line: int, durable: Durable, size: int, taken: int) -> None:
+        id_, cut, tag, forced = durable
+        what = {"unit": id_.unit, "epoch": id_.epoch, "number": id_.number, "cut": cut.as_json(), "line": line}
+        self._tell(took={**what, "tag": tag, "forced": forced, "bytes": size, "taken": taken})
+
+    def told(self, message: Mapping[str, Any]) -> None:
+        """To the director, from the protocol."""
+        self._tell(told=dict(message))
+
+    def directed(self) -> list[Told | Unneeded | Beginning | int]:
+        """What the director has said since the last call, in order; a number is the line to work under."""
+        if not self._directed:
+            return []
+        with self._changed:
+            directed, self._directed = self._directed, []
+        return directed
 
     def find(self, pe: str, newer_than: int, timeout: float) -> Address | None:
         """The address of an element's current life if that is newer; waits for one up to `timeout` seconds.
@@ -149,6 +179,17 @@ class Client:
             self._lost = True
             raise CoordinatorLost(self._gone) from error
 
+    def _direct(self, message: Mapping[str, Any]) -> None:
+        pe = self._about["pe"]
+        if "said" in message:
+            self._directed.append(Told(message["said"]))
+        elif "delete" in message:
+            self._directed.append(Unneeded(tuple(CheckpointId(pe, *id_) for id_ in message["delete"])))
+        elif "line" in message:
+            self._directed.append(message["line"])
+        elif "back" in message:
+            self._directed.append(_beginning(pe, message["back"]))
+
     def _listen(self, reader: flight.MetadataRecordBatchReader) -> None:
         try:
             while not self._lost:
@@ -160,6 +201,7 @@ class Client:
                         else:
                             self._book.pop(pe, None)
                     self.stopping = self.stopping or "stop" in message
+                    self._direct(message)
                     self._fenced = self._fenced or message.get("fenced")
                     self._lost = "gone" in message
                     self._changed.notify_all()
@@ -168,6 +210,11 @@ class Client:
             self._lost = True
         self._end()  # the coordinator's server waits for it
         self._wake()
+
+
+def _beginning(pe: str, told: Mapping[str, Any]) -> Beginning:
+    target = None if told["target"] is None else CheckpointId(pe, *told["target"])
+    return Beginning(told["epoch"], Assignment(told["line"], told["newest"], target))
 
 
 def _read(reader: flight.MetadataRecordBatchReader) -> dict[str, Any]:

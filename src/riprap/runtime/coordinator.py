@@ -9,9 +9,16 @@ are JSON objects in `app_metadata`, whose first entry says what they are.
       beat        metrics
       status      a state (`states.py`)
       failed      text of the error: the run ends with it, and with the exit code in `code`
-      ended       true
+      joined      {line, checkpoints: [[unit, epoch, number, cut], …]}: its state is there, and it works under this line
+      took        {unit, epoch, number, cut, line, tag, forced, bytes, taken}: a checkpoint is durable
+      told        something for the director, from the element's protocol
     from the coordinator
-      registered  {epoch, started_at}; the first answer
+      registered  {epoch, line, newest, target}; the first answer. Where to begin: `directing.Assignment`,
+                  `target` is [unit, epoch, number] or null
+      back        {epoch, line, newest, target}: begin again from there, in the same process, as this epoch
+      line        a number: go on, under this line
+      said        something for the element's protocol, from the director
+      delete      [[unit, epoch, number], …]: nobody will go back to these checkpoints
       book        {PE: [location, epoch] or null}: what changed in the address book; at first, all of it
       stop        true: end
       fenced      text: a newer life has taken over; end at once
@@ -20,15 +27,18 @@ are JSON objects in `app_metadata`, whose first entry says what they are.
 When the call breaks the process is dead, and that is noticed within milliseconds. When it is silent for `silence`
 seconds it hangs: `on_hang` is called, whose business it is to kill it.
 
+The protocol's director is hosted here (`directing.py`); what it must not forget is in `director.jsonl`, a line per
+decision, synced before anybody is told; a last line that is cut is none.
+
 Epochs are kept in `epochs.json` in the run's directory and written (temporary file, fsync, rename) before an element
 gets one. So they also rise over a restart of the driver. One coordinator at a time works on a directory.
 """
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from threading import Condition, Lock, Thread
+from threading import Condition, Lock, RLock, Thread
 from typing import Any
 
 import pyarrow as pa
@@ -36,6 +46,9 @@ from pyarrow import flight
 
 from riprap.base.clock import Clock
 from riprap.base.errors import DataError, RiprapError
+from riprap.protocols.cut import CheckpointId, Cut
+from riprap.protocols.events import Durable
+from riprap.runtime.coordination.directing import Assignment, Directing, DirectorLog
 from riprap.runtime.layout import Layout
 from riprap.runtime.roster import Fenced, PeStatus, Roster, Transition
 from riprap.runtime.run import Tls
@@ -48,6 +61,7 @@ OnHang = Callable[[str, int, int], None]  # element, epoch, process id
 _log = logging.getLogger(__name__)
 
 _LOOKS = 10  # times within `silence` that the coordinator looks for elements that hang
+_TICK = 0.1  # seconds: the longest between two ticks of the director
 _GOODBYE = 5.0  # seconds that elements have to hang up when the coordinator closes
 
 
@@ -57,6 +71,7 @@ class _Call:
     def __init__(self, writer: flight.MetadataRecordBatchWriter) -> None:
         self._writer: flight.MetadataRecordBatchWriter | None = writer
         self._lock = Lock()
+        self.epoch = 0  # of the life that it is now
 
     def tell(self, **message: Any) -> None:
         with self._lock:
@@ -93,17 +108,23 @@ class Coordinator:
         self._on_hang = on_hang
         self._roster = Roster((pe.id for pe in layout.pes), _read_epochs(self._epochs_file))
         self._calls: dict[str, _Call] = {}
-        self._changed = Condition()  # guards everything here
+        self._changed = Condition(RLock())  # guards everything here
         self._closed = False
         self._server: Server | None = None
         self._watcher = Thread(target=self._watch, name="coordinator: silence", daemon=True)
+        self._director_log = DirectorLog(run_directory / "director.jsonl")
+        self._directing = Directing(
+            layout.protocol.director(layout.surroundings),
+            [pe.id for pe in layout.pes],
+            self,
+            self._director_log.read(),
+            self._director_log.append,
+        )
         self.location = ""  # known after start()
-        self.started_at = 0  # wall clock, microseconds
 
     # For the driver ---------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        self.started_at = self._clock.now()
         arguments = server_arguments("the coordinator", self._host, self._token, self._tls)
         self._server = Server(self.serve, (Fenced, RiprapError), flight.FlightUnauthorizedError, **arguments)
         self.location = location(self._host, self._server.port, self._tls)
@@ -197,11 +218,11 @@ class Coordinator:
         registration = json.loads(descriptor.command)
         pe = self._layout.pe(registration["pe"]).id
         call = _Call(writer)
-        epoch = self._register(call, **registration)
+        self._register(call, **registration)
         try:
             while (message := _read(reader)) is not None:
                 try:
-                    self._hear(pe, epoch, message)
+                    self._hear(pe, call.epoch, message)
                 except Fenced as error:
                     _log.warning("%s", error)
                     call.tell(fenced=str(error))
@@ -209,20 +230,20 @@ class Coordinator:
                     self.failed(pe, str(bug))
         finally:
             call.over()
-            self._lost(pe, epoch, call)
+            self._lost(pe, call.epoch, call)
 
-    def _register(self, call: _Call, pe: str, attempt: int, host: str, pid: int, executor_pid: int) -> int:
+    def _register(self, call: _Call, pe: str, attempt: int, host: str, pid: int, executor_pid: int) -> None:
         with self._changed:
             if self._closed:
                 raise Fenced("the run is over")
             at, wall = self._clock.monotonic(), self._clock.now()
-            epoch = self._roster.register(pe, attempt, host, pid, executor_pid, at, wall)
-            epochs = json.dumps(self._roster.epochs()).encode()
-            LocalFiles(self._epochs_file.parent).put(self._epochs_file.name, epochs)
+            epoch = call.epoch = self._roster.register(pe, attempt, host, pid, executor_pid, at, wall)
+            self._write_epochs()
             older = self._calls.get(pe)
             self._calls[pe] = call
             book = {other.id: self._roster.address(other.id) for other in self._layout.pes}
-            call.tell(registered={"epoch": epoch, "started_at": self.started_at})
+            begin = _assigned(epoch, self._directing.assignment(pe))
+            call.tell(registered=begin)
             call.tell(book=book)
             if self._roster.stopping or self._roster.final:
                 call.tell(stop=True)
@@ -230,7 +251,10 @@ class Coordinator:
         if older is not None:
             older.tell(fenced=f"{pe} was replaced by its epoch {epoch}")
         self._publish(pe)
-        return epoch
+
+    def _write_epochs(self) -> None:
+        epochs = json.dumps(self._roster.epochs()).encode()
+        LocalFiles(self._epochs_file.parent).put(self._epochs_file.name, epochs)
 
     def _hear(self, pe: str, epoch: int, message: Mapping[str, Any]) -> None:
         (what, content), *_ = message.items()
@@ -241,13 +265,19 @@ class Coordinator:
                     self._roster.beat(pe, epoch, content, at, wall)
                 case "status":
                     self._roster.status(pe, epoch, WorkerState(content), at, wall)
-                case "ended":
-                    self._roster.status(pe, epoch, WorkerState.ENDED, at, wall)
+                    if content == WorkerState.ENDED:
+                        self._directing.finished(pe, epoch)
                 case "failed":
                     self._roster.beat(pe, epoch, {}, at, wall)
                     self._roster.fail(pe, content, wall, message.get("code", 1))
                 case "serving":
                     self._roster.announce(pe, epoch, content)
+                case "joined":
+                    self._directing.joined(pe, epoch, content["line"], _checkpoints(pe, content["checkpoints"]))
+                case "took":
+                    self._took(pe, **content)
+                case "told":
+                    self._directing.heard(pe, epoch, content)
                 case _:
                     raise ValueError(f"{pe} said {what}, which means nothing")
             self._changed.notify_all()
@@ -256,13 +286,42 @@ class Coordinator:
         elif what == "failed":
             self.stop()
 
+    def _took(self, pe: str, unit: str, epoch: int, number: int, cut: Mapping[str, Any], line: int, tag: int,
+              forced: bool, bytes: int, taken: int) -> None:  # fmt: skip
+        durable = Durable(CheckpointId(pe, unit, epoch, number), Cut.from_json(cut), tag, forced)
+        self._directing.took(line, durable, bytes, taken)
+
     def _lost(self, pe: str, epoch: int, call: _Call) -> None:
         with self._changed:
             self._roster.lost(pe, epoch, self._clock.monotonic(), self._clock.now())
             if self._calls.get(pe) is call:
                 del self._calls[pe]
+                if not self._closed:
+                    self._directing.lost(pe, epoch)
             self._changed.notify_all()
         self._publish(pe)
+
+    # For the director, under the lock ---------------------------------------------------------------------------------
+
+    def say(self, pe: str, message: Mapping[str, Any]) -> None:
+        if pe in self._calls:
+            self._calls[pe].tell(said=dict(message))
+
+    def go_back(self, pe: str, assignment: Assignment) -> None:
+        call = self._calls.get(pe)
+        if call is not None and not self._roster.final:
+            call.epoch = self._roster.renew(pe, call.epoch, self._clock.now())
+            self._write_epochs()
+            call.tell(back=_assigned(call.epoch, assignment))
+            self._publish(pe)
+
+    def work_under(self, pe: str, line: int) -> None:
+        if pe in self._calls:
+            self._calls[pe].tell(line=line)
+
+    def delete(self, pe: str, ids: tuple[CheckpointId, ...]) -> None:
+        if pe in self._calls:
+            self._calls[pe].tell(delete=[id_[1:] for id_ in ids])
 
     def _publish(self, pe: str) -> None:
         """Tell every element where this one is. The lock keeps two changes of one element in their order."""
@@ -271,7 +330,7 @@ class Coordinator:
                 call.tell(book={pe: self._roster.address(pe)})
 
     def _watch(self) -> None:
-        interval = self._silence / _LOOKS
+        interval = min(self._silence / _LOOKS, _TICK)
         looked = self._clock.monotonic()
         while True:
             with self._changed:
@@ -281,6 +340,9 @@ class Coordinator:
                 if looked - before > 3 * interval:  # the machine or this process was held up, not the elements
                     self._roster.excuse(looked - before)
                 silent = self._roster.silent_for(self._silence, looked, self._clock.now())
+                for status in silent:
+                    self._directing.lost(status.pe, status.epoch)
+                self._directing.tick(self._clock.now())
                 self._changed.notify_all()
             for status in silent:
                 _log.warning("%s has given no sign of life for %.1f s", status.pe, status.silent)
@@ -298,6 +360,15 @@ def _read(reader: flight.MetadataRecordBatchReader) -> dict[str, Any] | None:
         return message
     except (StopIteration, flight.FlightError, pa.ArrowException, OSError):
         return None
+
+
+def _assigned(epoch: int, assignment: Assignment) -> dict[str, Any]:
+    target = None if assignment.target is None else assignment.target[1:]
+    return {"epoch": epoch, "line": assignment.line, "newest": assignment.newest, "target": target}
+
+
+def _checkpoints(pe: str, told: Sequence[Sequence[Any]]) -> dict[CheckpointId, Cut]:
+    return {CheckpointId(pe, unit, epoch, number): Cut.from_json(cut) for unit, epoch, number, cut in told}
 
 
 def _read_epochs(path: Path) -> dict[str, int]:

@@ -1,10 +1,9 @@
 """What became of the tuples of every stream, from the ledgers of the elements at its two ends."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from riprap.protocols.partial import Recovery
-from riprap.runtime.layout import Layout
+from riprap.runtime.element.ledger import Ledgers
+from riprap.runtime.layout import Layout, Recovery
 
 
 @dataclass(frozen=True)
@@ -18,15 +17,15 @@ class Counts:
     recovery: Recovery
 
 
-def stream_counts(layout: Layout, ledgers: Mapping[str, Mapping[str, int]]) -> dict[str, Counts]:
+def stream_counts(layout: Layout, ledgers: Ledgers) -> dict[str, Counts]:
     """By stream; `ledgers` by element."""
     counts = {}
     for link in layout.links:
         sent = received = repeated = 0
         for channel in link.channels():
-            producer, consumer = ledgers[layout.producer(channel)], ledgers[layout.consumer(channel)]
-            sent += producer[f"out:{channel}:number"]
-            received += consumer[f"in:{channel}:next"] - consumer[f"in:{channel}:missed"]
-            repeated += consumer[f"in:{channel}:repeated"]
+            inlet = ledgers[layout.consumer(channel)].inlets[channel]
+            sent += ledgers[layout.producer(channel)].outlets[channel].number
+            received += inlet.received
+            repeated += inlet.repeated
         counts[link.stream.id] = Counts(sent, received, sent - received, repeated, link.recovery)
     return counts

@@ -1,24 +1,45 @@
 """What an element needs from its host: where effects go, where input comes from, when it is due."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from riprap.protocols import events
 from riprap.protocols.channels import ChannelId
-from riprap.runtime.held import Spill
+from riprap.protocols.cut import CheckpointId
+from riprap.protocols.events import Durable, LinkEvent, Told
 from riprap.runtime.messages import Message
-
-LinkEvent = events.ConsumerUp | events.ConsumerDown | events.Acknowledged | events.ProducerGone
 
 
 class Arrival(NamedTuple):
-    """A message of a channel; on a replayed one, `position` is where its reader would go on after it."""
+    """A message of a channel; on a logged one, `position` is where its reader would go on after it."""
 
     channel: ChannelId
     message: Message
     position: int = -1
+
+
+class Unneeded(NamedTuple):
+    """The director says that nobody will go back to these checkpoints."""
+
+    ids: tuple[CheckpointId, ...]
+
+
+HostEvent = Arrival | LinkEvent | Told | Unneeded  # what `Element.handle` takes
+
+
+class Spill(Protocol):
+    """A place for messages that do not fit into memory: on disk, or a list in a simulation."""
+
+    def keep(self, message: Message) -> None:
+        """Add at the end."""
+
+    def since(self, number: int) -> Iterator[Message]:
+        """Messages with items from `number` on."""
+
+    def close(self) -> None:
+        """Forget everything."""
 
 
 class Host(Protocol):
@@ -37,13 +58,19 @@ class Host(Protocol):
         """Return when all that was kept would survive this process."""
 
     def acknowledge(self, channel: ChannelId, next_: int) -> None:
-        """Tell the producer of a buffered channel that all items below were taken."""
+        """Tell the producer of a held channel that no item below will be asked for again."""
 
     def release(self, channel: ChannelId, position: int) -> None:
-        """Nothing below this position of a replayed channel will be asked for again."""
+        """Nothing below this position of a logged channel will be asked for again."""
 
     def spill(self, channel: ChannelId) -> Spill:
         """A place for what does not fit into memory."""
+
+    def took(self, durable: Durable, size: int, taken: int) -> None:
+        """Tell the director of a durable checkpoint: its bytes, and the microseconds that it took."""
+
+    def tell(self, message: Mapping[str, Any]) -> None:
+        """Say something to the director."""
 
 
 class Feed(Protocol):

@@ -10,8 +10,8 @@ from collections import defaultdict, deque
 from threading import Condition, Lock
 
 from riprap.protocols.channels import ChannelId
-from riprap.protocols.events import Acknowledged, ConsumerDown, ConsumerUp
-from riprap.runtime.hosting import Arrival, LinkEvent
+from riprap.protocols.events import Acknowledged, ConsumerDown, ConsumerUp, LinkEvent
+from riprap.runtime.hosting import Arrival
 from riprap.runtime.transport.weight import Weigher
 
 InboxEvent = Arrival | LinkEvent

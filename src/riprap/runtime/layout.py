@@ -10,33 +10,37 @@ How operators are fused:
     auto  chains (one stream out, one stream in) of operators with equal protection and parallelism
     all   one fragment, or one for each part that persistent streams separate
 
-Each stream between fragments has one *recovery*, which says what becomes of its tuples while the consumer is down:
+Each stream between fragments has one *retention*, which says what becomes of its tuples while the consumer is down.
+Users know them by what a crash does then, the stream's *recovery*:
 
-    replay  the producer keeps it (`persist()`, `backup()`): it goes through a persistent stream and is read again
-    buffer  the consumer's semantics break when tuples are lost (barrier): the producer holds them until they are taken
-    gap     anything else: they are discarded, and counted
-"""
+    log      replay  the producer keeps it (`persist()`, `backup()`): it goes through a persistent stream and is read again
+    hold     buffer  the producer holds tuples until they are taken
+    discard  gap     they are discarded, and counted
+
+What is not kept is held or discarded as the protocol of the run says.
+"""  # noqa: E501
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
+
+import pyarrow as pa
 
 from riprap.base.errors import UsageError, known
-from riprap.base.quantities import Duration
 from riprap.graph.graph import Graph, StreamSpec
-from riprap.graph.keys import SEQ
+from riprap.graph.keys import SEQ, KeyShape
 from riprap.graph.specs import OperatorSpec, Sink, Source
+from riprap.protocols.channel import Retention
 from riprap.protocols.channels import ChannelId
-from riprap.protocols.partial import Recovery
+from riprap.protocols.partial import PARTIAL
+from riprap.protocols.protocol import Neighbour, OperatorFacts, ProtocolSpec, RestorePlan, Surroundings
 
 Fuse = Literal["auto", "none", "all"]
+Recovery = Literal["gap", "buffer", "replay"]
 
-WHOLE = "fragment"  # the unit of an element that is saved as a whole
 MOST_SHARDS = 1024  # of one operator
-_POSITIONS_EVERY = Duration(
-    1_000_000
-)  # an element without state, but with positions to remember, costs nothing to save
+RECOVERIES: Mapping[Retention, Recovery] = {"discard": "gap", "hold": "buffer", "log": "replay"}
 
 
 @dataclass(frozen=True)
@@ -70,10 +74,14 @@ class Link:
     stream: StreamSpec
     source: Fragment
     target: Fragment
-    recovery: Recovery
+    retention: Retention
     # How rows are divided over the consumer's shards: columns to hash; (): all rows to every shard;
     # None: shard i to shard i, or any to the only one.
     by: tuple[str, ...] | None
+
+    @property
+    def recovery(self) -> Recovery:
+        return RECOVERIES[self.retention]
 
     def channels(self) -> tuple[ChannelId, ...]:
         one_to_one = self.by is None and self.source.shards == self.target.shards
@@ -92,6 +100,8 @@ class Layout:
     graph: Graph
     fragments: tuple[Fragment, ...]
     links: tuple[Link, ...]
+    protocol: ProtocolSpec = PARTIAL
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of the protocol
 
     @cached_property
     def pes(self) -> tuple[Pe, ...]:
@@ -141,61 +151,90 @@ class Layout:
             if channel.source == pe.shard
         )
 
-    def repeatable(self, pe: Pe) -> tuple[bool, str]:
-        """Whether a restarted element gives out again exactly what it gave out before, and if not, why not.
+    def outlets(self, pe: Pe) -> tuple[ChannelId, ...]:
+        """Channels that lead out of an element: to other elements, and out of its sinks, into the world."""
+        sinks = (sink.name for sink in self.graph.sinks if sink.name in pe.fragment.members)
+        return self.outputs(pe) + tuple(sink_channel(sink, pe.shard) for sink in sinks)
 
-        It does when everything that comes in can be read again, in an order that keys decide, by deterministic
-        operators. Then numbers of items tell the consumers what they have already.
-        """
+    # Of a channel -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _sinks(self) -> Mapping[str, StreamSpec]:
+        return {sink.name: self.graph.inputs(sink.name)[0] for sink in self.graph.sinks}
+
+    def sink(self, channel: ChannelId) -> str | None:
+        """The sink whose output this is; None for a channel between elements."""
+        return channel.stream if channel.stream in self._sinks else None
+
+    def stream(self, channel: ChannelId) -> StreamSpec:
+        """The stream of the graph that the channel carries; for a sink's output, its input."""
+        return self._sinks.get(channel.stream) or self._links[channel.stream].stream
+
+    def retention(self, channel: ChannelId) -> Retention:
+        """What comes out at a sink is always kept."""
+        return "log" if channel.stream in self._sinks else self._links[channel.stream].retention
+
+    def schema(self, channel: ChannelId) -> pa.Schema:
+        stream = self.stream(channel)
+        return self.graph.physical(stream.source, stream.source_port)
+
+    def shape(self, channel: ChannelId) -> KeyShape:
+        return self.graph.stream_shape(self.stream(channel))
+
+    # Of a protocol ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def surroundings(self) -> Mapping[str, Surroundings]:
+        """What the protocol knows of each element, by id."""
+        return {pe.id: self._surroundings(pe) for pe in self.pes}
+
+    def _surroundings(self, pe: Pe) -> Surroundings:
+        facts = {}
         for name in pe.fragment.members:
-            if not self.graph[name].deterministic:
-                return False, f"{name} is not deterministic"
-        for link in self.links:
-            if link.target == pe.fragment and link.recovery != "replay":
-                return False, f"its input {link.stream.id} is not persistent"
-        return True, ""
+            spec = self.graph[name]
+            every = spec.annotations.checkpoint_every
+            facts[name] = OperatorFacts(
+                any(spec.stateful), spec.deterministic, spec.tolerates_loss, None if every is None else int(every)
+            )
+        inputs = {
+            channel: Neighbour(
+                self.producer(channel),
+                self.stream(channel).target,
+                self.retention(channel),
+                self.stream(channel).feedback is not None,
+            )
+            for channel in self.inputs(pe)
+        }
+        outputs = {}
+        for channel in self.outlets(pe):
+            sink, stream = self.sink(channel), self.stream(channel)
+            outputs[channel] = Neighbour(
+                "" if sink is not None else self.consumer(channel),
+                sink if sink is not None else stream.source,
+                self.retention(channel),
+                sink is None and stream.feedback is not None,
+            )
+        sources = tuple(s.name for s in self.graph.sources if s.name in pe.fragment.members)
+        return Surroundings(pe.id, tuple(p.id for p in self.pes), facts, inputs, outputs, sources, self.settings)
 
-    def recovers(self, pe: Pe) -> "Recovering":
-        """How a restarted element comes back."""
-        repeatable, reason = self.repeatable(pe)
-        replayed = any(link.target == pe.fragment and link.recovery == "replay" for link in self.links)
-        kept = any(link.source == pe.fragment and link.recovery == "replay" for link in self.links)
-        specs = [self.graph[name] for name in pe.fragment.members]
-        exact = repeatable and (replayed or kept)
-        if not exact and not replayed:
-            units = {
-                spec.name: Unit((spec.name,), spec.annotations.checkpoint_every)
-                for spec in specs
-                if any(spec.stateful) and spec.annotations.checkpoint_every is not None
-            }
-            return Recovering(False, False, reason, units)
-        stateful = [spec for spec in specs if any(spec.stateful)]
-        intervals = [s.annotations.checkpoint_every for s in specs if s.annotations.checkpoint_every is not None]
-        every = min(intervals, default=None if stateful else _POSITIONS_EVERY)
-        units = {WHOLE: Unit(pe.fragment.members, every)} if every is not None else {}
-        return Recovering(True, exact, reason, units)
-
-
-@dataclass(frozen=True)
-class Unit:
-    """Operators whose state is saved in one checkpoint."""
-
-    operators: tuple[str, ...]
-    every: Duration
+    def plan(self, pe: Pe) -> RestorePlan:
+        """What is saved of an element, and how it comes back."""
+        return self.protocol.plan(self.surroundings[pe.id])
 
 
-@dataclass(frozen=True)
-class Recovering:
-    """How an element comes back after a crash."""
-
-    whole: bool  # its operators go back together, to one checkpoint with the positions of its inputs
-    exact: bool  # what it gives out again is the same, and is recognised by its numbers
-    reason: str  # why it is not repeatable, if it is not
-    units: Mapping[str, Unit]  # what is saved, by name
+def sink_channel(sink: str, shard: int = 0) -> ChannelId:
+    """What a sink writes is a channel too, with the world as its consumer."""
+    return ChannelId(sink, shard, shard)
 
 
-def arrange(graph: Graph, fuse: Fuse = "auto", parallelism: Mapping[str, int] | None = None) -> Layout:
-    """Lay out a graph. `parallelism` overrides that of the operators it names."""
+def arrange(
+    graph: Graph,
+    fuse: Fuse = "auto",
+    parallelism: Mapping[str, int] | None = None,
+    protocol: ProtocolSpec = PARTIAL,
+    settings: Mapping[str, Any] | None = None,
+) -> Layout:
+    """Lay out a graph. `parallelism` overrides that of the operators it names; `settings` are of the protocol."""
     if fuse not in get_args(Fuse):
         raise UsageError(f"--fuse {fuse}: expected one of {', '.join(get_args(Fuse))}")
     if graph.cyclic:
@@ -212,17 +251,18 @@ def arrange(graph: Graph, fuse: Fuse = "auto", parallelism: Mapping[str, int] | 
     )
     home = {name: fragment for fragment in fragments for name in fragment.members}
     links = tuple(
-        _link(graph, stream, home[stream.source], home[stream.target])
+        _link(graph, stream, home[stream.source], home[stream.target], protocol)
         for stream in graph.streams
         if home[stream.source] is not home[stream.target]
     )
-    return Layout(graph, fragments, links)
+    return Layout(graph, fragments, links, protocol, dict(settings or {}))
 
 
-def recovery_of(graph: Graph, stream: StreamSpec) -> Recovery:
+def retention_of(graph: Graph, stream: StreamSpec, protocol: ProtocolSpec = PARTIAL) -> Retention:
     if _kept(graph, stream):
-        return "replay"
-    return "gap" if graph[stream.target].tolerates_loss else "buffer"
+        return "log"
+    tolerant, intolerant = protocol.retention
+    return tolerant if graph[stream.target].tolerates_loss else intolerant
 
 
 def _kept(graph: Graph, stream: StreamSpec) -> bool:
@@ -230,7 +270,7 @@ def _kept(graph: Graph, stream: StreamSpec) -> bool:
     return annotations.backup or stream.source_port in (annotations.persist or ())
 
 
-def _link(graph: Graph, stream: StreamSpec, source: Fragment, target: Fragment) -> Link:
+def _link(graph: Graph, stream: StreamSpec, source: Fragment, target: Fragment, protocol: ProtocolSpec) -> Link:
     key = graph[stream.target].partition_keys[stream.target_port]
     by: tuple[str, ...] | None
     if target.shards == 1:
@@ -243,7 +283,7 @@ def _link(graph: Graph, stream: StreamSpec, source: Fragment, target: Fragment) 
         by = None
     else:
         by = (SEQ,)  # nobody minds where a row goes; by its number, so that a restart repeats it
-    return Link(stream, source, target, recovery_of(graph, stream), by)
+    return Link(stream, source, target, retention_of(graph, stream, protocol), by)
 
 
 def _groups(graph: Graph, fuse: Fuse) -> list[set[str]]:

@@ -29,7 +29,7 @@ from riprap.streams.description import Stability, is_stream
 from riprap.streams.files import LocalFiles
 
 _TRIM_EVERY = 5.0  # seconds
-_KINDS = {"punctuation": Kind.PUNCTUATION, "progress": Kind.PROGRESS, "end": Kind.END}
+_KINDS = {"punctuation": Kind.PUNCTUATION, "progress": Kind.PROGRESS, "end": Kind.END, "marker": Kind.MARKER}
 
 
 class Deliver(Protocol):
@@ -91,13 +91,15 @@ class LogSender:
             key = self._new(told)
             batch = plain(message.batch.slice(repeated), self._schema)
             last = message.number + message.items - 1
-            self._writer.append(batch, sequence=last, progress=_stored(key), born=message.born)
+            told_key = _stored(key)
+            self._writer.append(batch, sequence=last, progress=told_key, born=message.born, payload=message.header)
         elif message.punctuation is not None and repeated == 0:
-            self._writer.mark(
-                StreamKey(*message.punctuation), kind="punctuation", sequence=message.number, born=message.born
-            )
+            behind, number = StreamKey(*message.punctuation), message.number
+            self._writer.mark(behind, kind="punctuation", sequence=number, born=message.born, payload=message.header)
         if message.kind is Kind.END:
             self._writer.mark(None, kind="end")
+        elif message.kind is Kind.MARKER:
+            self._writer.mark(None, kind="marker", payload=message.header)
         elif message.number + message.items == self.next:
             key = self._new(told)
             if key is not None:
@@ -177,6 +179,8 @@ class LogFollower:
         try:
             items = self._stream.read(from_position=self._position, follow=True, stop=self._stop, marks=True)
             for item in items:
+                if isinstance(item, StoredMark) and item.kind not in _KINDS:
+                    continue  # a producer's own
                 message = stored_message(item)
                 if message.items and message.number + message.items <= self._number:
                     continue
@@ -192,10 +196,12 @@ def stored_message(item: StoredBatch | StoredMark) -> Message:
     if isinstance(item, StoredBatch):
         number = header.sequence + 1 - item.batch.num_rows
         key = None if item.progress is None else OrderKey(*item.progress)
-        return Message(Kind.ROWS, header.epoch, number, item.batch, progress=key, born=header.born)
+        return Message(Kind.ROWS, header.epoch, number, item.batch, None, key, header.born, item.payload)
     kind, key = _KINDS[item.kind], None if item.key is None else OrderKey(*item.key)
     if kind is Kind.PUNCTUATION:
-        return Message(kind, header.epoch, header.sequence, punctuation=key, born=header.born)
+        return Message(kind, header.epoch, header.sequence, None, key, None, header.born, item.payload)
+    if kind is Kind.MARKER:
+        return Message(kind, header.epoch, header.sequence + 1, header=item.payload)
     return Message(kind, header.epoch, header.sequence + 1, progress=END_KEY if kind is Kind.END else key)
 
 

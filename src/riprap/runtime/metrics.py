@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from riprap.checkpoints.checkpointer import Checkpointer
+
 
 @dataclass(frozen=True)
 class CheckpointMetrics:
@@ -38,3 +40,13 @@ class Metrics:
             {name: CheckpointMetrics(**values) for name, values in data["checkpoints"].items()},
             tuple(data["warnings"]),
         )
+
+
+def checkpoint_metrics(checkpointer: Checkpointer | None, missed: Mapping[str, int]) -> dict[str, CheckpointMetrics]:
+    """By unit. `missed`: deadlines that passed without a checkpoint."""
+    found = {}
+    for unit, counts in checkpointer.counts.items() if checkpointer is not None else ():
+        last = checkpointer.newest.get(unit) if checkpointer is not None else None
+        size, at = (last.bytes, last.taken_at) if last is not None else (0, 0)
+        found[unit] = CheckpointMetrics(counts.taken, counts.dropped + missed.get(unit, 0), counts.bytes, size, at)
+    return found

@@ -1,63 +1,65 @@
-"""One life of a processing element as a process: the element, its connections, its logs, and the loop around them.
+"""A processing element as a process: its lives, its connections, its logs, and the loop around them.
 
-The loop is the only thread that touches the element. Around it: the endpoint and the senders (Flight), log followers,
-the checkpoint writer, and the signs of life. They meet the loop at the inbox.
+One thread takes a message from socket to socket: `Transport.poll`, `Element.handle`, and again. Beside it are log
+followers, the checkpoint writer, and the signs of life; they meet the loop at the transport's mailbox.
+
+When the director says so the process begins another life, from a checkpoint and with a new epoch, without dying: logs,
+ledger and checkpoints are opened anew, connections are dropped, everything else stays.
 
 An element that has ended stays until the whole run has: a consumer that dies in the meantime asks its producers for
 the end again.
 """
 
-import sys
 import traceback
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 from urllib.parse import quote
 
-import pyarrow as pa
-
 from riprap.base.clock import SYSTEM_CLOCK, Clock
-from riprap.base.errors import RiprapError
+from riprap.base.errors import DataError, RiprapError
 from riprap.checkpoints.checkpointer import Checkpointer
-from riprap.checkpoints.load import load
+from riprap.checkpoints.load import Loaded, load
 from riprap.checkpoints.storage import LocalStorage
 from riprap.engine.pruning import wanted_columns
 from riprap.graph.specs import Source
 from riprap.protocols.channels import ChannelId
-from riprap.protocols.events import ConsumerDown, ProducerGone
-from riprap.protocols.partial import Recovery
+from riprap.protocols.events import ConsumerDown, Durable
+from riprap.protocols.protocol import WHOLE
 from riprap.runtime.beats import Beats
-from riprap.runtime.client import Client, CoordinatorLost, Registration
-from riprap.runtime.element import Element
-from riprap.runtime.endpoint import Endpoint
+from riprap.runtime.client import Beginning, Client, CoordinatorLost
+from riprap.runtime.element.element import Element
+from riprap.runtime.element.ledger import Ledger, ledger_shape, open_ledger
 from riprap.runtime.feed import Feed
-from riprap.runtime.hosting import Arrival, Pace
-from riprap.runtime.inbox import Inbox
+from riprap.runtime.hosting import Arrival, HostEvent, Pace
 from riprap.runtime.layout import Pe
-from riprap.runtime.ledger import ledger_names, open_ledger, outlets_of
 from riprap.runtime.logs import LogFollower, LogSender
 from riprap.runtime.messages import Message
-from riprap.runtime.metrics import CheckpointMetrics, Metrics
+from riprap.runtime.metrics import Metrics, checkpoint_metrics
 from riprap.runtime.roster import Fenced
 from riprap.runtime.run import Run
-from riprap.runtime.sender import Sender
 from riprap.runtime.spill import LogSpill
 from riprap.runtime.states import WorkerState
+from riprap.runtime.transport.outlets import Outlet
+from riprap.runtime.transport.transport import Transport
 
 _TICK = 0.02  # seconds between looks at what is due
 _IDLE = 0.005  # seconds: the longest that the loop sleeps while something may become due
-_SWITCH = 0.0005  # seconds that one thread of a process may keep others waiting: a message passes three of them
-_PATIENCE = 0.005  # seconds to wait for room at a consumer while there is nothing better to do
 
 
 def run_element(run: Run, pe_id: str, attempt: int, executor_pid: int) -> None:
     """The body of a task: from registration until the run is over. An exception ends the run and is shown."""
-    sys.setswitchinterval(_SWITCH)
-    inbox = Inbox(run.buffer_bytes)
-    client = Client(run, pe_id, attempt, executor_pid, inbox.wake)
+    wakes: list[Callable[[], None]] = []
+
+    def wake() -> None:
+        for one in list(wakes):
+            one()
+
+    client = Client(run, pe_id, attempt, executor_pid, wake)
     try:
-        registration = client.register()
-        _Process(run, run.layout.pe(pe_id), client, inbox, registration, first=attempt == 0).run()
+        beginning = client.register()
+        _Process(run, run.layout.pe(pe_id), client, wakes, first=attempt == 0).run(beginning)
     except (CoordinatorLost, Fenced):
         return  # the run is over, or another life has taken this one's place
     except Exception as error:
@@ -76,33 +78,32 @@ def _named(error: Exception) -> str:
 
 def log_path(run: Run, channel: ChannelId) -> Path:
     """Where the persistent stream of a channel lies; a sink's has its name."""
-    if channel.stream.endswith("→"):
-        return run.directory / "sinks" / channel.stream.removesuffix("→")
-    shards = f"{channel.source}-{channel.target}"
+    sink, shards = run.layout.sink(channel), f"{channel.source}-{channel.target}"
+    if sink is not None:
+        return run.directory / "sinks" / sink
     return run.directory / "streams" / quote(channel.stream.replace("→", "--"), safe="") / shards
 
 
 class _Process:
-    """The host of one element: where its effects go."""
+    """The host of the lives of one element: where their effects go."""
 
-    def __init__(
-        self, run: Run, pe: Pe, client: Client, inbox: Inbox, registration: Registration, *, first: bool
-    ) -> None:
-        self._run, self._pe, self._client, self._inbox, self._registration = run, pe, client, inbox, registration
+    def __init__(self, run: Run, pe: Pe, client: Client, wakes: list[Callable[[], None]], *, first: bool) -> None:
+        self._run, self._pe, self._client, self._wakes = run, pe, client, wakes
         self._first = first  # nobody can have died before
         self._clock: Clock = SYSTEM_CLOCK
         self._warnings: list[str] = []
-        self._senders: dict[ChannelId, Sender] = {}
+        self._epoch = self._line = 0
         self._logs: dict[ChannelId, LogSender] = {}
         self._followers: dict[ChannelId, LogFollower] = {}
-        self._endpoint: Endpoint
-        self._patience = 0.0
+        self._checkpointer: Checkpointer | None = None
+        self._element: Element
+        self._ledger: Ledger
+        self._transport: Transport
 
     # Effects of the element -------------------------------------------------------------------------------------------
 
     def send(self, channel: ChannelId, message: Message) -> bool:
-        patience, self._patience = self._patience, 0.0
-        return self._senders[channel].offer(message, patience)
+        return self._transport.send(channel, message)
 
     def keep(self, channel: ChannelId, message: Message) -> None:
         self._logs[channel].keep(message)
@@ -115,124 +116,157 @@ class _Process:
             log.flush()
 
     def acknowledge(self, channel: ChannelId, next_: int) -> None:
-        self._endpoint.acknowledge(channel, next_)
+        self._transport.acknowledge(channel, next_)
 
     def release(self, channel: ChannelId, position: int) -> None:
         self._followers[channel].released(position)
 
     def spill(self, channel: ChannelId) -> LogSpill:
-        path = self._run.directory / "spills" / f"{quote(str(channel), safe='')}-{self._registration.epoch}"
-        return LogSpill(path, channel, self._schema(channel))
+        path = self._run.directory / "spills" / f"{quote(str(channel), safe='')}-{self._epoch}"
+        return LogSpill(path, channel, self._run.layout.schema(channel))
 
-    # A life -----------------------------------------------------------------------------------------------------------
+    def took(self, durable: Durable, size: int, taken: int) -> None:
+        self._client.took(self._line, durable, size, taken)
+
+    def tell(self, message: Mapping[str, Any]) -> None:
+        self._client.told(message)
 
     def _warn(self, text: str) -> None:
         if text not in self._warnings:
             self._warnings.append(text)
 
-    def run(self) -> None:
+    # Lives ------------------------------------------------------------------------------------------------------------
+
+    def run(self, beginning: Beginning) -> None:
         with ExitStack() as stack:
-            stack.callback(self._inbox.close)
             self._client.status(WorkerState.RESTORING)
             beats = Beats(self._client, Metrics, self._run.heartbeat, self._clock)
             stack.callback(beats.close)
-            self._open_logs(stack)
-            self._element = self._restored(stack)
-            beats.metrics = self._metrics
-            self._connect(stack)
-            self._client.status(WorkerState.CATCHING_UP)
-            self._loop(beats)
+            self._open_transport(stack)
+            while True:
+                with ExitStack() as life:
+                    self._begin(beginning, life)
+                    beats.metrics = self._metrics
+                    self._client.status(WorkerState.CATCHING_UP)
+                    beginning = self._loop(beats)
+                    self._transport.renew(beginning.epoch)
+                self._first = False
 
-    def _restored(self, stack: ExitStack) -> Element:
-        run, pe, epoch = self._run, self._pe, self._registration.epoch
-        recovering = run.layout.recovers(pe)
-        units = {name: (unit.operators, int(unit.every)) for name, unit in recovering.units.items()}
-        storage = LocalStorage(run.directory / "checkpoints")
-        now = self._clock.now()
-        loaded = {
-            name: load(storage, pe.id, name, now, gap=not recovering.whole, warn=self._warnings.append)
-            for name in units
-        }
-        checkpointer = Checkpointer(storage, pe.id, epoch, units, warn=self._warn) if units else None
-        if checkpointer is not None:
-            stack.callback(checkpointer.close)
-        self._checkpointer = checkpointer
-        self._ledger = open_ledger(
-            run.directory / "ledgers" / quote(pe.id, safe=""), epoch, ledger_names(run.layout, pe)
-        )
-        for source in run.layout.graph.sources if self._first else ():
-            if source.name in pe.fragment.members:
-                self._ledger[f"source:{source.name}:started_at"] = 0  # the schedule begins with the run
-        return Element(
-            run.layout,
+    def _begin(self, beginning: Beginning, life: ExitStack) -> None:
+        """A new element, with everything that belongs to its life alone."""
+        run, layout, pe = self._run, self._run.layout, self._pe
+        self._epoch, self._line = beginning.epoch, beginning.assignment.line
+        self._logs, self._followers = {}, {}
+        for channel in layout.outlets(pe):
+            if layout.retention(channel) == "log":
+                self._logs[channel] = LogSender(log_path(run, channel), channel, layout.schema(channel), self._epoch)
+                life.callback(self._logs[channel].close)
+        loaded = self._loaded(beginning)
+        units = {name: unit.operators for name, unit in layout.plan(pe).units.items()}
+        self._checkpointer = None
+        if units:
+            storage = LocalStorage(run.directory / "checkpoints")
+            self._checkpointer = Checkpointer(storage, pe.id, self._epoch, units, clock=self._clock, warn=self._warn)
+            life.callback(self._checkpointer.close)
+        ledgers = run.directory / "ledgers" / quote(pe.id, safe="")
+        self._ledger = open_ledger(ledgers, self._epoch, ledger_shape(layout, pe))
+        for record in self._ledger.sources.values() if self._first else ():
+            record.started_at = 0  # the schedule begins with the run
+        self._element = Element(
+            layout,
             pe,
-            epoch,
+            self._epoch,
             host=self,
             ledger=self._ledger,
             clock=self._clock,
-            checkpointer=checkpointer,
+            checkpointer=self._checkpointer,
             loaded=loaded,
             feeds=self._feed,
             pace=Pace(run.rate),
             batch_rows=run.batch_rows,
         )
+        self._client.joined(self._line, self._element.checkpoints)
+        self._connect(life)
+
+    def _loaded(self, beginning: Beginning) -> dict[str, Loaded | None]:
+        storage, plan = LocalStorage(self._run.directory / "checkpoints"), self._run.layout.plan(self._pe)
+        now, assignment, warn = self._clock.now(), beginning.assignment, self._warn
+        loaded: dict[str, Loaded | None] = {}
+        for unit in plan.units:
+            if assignment.newest or unit != WHOLE:
+                loaded[unit] = load(storage, self._pe.id, unit, now, gap=not plan.whole, warn=warn)
+            elif assignment.target is None:
+                loaded[unit] = None
+            else:
+                loaded[unit] = load(storage, self._pe.id, unit, now, only=assignment.target[2:], warn=warn)
+                if loaded[unit] is None:
+                    raise DataError(f"{self._pe.id} is to go back to {assignment.target}, which is not there any more")
+        return loaded
 
     def _feed(self, source: str, position: int) -> Feed:
         graph = self._run.layout.graph
         columns = wanted_columns(graph, frozenset(self._pe.fragment.members))[source][0]
         return Feed(self._run.inputs[source], cast(Source, graph[source]), columns, position)
 
-    def _open_logs(self, stack: ExitStack) -> None:
-        for channel in outlets_of(self._run.layout, self._pe):
-            if self._recovery(channel) == "replay":
-                log = LogSender(log_path(self._run, channel), channel, self._schema(channel), self._registration.epoch)
-                stack.callback(log.close)
-                self._logs[channel] = log
+    def _open_transport(self, stack: ExitStack) -> None:
+        run, layout, pe = self._run, self._run.layout, self._pe
+        inlets = {c: layout.schema(c) for c in layout.inputs(pe) if layout.retention(c) != "log"}
+        outlets = {
+            channel: Outlet(layout.schema(channel), layout.consumer(channel), layout.retention(channel) == "hold")
+            for channel in layout.outputs(pe)
+            if layout.retention(channel) != "log"
+        }
+        expected = lambda channel: self._element.expected(channel)  # noqa: E731
+        find = self._client.find
+        self._transport = Transport(pe.id, self._client.epoch, inlets, outlets, expected, find, run, self._clock)
+        self._outlets = outlets
+        self._wakes.append(self._transport.wake)
+        stack.callback(self._wakes.clear)
+        stack.callback(self._transport.close)
 
-    def _connect(self, stack: ExitStack) -> None:
-        run, epoch = self._run, self._registration.epoch
-        inputs = run.layout.inputs(self._pe)
-        live = {channel: self._schema(channel) for channel in inputs if self._recovery(channel) != "replay"}
-        self._endpoint = Endpoint(self._pe.id, epoch, live, self._element.expected, self._inbox, run)
-        stack.callback(self._endpoint.close)
-        self._client.announce(self._endpoint.location)
-        for channel in inputs:
-            if channel not in live:
+    def _connect(self, life: ExitStack) -> None:
+        layout = self._run.layout
+        for channel in layout.inputs(self._pe):
+            if layout.retention(channel) == "log":
                 position, number = self._element.replay_from(channel)
                 follower = LogFollower(
-                    log_path(run, channel), channel, self._schema(channel), self._pe.id, self._arrived,
+                    log_path(self._run, channel), channel, layout.schema(channel), self._pe.id, self._arrived,
                     position=position, number=number,
                 )  # fmt: skip
-                stack.callback(follower.close)
+                life.callback(follower.close)
                 self._followers[channel] = follower
-        for channel in run.layout.outputs(self._pe):
-            if self._recovery(channel) != "replay":
-                consumer = run.layout.consumer(channel)
-                sender = Sender(channel, self._schema(channel), epoch, self._client.find, consumer, self._inbox, run)
-                stack.callback(sender.close, drain=False)
-                self._senders[channel] = sender
-                if not self._first and self._client.find(consumer, 0, 0.0) is None:
-                    self._inbox.post(ConsumerDown(channel))
+        self._client.announce(self._transport.location)
+        for channel, outlet in self._outlets.items():
+            if not self._first and self._client.find(outlet.consumer, 0, 0.0) is None:
+                self._transport.post(ConsumerDown(channel))
 
     def _arrived(self, channel: ChannelId, message: Message, position: int) -> bool:
-        return self._inbox.put(Arrival(channel, message, position))
+        return self._transport.put(Arrival(channel, message, position))
 
     # The loop ---------------------------------------------------------------------------------------------------------
 
-    def _loop(self, beats: Beats) -> None:
-        element, client, clock = self._element, self._client, self._clock
+    def _loop(self, beats: Beats) -> Beginning:
+        """Until the run is over (an exception), or the element is to begin again."""
+        element, client, clock, transport = self._element, self._client, self._clock, self._transport
         ticked, state = clock.monotonic(), WorkerState.CATCHING_UP
         while True:
             client.check()
             beats.alive()
-            moved = self._step()
-            if state is WorkerState.CATCHING_UP and moved and not self._behind():
+            events: list[HostEvent] = [*transport.poll(self._wait(), element.unread)]
+            for directed in client.directed():
+                if isinstance(directed, Beginning):
+                    return directed
+                if isinstance(directed, int):
+                    self._line = directed
+                else:
+                    events.append(directed)
+            moved = element.handle(events)
+            if state is WorkerState.CATCHING_UP and (moved or element.ended) and not self._behind():
                 state = WorkerState.RUNNING
                 client.status(state)
             now = clock.monotonic()
             if now - ticked >= _TICK:
                 ticked = now
-                element.tick()
                 for follower in self._followers.values():
                     if follower.failure is not None:
                         raise follower.failure
@@ -244,71 +278,27 @@ class _Process:
                     state = WorkerState.ENDED
                     client.status(state)
 
-    def _step(self) -> bool:
-        """Take what is there, or wait a little for it; whether anything came or was due."""
-        element = self._element
-        if element.blocked:
-            self._patience = _PATIENCE
-            element.flush()
-            events = self._inbox.take_events()
-        else:
-            events = self._inbox.take(self._wait())
-        arrivals: list[Arrival] = []
-        came = False
-        for event in events:
-            if isinstance(event, Arrival):
-                arrivals.append(event)
-                came = True
-                continue
-            if isinstance(event, ProducerGone):  # after what it had sent
-                element.receive(arrivals)
-                arrivals = []
-            element.link(event)
-        element.receive(arrivals)
-        pulled = not element.blocked and element.pull()
-        return came or pulled or element.ended
-
     def _wait(self) -> float:
         """Seconds that the loop may wait for something to come."""
         due = self._element.next_due()
-        if due is None:
+        if due is None or self._element.blocked:
             return _TICK
         return min(max((due - self._clock.now()) / 1e6, 0.0), _IDLE)
 
     def _behind(self) -> bool:
-        """Whether replayed channels have more to bring than what came in the meantime."""
+        """Whether logged channels have more to bring than what came in the meantime."""
         return any(follower.behind for follower in self._followers.values())
 
     # What it tells ----------------------------------------------------------------------------------------------------
 
     def _metrics(self) -> Metrics:
-        values = self._ledger.values()
-        of = lambda kind, name: sum(v for k, v in values.items() if k.startswith(kind) and k.endswith(name))  # noqa: E731
-        checkpoints = {}
-        if self._checkpointer is not None:
-            for unit, counts in self._checkpointer.counts.items():
-                last = self._checkpointer.newest.get(unit)
-                checkpoints[unit] = CheckpointMetrics(
-                    counts.taken, counts.missed, counts.bytes, *((last.bytes, last.taken_at) if last else (0, 0))
-                )
+        ledger = self._ledger
+        inlets, outlets, sources = ledger.inlets.values(), ledger.outlets.values(), ledger.sources.values()
         return Metrics(
-            of("in:", ":next") - of("in:", ":missed") + of("source:", ":position"),
-            of("out:", ":number"),
-            of("in:", ":missed"),
+            sum(inlet.received for inlet in inlets) + sum(source.position for source in sources),
+            sum(outlet.number for outlet in outlets),
+            sum(inlet.missed for inlet in inlets),
             dict(self._element.latencies.counts),
-            checkpoints,
+            checkpoint_metrics(self._checkpointer, self._element.protocol.missed),
             tuple(self._warnings),
         )
-
-    # The surroundings -------------------------------------------------------------------------------------------------
-
-    def _recovery(self, channel: ChannelId) -> Recovery:
-        return "replay" if channel.stream.endswith("→") else self._run.layout.link(channel.stream).recovery
-
-    def _schema(self, channel: ChannelId) -> pa.Schema:
-        graph = self._run.layout.graph
-        if channel.stream.endswith("→"):
-            stream = graph.inputs(channel.stream.removesuffix("→"))[0]
-        else:
-            stream = self._run.layout.link(channel.stream).stream
-        return graph.physical(stream.source, stream.source_port)

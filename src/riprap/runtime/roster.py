@@ -85,6 +85,7 @@ class _Entry:
     last_sign: float = 0.0
     registered: float = 0.0
     restarts: int = 0
+    went_back: int = 0  # times that it began anew without dying
     killed: float | None = None  # told by the killer before anybody noticed
     metrics: Mapping[str, Any] = field(default_factory=dict)
     losses: list[_Loss] = field(default_factory=list)
@@ -105,6 +106,7 @@ class PeStatus:
     silent: float  # seconds since the last sign of life
     metrics: Mapping[str, Any]
     recoveries: tuple[Recovery, ...]
+    went_back: int = 0
 
 
 class Roster:
@@ -140,6 +142,18 @@ class Roster:
         entry.killed = None  # of the life before
         if entry.losses and entry.losses[-1].registered is None:
             entry.losses[-1].registered = at
+        return entry.epoch
+
+    def renew(self, pe: str, epoch: int, wall: int) -> int:
+        """The process of this life begins another one, from a checkpoint. Gives its epoch."""
+        entry = self._current(pe, epoch)
+        entry.epoch += 1
+        entry.went_back += 1
+        entry.location = ""
+        if entry.state is WorkerState.ENDED:
+            self._enter(pe, WorkerState.STARTING, wall)
+        if entry.state is WorkerState.RUNNING:
+            self._enter(pe, WorkerState.CATCHING_UP, wall)
         return entry.epoch
 
     def announce(self, pe: str, epoch: int, location: str) -> None:
@@ -235,6 +249,7 @@ class Roster:
             at - entry.last_sign if entry.connected else 0.0,
             entry.metrics,
             tuple(loss.recovery() for loss in entry.losses),
+            entry.went_back,
         )
 
     def table(self, at: float) -> list[PeStatus]:

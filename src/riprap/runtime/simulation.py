@@ -1,23 +1,25 @@
 """The simulated host: the elements of a run in one process, on a virtual clock, in an order that a seed decides.
 
-The elements are those of the real run; only what surrounds them is simulated. Everything that happens is an event on
-one queue, so a run is a pure function of its arguments, and a failure is repeated by its seed.
+The elements and the director are those of the real run; only what surrounds them is simulated. Everything that happens
+is an event on one queue, so a run is a pure function of its arguments, and a failure is repeated by its seed.
 
 Fault model, each with delays drawn from the seed:
   - an element dies between two calls, or in the middle of one, at any of its effects on the outside;
   - with it goes what it had queued to send and what it had not yet flushed to a persistent stream;
   - of what it had sent, a part is still delivered, in order, and the rest is lost;
   - its neighbours learn of the death some time later, and of its return some time after that;
+  - a connection between two elements that live breaks; what was under way is lost, and it is opened again;
+  - the director dies, with what it was told and what it said and had not arrived, and a new one begins with its log;
+  - an element that lives goes back to a checkpoint when the director says so;
   - a checkpoint is on disk whole, or not at all; the ledger survives, as memory that the kernel owns does.
 Channels keep their order and have little room. Clocks do not jump. Disks do not lie (`checkpoints/` has its own tests).
 """
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial as bound
-from typing import NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
@@ -25,129 +27,46 @@ from riprap.base.randomness import generator
 from riprap.checkpoints.checkpointer import Checkpointer
 from riprap.checkpoints.load import load
 from riprap.checkpoints.storage import MemoryStorage
-from riprap.protocols import events
 from riprap.protocols.channels import ChannelId
-from riprap.runtime.element import Element
-from riprap.runtime.hosting import Arrival, Pace
-from riprap.runtime.layout import Layout, Pe
-from riprap.runtime.ledger import Ledger, ledger_names, memory_ledger, sink_channel
+from riprap.protocols.cut import CheckpointId
+from riprap.protocols.events import Acknowledged, ConsumerDown, ConsumerUp, Durable, ProducerGone, Told
+from riprap.protocols.protocol import WHOLE
+from riprap.runtime.coordination.directing import Assignment, Directing
+from riprap.runtime.element.element import Element
+from riprap.runtime.element.ledger import Ledger, Ledgers, ledger_shape, memory_ledger
+from riprap.runtime.hosting import Arrival, HostEvent, Pace, Unneeded
+from riprap.runtime.layout import Layout, Pe, sink_channel
 from riprap.runtime.messages import Message
+from riprap.runtime.simulated import START, Break, Crash, DirectorCrash, ListFeed, ListSpill, MemoryLog, VirtualClock
 
-_START = 1_700_000_000_000_000  # the virtual clock's first moment, microseconds
+__all__ = ["Break", "Crash", "DirectorCrash", "ListFeed", "MemoryLog", "Simulation", "VirtualClock"]
+
 _ROOM = 8  # messages under way on one channel
-
-
-class Crash(NamedTuple):
-    """An element dies: at a time, or then at the `effect`-th effect that it has on the outside after that time."""
-
-    at: int  # microseconds after the start
-    pe: str
-    down: int  # microseconds until the next life begins
-    effect: int = 0
 
 
 class _Died(Exception):
     """A simulated crash in the middle of a call."""
 
 
-class VirtualClock:
-    """Time that moves when the simulation says so."""
-
-    def __init__(self) -> None:
-        self.time = _START
-
-    def monotonic(self) -> float:
-        return (self.time - _START) / 1e6
-
-    def now(self) -> int:
-        return self.time
-
-    def sleep(self, seconds: float) -> None:
-        raise AssertionError("nothing sleeps on a virtual clock")
-
-
-class ListFeed:
-    """A source's input that is there in memory, with order keys."""
-
-    def __init__(self, table: pa.RecordBatch, position: int) -> None:
-        self._table = table
-        self.position = position
-        self.ended = False
-
-    def next(self, max_rows: int) -> pa.RecordBatch | None:
-        batch = self._table.slice(self.position, max_rows)
-        self.position += batch.num_rows
-        self.ended = not batch.num_rows
-        return batch if batch.num_rows else None
-
-
-class MemoryLog:
-    """A persistent stream: messages cut at item numbers, the tail of which is not safe yet."""
-
-    def __init__(self) -> None:
-        self.stable: list[Message] = []
-        self._tail: list[Message] = []
-        self.next = 0  # number of the first item that is not there
-
-    def keep(self, message: Message) -> None:
-        skip = self.next - message.number
-        if message.items and skip >= message.items:
-            return
-        assert skip >= 0, f"a hole in a persistent stream: item {message.number} after {self.next - 1}"
-        if skip > 0 and message.batch is not None:
-            message = Message(
-                message.kind, message.epoch, self.next, message.batch.slice(skip), None, message.progress, message.born
-            )
-        self.next = max(self.next, message.number + message.items)
-        self._tail.append(message)
-
-    def flush(self) -> None:
-        self.stable += self._tail
-        self._tail = []
-
-    def crash(self) -> None:
-        """The process that writes it dies."""
-        self._tail = []
-        self.next = max((m.number + m.items for m in self.stable), default=0)
-
-    def rows(self) -> list[pa.RecordBatch]:
-        return [message.batch for message in self.stable if message.batch is not None]
-
-
-class _ListSpill:
-    def __init__(self) -> None:
-        self._messages: list[Message] = []
-
-    def keep(self, message: Message) -> None:
-        self._messages.append(message)
-
-    def since(self, number: int) -> Iterator[Message]:
-        return iter([m for m in self._messages if m.number + m.items > number])
-
-    def close(self) -> None:
-        self._messages = []
-
-
-@dataclass
 class _Wire:
     """One connection of a channel, between two lives."""
 
-    channel: ChannelId
-    producer: "_Life"
-    consumer: "_Life"
-    queue: deque[Message] = field(default_factory=deque)  # under way
-    broken: bool = False
+    def __init__(self, channel: ChannelId, producer: "_Life", consumer: "_Life") -> None:
+        self.channel, self.producer, self.consumer = channel, producer, consumer
+        self.queue: deque[Message] = deque()  # under way
+        self.broken = False
 
 
 class _Life:
     """One life of an element, and its host."""
 
-    def __init__(self, simulation: "Simulation", pe: Pe, epoch: int, ledger: Ledger) -> None:
-        self.pe, self.epoch, self.ledger = pe, epoch, ledger
+    def __init__(self, simulation: "Simulation", pe: Pe, epoch: int, ledger: Ledger, line: int) -> None:
+        self.pe, self.epoch, self.ledger, self.line = pe, epoch, ledger, line
         self.alive = True
         self.element: Element
-        self.inbox: deque[Arrival] = deque()
+        self.inbox: list[HostEvent] = []
         self.wires: dict[ChannelId, _Wire] = {}  # out
+        self.finished = False
         self.doomed_at: int | None = None  # effects left before it dies
         self.down = 0  # microseconds from its death until the next life begins
         self._simulation = simulation
@@ -161,9 +80,7 @@ class _Life:
     def send(self, channel: ChannelId, message: Message) -> bool:
         self._effect()
         wire = self.wires.get(channel)
-        if wire is None:
-            return False
-        if len(wire.queue) >= _ROOM:
+        if wire is None or wire.broken or len(wire.queue) >= _ROOM:
             return False
         wire.queue.append(message)
         self._simulation.under_way(wire)
@@ -181,17 +98,25 @@ class _Life:
         self._simulation.flush_logs(self)
 
     def acknowledge(self, channel: ChannelId, next_: int) -> None:
-        self._simulation.acknowledged(self, channel, next_)
+        self._simulation.acknowledged(channel, next_)
 
     def release(self, channel: ChannelId, position: int) -> None:
         self._simulation.released[channel] = position
 
-    def spill(self, channel: ChannelId) -> _ListSpill:
-        return _ListSpill()
+    def spill(self, channel: ChannelId) -> ListSpill:
+        return ListSpill()
+
+    def took(self, durable: Durable, size: int, taken: int) -> None:
+        line = self.line
+        self._simulation.to_director(self.pe.id, lambda directing: directing.took(line, durable, size, taken))
+
+    def tell(self, message: Mapping[str, Any]) -> None:
+        tell = lambda directing: directing.heard(self.pe.id, self.epoch, message)  # noqa: E731
+        self._simulation.to_director(self.pe.id, tell)
 
 
 class Simulation:
-    """A run of a layout over inputs, with crashes. `run()` goes on until every element has ended."""
+    """A run of a layout over inputs, with faults. `run()` goes on until every element has ended."""
 
     def __init__(
         self,
@@ -199,7 +124,7 @@ class Simulation:
         inputs: Mapping[str, pa.RecordBatch],
         *,
         seed: int,
-        crashes: Sequence[Crash] = (),
+        crashes: Sequence[Crash | Break | DirectorCrash] = (),
         rate: float | None = None,
         batch_rows: int = 64,
         held_bytes: int = 1 << 20,
@@ -209,17 +134,22 @@ class Simulation:
         self.released: dict[ChannelId, int] = {}
         self.lives: dict[str, _Life] = {}
         self.restarts: dict[str, int] = {pe.id: 0 for pe in layout.pes}
+        self.gone_back: dict[str, int] = {pe.id: 0 for pe in layout.pes}  # times without dying
         self._pace = Pace(rate)
         self._batch_rows, self._held_bytes = batch_rows, held_bytes
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._scheduled = 0
         self._logs: dict[ChannelId, MemoryLog] = {}
         self._read: dict[ChannelId, int] = {}  # messages of a log that its reader has had
-        self._storage = {pe.id: MemoryStorage() for pe in layout.pes}
+        self.storage = {pe.id: MemoryStorage() for pe in layout.pes}
+        self._arrives: dict[str, int] = {}  # when what was said last arrives, by way
+        self.director_log: list[Mapping[str, Any]] = []
+        self._directing: Directing | None = None
+        self._direct()
         for pe in layout.pes:
             self._begin(pe)
-        for crash in crashes:
-            self._later(crash.at, bound(self._crash, crash))
+        for fault in crashes:
+            self._later(fault.at, bound(self._strike, fault))
 
     # The queue of events ----------------------------------------------------------------------------------------------
 
@@ -235,58 +165,36 @@ class Simulation:
         while not all(life.alive and life.element.ended for life in self.lives.values()):
             assert self._events, "nothing will happen any more, and not every element has ended"
             time, _, action = heapq.heappop(self._events)
-            assert time - _START < seconds * 1e6, "the run does not come to an end"
+            assert time - START < seconds * 1e6, "the run does not come to an end"
             self.clock.time = max(self.clock.time, time)
             action()
         for log in self._logs.values():
             log.flush()
 
-    def _call(self, life: _Life, action: Callable[[], object]) -> None:
-        """A call into an element, in which it may die."""
+    def _handle(self, life: _Life, *events: HostEvent) -> None:
+        """The loop of an element comes round, with what is in its inbox and these; it may die in it."""
         if not life.alive:
             return
+        taken, life.inbox = [*life.inbox, *events], []
         try:
-            action()
+            life.element.handle(taken)
+            if life.element.ended and not life.finished:
+                life.finished = True
+                self.to_director(life.pe.id, lambda directing: directing.finished(life.pe.id, life.epoch))
         except _Died:
             self._die(life)
 
-    # Lives ------------------------------------------------------------------------------------------------------------
+    # Faults -----------------------------------------------------------------------------------------------------------
 
-    def _begin(self, pe: Pe) -> None:
-        before = self.lives.get(pe.id)
-        epoch = before.epoch + 1 if before is not None else 1
-        ledger = memory_ledger(ledger_names(self.layout, pe), before.ledger if before is not None else None)
-        life = _Life(self, pe, epoch, ledger)
-        recovering, storage = self.layout.recovers(pe), self._storage[pe.id]
-        now = self.clock.now()
-        units = {name: (unit.operators, unit.every) for name, unit in recovering.units.items()}
-        life.element = Element(
-            self.layout,
-            pe,
-            epoch,
-            host=life,
-            ledger=ledger,
-            clock=self.clock,
-            checkpointer=Checkpointer(storage, pe.id, epoch, units, background=False) if units else None,
-            loaded={name: load(storage, pe.id, name, now, gap=not recovering.whole) for name in units},
-            feeds=lambda source, position: ListFeed(self.inputs[source], position),
-            pace=self._pace,
-            batch_rows=self._batch_rows,
-            held_bytes=self._held_bytes,
-        )
-        self.lives[pe.id] = life
-        for channel in self.layout.inputs(pe):
-            if self.layout.link(channel.stream).recovery == "replay":
-                position, _ = life.element.replay_from(channel)
-                self._read[channel] = position
-                self._later(self._soon(10, 2000), bound(self._follow, life, channel))
-            else:
-                self._later(self._soon(100, 20_000), bound(self._connect, channel))
-        for channel in self.layout.outputs(pe):
-            if self.layout.link(channel.stream).recovery != "replay":
-                self._later(self._soon(100, 20_000), bound(self._connect, channel))
-        self._later(self._soon(10, 1000), lambda: self._pull(life))
-        self._later(self._soon(1000, 50_000), lambda: self._tick(life))
+    def _strike(self, fault: Crash | Break | DirectorCrash) -> None:
+        match fault:
+            case Crash():
+                self._crash(fault)
+            case Break():
+                self._break(fault.channel)
+            case DirectorCrash():
+                self._directing = None
+                self._later(fault.down, self._direct)
 
     def _crash(self, crash: Crash) -> None:
         life = self.lives[crash.pe]
@@ -302,12 +210,17 @@ class Simulation:
     def _die(self, life: _Life) -> None:
         if not life.alive:
             return
-        life.alive = False
         self.restarts[life.pe.id] += 1
-        self._later(life.down, lambda: self._begin(life.pe))
-        for channel in life.element.machine.outlets:
+        self._over(life)
+        for channel in self.layout.outlets(life.pe):
             if channel in self._logs:
                 self._logs[channel].crash()
+        self.to_director(life.pe.id, lambda directing: directing.lost(life.pe.id, life.epoch))
+        self._later(life.down, lambda: self._begin(life.pe))
+
+    def _over(self, life: _Life) -> None:
+        """A life is over, dead or gone back: what it had sent arrives in part, and its neighbours hear of it."""
+        life.alive = False
         for wire in self._wires():
             if wire.producer is life:  # some of what it sent still arrives
                 for _ in range(self._soon(0, len(wire.queue))):
@@ -321,6 +234,143 @@ class Simulation:
     def _wires(self) -> list[_Wire]:
         return [wire for life in self.lives.values() for wire in life.wires.values() if not wire.broken]
 
+    def _break(self, channel: ChannelId) -> None:
+        """A connection between two elements that live."""
+        for wire in self._wires():
+            if wire.channel == channel and wire.producer.alive and wire.consumer.alive:
+                wire.queue.clear()
+                wire.broken = True
+                self._later(self._soon(100, 10_000), bound(self._gone, wire))
+                self._later(self._soon(100, 10_000), bound(self._down, wire))
+
+    # Lives ------------------------------------------------------------------------------------------------------------
+
+    def _begin(self, pe: Pe) -> None:
+        if self._directing is None:  # nobody can register
+            self._later(self._soon(1_000, 10_000), lambda: self._begin(pe))
+            return
+        self._live(pe, self._directing.assignment(pe.id))
+
+    def _live(self, pe: Pe, assignment: Assignment) -> None:
+        """A life begins, in a new process or in that of the one before."""
+        before = self.lives.get(pe.id)
+        epoch = before.epoch + 1 if before is not None else 1
+        ledger = memory_ledger(ledger_shape(self.layout, pe), before.ledger if before is not None else None)
+        life = _Life(self, pe, epoch, ledger, assignment.line)
+        plan, storage, now = self.layout.plan(pe), self.storage[pe.id], self.clock.now()
+        target = assignment.target
+        loaded = {}
+        for unit in plan.units:
+            if assignment.newest or unit != WHOLE:
+                loaded[unit] = load(storage, pe.id, unit, now, gap=not plan.whole)
+            else:
+                loaded[unit] = None if target is None else load(storage, pe.id, unit, now, only=target[2:])
+                assert target is None or loaded[unit] is not None, f"{target} is not there to go back to"
+        life.element = Element(
+            self.layout,
+            pe,
+            epoch,
+            host=life,
+            ledger=ledger,
+            clock=self.clock,
+            checkpointer=self._checkpointer(pe, epoch),
+            loaded=loaded,
+            feeds=lambda source, position: ListFeed(self.inputs[source], position),
+            pace=self._pace,
+            batch_rows=self._batch_rows,
+            held_bytes=self._held_bytes,
+        )
+        self.lives[pe.id] = life
+        self._join(life)
+        for channel in self.layout.inputs(pe):
+            if self.layout.retention(channel) == "log":
+                position, _ = life.element.replay_from(channel)
+                self._read[channel] = position
+                self._later(self._soon(10, 2000), bound(self._follow, life, channel))
+            else:
+                self._later(self._soon(100, 20_000), bound(self._connect, channel))
+        for channel in self.layout.outputs(pe):
+            if self.layout.retention(channel) != "log":
+                self._later(self._soon(100, 20_000), bound(self._connect, channel))
+        self._later(self._soon(10, 1000), lambda: self._turn(life))
+
+    def _checkpointer(self, pe: Pe, epoch: int) -> Checkpointer | None:
+        units = {name: unit.operators for name, unit in self.layout.plan(pe).units.items()}
+        if not units:
+            return None
+        return Checkpointer(self.storage[pe.id], pe.id, epoch, units, background=False, clock=self.clock)
+
+    # The director -----------------------------------------------------------------------------------------------------
+
+    def _direct(self) -> None:
+        """A director begins, with the log of those before it."""
+        director = self.layout.protocol.director(self.layout.surroundings)
+        pes = [pe.id for pe in self.layout.pes]
+        self._directing = Directing(director, pes, self, list(self.director_log), self.director_log.append)
+        for life in self.lives.values():
+            if life.alive:
+                self._join(life)
+        self._later(self._soon(1_000, 20_000), bound(self._tick_director, self._directing))
+
+    def _tick_director(self, directing: Directing) -> None:
+        if directing is self._directing:
+            directing.tick(self.clock.now())
+            self._later(self._soon(1_000, 20_000), bound(self._tick_director, directing))
+
+    def _join(self, life: _Life) -> None:
+        def join(directing: Directing) -> None:
+            if life.alive:
+                directing.joined(life.pe.id, life.epoch, life.line, dict(life.element.checkpoints))
+
+        self.to_director(life.pe.id, join)
+
+    def _in_order(self, way: str) -> int:
+        """How long something takes on a way that keeps the order."""
+        at = max(self.clock.time + self._soon(50, 5_000), self._arrives.get(way, 0))
+        self._arrives[way] = at
+        return at - self.clock.time
+
+    def to_director(self, pe: str, tell: Callable[[Directing], None]) -> None:
+        """Some time later; nobody hears it if the director has died meanwhile."""
+        directing = self._directing
+
+        def deliver() -> None:
+            if directing is not None and directing is self._directing:
+                tell(directing)
+
+        self._later(self._in_order(f"from {pe}"), deliver)
+
+    def _to_element(self, pe: str, act: Callable[[_Life], None]) -> None:
+        life = self.lives.get(pe)
+
+        def deliver() -> None:
+            if life is not None and life.alive and life is self.lives[pe]:
+                act(life)
+
+        self._later(self._in_order(f"to {pe}"), deliver)
+
+    def say(self, pe: str, message: Mapping[str, Any]) -> None:
+        self._to_element(pe, lambda life: self._handle(life, Told(message)))
+
+    def delete(self, pe: str, ids: tuple[CheckpointId, ...]) -> None:
+        self._to_element(pe, lambda life: self._handle(life, Unneeded(ids)))
+
+    def work_under(self, pe: str, line: int) -> None:
+        def act(life: _Life) -> None:
+            life.line = max(life.line, line)
+
+        self._to_element(pe, act)
+
+    def go_back(self, pe: str, assignment: Assignment) -> None:
+        def act(life: _Life) -> None:
+            if life.line < assignment.line:
+                self.flush_logs(life)
+                self._over(life)
+                self.gone_back[pe] += 1
+                self._live(life.pe, assignment)
+
+        self._to_element(pe, act)
+
     # Connections ------------------------------------------------------------------------------------------------------
 
     def _connect(self, channel: ChannelId) -> None:
@@ -329,38 +379,37 @@ class Simulation:
         if producer is None or consumer is None or not producer.alive:
             return
         if not consumer.alive:
-            if producer.element.machine.outlets[channel].up is None:
-                self._call(producer, lambda: producer.element.link(events.ConsumerDown(channel)))
+            if channel not in producer.wires:
+                self._handle(producer, ConsumerDown(channel))
             return
         old = producer.wires.get(channel)
-        if old is not None and old.consumer is consumer:
+        if old is not None and old.consumer is consumer and not old.broken:
             return
-        wire = _Wire(channel, producer, consumer)
         if old is not None:
             old.broken = True
-            self._call(producer, lambda: producer.element.link(events.ConsumerDown(channel)))
-        producer.wires[channel] = wire
-        expected = consumer.element.expected(channel)
-        up = events.ConsumerUp(channel, consumer.epoch, expected)
-        self._call(producer, lambda: producer.element.link(up))
+            self._handle(producer, ConsumerDown(channel))
+        self._handle(consumer)  # what has arrived counts
+        if not (producer.alive and consumer.alive):
+            return
+        producer.wires[channel] = _Wire(channel, producer, consumer)
+        self._handle(producer, ConsumerUp(channel, consumer.epoch, consumer.element.expected(channel)))
 
     def _gone(self, wire: _Wire) -> None:
         """The consumer notices that the producer's connection broke, after what still arrived."""
-        if wire.queue and wire.consumer.alive:
+        if wire.queue and wire.consumer.alive and not wire.broken:
             self._deliver(wire)
             self._later(self._soon(10, 500), lambda: self._gone(wire))
             return
         wire.broken = True
-        event = events.ProducerGone(wire.channel, wire.producer.epoch)
-        consumer = wire.consumer
-        self._call(consumer, lambda: self._take(consumer))
-        self._call(consumer, lambda: consumer.element.link(event))
+        self._handle(wire.consumer, ProducerGone(wire.channel, wire.producer.epoch))
 
     def _down(self, wire: _Wire) -> None:
         producer = wire.producer
         if producer.wires.get(wire.channel) is wire:
             del producer.wires[wire.channel]
-            self._call(producer, lambda: producer.element.link(events.ConsumerDown(wire.channel)))
+            self._handle(producer, ConsumerDown(wire.channel))
+            if wire.consumer.alive:
+                self._later(self._soon(100, 10_000), bound(self._connect, wire.channel))
 
     def under_way(self, wire: _Wire) -> None:
         self._later(self._soon(50, 5_000), lambda: self._deliver(wire))
@@ -369,29 +418,19 @@ class Simulation:
         if wire.broken or not wire.queue or not wire.consumer.alive:
             return
         consumer = wire.consumer
-        if consumer.element.blocked:
+        if wire.channel in consumer.element.unread:
             self.under_way(wire)
             return
         consumer.inbox.append(Arrival(wire.channel, wire.queue.popleft()))
         if self._random.integers(2):  # what comes close together is taken together
-            self._later(self._soon(0, 300), lambda: self._call(consumer, lambda: self._take(consumer)))
+            self._later(self._soon(0, 300), lambda: self._handle(consumer))
         else:
-            self._call(consumer, lambda: self._take(consumer))
-        producer = wire.producer
-        self._call(producer, producer.element.flush)
+            self._handle(consumer)
+        self._handle(wire.producer)
 
-    def _take(self, life: _Life) -> None:
-        if life.element.blocked:
-            self._later(self._soon(100, 1000), lambda: self._call(life, lambda: self._take(life)))
-            return
-        arrivals = list(life.inbox)
-        life.inbox.clear()
-        life.element.receive(arrivals)
-
-    def acknowledged(self, life: _Life, channel: ChannelId, next_: int) -> None:
+    def acknowledged(self, channel: ChannelId, next_: int) -> None:
         producer = self.lives[self.layout.producer(channel)]
-        event = events.Acknowledged(channel, next_)
-        self._later(self._soon(50, 5_000), lambda: self._call(producer, lambda: producer.element.link(event)))
+        self._later(self._soon(50, 5_000), lambda: self._handle(producer, Acknowledged(channel, next_)))
 
     # Persistent streams -----------------------------------------------------------------------------------------------
 
@@ -399,7 +438,7 @@ class Simulation:
         return self._logs.setdefault(channel, MemoryLog())
 
     def flush_logs(self, life: _Life) -> None:
-        for channel in life.element.machine.outlets:
+        for channel in self.layout.outlets(life.pe):
             if channel in self._logs:
                 self._logs[channel].flush()
 
@@ -409,36 +448,27 @@ class Simulation:
             return
         producer = self.lives[self.layout.producer(channel)]
         if producer.alive and self._random.integers(2):
-            self._call(producer, lambda: self.flush_logs(producer))
+            self.flush_logs(producer)
         log, at = self.log(channel), self._read[channel]
         upto = min(len(log.stable), at + self._soon(1, 12))
-        if upto > at and not life.element.blocked:
-            life.inbox += [Arrival(channel, log.stable[index], index + 1) for index in range(at, upto)]
+        if upto > at and channel not in life.element.unread:
             self._read[channel] = upto
-            self._call(life, lambda: self._take(life))
+            self._handle(life, *(Arrival(channel, log.stable[index], index + 1) for index in range(at, upto)))
         self._later(self._soon(200, 8_000), lambda: self._follow(life, channel))
 
     # Time -------------------------------------------------------------------------------------------------------------
 
-    def _pull(self, life: _Life) -> None:
-        if not life.alive or life.element.next_due() is None:
-            return
-        if not life.element.blocked:
-            self._call(life, life.element.pull)
-        else:
-            self._call(life, life.element.flush)
-        self._later(self._soon(200, 3_000), lambda: self._pull(life))
-
-    def _tick(self, life: _Life) -> None:
+    def _turn(self, life: _Life) -> None:
+        """The loop comes round without anything having come."""
         if life.alive:
-            self._call(life, life.element.tick)
-            self._call(life, life.element.flush)
-            self._later(self._soon(5_000, 50_000), lambda: self._tick(life))
+            self._handle(life)
+            idle = life.alive and life.element.next_due() is None
+            self._later(self._soon(2_000, 20_000) if idle else self._soon(200, 3_000), lambda: self._turn(life))
 
     # What came out ----------------------------------------------------------------------------------------------------
 
     def sink(self, name: str) -> list[pa.RecordBatch]:
         return self.log(sink_channel(name)).rows()
 
-    def ledgers(self) -> dict[str, dict[str, int]]:
-        return {id_: life.ledger.values() for id_, life in self.lives.items()}
+    def ledgers(self) -> Ledgers:
+        return {id_: life.ledger for id_, life in self.lives.items()}

@@ -1,15 +1,16 @@
 """The numbers of a run, from what its elements told and counted."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from riprap.protocols.protocol import WHOLE
 from riprap.runtime.counts import stream_counts
-from riprap.runtime.latency import Latencies
-from riprap.runtime.layout import WHOLE, Layout
-from riprap.runtime.ledger import ledger_names, read_ledger
+from riprap.runtime.element.latency import Latencies
+from riprap.runtime.element.ledger import Ledger, ledger_shape, read_ledger
+from riprap.runtime.layout import Layout
 from riprap.runtime.metrics import CheckpointMetrics, Metrics
 from riprap.runtime.roster import PeStatus, Transition
 
@@ -49,10 +50,10 @@ def _add(total: dict[str, int], counts: CheckpointMetrics) -> None:
     total["bytes"] += counts.bytes
 
 
-def read_ledgers(directory: Path, layout: Layout) -> dict[str, dict[str, int]]:
+def read_ledgers(directory: Path, layout: Layout) -> dict[str, Ledger]:
     """The newest ledger of every element."""
     return {
-        pe.id: read_ledger(directory / "ledgers" / quote(pe.id, safe=""), ledger_names(layout, pe)) for pe in layout.pes
+        pe.id: read_ledger(directory / "ledgers" / quote(pe.id, safe=""), ledger_shape(layout, pe)) for pe in layout.pes
     }
 
 
@@ -61,15 +62,17 @@ def summary(
 ) -> dict[str, Any]:
     """One JSON object. Seconds count from the first tuple of a source until the last element had ended."""
     ledgers = read_ledgers(directory, layout)
-    begun = min(v for ledger in ledgers.values() for k, v in ledger.items() if k.endswith(":started_at"))
+    sources = [source for ledger in ledgers.values() for source in ledger.sources.values()]
+    begun = min(source.started_at for source in sources)
     seconds = (max((event.at for event in events), default=begun) - begun) / 1e6 if begun else 0.0
-    tuples = sum(v for ledger in ledgers.values() for k, v in ledger.items() if k.endswith(":position"))
+    tuples = sum(source.position for source in sources)
     latencies = lives.latencies()
     return {
         "app": layout.graph.name,
         "pes": {
             status.pe: {
                 "restarts": status.restarts,
+                "went_back": status.went_back,
                 "recoveries": [asdict(recovery) for recovery in status.recoveries],
                 "delivery": _delivery(layout, status.pe),
             }
@@ -79,7 +82,12 @@ def summary(
         "checkpoints": lives.checkpoints(layout),
         "sinks": {
             sink.name: {
-                "tuples": sum(ledger.get(f"out:{sink.name}→[0→0]:number", 0) for ledger in ledgers.values()),
+                "tuples": sum(
+                    outlet.number
+                    for ledger in ledgers.values()
+                    for channel, outlet in ledger.outlets.items()
+                    if layout.sink(channel) == sink.name
+                ),
                 "path": str(directory / "sinks" / sink.name),
             }
             for sink in layout.graph.sinks
@@ -94,10 +102,7 @@ def summary(
 
 def _delivery(layout: Layout, pe: str) -> str:
     """What a crash of this element does to what it gives out, in words."""
-    recovering = layout.recovers(layout.pe(pe))
-    if recovering.exact:
+    plan = layout.plan(layout.pe(pe))
+    if plan.exact:
         return "exactly once"
-    return f"at least once: {recovering.reason}" if recovering.whole else "with gaps"
-
-
-Summary = Mapping[str, Any]
+    return f"at least once: {plan.reason}" if plan.whole else "with gaps"

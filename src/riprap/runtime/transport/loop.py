@@ -10,7 +10,8 @@ import socket
 from collections.abc import Callable, Sequence
 
 from riprap.base.clock import Clock
-from riprap.runtime.hosting import Arrival, LinkEvent
+from riprap.protocols.events import LinkEvent
+from riprap.runtime.hosting import Arrival
 from riprap.runtime.transport.columns import Buffer, size_of
 from riprap.runtime.transport.reading import SCRATCH_BYTES
 from riprap.runtime.transport.sockets import Socket

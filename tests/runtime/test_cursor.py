@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from riprap.graph.keys import END_KEY, START_KEY, OrderKey
 from riprap.operators.columns import Keys
-from riprap.runtime.intake import Intake
+from riprap.runtime.element.cursor import InputCursor, MergedCursor
 
 ONE = np.zeros(1, np.int64)
 steps = st.lists(
@@ -21,7 +21,7 @@ steps = st.lists(
 
 @given(steps, st.integers(0, 5))
 def test_items_pass_by_key_and_the_first_that_waits_is_next(schedule, first):
-    intake = Intake(first, 100)
+    intake = MergedCursor(first, 100)
     items: list[tuple[int, int]] = []  # number, time
     positions: dict[int, int] = {}  # where the message of an item begins
     number, now, position, reached, had = first, 0, 100, -1, set()
@@ -48,6 +48,13 @@ def test_items_pass_by_key_and_the_first_that_waits_is_next(schedule, first):
 
 
 def test_before_anything_came():
-    intake = Intake(7, -1)
+    intake = MergedCursor(7, -1)
     assert intake.passed(START_KEY) == intake.passed(END_KEY) == []
     assert (intake.next, intake.position, intake.waits) == (7, -1, False)
+
+
+def test_where_nothing_is_merged_what_came_has_passed():
+    cursor = InputCursor(7, 3)
+    cursor.came(7, None, 12, 4)
+    assert (cursor.next, cursor.position, cursor.waits) == (12, 4, False)
+    assert cursor.cut() == (12, 12, 4, 4, False)

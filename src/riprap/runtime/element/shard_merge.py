@@ -13,7 +13,7 @@ from riprap.operators.columns import batch_of, concatenated, keys_of
 from riprap.operators.contract import Event, Punctuation
 
 
-class Gathering:
+class ShardMerge:
     """The channels of one stream into one element, by the producer's shard."""
 
     def __init__(self, stream: str, shape: KeyShape, schema: pa.Schema, shards: int) -> None:

@@ -1,9 +1,10 @@
 """What a producer holds, against a list: nothing is missing, doubled or out of order, in memory or spilled."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from riprap.runtime.held import Held
+from riprap.runtime.element.resend_buffer import ResendBuffer
 from riprap.runtime.messages import Kind, Message
 
 
@@ -37,7 +38,7 @@ events = st.lists(st.sampled_from(["add", "add", "add", "send", "send", "take", 
 @given(events, st.sampled_from([0, 300, 1000, 10**6]))
 def test_the_consumer_gets_all_in_order_whatever_breaks(schedule, limit):
     """A consumer that takes what is sent, acknowledges it later, and may fall back to what it has acknowledged."""
-    held = Held(limit, ListSpill)
+    held = ResendBuffer(limit, ListSpill)
     added = arrived = taken = 0
     for event in [*schedule, *["send"] * 80, "take"]:
         if event == "add":
@@ -65,7 +66,7 @@ def test_the_consumer_gets_all_in_order_whatever_breaks(schedule, limit):
 
 def test_memory_is_used_again_when_the_spill_has_come_back():
     ListSpill.made = 0
-    held = Held(500, ListSpill)
+    held = ResendBuffer(500, ListSpill)
     for number in range(10):
         held.add(mark(number))
     assert ListSpill.made == 1
@@ -80,7 +81,7 @@ def test_memory_is_used_again_when_the_spill_has_come_back():
 
 
 def test_what_waits_in_a_consumers_merge_does_not_stop_what_it_waits_for():
-    held = Held(0, ListSpill)
+    held = ResendBuffer(0, ListSpill)
     for number in range(5):
         held.add(mark(number))
     sent = 0
@@ -88,3 +89,32 @@ def test_what_waits_in_a_consumers_merge_does_not_stop_what_it_waits_for():
         held.sent()
         sent += 1
     assert sent == 5
+
+
+def marker(number: int, text: bytes) -> Message:
+    return Message(Kind.MARKER, 1, number, header=text)
+
+
+@pytest.mark.parametrize("limit", [0, 10**6])
+def test_markers_keep_their_place_between_items_and_come_again(limit):
+    held = ResendBuffer(limit, ListSpill)
+    for number in range(6):
+        held.add(mark(number))
+        if number % 2:
+            held.add(marker(number + 1, b"m%d" % number))
+
+    def sent() -> list:
+        found = []
+        while (message := held.next()) is not None:
+            found.append(message.header or message.number)
+            held.sent()
+        return found
+
+    assert sent() == [0, 1, b"m1", 2, 3, b"m3", 4, 5, b"m5"]
+    assert held.drained
+    held.release(2)
+    held.rewind(2)  # whether the marker in front of item 2 had arrived is not known
+    assert sent() == [b"m1", 2, 3, b"m3", 4, 5, b"m5"]
+    held.release(5)
+    held.rewind(5)
+    assert sent() == [5, b"m5"]

@@ -2,30 +2,18 @@
 
 Messages are held in memory up to a limit. Beyond it they are spilled, in order, and come back into memory, in order,
 when there is room, or when all that is there was sent: a consumer that merges may need more before it can take what it
-has.
+has. Markers are small: they stay in memory, each in its place between two items. After a connection broke, one may be
+sent again that had arrived.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Protocol
 
+from riprap.runtime.hosting import Spill
 from riprap.runtime.messages import Message
 
 
-class Spill(Protocol):
-    """A place for messages that do not fit into memory: a persistent stream, or a list in a simulation."""
-
-    def keep(self, message: Message) -> None:
-        """Add at the end."""
-
-    def since(self, number: int) -> Iterator[Message]:
-        """Messages with items from `number` on."""
-
-    def close(self) -> None:
-        """Forget everything."""
-
-
-class Held:
+class ResendBuffer:
     """The messages of one channel that are not acknowledged."""
 
     def __init__(self, limit: int, spill: Callable[[], Spill]) -> None:
@@ -38,8 +26,13 @@ class Held:
         self._reading: Iterator[Message] | None = None
         self._read_to = 0  # number after the last item that came back from the spill
         self._spilled_to = 0  # number after the last item that was spilled
+        self._markers: deque[Message] = deque()
+        self._markers_sent = 0
 
     def add(self, message: Message) -> None:
+        if not message.items:
+            self._markers.append(message)
+            return
         if self._spill is None and self._bytes > self._limit:
             self._spill, self._read_to = self._make_spill(), message.number
         if self._spill is not None:
@@ -50,31 +43,47 @@ class Held:
 
     def _remember(self, message: Message) -> None:
         self._memory.append(message)
-        self._bytes += _size(message)
+        self._bytes += size_of(message)
 
     def release(self, below: int) -> None:
         """The consumer has all items below this number."""
         while self._memory and _end(self._memory[0]) <= below:
-            self._bytes -= _size(self._memory.popleft())
+            self._bytes -= size_of(self._memory.popleft())
             self._sent = max(0, self._sent - 1)
+        while self._markers and self._markers_sent and self._markers[0].number < below:
+            self._markers.popleft()
+            self._markers_sent -= 1
 
     def rewind(self, first: int) -> None:
         """Send again from this item on."""
         self._sent = sum(_end(message) <= first for message in self._memory)
+        self._markers_sent = sum(marker.number < first for marker in self._markers)
 
     def next(self) -> Message | None:
         """The first message that has not been sent; None: there is none."""
         self._refill()
-        return self._memory[self._sent] if self._sent < len(self._memory) else None
+        message = self._memory[self._sent] if self._sent < len(self._memory) else None
+        return self._marker(message) or message
+
+    def _marker(self, message: Message | None) -> Message | None:
+        """The marker that comes before this message, which is the next one."""
+        if self._markers_sent == len(self._markers):
+            return None
+        marker = self._markers[self._markers_sent]
+        return marker if message is None or marker.number <= message.number else None
 
     def sent(self) -> None:
         """The message that `next` gave was sent."""
-        self._sent += 1
+        message = self._memory[self._sent] if self._sent < len(self._memory) else None
+        if self._marker(message) is not None:
+            self._markers_sent += 1
+        else:
+            self._sent += 1
 
     @property
     def unsent(self) -> bool:
         """Messages in memory wait to be sent."""
-        return self._sent < len(self._memory)
+        return self._sent < len(self._memory) or self._markers_sent < len(self._markers)
 
     @property
     def drained(self) -> bool:
@@ -82,7 +91,7 @@ class Held:
         return self._spill is None and not self.unsent
 
     def _refill(self) -> None:
-        while self._spill is not None and (self._bytes <= self._limit or not self.unsent):
+        while self._spill is not None and (self._bytes <= self._limit or self._sent == len(self._memory)):
             if self._read_to == self._spilled_to:
                 self._spill.close()
                 self._spill = self._reading = None
@@ -101,5 +110,6 @@ def _end(message: Message) -> int:
     return message.number + message.items
 
 
-def _size(message: Message) -> int:
+def size_of(message: Message) -> int:
+    """Bytes in memory, roughly."""
     return 200 + (message.batch.nbytes if message.batch is not None else 0)

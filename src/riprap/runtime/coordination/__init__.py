@@ -1,0 +1,1 @@
+"""What sees all elements of a run: lives, states, recovery lines, counts."""

@@ -1,0 +1,1 @@
+"""One life of a processing element: its engine, its channels, and the protocol's commands carried out."""

@@ -1,0 +1,471 @@
+"""The processing element: a fragment's engine, its channels, and the commands of a protocol carried out.
+
+Synchronous, without threads, clock or I/O of its own: a host brings what happened and the time, and takes effects. The
+same element runs in a Spark task (`process.py`) and under the simulated host (`simulation.py`), which call `handle`
+with events in the order in which they happened: it is the one loop body. `docs/protocols.md` says what it does with
+each, in which order, and when the protocol is asked.
+
+Where several channels meet they are merged by order key, so without faults the outputs are those of the bounded run.
+Nothing here knows a protocol: what it decides comes as commands, and what becomes of items that a consumer misses is
+the way of their link (`ways.py`).
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from riprap.base.clock import Clock
+from riprap.checkpoints.checkpointer import Checkpointer
+from riprap.checkpoints.load import Loaded
+from riprap.engine.engine import Engine, Output
+from riprap.graph.keys import END_KEY
+from riprap.operators.columns import batch_of, concatenated, keys_of
+from riprap.operators.contract import Event, Punctuation
+from riprap.protocols import events as seam
+from riprap.protocols.channel import NOTHING
+from riprap.protocols.channels import ChannelId
+from riprap.protocols.cut import CheckpointId, Cut
+from riprap.runtime.element.capturing import Capturing, OpenCapture
+from riprap.runtime.element.inputs import Inputs, WayIn
+from riprap.runtime.element.ledger import Ledger
+from riprap.runtime.element.outputs import Outputs
+from riprap.runtime.element.restoring import SHARDS, Restoring
+from riprap.runtime.element.shard_merge import ShardMerge
+from riprap.runtime.element.stored import encode_message
+from riprap.runtime.hosting import Arrival, Feed, Host, HostEvent, Pace, Unneeded
+from riprap.runtime.layout import Layout, Pe
+from riprap.runtime.messages import Kind, Message
+
+_BATCH_ROWS = 65_536
+_HELD_BYTES = 64 << 20
+_TICK = 10_000  # microseconds between looks at what is due
+_NONE: frozenset[ChannelId] = frozenset()
+
+
+class Element:
+    """One life of one processing element. `loaded` has the checkpoint of each unit that it goes back to."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        pe: Pe,
+        epoch: int,
+        *,
+        host: Host,
+        ledger: Ledger,
+        clock: Clock,
+        checkpointer: Checkpointer | None,
+        loaded: Mapping[str, Loaded | None],
+        feeds: Callable[[str, int], Feed],
+        pace: Pace,
+        batch_rows: int = _BATCH_ROWS,
+        held_bytes: int = _HELD_BYTES,
+    ) -> None:
+        self.pe, self.epoch = pe, epoch
+        self._layout, self._host, self._ledger, self._clock = layout, host, ledger, clock
+        self._pace, self._batch_rows = pace, batch_rows
+        self.plan = layout.plan(pe)
+        self.protocol = layout.protocol.machine(layout.surroundings[pe.id], self.plan)
+        self._hears = self.protocol.hears
+        self._capturing = Capturing(pe.id, checkpointer)
+        self._engine = Engine(layout.graph, pe.fragment.members, clock=clock)
+        self._merges = _shard_merges(layout, pe)
+        begins = Restoring(layout, pe, self.plan, self._engine, self._merges, ledger, loaded, host.kept).begin()
+        self._inputs = Inputs(
+            layout, pe, self._engine, host, ledger, self._merges, begins.inlets, begins.behind, held_bytes,
+            exact=self.plan.exact,
+        )  # fmt: skip
+        self._outputs = Outputs(
+            layout, pe, epoch, self._engine, host=host, ledger=ledger, clock=clock, sent=begins.sent, limit=held_bytes,
+            exact=self.plan.exact, emitted=self._emitted if seam.Emitted in self._hears else None,
+        )  # fmt: skip
+        self.latencies = self._outputs.latencies
+        self._taken = dict(begins.sources)  # rows, by source
+        self._feeds = {name: feeds(name, position) for name, position in self._taken.items()}
+        self._over = False  # sources take nothing new
+        self._ticked = 0
+        self._carry_out_by_type: dict[type, Callable[[Any], None]] = {
+            seam.Unpark: self._unpark,
+            seam.Park: self._park,
+            seam.Admit: self._admit,
+            seam.Await: self._await,
+            seam.Capture: self._capture,
+            seam.Close: self._close,
+            seam.Abandon: self._abandon,
+            seam.SendMarker: lambda c: self._outputs.ways[c.channel].marker(c.marker, ahead=c.ahead),
+            seam.Stamp: self._stamp,
+            seam.Acknowledge: lambda c: self._host.acknowledge(c.channel, c.below),
+            seam.Forget: lambda c: self._host.release(c.channel, c.position),
+            seam.Resend: lambda c: self._outputs.ways[c.channel].resend(c.first),
+            seam.Tell: lambda c: self._host.tell(c.message),
+        }
+        self._do(self.protocol.begin(begins.cut, clock.now()))
+        for channel, messages in begins.parked.items():
+            way = self._inputs.ways[channel]
+            for message in messages:
+                self._arrived(way, Arrival(channel, replace(message, epoch=-1), way.position))
+
+    # For the host -----------------------------------------------------------------------------------------------------
+
+    def handle(self, events: Iterable[HostEvent] = ()) -> bool:
+        """Take what happened, in its order; then do what is due. Whether anything came, or was taken from a source."""
+        arrivals: list[Arrival] = []
+        came = False
+        for event in events:
+            if isinstance(event, Arrival):
+                arrivals.append(event)
+                came = True
+                continue
+            if arrivals and not isinstance(event, seam.ConsumerUp | seam.ConsumerDown | seam.Acknowledged):
+                self._take(arrivals)  # what a producer had sent before it went away
+                arrivals = []
+            self._happened(event)
+        if arrivals:
+            self._take(arrivals)
+        self._work_off()
+        pulled = bool(self._feeds) and not self.blocked and self._pull()
+        now = self._clock.now()
+        if now - self._ticked >= _TICK:
+            self._ticked = now
+            self._tick(now)
+        self._outputs.flush()
+        return came or pulled
+
+    def expected(self, channel: ChannelId) -> int:
+        """The number of the item that a producer is to bring next."""
+        return self._inputs.ways[channel].inlet.next
+
+    def replay_from(self, channel: ChannelId) -> tuple[int, int]:
+        """Where to read a logged channel from: the position in its log, and the number of the first item wanted."""
+        way = self._inputs.ways[channel]
+        return way.position, way.inlet.next
+
+    @property
+    def unread(self) -> frozenset[ChannelId]:
+        """Channels that are not to be read now: parked ones; while some consumer has no room all but admitted ones."""
+        ways = self._inputs.ways
+        if self._outputs.blocked:
+            return frozenset(channel for channel, way in ways.items() if way.parked is not None or not way.admitted)
+        parked = [channel for channel, way in ways.items() if way.parked is not None]
+        return frozenset(parked) if parked else _NONE
+
+    @property
+    def blocked(self) -> bool:
+        """Some consumer that is not known to be down has no room for what it is to get."""
+        return self._outputs.blocked
+
+    @property
+    def ended(self) -> bool:
+        """Everything has come, and everything that it caused has left."""
+        reached = (self._engine.reached(name) for name in self.pe.fragment.members)
+        return all(key == END_KEY for key in reached) and self._outputs.ended
+
+    @property
+    def checkpoints(self) -> Mapping[CheckpointId, Cut]:
+        """That are on disk."""
+        return self._capturing.checkpoints
+
+    def live_cut(self) -> Cut:
+        """Where the element is now, as a cut of the whole of it."""
+        return self._cut(self.pe.fragment.members)
+
+    def end_sources(self) -> None:
+        """The sources take nothing new, and tell their end when they come there."""
+        self._over = True
+
+    def next_due(self) -> int | None:
+        """When to look at the sources again, microseconds of the wall clock; None: no source here goes on."""
+        now = self._clock.now()
+        looks = (self._pace.next_look(self._started(n, now), now, feed.position) for n, feed in self._feeds.items())
+        return min(looks, default=None)
+
+    def flush(self) -> None:
+        """Send what there is room for."""
+        self._outputs.flush()
+
+    # What comes in ----------------------------------------------------------------------------------------------------
+
+    def _happened(self, event: HostEvent) -> None:
+        """To a connection, or at the director."""
+        match event:
+            case seam.ConsumerUp(channel, _, next_):
+                self._outputs.ways[channel].up(next_)
+            case seam.ConsumerDown(channel):
+                self._outputs.ways[channel].down()
+            case seam.Acknowledged(channel, next_):
+                self._outputs.ways[channel].acknowledged(next_)
+            case seam.ProducerGone(channel, epoch):
+                if not self._inputs.ways[channel].inlet.lost_producer(epoch):
+                    return
+            case Unneeded(ids):
+                for unit, oldest in self._capturing.delete(ids).items():
+                    self._tell(seam.Deleted(unit, oldest))
+                return
+        assert not isinstance(event, Arrival | Unneeded)
+        self._tell(event)
+
+    def _tell(self, event: seam.Event) -> None:
+        if type(event) in self._hears:
+            self._do(self.protocol.handle(event))
+
+    def _take(self, arrivals: list[Arrival]) -> None:
+        """Of one channel in order; between channels keys decide, so they are grouped."""
+        by_channel: dict[ChannelId, list[Arrival]] = {}
+        for arrival in arrivals:
+            by_channel.setdefault(arrival.channel, []).append(arrival)
+        for channel, waiting in by_channel.items():
+            way = self._inputs.ways[channel]
+            for arrival in _joined(waiting, self._batch_rows) if len(waiting) > 1 else waiting:
+                self._arrived(way, arrival)
+
+    def _arrived(self, way: WayIn, arrival: Arrival) -> None:
+        if way.parked is not None:
+            way.parked.append(arrival)
+            return
+        message, inlet = arrival.message, way.inlet
+        if message.epoch >= 0 and inlet.news(message.epoch):
+            self._tell(seam.ProducerBack(way.channel, message.epoch))
+        epoch = max(message.epoch, inlet.epoch) if message.epoch < 0 else message.epoch
+        items = message.items
+        if message.kind is Kind.MARKER:
+            if inlet.fresh(epoch, inlet.next, 0) != NOTHING:
+                self._tell(seam.MarkerArrived(way.channel, message.number, message.header))
+            return
+        skip = inlet.fresh(epoch, message.number, items)
+        if skip == NOTHING:
+            return
+        if seam.Arrived in self._hears and items > skip:
+            self._ask(way, arrival, skip)
+        else:
+            self._deliver(way, message, skip, arrival.position)
+
+    def _ask(self, way: WayIn, arrival: Arrival, skip: int) -> None:
+        """Let the protocol decide what becomes of a message."""
+        message, decided = arrival.message, False
+        event = seam.Arrived(way.channel, message.number + skip, message.items - skip, message.header)
+        for command in self.protocol.handle(event):
+            if type(command) is seam.Deliver:
+                decided = True
+                self._deliver(way, message, skip, arrival.position)
+            elif type(command) is seam.Park and command.channel == way.channel and not decided:
+                decided = True
+                way.parked = deque((arrival,))
+            else:
+                self._do((command,))
+        if not decided:
+            way.inlet.next = message.number + message.items
+            way.position = arrival.position
+
+    def _deliver(self, way: WayIn, message: Message, skip: int, position: int) -> None:
+        """Take a message into the element."""
+        if skip and message.items:
+            message = _without(message, skip)
+        way.inlet.next = message.number + message.items
+        way.position = position
+        for capture in way.recorded:
+            capture.add(way.channel, message)
+        if way.backlog or way.full or (way.admitted and self._outputs.blocked):
+            way.backlog.add(message, position)
+        else:
+            self._give(way, message)
+
+    def _give(self, way: WayIn, message: Message) -> None:
+        """To the merge and the operators."""
+        if message.progress is not None and message.born:
+            self._outputs.entered.note(message.progress, message.born)
+        event: Event | None = message.batch
+        if message.punctuation is not None:
+            event = Punctuation(message.punctuation)
+        end = message.number + message.items
+        outputs = self._inputs.give(way, event, message.number, end, message.progress)
+        if way.merged is None:
+            self._inputs.had(way, message.number, end)
+        self._settle(outputs, message.born, way)
+        if message.progress == END_KEY:
+            self._tell(seam.Ended(way.channel))
+
+    def _work_off(self) -> None:
+        """Give what waited for room; what one channel brings may make room for another."""
+        waiting = [way for way in self._inputs.ways.values() if way.backlog]
+        while waiting and not self._outputs.blocked:
+            moved = [way for way in waiting if self._inputs.room(way)]
+            for way in moved:
+                self._give(way, way.backlog.pop()[0])
+            waiting = [way for way in waiting if way.backlog] if moved else []
+
+    def _settle(self, outputs: list[Output], born: int, way: WayIn | None = None) -> None:
+        """After the engine has worked: note what its operators have had, then let out what they gave.
+
+        In this order, and nothing in between: so a crash at any effect finds the ledger true.
+        """
+        changed = self._inputs.settle()
+        self._outputs.give(outputs, born)
+        if seam.Passed in self._hears:
+            if way is not None and way.merged is None:
+                changed.append(way)
+            for one in changed:
+                self._do(self.protocol.handle(seam.Passed(one.channel, one.cursor.next, one.record.left)))
+
+    def _emitted(self, channel: ChannelId, number: int, items: int) -> None:
+        self._do(self.protocol.handle(seam.Emitted(channel, number, items)))
+
+    # Commands ---------------------------------------------------------------------------------------------------------
+
+    def _do(self, commands: Sequence[seam.Command]) -> None:
+        for command in commands:
+            self._carry_out_by_type[type(command)](command)
+
+    def _park(self, command: seam.Park) -> None:
+        way = self._inputs.ways[command.channel]
+        if way.parked is None:
+            way.parked = deque()
+
+    def _unpark(self, command: seam.Unpark) -> None:
+        way = self._inputs.ways[command.channel]
+        parked, way.parked = way.parked or (), None
+        for arrival in parked:
+            self._arrived(way, arrival)
+
+    def _admit(self, command: seam.Admit) -> None:
+        self._inputs.ways[command.channel].admitted = command.admitted
+
+    def _await(self, command: seam.Await) -> None:
+        self._settle(self._inputs.wait_for(self._inputs.ways[command.channel], command.waited), 0)
+
+    def _stamp(self, command: seam.Stamp) -> None:
+        self._outputs.ways[command.channel].outlet.header = command.header
+
+    def _capture(self, command: seam.Capture) -> None:
+        self._host.flush()  # its numbers promise that what was kept is there
+        cut = self._cut(self.plan.units[command.unit].operators)
+        shards = {SHARDS + stream: merge.snapshot() for stream, merge in self._merges.items()}
+        capture = self._capturing.take(command, self._engine, cut, self._clock.now(), shards if self.plan.whole else {})
+        if capture is not None:
+            for channel in command.record:
+                self._inputs.ways[channel].recorded.append(capture)
+
+    def _close(self, command: seam.Close) -> None:
+        self._unrecorded(self._capturing.close(command.channel, command.tag), (command.channel,))
+
+    def _abandon(self, command: seam.Abandon) -> None:
+        capture = self._capturing.abandon(command.tag)
+        self._unrecorded(capture, capture.command.record if capture is not None else ())
+
+    def _unrecorded(self, capture: OpenCapture | None, channels: Iterable[ChannelId]) -> None:
+        for channel in channels:
+            recorded = self._inputs.ways[channel].recorded
+            if capture in recorded:
+                recorded.remove(capture)
+
+    def _cut(self, operators: Iterable[str]) -> Cut:
+        """The cut of a unit with these operators, here and now."""
+        names, ways = set(operators), self._inputs.ways
+        parked = {}
+        if self.plan.delivered == "taken":
+            parked = {c: tuple(map(encode_message, way.backlog.all())) for c, way in ways.items() if way.backlog}
+        return Cut(
+            {name: self._engine.reached(name) for name in names},
+            {name: position for name, position in self._taken.items() if name in names},
+            {channel: way.cut() for channel, way in ways.items() if way.target in names},
+            {channel: way.outlet.number for channel, way in self._outputs.ways.items()},
+            self.protocol.snapshot(),
+            parked,
+        )
+
+    # Time -------------------------------------------------------------------------------------------------------------
+
+    def _tick(self, now: int) -> None:
+        for taken in self._capturing.finished():
+            self._host.took(taken.durable, taken.bytes, taken.taken)
+            self._tell(taken.durable)
+        for dropped in self._capturing.dropped():
+            self._tell(dropped)
+        self._tell(seam.Tick(now))
+
+    def _pull(self) -> bool:
+        """Take what is due from the sources; False: nothing was."""
+        took = False
+        for name, feed in list(self._feeds.items()) if self._outputs.ready else ():
+            now = self._clock.now()
+            started, record = self._started(name, now), self._ledger.sources[name]
+            # At the end of the run: what another life took, and this one has gone back behind, has been sent on.
+            most = min(self._batch_rows, record.position - feed.position) if self._over else self._batch_rows
+            rows = self._pace.rows(started, now, feed.position, most)
+            born = min(now, self._pace.due(started, now, feed.position + rows // 2))  # of its middle tuple
+            batch = feed.next(rows) if rows > 0 else None
+            if batch is not None:
+                took = True
+                self._taken[name] = feed.position
+                record.position = max(feed.position, record.position)
+                last = keys_of(batch.slice(batch.num_rows - 1), self._layout.graph.shape(name)).at(0)
+                self._outputs.entered.note(last, born)
+                self._settle(self._engine.push(name, batch), born)
+            elif feed.ended or (self._over and most <= 0):
+                del self._feeds[name]
+                self._settle(self._engine.end(name), 0)
+        return took
+
+    def _started(self, source: str, now: int) -> int:
+        """When the source's row 0 was due; the first look at it decides."""
+        record = self._ledger.sources[source]
+        if not record.started_at:
+            record.started_at = self._pace.begin(now, self._feeds[source].position)
+        return int(record.started_at)
+
+
+def _shard_merges(layout: Layout, pe: Pe) -> dict[str, ShardMerge]:
+    """In front of the engine, for streams that come from several shards."""
+    inputs = layout.inputs(pe)
+    return {
+        link.stream.id: ShardMerge(
+            link.stream.id,
+            layout.graph.stream_shape(link.stream),
+            layout.graph.physical(link.stream.source, link.stream.source_port),
+            link.source.shards,
+        )
+        for link in layout.links
+        if link.target == pe.fragment and sum(channel.stream == link.stream.id for channel in inputs) > 1
+    }
+
+
+def _without(message: Message, skip: int) -> Message:
+    """The message without its first items, of which it may have no more: what it says of progress holds."""
+    number = message.number + skip
+    if message.batch is not None and skip < message.items:
+        return replace(message, number=number, batch=message.batch.slice(skip))
+    kind = Kind.END if message.progress == END_KEY else Kind.PROGRESS
+    return replace(message, kind=kind, number=number, batch=None, punctuation=None)
+
+
+def _joined(arrivals: list[Arrival], most: int) -> Iterator[Arrival]:
+    """The same items in fewer, larger messages."""
+    run: list[Arrival] = []
+    rows = 0
+    for arrival in arrivals:
+        items = arrival.message.items
+        if run and (rows + items > most or not _follows(run[-1].message, arrival.message)):
+            yield _one(run)
+            run, rows = [], 0
+        run.append(arrival)
+        rows += items
+    if run:
+        yield _one(run)
+
+
+def _follows(before: Message, after: Message) -> bool:
+    return (
+        before.kind is Kind.ROWS
+        and after.kind is Kind.ROWS
+        and before.epoch == after.epoch
+        and before.header == after.header
+        and before.number + before.items == after.number
+    )
+
+
+def _one(run: list[Arrival]) -> Arrival:
+    if len(run) == 1:
+        return run[0]
+    batches = [arrival.message.batch for arrival in run if arrival.message.batch is not None]
+    joined = batch_of({name: concatenated([b.column(name) for b in batches]) for name in batches[0].schema.names})
+    return run[-1]._replace(message=replace(run[0].message, batch=joined, progress=run[-1].message.progress))

@@ -1,0 +1,239 @@
+"""The channels into an element: where their items go, how far they have come, and what of them is kept aside."""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.engine.engine import Engine, Output
+from riprap.engine.merger import behind_trigger
+from riprap.graph.keys import START_KEY, OrderKey
+from riprap.operators.columns import Keys, keys_of
+from riprap.operators.contract import Event, Punctuation
+from riprap.protocols.channel import Inlet
+from riprap.protocols.channels import ChannelId
+from riprap.protocols.cut import InletCut
+from riprap.runtime.element.backlog import Backlog
+from riprap.runtime.element.capturing import OpenCapture
+from riprap.runtime.element.cursor import InputCursor, MergedCursor
+from riprap.runtime.element.ledger import InletRecord, Ledger
+from riprap.runtime.element.retained import Retained
+from riprap.runtime.element.shard_merge import ShardMerge
+from riprap.runtime.hosting import Arrival, Host, Spill
+from riprap.runtime.layout import Layout, Pe
+
+_TEXT_BYTES = 16  # of a value whose width is not known
+
+
+class WayIn:
+    """One channel into an element, in one life."""
+
+    def __init__(
+        self, channel: ChannelId, inlet: Inlet, cursor: InputCursor, record: InletRecord, backlog: Backlog
+    ) -> None:
+        self.channel, self.inlet, self.cursor, self.record, self.backlog = channel, inlet, cursor, record, backlog
+        self.merged: MergedCursor | None = cursor if isinstance(cursor, MergedCursor) else None
+        self.position = cursor.position  # in its log, behind what was taken
+        self.stream = channel.stream
+        self.target = ""  # the operator that it leads to
+        self.port = 0
+        self.most_rows = 0  # that may wait in the merge
+        self.parked: deque[Arrival] | None = None  # None: the channel is not parked
+        self.admitted = False  # read also while some consumer has no room
+        self.recorded: list[OpenCapture] = []
+        self.waited = True
+        self.reached = START_KEY  # how far the merge knows the channel
+        self.merge: ShardMerge | None = None
+        self.retained: Retained | None = None
+
+    @property
+    def full(self) -> bool:
+        """Its merge has no room in memory."""
+        return self.merged is not None and self.merged.rows > self.most_rows
+
+    def cut(self) -> InletCut:
+        return self.cursor.cut()._replace(taken=self.inlet.next, taken_position=self.position)
+
+
+class Inputs:
+    """All of them. `begins`: the number that each expects, and the position in its log."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        pe: Pe,
+        engine: Engine,
+        host: Host,
+        ledger: Ledger,
+        merges: Mapping[str, ShardMerge],
+        begins: Mapping[ChannelId, tuple[int, int]],
+        behind: Mapping[str, OrderKey],
+        limit: int,
+        *,
+        exact: bool,
+    ) -> None:
+        self._engine, self._layout, self.merges, self._ledger = engine, layout, merges, ledger
+        self._exact = exact  # what was done before a crash is undone: nothing is given twice
+        self.behind = dict(behind)  # how far operators had come in another life
+        retained: dict[tuple[str, int], Retained] = {}
+        self.ways: dict[ChannelId, WayIn] = {}
+        for channel in layout.inputs(pe):
+            stream, (next_, position) = layout.stream(channel), begins[channel]
+            is_merged = channel.stream in merges or len(layout.graph.inputs(stream.target)) > 1
+            kept: Retained | None = None
+            if not layout.graph[stream.target].tolerates_loss and is_merged:
+                together = [c for c in layout.inputs(pe) if c.stream == channel.stream]
+                kept = retained.setdefault((stream.target, stream.target_port), Retained(together))
+            cursor = MergedCursor(next_, position, channel, kept) if is_merged else InputCursor(next_, position)
+            inlet = Inlet(layout.retention(channel), next_, doubtful=is_merged and layout.retention(channel) != "log")
+            way = WayIn(channel, inlet, cursor, ledger.inlets[channel], Backlog(limit, _spilling(host, channel)))
+            way.target, way.port, way.merge, way.retained = (
+                stream.target, stream.target_port, merges.get(channel.stream), kept,
+            )  # fmt: skip
+            way.most_rows = max(1, limit // _row_bytes(layout.schema(channel)))
+            self.ways[channel] = way
+        self._retaining = [way for way in self.ways.values() if way.retained is not None]
+        self._merged = [way for way in self.ways.values() if way.merged is not None]
+
+    def room(self, way: WayIn) -> bool:
+        """Whether its merge may take more of a channel: while there is room, and always if it waits for just that."""
+        if not way.full:
+            return True
+        others = (w.reached for w in self.ways.values() if w.target == way.target and w.waited)
+        return not way.waited or way.reached <= min(others)
+
+    # To the engine ----------------------------------------------------------------------------------------------------
+
+    def give(self, way: WayIn, event: Event | None, number: int, end: int, progress: OrderKey | None) -> list[Output]:
+        """Items from `number` on up to `end`, or none: to the merge of its shards, or to the engine."""
+        if progress is not None:
+            way.reached = progress
+        if event is not None and way.merged is not None:
+            timely, keys = self._timely(way, event)
+            first = end - len(keys.ts) if keys is not None else end
+            way.merged.came(first, keys, end, way.position, rows=not isinstance(event, Punctuation))
+            event = timely
+        elif way.merged is not None:
+            way.merged.came(end, None, end, way.position)
+        merge = way.merge
+        if merge is None:
+            return self._push(way.stream, () if event is None else (event,), progress)
+        outputs = self._push(way.stream, merge.put(way.channel.source, event, progress), merge.reached)
+        return outputs + self._engine.wait_for(way.stream, merge.waited)
+
+    def _push(self, stream: str, events: "list[Event] | tuple[Event, ...]", until: OrderKey | None) -> list[Output]:
+        outputs: list[Output] = []
+        for event in events[:-1]:
+            outputs += self._engine.push(stream, event)
+        if events:
+            outputs += self._engine.push(stream, events[-1], until=until)
+        elif until is not None:
+            outputs += self._engine.advance(stream, until)
+        return outputs
+
+    def wait_for(self, way: WayIn, waited: bool) -> list[Output]:
+        """Whether the merge waits for a channel."""
+        way.waited = waited
+        if waited:
+            way.inlet.doubtful = way.merged is not None and way.inlet.retention != "log"
+        if way.merge is None:
+            return self._engine.wait_for(way.stream, waited)
+        outputs = self._push(way.stream, way.merge.wait_for(way.channel.source, waited), way.merge.reached)
+        return outputs + self._engine.wait_for(way.stream, way.merge.waited)
+
+    def _timely(self, way: WayIn, event: Event) -> tuple[Event | None, Keys | None]:
+        """What of it is not too late, and its keys. After a crash the first items of a channel may be."""
+        if isinstance(event, Punctuation):
+            key = behind_trigger(event.key) if way.merge is not None else event.key
+            keys = Keys(*(np.array([part], np.int64) for part in key))
+        else:
+            keys = keys_of(event, self._layout.shape(way.channel))
+        if not way.inlet.doubtful:
+            return event, keys
+        reached = max(self._engine.reached(way.target), self.behind.get(way.target, START_KEY))
+        if way.merge is not None:
+            reached = max(reached, way.merge.reached)
+        late, count = way.inlet.late(keys, reached), len(keys.ts)
+        if late == 0:
+            return event, keys
+        if late == count or isinstance(event, Punctuation):
+            return None, None
+        return event.slice(late), keys.rows(np.arange(late, count))
+
+    # What the operators have had --------------------------------------------------------------------------------------
+
+    def had(self, way: WayIn, number: int, end: int) -> None:
+        """The operators have worked on items from `number` up to `end` of a channel that is not merged."""
+        record = way.record
+        before = record.next
+        way.cursor.came(number, None, end, way.position)
+        if number == before:  # in order
+            record.next = record.left = end
+            return
+        fresh = max(0, end - max(number, before))
+        if before < end:
+            record.next = end
+            if end - before > fresh:
+                record.missed += end - before - fresh
+        record.left = end
+        if end - number > fresh and not self._exact:
+            record.repeated += end - number - fresh
+
+    def settle(self) -> list[WayIn]:
+        """Bring the ledger up to date with what has passed merges; gives the channels on which something has."""
+        changed = []
+        for way in self._merged:
+            merged = way.merged
+            assert merged is not None
+            before = merged.next
+            passed = merged.passed(self._engine.reached(way.target))
+            if merged.next == before:
+                continue
+            changed.append(way)
+            record = way.record
+            had = record.next
+            fresh = sum(max(0, numbers.stop - max(numbers.start, had)) for numbers in passed)
+            again = sum(map(len, passed)) - fresh
+            following = max(had, merged.next)
+            if following - had > fresh:
+                record.missed += following - had - fresh
+            record.next = following
+            if again and not self._exact:
+                record.repeated += again
+        for name, key in self.behind.items():
+            reached = self._engine.reached(name)
+            if reached > key:
+                self.behind[name] = reached
+                self._ledger.operators[name].key = reached
+        for way in changed:
+            if way.retained is None:
+                way.record.left = way.cursor.next
+        return changed + self._let_go(changed) if self._retaining else changed
+
+    def _let_go(self, changed: list[WayIn]) -> list[WayIn]:
+        """What operators that need all their input have in their state; gives other channels of which some has left."""
+        targets = {way.target for way in changed}
+        others = []
+        for way in self._retaining:
+            if way.target not in targets:
+                continue
+            assert way.retained is not None
+            way.retained.keep(self._engine.operators[way.target].retained(way.port))
+        for way in self._retaining:
+            if way.target not in targets:
+                continue
+            assert way.retained is not None
+            left = way.retained.left(way.channel, way.cursor.next)
+            if left != way.record.left and way not in changed:
+                others.append(way)
+            way.record.left = left
+        return others
+
+
+def _row_bytes(schema: pa.Schema) -> int:
+    return sum(t.bit_width // 8 or 1 if pa.types.is_primitive(t) else _TEXT_BYTES for t in schema.types)
+
+
+def _spilling(host: Host, channel: ChannelId) -> Callable[[], Spill]:
+    return lambda: host.spill(channel)

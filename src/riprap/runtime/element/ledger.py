@@ -1,0 +1,202 @@
+"""What an element has counted, in memory that outlives its process.
+
+A ledger is a file of signed 64-bit cells, mapped into memory: a number is stored with one instruction and is still
+there after `kill -9`, because the page belongs to the kernel. (It may not survive a crash of the machine, and then
+counts of the last moments are too low; nothing else depends on it but where a source without checkpoint goes on.)
+Each life of an element has a file of its own, `ledgers/PE/EPOCH`, and begins with the numbers of the life before: one
+that was replaced without knowing it cannot spoil the counts.
+
+    0    8 bytes  RPRPLEDG
+    8    u64      xxh3-64 of the shape: which records there are, in which order
+    16   i64 …    the records, one after the other: of channels that come in (4 cells each), that go out (6), of
+                  operators that other elements feed (4), of sources (2)
+
+Which cell is whose is known when a ledger is opened; a record is an object that reads and writes its own.
+"""
+
+import mmap
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import xxhash
+
+from riprap.base.disk import when_room
+from riprap.base.errors import DataError
+from riprap.graph.keys import START_KEY, OrderKey
+from riprap.protocols.channels import ChannelId
+from riprap.runtime.layout import Layout, Pe
+
+MAGIC = b"RPRPLEDG"
+_HEAD = struct.Struct("<8sQ")
+
+
+def _cell(offset: int, meaning: str) -> property:
+    def read(record: "_Record") -> int:
+        return record.cells[record.at + offset]
+
+    def write(record: "_Record", value: int) -> None:
+        record.cells[record.at + offset] = value
+
+    return property(read, write, doc=meaning)
+
+
+class _Record:
+    """Some cells of a ledger."""
+
+    __slots__ = ("at", "cells")
+    WIDTH = 0
+
+    def __init__(self, cells: memoryview, at: int) -> None:
+        self.cells, self.at = cells, at
+
+
+class InletRecord(_Record):
+    """A channel that comes in."""
+
+    __slots__ = ()
+    WIDTH = 4
+    next = _cell(0, "number of the first item that the operators have not had and may still get")
+    missed = _cell(1, "items below it that they never had: lost. The others were received, and one store counts them")
+    repeated = _cell(2, "items that they were given again after a crash, unless all that they did before was undone")
+    left = _cell(3, "number of the first item that an operator that cannot bear loss still has in its state, or `next`")
+
+    @property
+    def received(self) -> int:
+        return int(self.next - self.missed)
+
+
+class _KeyRecord(_Record):
+    """A record with an order key in four cells from `KEY` on; before it is set, one below all others."""
+
+    __slots__ = ()
+    KEY = 0
+
+    @property
+    def key(self) -> OrderKey:
+        at = self.at + self.KEY
+        key = OrderKey(*self.cells[at : at + 4])
+        return key if any(key) else START_KEY
+
+    @key.setter
+    def key(self, key: OrderKey) -> None:
+        cells, at = self.cells, self.at + self.KEY
+        cells[at], cells[at + 1], cells[at + 2], cells[at + 3] = key
+
+
+class OutletRecord(_KeyRecord):
+    """A channel that goes out; its key is that up to which it was promised to bring nothing more."""
+
+    __slots__ = ()
+    WIDTH, KEY = 6, 2
+    number = _cell(0, "of the next item")
+    discarded = _cell(1, "items that nobody was there for")
+
+
+class OperatorRecord(_KeyRecord):
+    """An operator that other elements feed: the key up to which it has had its input."""
+
+    __slots__ = ()
+    WIDTH = 4
+
+
+class SourceRecord(_Record):
+    __slots__ = ()
+    WIDTH = 2
+    position = _cell(0, "rows taken from its input")
+    started_at = _cell(1, "wall clock, microseconds, when its first row was due; 0: not known yet")
+
+
+@dataclass(frozen=True)
+class LedgerShape:
+    """Which records a ledger has."""
+
+    inlets: tuple[ChannelId, ...]
+    outlets: tuple[ChannelId, ...]
+    operators: tuple[str, ...]
+    sources: tuple[str, ...]
+
+    @property
+    def cells(self) -> int:
+        return (
+            InletRecord.WIDTH * len(self.inlets)
+            + OutletRecord.WIDTH * len(self.outlets)
+            + OperatorRecord.WIDTH * len(self.operators)
+            + SourceRecord.WIDTH * len(self.sources)
+        )
+
+    @cached_property
+    def digest(self) -> int:
+        return xxhash.xxh3_64_intdigest(repr((self.inlets, self.outlets, self.operators, self.sources)).encode())
+
+
+def ledger_shape(layout: Layout, pe: Pe) -> LedgerShape:
+    fed = dict.fromkeys(link.stream.target for link in layout.links if link.target == pe.fragment)
+    sources = tuple(s.name for s in layout.graph.sources if s.name in pe.fragment.members)
+    return LedgerShape(layout.inputs(pe), layout.outlets(pe), tuple(fed), sources)
+
+
+class Ledger:
+    """The records of an element over cells (a memoryview of format "q")."""
+
+    def __init__(self, shape: LedgerShape, cells: memoryview) -> None:
+        self.cells = cells
+        at = 0
+        self.inlets: dict[ChannelId, InletRecord] = {}
+        self.outlets: dict[ChannelId, OutletRecord] = {}
+        self.operators: dict[str, OperatorRecord] = {}
+        self.sources: dict[str, SourceRecord] = {}
+        for channel in shape.inlets:
+            self.inlets[channel] = InletRecord(cells, at)
+            at += InletRecord.WIDTH
+        for channel in shape.outlets:
+            self.outlets[channel] = OutletRecord(cells, at)
+            at += OutletRecord.WIDTH
+        for name in shape.operators:
+            self.operators[name] = OperatorRecord(cells, at)
+            at += OperatorRecord.WIDTH
+        for name in shape.sources:
+            self.sources[name] = SourceRecord(cells, at)
+            at += SourceRecord.WIDTH
+
+
+Ledgers = Mapping[str, Ledger]  # by element
+
+
+def memory_ledger(shape: LedgerShape, before: "Ledger | None" = None) -> Ledger:
+    """For the simulated host: it outlives a simulated crash."""
+    cells = bytes(8 * shape.cells) if before is None else before.cells.tobytes()
+    return Ledger(shape, memoryview(bytearray(cells)).cast("q"))
+
+
+def open_ledger(directory: Path, epoch: int, shape: LedgerShape) -> Ledger:
+    """The ledger of a new life, going on from the newest before it."""
+    before = read_ledger(directory, shape, below=epoch)
+    directory.mkdir(parents=True, exist_ok=True)
+    # Whole before it has its name: a life that is killed right here must not leave a ledger that has forgotten.
+    unnamed = directory / f"new-{epoch:08d}"
+    content = _HEAD.pack(MAGIC, shape.digest) + before.cells.tobytes()
+    when_room(lambda: unnamed.write_bytes(content), unnamed)
+    path = unnamed.replace(directory / f"{epoch:08d}")
+    with open(path, "r+b") as file:
+        mapped = memoryview(mmap.mmap(file.fileno(), 0))
+    return Ledger(shape, mapped[_HEAD.size :].cast("q"))
+
+
+def read_ledger(directory: Path, shape: LedgerShape, below: int | None = None) -> Ledger:
+    """A copy of the newest life's ledger (before epoch `below`), all 0 if there was none."""
+    found = sorted(path for path in directory.iterdir() if path.name.isdecimal()) if directory.is_dir() else []
+    lives = [path for path in found if below is None or int(path.name) < below]
+    if not lives:
+        return memory_ledger(shape)
+    try:
+        data = lives[-1].read_bytes()
+    except IsADirectoryError:
+        raise DataError(f"{lives[-1]} is a directory, and a ledger was written there: remove it") from None
+    if len(data) != _HEAD.size + 8 * shape.cells or _HEAD.unpack_from(data) != (MAGIC, shape.digest):
+        raise DataError(
+            f"{lives[-1]} is the ledger of another layout: resume with the plan, --fuse and --parallelism of before"
+        )
+    return Ledger(shape, memoryview(bytearray(data[_HEAD.size :])).cast("q"))

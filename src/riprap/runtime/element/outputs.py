@@ -1,0 +1,201 @@
+"""What leaves an element: divided over shards, numbered, stamped, and given to the way of its channel.
+
+The engine's outputs of one call and the progress that it made are known together, so each channel gets its rows and
+what they say of progress in one message. Everything is numbered, in the ledger too, before the first of it leaves.
+"""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from riprap.base.clock import Clock
+from riprap.engine.engine import Engine, Output
+from riprap.graph.keys import END_KEY, KeyShape, OrderKey
+from riprap.operators.columns import Keys, keys_of
+from riprap.operators.contract import Event, Punctuation
+from riprap.protocols.channel import Outlet
+from riprap.protocols.channels import ChannelId
+from riprap.runtime.element.dividing import Divider
+from riprap.runtime.element.entry_times import EntryTimes
+from riprap.runtime.element.latency import Latencies
+from riprap.runtime.element.ledger import Ledger
+from riprap.runtime.element.ways import WAYS, Way
+from riprap.runtime.hosting import Host
+from riprap.runtime.layout import Layout, Pe
+from riprap.runtime.messages import Kind, Message
+
+
+class _Stream:
+    """A stream out of the element, or the output of a sink, with the ways of its channels."""
+
+    def __init__(self, shape: KeyShape, ways: list[Way], divider: Divider | None, *, sink: bool) -> None:
+        self.shape, self.ways, self.divider, self.sink = shape, ways, divider, sink
+        self.reached: Callable[[], OrderKey]  # how far it has come
+        self.told: OrderKey
+
+
+class Outputs:
+    """`sent`: the number of the next item of each channel, as the life begins. `emitted` is asked for each channel
+    before items of it are numbered, where the protocol wants to know.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        pe: Pe,
+        epoch: int,
+        engine: Engine,
+        *,
+        host: Host,
+        ledger: Ledger,
+        clock: Clock,
+        sent: Mapping[ChannelId, int],
+        limit: int,
+        exact: bool,
+        emitted: Callable[[ChannelId, int, int], None] | None,
+    ) -> None:
+        self.latencies = Latencies()  # of what left through sinks
+        self.entered = EntryTimes()
+        self._epoch, self._clock, self._exact, self._emitted = epoch, clock, exact, emitted
+        self.ways: dict[ChannelId, Way] = {}
+        for channel in layout.outlets(pe):
+            retention, record = layout.retention(channel), ledger.outlets[channel]
+            outlet = Outlet(retention, sent[channel], record.key, guarded=not exact)
+            self.ways[channel] = WAYS[retention](channel, epoch, outlet, record, host, limit)
+        self._streams: dict[str, _Stream] = {}
+        for channel in self.ways:
+            name, sink = channel.stream, layout.sink(channel)
+            if name in self._streams:
+                continue
+            ways = [way for other, way in self.ways.items() if other.stream == name]
+            link = None if sink is not None else layout.link(name)
+            divider = None
+            if link is not None and link.by:
+                divider = Divider(link.by, layout.schema(channel), link.target.shards)
+            stream = _Stream(layout.shape(channel), ways, divider, sink=sink is not None)
+            stream.reached = _of(engine.progress if sink is None else engine.reached, name)
+            self._streams[name] = stream
+        for stream in self._streams.values():  # a state that was restored may have come some way already
+            stream.told = stream.reached()
+            for way in stream.ways:
+                way.told = stream.told
+
+    # Giving out -------------------------------------------------------------------------------------------------------
+
+    def give(self, outputs: list[Output], born: int) -> None:
+        """Outputs of the engine, and the progress that it has made."""
+        given: dict[str, list[Event]] = {}
+        for name, event in outputs:
+            given.setdefault(name, []).append(event)
+        leaving: list[tuple[Way, list[Message], bool]] = []
+        for name, stream in self._streams.items():
+            progress = stream.reached()
+            if name in given or progress > stream.told:
+                self._leave(stream, given.get(name, ()), progress, born, leaving)
+        for way, messages, news in leaving:
+            if messages:
+                way.give(messages)
+            if news:
+                way.advance(born)
+        if leaving:
+            self.entered.forget(min(stream.told for stream in self._streams.values()))
+        self.flush()
+
+    def _leave(
+        self,
+        stream: _Stream,
+        events: "list[Event] | tuple[()]",
+        progress: OrderKey,
+        born: int,
+        leaving: list[tuple[Way, list[Message], bool]],
+    ) -> None:
+        """Number what leaves on a stream. The progress goes with the last rows of each channel, if there are any."""
+        news = progress > stream.told
+        stream.told = max(progress, stream.told)
+        ways, divider = stream.ways, stream.divider
+        parts: list[list[Event]] = [[] for _ in ways]
+        for event in events:
+            if divider is None or isinstance(event, Punctuation):
+                for part in parts:
+                    part.append(event)
+            else:
+                for part, rows in zip(parts, divider.divide(event), strict=True):
+                    if rows.num_rows:
+                        part.append(rows)
+        for way, part in zip(ways, parts, strict=True):
+            messages = [m for event in part if (m := self._message(stream, way, event, born)) is not None]
+            told = news
+            if news:
+                way.told = stream.told
+                last = messages[-1] if messages else None
+                if last is not None and last.kind is Kind.ROWS and progress != END_KEY:
+                    messages[-1] = Message(
+                        Kind.ROWS, last.epoch, last.number, last.batch, None, progress, last.born, last.header
+                    )
+                    told = False
+                if not self._exact and way.outlet.promise(progress):
+                    way.record.key = progress
+            if messages or told:
+                leaving.append((way, messages, told))
+
+    def _message(self, stream: _Stream, way: Way, event: Event, born: int) -> Message | None:
+        """What of an event no life has promised not to give out, numbered."""
+        outlet, first, last, items = way.outlet, None, None, 1
+        if isinstance(event, Punctuation):
+            last = event.key
+            if outlet.guarded and outlet.broken(_one(last)):
+                return None
+        else:
+            keys = keys_of(event, stream.shape)
+            if outlet.guarded:
+                broken = outlet.broken(keys)
+                if broken == event.num_rows:
+                    return None
+                if broken:
+                    event = event.slice(broken)
+                    keys = keys.rows(np.arange(broken, len(keys.ts)))
+            items, first, last = event.num_rows, keys.at(0), keys.at(event.num_rows - 1)
+        if self._emitted is not None:
+            self._emitted(way.channel, outlet.number, items)
+        number = outlet.numbered(items)
+        record = way.record
+        if outlet.number > record.number:
+            record.number = outlet.number
+        if not self._exact and outlet.promise(last):
+            record.key = last
+        if first is None:
+            return Message(Kind.PUNCTUATION, self._epoch, number, punctuation=last, born=born, header=outlet.header)
+        born = self.entered.of(first) or born
+        if stream.sink and born:
+            self.latencies.add(self._clock.now() - born, items)
+        return Message(Kind.ROWS, self._epoch, number, event, born=born, header=outlet.header)
+
+    # Consumers --------------------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Send what there is room for."""
+        for way in self.ways.values():
+            way.flush()
+
+    @property
+    def ready(self) -> bool:
+        """Of every consumer it is known whether it is there."""
+        return all(way.ready for way in self.ways.values())
+
+    @property
+    def blocked(self) -> bool:
+        """Some consumer that is not known to be down has no room for what it is to get."""
+        return any(way.blocked for way in self.ways.values())
+
+    @property
+    def ended(self) -> bool:
+        """Every stream has ended, and nothing waits to be sent."""
+        return all(way.ended for way in self.ways.values())
+
+
+def _of(reached: Callable[[str], OrderKey], name: str) -> Callable[[], OrderKey]:
+    return lambda: reached(name)
+
+
+def _one(key: OrderKey) -> Keys:
+    return Keys(*(np.array([part], np.int64) for part in key))

@@ -1,0 +1,41 @@
+"""A message as bytes, for a checkpoint that it belongs to.
+
+8 bytes  length of the JSON text, little-endian
+text     [kind, epoch, number, punctuation or null, progress or null, born, header in hex]
+rows     an Arrow IPC stream of one batch, or nothing
+"""
+
+import json
+import struct
+
+from riprap.checkpoints.tables import from_ipc, to_ipc
+from riprap.graph.keys import OrderKey
+from riprap.runtime.messages import Kind, Message
+
+_LENGTH = struct.Struct("<Q")
+
+
+def encode_message(message: Message) -> bytes:
+    values = [
+        int(message.kind), message.epoch, message.number, message.punctuation, message.progress, message.born,
+        message.header.hex(),
+    ]  # fmt: skip
+    text = json.dumps(values).encode()
+    rows = b"" if message.batch is None else to_ipc(message.batch).to_pybytes()
+    return _LENGTH.pack(len(text)) + text + rows
+
+
+def decode_message(data: bytes) -> Message:
+    (length,) = _LENGTH.unpack_from(data)
+    kind, epoch, number, punctuation, progress, born, header = json.loads(data[_LENGTH.size : _LENGTH.size + length])
+    rows = data[_LENGTH.size + length :]
+    return Message(
+        Kind(kind),
+        epoch,
+        number,
+        from_ipc(rows)[0] if rows else None,
+        None if punctuation is None else OrderKey(*punctuation),
+        None if progress is None else OrderKey(*progress),
+        born,
+        bytes.fromhex(header),
+    )

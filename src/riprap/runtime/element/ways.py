@@ -1,0 +1,206 @@
+"""How what was given out leaves an element: one way for each retention of a link.
+
+A way gets the messages of its channel, numbered, and sends, holds or keeps them. It hears of its consumer and of
+acknowledgements. Progress is told behind the last message; where it can be, with it.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+
+from riprap.graph.keys import END_KEY, START_KEY, OrderKey
+from riprap.protocols.channel import Outlet, Retention
+from riprap.protocols.channels import ChannelId
+from riprap.runtime.element.ledger import OutletRecord
+from riprap.runtime.element.resend_buffer import ResendBuffer
+from riprap.runtime.hosting import Host
+from riprap.runtime.messages import Kind, Message
+
+
+class Way:
+    """A channel out of an element, in one life."""
+
+    def __init__(
+        self, channel: ChannelId, epoch: int, outlet: Outlet, record: OutletRecord, host: Host, limit: int
+    ) -> None:
+        self.channel, self.outlet, self.record = channel, outlet, record
+        self.told = START_KEY  # progress that was given out
+        self._epoch, self._host, self._limit = epoch, host, limit
+
+    def give(self, messages: Sequence[Message]) -> None:
+        """Messages of one call of the engine, the last of which may tell progress."""
+        raise NotImplementedError
+
+    def advance(self, born: int = 0) -> None:
+        """`told` has changed, and no message tells it."""
+
+    def marker(self, marker: bytes, *, ahead: bool) -> None:
+        """Send a marker, behind everything or in front of what waits."""
+        raise NotImplementedError
+
+    def up(self, next_: int) -> None:
+        """The consumer is there and expects item `next_`."""
+        self.outlet.up = True
+
+    def down(self) -> None:
+        self.outlet.up = False
+
+    def acknowledged(self, next_: int) -> None:
+        """The consumer will never ask for what is below."""
+
+    def resend(self, first: int) -> None:
+        """Send what is held again."""
+
+    def flush(self) -> None:
+        """Send what there is room for."""
+
+    @property
+    def ready(self) -> bool:
+        """It is known whether the consumer is there."""
+        return self.outlet.up is not None
+
+    blocked = False  # the consumer is not known to be down, and has no room for what it is to get
+
+    @property
+    def ended(self) -> bool:
+        """The stream has ended, and nothing waits to be sent."""
+        return self.told == END_KEY
+
+    def _progress(self, born: int = 0) -> Message:
+        kind = Kind.END if self.told == END_KEY else Kind.PROGRESS
+        return Message(kind, self._epoch, self.outlet.number, progress=self.told, born=born, header=self.outlet.header)
+
+    def _marker(self, marker: bytes) -> Message:
+        return Message(Kind.MARKER, self._epoch, self.outlet.number, header=marker)
+
+
+class DiscardingWay(Way):
+    """Sends while somebody is there, and forgets."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self._outbox: deque[Message] = deque()
+
+    def give(self, messages: Sequence[Message]) -> None:
+        if self.outlet.up is False:
+            self.record.discarded += sum(message.items for message in messages)
+        else:
+            self._outbox.extend(messages)
+
+    def advance(self, born: int = 0) -> None:
+        if self.outlet.up is False:
+            return  # it is told when somebody is there
+        outbox, message = self._outbox, self._progress(born)
+        if outbox and outbox[-1].kind is Kind.PROGRESS:
+            outbox[-1] = message
+        elif outbox and outbox[-1].kind is Kind.ROWS and message.kind is Kind.PROGRESS:
+            outbox[-1] = replace(outbox[-1], progress=self.told)
+        else:
+            outbox.append(message)
+
+    def marker(self, marker: bytes, *, ahead: bool) -> None:
+        if self.outlet.up is not False:
+            (self._outbox.appendleft if ahead else self._outbox.append)(self._marker(marker))
+
+    def up(self, next_: int) -> None:
+        super().up(next_)
+        self._outbox.append(self._progress())
+
+    def down(self) -> None:
+        super().down()
+        self._outbox.clear()
+
+    def flush(self) -> None:
+        outbox = self._outbox
+        while outbox and self._host.send(self.channel, outbox[0]):
+            outbox.popleft()
+
+    @property
+    def blocked(self) -> bool:  # type: ignore[override]
+        return bool(self._outbox)
+
+    @property
+    def ended(self) -> bool:
+        return self.told == END_KEY and not self._outbox
+
+
+class HoldingWay(Way):
+    """Sends, and remembers until it is acknowledged."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self._held = ResendBuffer(self._limit, lambda: self._host.spill(self.channel))
+        self._heard: OrderKey | None = None  # progress that this consumer was told
+        self._markers: deque[Message] = deque()  # to be sent ahead of everything
+
+    def give(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            self._held.add(message)
+
+    def marker(self, marker: bytes, *, ahead: bool) -> None:
+        if ahead:
+            if self.outlet.up is not False:
+                self._markers.append(self._marker(marker))
+        else:
+            self._held.add(self._marker(marker))
+
+    def up(self, next_: int) -> None:
+        super().up(next_)
+        self._held.release(next_)
+        self._held.rewind(next_)
+        self._heard = None
+
+    def down(self) -> None:
+        super().down()
+        self._markers.clear()
+
+    def acknowledged(self, next_: int) -> None:
+        self._held.release(next_)
+
+    def resend(self, first: int) -> None:
+        self._held.rewind(first)
+
+    def flush(self) -> None:
+        if not self.outlet.up:
+            return
+        while self._markers:
+            if not self._host.send(self.channel, self._markers[0]):
+                return
+            self._markers.popleft()
+        held = self._held
+        message = held.next()
+        while message is not None:
+            if not self._host.send(self.channel, message):
+                return
+            held.sent()
+            message = held.next()
+        untold = held.drained and self.told != self._heard
+        if untold and self._host.send(self.channel, self._progress()):
+            self._heard = self.told
+
+    @property
+    def blocked(self) -> bool:  # type: ignore[override]
+        return self.outlet.up is not False and (self._held.unsent or bool(self._markers))
+
+    @property
+    def ended(self) -> bool:
+        return self._heard == END_KEY
+
+
+class LoggingWay(Way):
+    """Appends to the persistent stream of the channel, or of a sink."""
+
+    ready = True  # type: ignore[assignment]
+
+    def give(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            self._host.keep(self.channel, message)
+
+    def advance(self, born: int = 0) -> None:
+        self._host.keep(self.channel, self._progress(born))
+
+    def marker(self, marker: bytes, *, ahead: bool) -> None:
+        self._host.keep(self.channel, self._marker(marker))
+
+
+WAYS: dict[Retention, type[Way]] = {"discard": DiscardingWay, "hold": HoldingWay, "log": LoggingWay}

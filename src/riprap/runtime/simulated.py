@@ -1,0 +1,114 @@
+"""What the simulated host is made of: faults, a clock that moves when told to, inputs, logs and spills in memory."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from riprap.protocols.channels import ChannelId
+from riprap.runtime.messages import Kind, Message
+
+START = 1_700_000_000_000_000  # the virtual clock's first moment, microseconds
+
+
+class Crash(NamedTuple):
+    """An element dies: at a time, or then at the `effect`-th effect that it has on the outside after that time."""
+
+    at: int  # microseconds after the start
+    pe: str
+    down: int  # microseconds until the next life begins
+    effect: int = 0
+
+
+class Break(NamedTuple):
+    """A connection between two elements that live breaks."""
+
+    at: int
+    channel: ChannelId
+
+
+class DirectorCrash(NamedTuple):
+    """The director dies, and a new one begins."""
+
+    at: int
+    down: int
+
+
+class VirtualClock:
+    """Time that moves when the simulation says so."""
+
+    def __init__(self) -> None:
+        self.time = START
+
+    def monotonic(self) -> float:
+        return (self.time - START) / 1e6
+
+    def now(self) -> int:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        raise AssertionError("nothing sleeps on a virtual clock")
+
+
+class ListFeed:
+    """A source's input that is there in memory, with order keys."""
+
+    def __init__(self, table: pa.RecordBatch, position: int) -> None:
+        self._table = table
+        self.position = position
+        self.ended = False
+
+    def next(self, max_rows: int) -> pa.RecordBatch | None:
+        batch = self._table.slice(self.position, max_rows)
+        self.position += batch.num_rows
+        self.ended = not batch.num_rows
+        return batch if batch.num_rows else None
+
+
+class MemoryLog:
+    """A persistent stream: messages cut at item numbers, the tail of which is not safe yet."""
+
+    def __init__(self) -> None:
+        self.stable: list[Message] = []
+        self._tail: list[Message] = []
+        self.next = 0  # number of the first item that is not there
+
+    def keep(self, message: Message) -> None:
+        skip = self.next - message.number
+        if message.items and skip >= message.items:
+            if message.progress is None or skip > message.items:
+                return
+            message = Message(Kind.PROGRESS, message.epoch, self.next, progress=message.progress)
+            skip = 0
+        assert skip >= 0, f"a hole in a persistent stream: item {message.number} after {self.next - 1}"
+        if skip > 0 and message.batch is not None:
+            message = replace(message, number=self.next, batch=message.batch.slice(skip))
+        self.next = max(self.next, message.number + message.items)
+        self._tail.append(message)
+
+    def flush(self) -> None:
+        self.stable += self._tail
+        self._tail = []
+
+    def crash(self) -> None:
+        """The process that writes it dies."""
+        self._tail = []
+        self.next = max((m.number + m.items for m in self.stable), default=0)
+
+    def rows(self) -> list[pa.RecordBatch]:
+        return [message.batch for message in self.stable if message.batch is not None]
+
+
+class ListSpill:
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+
+    def keep(self, message: Message) -> None:
+        self._messages.append(message)
+
+    def since(self, number: int) -> Iterator[Message]:
+        return iter([m for m in self._messages if m.number + m.items > number])
+
+    def close(self) -> None:
+        self._messages = []

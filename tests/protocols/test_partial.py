@@ -1,0 +1,104 @@
+"""Partial fault tolerance: who is waited for, what is let go of when, what is kept, and what comes back how."""
+
+from riprap.protocols.channels import ChannelId
+from riprap.protocols.cut import CheckpointId, Cut, InletCut
+from riprap.protocols.director import Delete, Joined, Took
+from riprap.protocols.events import (
+    Acknowledge,
+    Await,
+    Capture,
+    Deleted,
+    Durable,
+    Forget,
+    Passed,
+    ProducerBack,
+    ProducerGone,
+    Tick,
+)
+from riprap.protocols.partial import KEPT, PARTIAL, Partial, PartialDirector, plan
+from riprap.protocols.protocol import WHOLE, Neighbour, OperatorFacts, Surroundings
+
+IN, OUT = ChannelId("A→B"), ChannelId("B→C")
+MS = 1_000
+
+
+def machine(retention="discard", *, every=None, stateful=True, deterministic=True, kept="discard") -> Partial:
+    around = Surroundings(
+        "B",
+        ("A", "B", "C"),
+        {"B": OperatorFacts(stateful, deterministic, True, every)},
+        {IN: Neighbour("A", "B", retention)},
+        {OUT: Neighbour("C", "B", kept)},
+        (),
+    )
+    return Partial(around, plan(around))
+
+
+def durable(unit: str, passed: int) -> Durable:
+    cut = Cut(inlets={IN: InletCut(passed + 5, passed, 90, 70)})
+    return Durable(CheckpointId("B", unit, 1, 1), cut, 0, forced=False)
+
+
+def test_a_producer_that_is_down_is_not_waited_for_until_it_speaks():
+    protocol = machine()
+    assert protocol.handle(ProducerGone(IN, 1)) == [Await(IN, False)]
+    assert protocol.handle(ProducerGone(IN, 1)) == []
+    assert protocol.handle(ProducerBack(IN, 2)) == [Await(IN, True)]
+    assert protocol.handle(ProducerBack(IN, 3)) == []
+
+
+def test_a_persistent_stream_is_always_waited_for():
+    assert machine("log").handle(ProducerGone(IN, 1)) == []
+
+
+def test_what_is_held_is_let_go_of_when_it_has_left_the_operator():
+    protocol = machine("hold")
+    assert Passed in protocol.hears
+    assert protocol.handle(Passed(IN, next=9, left=4)) == [Acknowledge(IN, 4)]
+    assert Passed not in machine("discard").hears
+
+
+def test_what_is_held_for_an_operator_that_is_saved_is_let_go_of_with_its_checkpoints():
+    protocol = machine("hold", every=MS)
+    assert Passed not in protocol.hears
+    assert protocol.handle(durable("B", 7)) == [Acknowledge(IN, 7)]
+
+
+def test_logs_forget_what_no_checkpoint_needs():
+    protocol = machine("log", every=MS)
+    assert protocol.handle(durable(WHOLE, 7)) == []
+    assert protocol.handle(Deleted(WHOLE, durable(WHOLE, 7).cut)) == [Forget(IN, 70)]
+
+
+def test_checkpoints_come_at_multiples_of_the_interval_and_not_while_one_is_written():
+    protocol = machine(every=100 * MS)
+    assert protocol.handle(Tick(1_005 * MS)) == []
+    assert protocol.handle(Tick(1_099 * MS)) == []
+    assert protocol.handle(Tick(1_101 * MS)) == [Capture("B")]
+    assert protocol.handle(Tick(1_150 * MS)) == []
+    assert protocol.handle(Tick(1_200 * MS)) == []
+    assert protocol.missed == {"B": 1}
+    protocol.handle(durable("B", 7))
+    assert protocol.handle(Tick(1_301 * MS)) == [Capture("B")]
+
+
+def test_who_is_exact():
+    assert machine("log").plan.exact
+    assert machine("log").plan.units == {}, "nobody asked for its state to be saved"
+    assert machine("log", stateful=False).plan.units[WHOLE].operators == ("B",)
+    mixed = machine("log", deterministic=False)
+    assert (mixed.plan.whole, mixed.plan.exact, mixed.plan.reason) == (True, False, "B is not deterministic")
+    gaps = machine(every=MS)
+    assert (gaps.plan.whole, set(gaps.plan.units)) == (False, {"B"})
+    assert {machine("log").plan.delivered, gaps.plan.delivered} == {"passed"}
+
+
+def test_the_director_keeps_the_newest_of_each_unit():
+    director = PARTIAL.director({})
+    assert isinstance(director, PartialDirector)
+    ids = [CheckpointId("B", "B", 1, number) for number in range(1, KEPT + 3)]
+    found = director.handle(Joined("B", 2, 0, {id_: Cut() for id_ in ids[:KEPT]}))
+    assert found == []
+    for old, new in zip(ids, ids[KEPT:], strict=False):
+        assert director.handle(Took(new, Cut(), 0, 0, False, 10, 5)) == [Delete((old,))]
+    assert director.handle(Took(CheckpointId("C", "B", 1, 1), Cut(), 0, 0, False, 10, 5)) == []
