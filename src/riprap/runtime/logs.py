@@ -170,6 +170,10 @@ class LogFollower:
         """Whether it is still delivering what was there before this life began."""
         return self._position < self._missed
 
+    def stop(self) -> None:
+        """Bring nothing more; at most what is being delivered now."""
+        self._stop.set()
+
     def close(self) -> None:
         """Stop. A `deliver` that waits for room has to be let go before."""
         self._stop.set()
@@ -184,7 +188,7 @@ class LogFollower:
                 message = stored_message(item)
                 if message.items and message.number + message.items <= self._number:
                     continue
-                if not self._deliver(self._channel, message, item.next_position):
+                if self._stop.is_set() or not self._deliver(self._channel, message, item.next_position):
                     return
                 self._position = item.next_position
         except BaseException as error:

@@ -97,6 +97,7 @@ class _Process:
         self._followers: dict[ChannelId, LogFollower] = {}
         self._checkpointer: Checkpointer | None = None
         self._element: Element
+        self._before: Element | None = None  # the life that goes back
         self._ledger: Ledger
         self._transport: Transport
 
@@ -149,7 +150,11 @@ class _Process:
                     beats.metrics = self._metrics
                     self._client.status(WorkerState.CATCHING_UP)
                     beginning = self._loop(beats)
-                    self._transport.renew(beginning.epoch)
+                    self._before = self._element
+                    for follower in self._followers.values():
+                        follower.stop()
+                    self._transport.renew(beginning.epoch)  # lets followers go that wait for room
+                self._transport.renew(beginning.epoch)  # without what they brought last
                 self._first = False
 
     def _begin(self, beginning: Beginning, life: ExitStack) -> None:
@@ -184,7 +189,9 @@ class _Process:
             feeds=self._feed,
             pace=Pace(run.rate),
             batch_rows=run.batch_rows,
+            before=self._before,
         )
+        self._before = None
         self._client.joined(self._line, self._element.checkpoints)
         self._connect(life)
 

@@ -251,7 +251,7 @@ class Simulation:
             return
         self._live(pe, self._directing.assignment(pe.id))
 
-    def _live(self, pe: Pe, assignment: Assignment) -> None:
+    def _live(self, pe: Pe, assignment: Assignment, gone_back: Element | None = None) -> None:
         """A life begins, in a new process or in that of the one before."""
         before = self.lives.get(pe.id)
         epoch = before.epoch + 1 if before is not None else 1
@@ -279,6 +279,7 @@ class Simulation:
             pace=self._pace,
             batch_rows=self._batch_rows,
             held_bytes=self._held_bytes,
+            before=gone_back,
         )
         self.lives[pe.id] = life
         self._join(life)
@@ -318,9 +319,11 @@ class Simulation:
             self._later(self._soon(1_000, 20_000), bound(self._tick_director, directing))
 
     def _join(self, life: _Life) -> None:
+        line, checkpoints = life.line, dict(life.element.checkpoints)
+
         def join(directing: Directing) -> None:
             if life.alive:
-                directing.joined(life.pe.id, life.epoch, life.line, dict(life.element.checkpoints))
+                directing.joined(life.pe.id, life.epoch, line, checkpoints)
 
         self.to_director(life.pe.id, join)
 
@@ -367,7 +370,7 @@ class Simulation:
                 self.flush_logs(life)
                 self._over(life)
                 self.gone_back[pe] += 1
-                self._live(life.pe, assignment)
+                self._live(life.pe, assignment, life.element)
 
         self._to_element(pe, act)
 

@@ -61,7 +61,9 @@ class Element:
         pace: Pace,
         batch_rows: int = _BATCH_ROWS,
         held_bytes: int = _HELD_BYTES,
+        before: "Element | None" = None,
     ) -> None:
+        """`before`: the life that went back, in the same process; what it held for consumers stays."""
         self.pe, self.epoch = pe, epoch
         self._layout, self._host, self._ledger, self._clock = layout, host, ledger, clock
         self._pace, self._batch_rows = pace, batch_rows
@@ -81,6 +83,9 @@ class Element:
             exact=self.plan.exact, emitted=self._emitted if seam.Emitted in self._hears else None,
         )  # fmt: skip
         self.latencies = self._outputs.latencies
+        for channel, way in self._outputs.ways.items() if before is not None else ():
+            assert before is not None
+            way.adopt(before._outputs.ways[channel])
         self._taken = dict(begins.sources)  # rows, by source
         self._feeds = {name: feeds(name, position) for name, position in self._taken.items()}
         self._over = False  # sources take nothing new

@@ -8,6 +8,7 @@ sent again that had arrived.
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from riprap.runtime.hosting import Spill
 from riprap.runtime.messages import Message
@@ -44,6 +45,27 @@ class ResendBuffer:
     def _remember(self, message: Message) -> None:
         self._memory.append(message)
         self._bytes += size_of(message)
+
+    def adopt(self, other: "ResendBuffer", below: int, epoch: int) -> None:
+        """Take over what another life holds below this number, as of this epoch; the rest is forgotten."""
+        for message in other.emptied():
+            if message.number < below:
+                rows = below - message.number
+                cut = message.batch is not None and message.items > rows
+                batch = message.batch.slice(0, rows) if cut and message.batch is not None else message.batch
+                self.add(replace(message, epoch=epoch, batch=batch))
+
+    def emptied(self) -> Iterator[Message]:
+        """Give everything away, in order, but markers: they were of another life."""
+        yield from self._memory
+        if self._spill is not None:
+            for message in self._spill.since(self._read_to):
+                yield message
+                if _end(message) == self._spilled_to:
+                    break
+            self._spill.close()
+            self._spill = None
+        self._memory.clear()
 
     def release(self, below: int) -> None:
         """The consumer has all items below this number."""

@@ -51,6 +51,9 @@ class Way:
     def resend(self, first: int) -> None:
         """Send what is held again."""
 
+    def adopt(self, before: "Way") -> None:
+        """Another life in this process had this way: what it held below the numbers of this one stays."""
+
     def flush(self) -> None:
         """Send what there is room for."""
 
@@ -159,6 +162,10 @@ class HoldingWay(Way):
 
     def resend(self, first: int) -> None:
         self._held.rewind(first)
+
+    def adopt(self, before: Way) -> None:
+        if isinstance(before, HoldingWay):
+            self._held.adopt(before._held, self.outlet.number, self._epoch)
 
     def flush(self) -> None:
         if not self.outlet.up:
