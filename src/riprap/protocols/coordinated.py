@@ -12,7 +12,6 @@ round that is over (done, or aborted) means nothing; a marker of a newer one end
 """
 
 import struct
-from typing import ClassVar
 
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.events import (
@@ -48,7 +47,7 @@ def round_of(marker: bytes) -> int:
 class Rounds(Protocol):
     """What machines of rounds share: the director's words, and which channels a marker goes out on."""
 
-    hears: ClassVar[frozenset[type]] = frozenset((Told, MarkerArrived, Ended, Deleted))
+    hears = frozenset((Told, MarkerArrived, Ended, Deleted))
 
     def __init__(self, surroundings: Surroundings, plan: RestorePlan) -> None:
         super().__init__(surroundings, plan)

@@ -23,7 +23,7 @@ checkpoints and at deliveries that teach something, and is stamped only then, so
 """
 
 import struct
-from typing import Any, ClassVar
+from typing import Any
 
 from riprap.base.errors import DataError
 from riprap.protocols.channels import ChannelId
@@ -129,7 +129,7 @@ RULES: dict[str, Any] = {"hmnr": Hmnr, "bcs": Bcs}
 
 
 class Induced(Protocol):
-    hears: ClassVar[frozenset[type]] = frozenset((Tick, Arrived, Emitted, Deleted))
+    hears = frozenset((Tick, Arrived, Emitted, Deleted))
 
     def __init__(self, surroundings: Surroundings, plan: RestorePlan) -> None:
         super().__init__(surroundings, plan)

@@ -9,8 +9,6 @@ rule of their own.
 Channels are read also while some consumer has no room: a marker must not wait behind what it is to overtake.
 """
 
-from typing import ClassVar
-
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.coordinated import Rounds
 from riprap.protocols.cut import Cut
@@ -34,7 +32,7 @@ from riprap.protocols.uncoordinated import whole_plan
 
 
 class Unaligned(Rounds):
-    hears: ClassVar[frozenset[type]] = frozenset((Told, MarkerArrived, Ended, Deleted, Arrived))
+    hears = frozenset((Told, MarkerArrived, Ended, Deleted, Arrived))
 
     def __init__(self, surroundings: Surroundings, plan: RestorePlan) -> None:
         super().__init__(surroundings, plan)

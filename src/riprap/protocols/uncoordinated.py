@@ -8,8 +8,6 @@ Exactly once on state with persistent logs; at most once with volatile ones. In 
 beginning of the run (the domino effect): `induced.py` exists because of that.
 """
 
-from typing import ClassVar
-
 from riprap.base.randomness import derived_seed
 from riprap.protocols.cut import Cut
 from riprap.protocols.events import Acknowledge, Capture, Command, Deleted, Event, Tick
@@ -45,7 +43,7 @@ class Timer:
 
 
 class Uncoordinated(Protocol):
-    hears: ClassVar[frozenset[type]] = frozenset((Tick, Deleted))
+    hears = frozenset((Tick, Deleted))
 
     def __init__(self, surroundings: Surroundings, plan: RestorePlan) -> None:
         super().__init__(surroundings, plan)

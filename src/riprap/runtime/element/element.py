@@ -83,9 +83,8 @@ class Element:
             exact=self.plan.exact, emitted=self._emitted if seam.Emitted in self._hears else None,
         )  # fmt: skip
         self.latencies = self._outputs.latencies
-        for channel, way in self._outputs.ways.items() if before is not None else ():
-            assert before is not None
-            way.adopt(before._outputs.ways[channel])
+        if before is not None:
+            self._outputs.adopt(before._outputs)
         self._taken = dict(begins.sources)  # rows, by source
         self._feeds = {name: feeds(name, position) for name, position in self._taken.items()}
         self._over = False  # sources take nothing new

@@ -170,6 +170,11 @@ class Outputs:
             self.latencies.add(self._clock.now() - born, items)
         return Message(Kind.ROWS, self._epoch, number, event, born=born, header=outlet.header)
 
+    def adopt(self, before: "Outputs") -> None:
+        """What the life that went back, in the same process, held for consumers."""
+        for channel, way in self.ways.items():
+            way.adopt(before.ways[channel])
+
     # Consumers --------------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
