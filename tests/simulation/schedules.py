@@ -214,7 +214,7 @@ def case(
 
 def bounded(graph: Graph, inputs: dict[str, pa.RecordBatch]) -> dict[str, list]:
     out: dict[str, list] = {sink.name: [] for sink in graph.sinks}
-    for name, event in Engine(graph).run({name: [batch] for name, batch in inputs.items()}):
+    for name, event in Engine(graph, cut_everywhere=True).run({name: [batch] for name, batch in inputs.items()}):
         if not isinstance(event, Punctuation):
             out[name] += as_tuples(event)
     return out

@@ -128,7 +128,10 @@ class Simulation:
         rate: float | None = None,
         batch_rows: int = 64,
         held_bytes: int = 1 << 20,
+        compiled: bool = False,
     ) -> None:
+        """`compiled`: fragments run as generated loops, as they do in a run; to compile one takes a second."""
+        self._compiled = compiled
         self.layout, self.inputs, self.clock = layout, inputs, VirtualClock()
         self._random = generator(seed, "simulation")
         self.released: dict[ChannelId, int] = {}
@@ -280,6 +283,7 @@ class Simulation:
             batch_rows=self._batch_rows,
             held_bytes=self._held_bytes,
             before=gone_back,
+            cut_everywhere=not self._compiled,
         )
         self.lives[pe.id] = life
         self._join(life)

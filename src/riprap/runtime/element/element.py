@@ -62,8 +62,12 @@ class Element:
         batch_rows: int = _BATCH_ROWS,
         held_bytes: int = _HELD_BYTES,
         before: "Element | None" = None,
+        cut_everywhere: bool = False,
     ) -> None:
-        """`before`: the life that went back, in the same process; what it held for consumers stays."""
+        """`before`: the life that went back, in the same process; what it held for consumers stays.
+
+        `cut_everywhere`: every operator runs on its own, and nothing is compiled for this fragment.
+        """
         self.pe, self.epoch = pe, epoch
         self._layout, self._host, self._ledger, self._clock = layout, host, ledger, clock
         self._pace, self._batch_rows = pace, batch_rows
@@ -71,7 +75,7 @@ class Element:
         self.protocol = layout.protocol.machine(layout.surroundings[pe.id], self.plan)
         self._hears = self.protocol.hears
         self._capturing = Capturing(pe.id, checkpointer)
-        self._engine = Engine(layout.graph, pe.fragment.members, clock=clock)
+        self._engine = Engine(layout.graph, pe.fragment.members, clock=clock, cut_everywhere=cut_everywhere)
         self._merges = _shard_merges(layout, pe)
         begins = Restoring(layout, pe, self.plan, self._engine, self._merges, ledger, loaded, host.kept).begin()
         self._inputs = Inputs(
