@@ -1,6 +1,11 @@
 """A protocol that hears nothing costs nothing: everything has a default."""
 
+import pytest
+
+from riprap.base.errors import UsageError
+from riprap.protocols import registry
 from riprap.protocols.director import Director, Tick
+from riprap.protocols.partial import PARTIAL
 from riprap.protocols.protocol import Protocol, RestorePlan, Surroundings
 
 
@@ -12,3 +17,10 @@ def test_a_protocol_and_a_director_that_do_nothing():
     assert not protocol.hears
     director = Director()
     assert director.begin([]) == director.handle(Tick(0)) == []
+
+
+def test_protocols_are_known_by_name():
+    assert registry.protocol("partial") is PARTIAL
+    assert all(spec.name == name for name, spec in registry.REGISTRY.items())
+    with pytest.raises(UsageError, match="partail"):
+        registry.protocol("partail")
