@@ -144,11 +144,12 @@ class World:
     # Lives ------------------------------------------------------------------------------------------------------------
 
     def _begin(self, pe):
-        """A life, from the checkpoint of the line in force."""
+        """A life, from the checkpoint of the line in force, or a newer one where nobody told it to go back."""
         self.epoch += 1
         machine = self.spec.machine(self.surroundings[pe], self.spec.plan(self.surroundings[pe]))
         life = Life(pe, self.epoch, self.line, machine)
-        saved = self.disk.get(self.targets[pe])
+        newer = [id for id, s in self.disk.items() if id.pe == pe and s.line == self.line]
+        saved = self.disk.get(max(newer) if newer else self.targets[pe])
         cut = saved.cut if saved else None
         if saved:
             life.state, life.position = list(saved.state), cut.sources.get(pe, 0)
@@ -207,11 +208,10 @@ class World:
             if life is not None and self.lives[pe] is life:
                 known = {id: s.cut for id, s in self.disk.items() if id.pe == pe}
                 self._direct(d.Joined(pe, life.epoch, life.line, known))
-            elif life is None:
-                self._direct(d.Lost(pe, self.epoch))
 
     def _direct(self, event):
-        self._obey(self.directing.handle(event))
+        if self.directing is not None:
+            self._obey(self.directing.handle(event))
 
     def _obey(self, commands):
         for command in commands:
@@ -355,7 +355,7 @@ class World:
         pe = names[int(self.generator.integers(len(names)))]
         life = self.lives[pe]
         if life is None:
-            if pick < 0.3:
+            if pick < 0.3 and self.directing is not None:  # it has to register with one
                 self._begin(pe)
             return
         for message, _ in self._due(pe):
@@ -429,6 +429,9 @@ class World:
             if moments[(number, "break")]:
                 self._connect(list(self.channels)[int(self.generator.integers(len(self.channels)))])
             if moments[(number, "director")]:
+                self.directing = None  # it is away for a while, and what happens meanwhile it does not hear
+                self.crash(list(self.lives)[int(self.generator.integers(len(self.lives)))])
+            if self.directing is None and self.generator.random() < 0.05:
                 self._new_director()
             self.step()
             if number > 1500 and self.quiet():

@@ -29,7 +29,7 @@ from riprap.protocols.events import (
     Unpark,
 )
 from riprap.protocols.protocol import WHOLE, Protocol, ProtocolSpec, RestorePlan, Surroundings
-from riprap.protocols.rounds import LAST, RoundDirector
+from riprap.protocols.rounds import RoundDirector
 from riprap.protocols.uncoordinated import released, whole_plan
 
 _ROUND = struct.Struct("<Q")
@@ -62,7 +62,7 @@ class Rounds(Protocol):
             case Told(message) if "abort" in message:
                 return self.aborted(int(message["abort"]))
             case Told(message) if "last" in message:
-                return [Capture(WHOLE, LAST)]
+                return [Capture(WHOLE, int(message["last"]))]
             case MarkerArrived(channel, number, marker):
                 return self.marked(round_of(marker), channel, number)
             case Ended(channel):

@@ -10,7 +10,8 @@ Logs: with `log = "persistent"` every item below *sent* is in a persistent strea
 loss. With "volatile" a log dies with its element, loss was chosen, and is counted by those who can see it: consumers,
 by the numbers that are missing.
 
-After a director's death: the line in force is in its log; checkpoints come with `Joined`. A line is computed only when
+After a director's death: the line in force is in its log, and every life that it heard of, so that one which died and
+came back meanwhile, with nobody to hear of it, is noticed. Checkpoints come with `Joined`. A line is computed only when
 every element has joined this director once, since until then some checkpoints are not known.
 """
 
@@ -50,6 +51,26 @@ def point_of(cut: Cut) -> Point:
     return Point(dict(cut.sent), {channel: inlet.taken for channel, inlet in cut.inlets.items()})
 
 
+def died_unheard(lives: Mapping[str, tuple[int, int]], pe: str, epoch: int, line: int) -> bool:
+    """Whether a life that joins took the place of one that worked under the line in force, and nobody heard of it."""
+    known, under = lives.get(pe, (epoch, line))
+    return epoch > known and under == line
+
+
+def seen(lives: dict[str, tuple[int, int]], pe: str, epoch: int, line: int) -> list[Command]:
+    """Remember a life, by its epoch and the line that it works under."""
+    if lives.get(pe) == (epoch, line):
+        return []
+    lives[pe] = (epoch, line)
+    return [Log({"life": [pe, epoch, line]})]
+
+
+def remember(lives: dict[str, tuple[int, int]], record: Mapping[str, Any]) -> None:
+    if "life" in record:
+        pe, epoch, line = record["life"]
+        lives[pe] = (epoch, line)
+
+
 class LineDirector(Director):
     def __init__(self, elements: Mapping[str, Surroundings]) -> None:
         self.channels = channels_of(elements)
@@ -59,12 +80,13 @@ class LineDirector(Director):
         self.targets: dict[str, CheckpointId | None] = {}  # of the line in force
         self.cuts: dict[str, dict[CheckpointId, Point]] = {pe: {} for pe in elements}
         self.unknown = set(elements)  # elements that this director has not heard of yet
-        self.epochs: dict[str, int] = {}
+        self.lives: dict[str, tuple[int, int]] = {}
         self.void: set[CheckpointId] = set()  # ahead of a line that was put in force
         self.failed = False  # somebody failed, and no line has been computed since
 
     def begin(self, log: Sequence[Mapping[str, Any]]) -> list[Command]:
         for record in log:
+            remember(self.lives, record)
             if "line" in record:
                 self.line = record["line"]
                 self.targets = {pe: _id(target) for pe, target in record["targets"].items()}
@@ -74,7 +96,8 @@ class LineDirector(Director):
     def handle(self, event: Event) -> list[Command]:
         match event:
             case Joined(pe, epoch, line, checkpoints):
-                self.epochs[pe] = epoch
+                self.failed |= died_unheard(self.lives, pe, epoch, self.line)
+                logged = seen(self.lives, pe, epoch, line)
                 # One that has not heard of the line in force may have checkpoints ahead of it.
                 target = self.targets.get(pe)
                 void = [id for id in checkpoints if line < self.line and (target is None or id > target)]
@@ -84,13 +107,13 @@ class LineDirector(Director):
                         self._learn(id, cut)
                 self.unknown.discard(pe)
                 deleted: list[Command] = [Delete(tuple(void))] if void else []
-                return [*deleted, *(self._recover() if self.failed and not self.unknown else [])]
+                return [*logged, *deleted, *(self._recover() if self.failed and not self.unknown else [])]
             case Took(id, cut, line, _, _, _, _):
                 if line != self.line:
                     return []
                 self._learn(id, cut)
                 return self._forget()
-            case Lost(pe, epoch) if epoch >= self.epochs.get(pe, epoch):
+            case Lost(pe, epoch) if epoch >= self.lives.get(pe, (epoch, 0))[0]:
                 self.failed = True
                 return self._recover() if not self.unknown else []
         return []

@@ -30,12 +30,15 @@ from riprap.protocols.director import (
     Tick,
     Took,
 )
-from riprap.protocols.lines import channels_of, point_of
+from riprap.protocols.lines import channels_of, died_unheard, point_of, remember, seen
 from riprap.protocols.protocol import Surroundings
 from riprap.protocols.recovery_line import INITIAL, Point, recovery_line
 from riprap.protocols.uncoordinated import INTERVAL
 
-LAST = 0  # tag of the checkpoint that an element takes when it has finished
+
+def last_tag(line: int) -> int:
+    """Of the checkpoint that an element takes when it has finished under a line; rounds have tags above 0."""
+    return -1 - line
 
 
 class RoundDirector(Director):
@@ -47,7 +50,7 @@ class RoundDirector(Director):
         self.line = self.round = 0
         self.committed: dict[str, CheckpointId | None] = dict.fromkeys(elements)  # None: the initial state
         self.joined: dict[str, int] = {}  # by element that lives: the line that it works under
-        self.epochs: dict[str, int] = {}
+        self.lives: dict[str, tuple[int, int]] = {}
         self.finished: set[str] = set()
         self.last: dict[str, CheckpointId] = {}  # of elements that have finished
         self.channels = channels_of(elements)
@@ -61,6 +64,7 @@ class RoundDirector(Director):
         for record in log:
             self.round = record.get("round", self.round)
             self.line = record.get("line", self.line)
+            remember(self.lives, record)
             if "committed" in record:
                 self.committed = {pe: id and CheckpointId(*id) for pe, id in record["committed"].items()}
         return [GoBack(self.line, dict(self.committed))] if self.line else []
@@ -69,17 +73,19 @@ class RoundDirector(Director):
         match event:
             case Joined(pe, epoch, line, checkpoints):
                 self.joined[pe] = line
-                self.epochs[pe] = epoch
+                if died_unheard(self.lives, pe, epoch, self.line):
+                    return self._go_back(pe)
+                logged = seen(self.lives, pe, epoch, line)
                 self.others |= set(checkpoints) - {id for id in self.committed.values() if id is not None}
                 # A round may be under way that this director knows nothing of.
-                return [Say(pe, {"abort": self.round})] if self.round and self.parts is None else []
+                return [*logged, *([Say(pe, {"abort": self.round})] if self.round and self.parts is None else [])]
             case Lost(pe, epoch):
-                return self._go_back(pe) if epoch >= self.epochs.get(pe, epoch) else []
+                return self._go_back(pe) if epoch >= self.lives.get(pe, (epoch, 0))[0] else []
             case Finished(pe, _):
                 if pe in self.finished:
                     return []
                 self.finished.add(pe)
-                return [Say(pe, {"last": True})]
+                return [Say(pe, {"last": last_tag(self.line)})]
             case Took(id, cut, line, tag, _, _, _) if line == self.line:
                 self.points[id] = point_of(cut)
                 return self._took(id, tag)
@@ -111,7 +117,7 @@ class RoundDirector(Director):
 
     def _took(self, id: CheckpointId, tag: int) -> list[Command]:
         self.others.add(id)
-        if tag == LAST:
+        if tag == last_tag(self.line):
             self.last[id.pe] = id
         elif tag == self.round and self.parts is not None:
             self.parts[id.pe] = id
