@@ -8,6 +8,7 @@ import typer
 
 from riprap.base.errors import UsageError
 from riprap.cli.inputs import AppName, AsJson, InputPaths, PlanFile, Seed, Tuples, input_paths, planned_app
+from riprap.cli.model_options import groups_of, hosts_of, rates_of
 from riprap.cli.outputs import output_directory
 
 if TYPE_CHECKING:
@@ -56,6 +57,30 @@ def command(
         bool, typer.Option("--calibrate", help="Fit from the input how state gets right again after losses.")
     ] = False,
     master: Annotated[str | None, typer.Option("--master", help="Spark master.", show_default="embedded local")] = None,
+    failover: Annotated[str, typer.Option("--failover", help="Until a replica of an HA group has taken over.")] = "1s",
+    checkpoint_age: Annotated[
+        str, typer.Option("--checkpoint-age", help="Between the last checkpoint and a crash.")
+    ] = "1s",
+    punctuation: Annotated[
+        str, typer.Option("--punctuation", help="Under full replication: between clearings of the duplicate counters.")
+    ] = "15s",
+    crash_rate_of: Annotated[
+        list[str] | None, typer.Option("--crash-rate-of", help="OPERATOR=RATE, for one with a crash rate of its own.")
+    ] = None,
+    sdc_rate_of: Annotated[
+        list[str] | None, typer.Option("--sdc-rate-of", help="OPERATOR=RATE, the same for silent corruptions.")
+    ] = None,
+    host: Annotated[
+        list[str] | None, typer.Option("--host", help="HOST=A,B@RATE: operators that a machine takes down together.")
+    ] = None,
+    group: Annotated[
+        list[str] | None,
+        typer.Option("--group", help="GROUP=A,B: with --technique ha-group, who is replicated together."),
+    ] = None,
+    poisson: Annotated[bool, typer.Option("--poisson", help="Source tuples come at random instead of evenly.")] = False,
+    against: Annotated[
+        Path | None, typer.Option("--against", help="An assessment's directory: do both rank the operators alike?")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Directory for model.html, network.svg and results.json.")
     ] = None,
@@ -66,7 +91,7 @@ def command(
     from riprap.cli.console import print_json
     from riprap.cli.progress import spark_runner
     from riprap.san.statistics import Precision
-    from riprap.san.streaming.describe import describe, with_rate
+    from riprap.san.streaming.describe import describe, with_poisson, with_rate
     from riprap.san.streaming.faults import Faults
     from riprap.san.streaming.scenario import Scenario
     from riprap.san.streaming.study import study
@@ -76,7 +101,6 @@ def command(
     parse_number(str(hours), "--hours", least=1 / 3600, most=1e6)
     for option, rate in (("--crash-rate", crash_rate), ("--sdc-rate", sdc_rate)):
         parse_number(str(rate), option, most=1e6)
-    faults = Faults(crash_rate, sdc_rate, parse_duration(recovery) / 1e6)
     low, _, high = runs.partition("-")
     most = 10_000_000
     wanted = Precision(
@@ -89,10 +113,29 @@ def command(
     if method not in ("accelerated", "tokens"):
         raise UsageError(f"--method {method} is unknown; there are accelerated and tokens")
     graph = planned_app(app, plan)
-    protections = _protections(graph, technique)
+    faults = Faults(
+        crash_rate,
+        sdc_rate,
+        parse_duration(recovery) / 1e6,
+        crash_rates=rates_of(crash_rate_of, "--crash-rate-of", graph),
+        sdc_rates=rates_of(sdc_rate_of, "--sdc-rate-of", graph),
+        hosts=hosts_of(host, graph),
+    )
+    settings = {
+        "failover": parse_duration(failover) / 1e6,
+        "age": parse_duration(checkpoint_age) / 1e6,
+        "punctuation": parse_duration(punctuation) / 1e6,
+    }
+    assessed = _assessed(against, graph) if against is not None else None
+    protections = _protections(graph, technique, settings, groups_of(group, settings["failover"], graph))
     measured = _profile(graph, profile, input, tuples, seed)
-    stability = _calibration(graph, input, tuples, seed) if calibrate else {}
+    stability = _calibration(graph, input, tuples, seed) if calibrate or assessed is not None else {}
     application = describe(graph, measured, stability=stability)
+    if poisson:
+        application = with_poisson(application)
+    if assessed is not None:
+        _print_agreement(application, assessed, seed, as_json=json)
+        return
     asked = asked or [sum(each.arrivals.rate for each in application.operators if each.arrivals)]
     scenarios = {
         (name, rate): Scenario(with_rate(application, rate), protection, faults, hours * 3600)
@@ -148,16 +191,66 @@ def _calibration(graph: "Graph", input: list[str] | None, tuples: int, seed: int
     )
 
 
-def _protections(graph: "Graph", techniques: list[str] | None) -> "dict[str, tuple[Protection, ...]]":
+def _protections(
+    graph: "Graph",
+    techniques: list[str] | None,
+    settings: dict[str, float],
+    groups: "tuple[Protection, ...]",
+) -> "dict[str, tuple[Protection, ...]]":
     """By technique, or what the annotations say."""
     from riprap.san.streaming.describe import protections
     from riprap.san.streaming.scenario import Protection
     from riprap.san.streaming.techniques import technique
 
     if not techniques:
-        return {"as planned": protections(graph)}
+        planned = protections(graph, settings["failover"])
+        return {"as planned": (*planned, *groups)}
     inner = tuple(spec.name for spec in graph.operators if spec.kind not in ("source", "sink"))
-    return {technique(name).NAME: (Protection(name, inner),) for name in techniques}
+    found = {}
+    for name in techniques:
+        known = technique(name)
+        own = {key: value for key, value in settings.items() if key in known.SETTINGS}
+        found[known.NAME] = groups if name == "ha-group" and groups else (Protection(name, inner, own),)
+    return found
+
+
+def _assessed(directory: Path, graph: "Graph") -> "tuple[dict[str, float], float, bool]":
+    """I of each operator under the longest outage assessed, that outage in seconds, and whether state is kept."""
+    from riprap.base.quantities import Duration
+    from riprap.planner.assessment import LOST, read_assessment
+
+    found = read_assessment(directory)
+    if found.app != graph.name:
+        raise UsageError(f"--against {directory} is an assessment of {found.app}, not of {graph.name}")
+    kept = all(Duration(0) in each.impact for each in found.operators.values())
+    age = Duration(0) if kept else LOST
+    rows = {name: each.impact.get(age) or next(iter(each.impact.values())) for name, each in found.operators.items()}
+    impact = {name: own[-1][1] for name, own in rows.items() if name in graph}
+    return impact, max(own[-1][0] for own in rows.values()) / 1e6, kept
+
+
+def _print_agreement(
+    application: Any, assessed: "tuple[dict[str, float], float, bool]", seed: int, *, as_json: bool
+) -> None:
+    from rich.table import Table
+
+    from riprap.cli.console import OUT, print_json
+    from riprap.san.streaming.against import agreement
+
+    impact, outage, kept = assessed
+    found = agreement(application, impact, outage, state_kept=kept, seed=seed)
+    if as_json:
+        operators = {name: {"tainted": found.tainted[name], "I": found.impact[name]} for name in found.impact}
+        print_json({"outage_seconds": outage, "operators": operators, "rank_correlation": found.correlation})
+        return
+    table = Table(box=None, title=f"One outage of {outage:g} s of each operator", title_justify="left")
+    for heading in ("operator", "tainted tuples (model)", "I (assessment)"):
+        table.add_column(heading, justify="left" if heading == "operator" else "right")
+    for name in sorted(found.impact, key=lambda name: -found.impact[name]):
+        table.add_row(name, f"{found.tainted[name]:,.0f}", f"{found.impact[name]:.2f}")
+    OUT.print(table)
+    rank = "all operators are alike in one of the two" if found.correlation is None else f"{found.correlation:.2f}"
+    OUT.print(f"rank correlation (Spearman): {rank}", markup=False)
 
 
 def _rates(text: str | None) -> list[float]:

@@ -38,6 +38,9 @@ class OutageSummary:
     samples: np.ndarray  # [offset, rep], paired quality scores
     R: int
     I: float  # noqa: E741
+    errors: Sequence[np.ndarray] = ()  # by offset: error of each section from the fault on, with its sign
+    recovery: Sequence[int] = ()  # by offset: R
+    impact: Sequence[float] = ()  # by offset: I
 
 
 @dataclass(frozen=True)
@@ -138,7 +141,8 @@ class _Cube:
         )
 
     def _outage(self, j: int, quality: np.ndarray, samples: np.ndarray) -> OutageSummary:
-        found = [self._recovery(self._local(i, j, paired=True)[0]) for i in range(len(quality))]
+        errors = [self._local(i, j, paired=True)[0] for i in range(len(quality))]
+        found = [self._recovery(error) for error in errors]
         row = self.rows[0, j, 0]
         return OutageSummary(
             Duration(row["outage_us"]),
@@ -148,6 +152,9 @@ class _Cube:
             samples[:, j],
             max(r for r, _ in found),
             max((i for _, i in found), key=abs),
+            errors,
+            [until for until, _ in found],
+            [impact for _, impact in found],
         )
 
     def _faulty_sections(self, i: int, j: int) -> np.ndarray:

@@ -108,7 +108,7 @@ def _verdict(
     others = [name for name in group if name != summary.target]
     together = f", together with {' and '.join(others)}" if others else ""
     instead = "" if _stateful(graph, summary.target) else _instead(graph, summary.target)
-    return Verdict(advice, f"Replicate{together}{instead}: {lasting}{promise}.", group)
+    return Verdict(advice, f"Replicate{together}: {lasting}{promise}.{instead}", group)
 
 
 def _instead(graph: Graph, target: str) -> str:
@@ -116,10 +116,8 @@ def _instead(graph: Graph, target: str) -> str:
     before = {name for each in target.split("+") for name in graph.upstream(each)} - set(target.split("+"))
     upstream = [name for name in graph.order if name in before]
     if not upstream:
-        return " (there is no state to checkpoint)"
-    return (
-        f" (there is no state to checkpoint), or keep what {' and '.join(upstream)} gives out as a backup and replay it"
-    )
+        return " It has no state to checkpoint."
+    return f" It has no state to checkpoint; or keep what {' and '.join(upstream)} gives out as a backup and replay it."
 
 
 def _groups(graph: Graph, placed: Sequence[Placement], advice: Mapping[str, Advice]) -> dict[str, tuple[str, ...]]:

@@ -71,7 +71,7 @@ def chart(series: Sequence[Series], *, x_label: str, y_label: str, log_x: bool =
     parts.append(f'<text text-anchor="middle" x="{middle:.1f}" y="{_HEIGHT - 10}">{escape(x_label)}</text>')
     parts.append(f'<text x="4" y="13">{escape(y_label)}</text>')
     for number, one in enumerate(series):
-        colour = f"var(--series-{number % 4 + 1},#bc4c00)"
+        colour = f"var(--series-{number % 6 + 1},#bc4c00)"
         path = ""
         for point in one.points:
             x, y = at(point.x, point.y)

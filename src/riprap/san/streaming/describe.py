@@ -184,3 +184,14 @@ def with_rate(application: Application, rate: float) -> Application:
             for each in application.operators
         ),
     )
+
+
+def with_poisson(application: Application) -> Application:
+    """The same application with tuples from outside that come at random, at the same rates."""
+    return replace(
+        application,
+        operators=tuple(
+            replace(each, arrivals=replace(each.arrivals, poisson=True)) if each.arrivals else each
+            for each in application.operators
+        ),
+    )
