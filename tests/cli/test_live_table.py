@@ -1,4 +1,4 @@
-"""The table of a run, and the lines that it leaves in `metrics.jsonl`."""
+"""The lines that a run leaves in `metrics.jsonl`, and the table that shows them."""
 
 import io
 import json
@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from riprap.base.clock import SYSTEM_CLOCK
-from riprap.cli import live_table
 from riprap.cli.live_table import LiveTable
+from riprap.runtime.coordination.metrics_file import MetricsFile
 from riprap.runtime.element.latency import Latencies, format_latency
 from riprap.runtime.metrics import Metrics
 from riprap.runtime.roster import PeStatus
@@ -20,7 +20,7 @@ def status(epoch, latencies):
     return PeStatus("Sink", WorkerState.RUNNING, epoch, 0, "h", 1, 2, 0, 0.0, metrics, ())
 
 
-def test_latency_is_that_of_the_last_second(tmp_path, monkeypatch):
+def test_latency_is_that_of_the_last_second(tmp_path):
     class Clock:
         at = 100.0
 
@@ -31,14 +31,13 @@ def test_latency_is_that_of_the_last_second(tmp_path, monkeypatch):
             return SYSTEM_CLOCK.now()
 
     clock = Clock()
-    monkeypatch.setattr(live_table, "SYSTEM_CLOCK", clock)
-    table, latencies = LiveTable(Console(file=io.StringIO()), tmp_path, show=False), Latencies()
+    metrics, latencies = MetricsFile(tmp_path, clock), Latencies()
     for epoch, milliseconds, tuples in ((1, 1, 10_000), (1, 50, 10), (1, 50, 0), (2, 2, 10_000), (2, 400, 1)):
         if epoch == 2 and milliseconds == 2:
             latencies = Latencies()  # a new life counts from 0
         latencies.add(milliseconds * 1000, tuples)
         clock.at += 1.5
-        table("running", [status(epoch, latencies)])
+        metrics.note("running", [status(epoch, latencies)])
     lines = [json.loads(line)["latency"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert lines[:2] == [pytest.approx(1, rel=0.06), pytest.approx(50, rel=0.06)]
     assert lines[2] is None
@@ -73,14 +72,23 @@ def test_a_full_disk_leaves_lines_out_whole(tmp_path, monkeypatch):
         def __exit__(self, *_):
             self._file.close()
 
-    table = LiveTable(Console(file=io.StringIO()), tmp_path, show=False)
-    table("ended", [status(1, Latencies())])
+    metrics = MetricsFile(tmp_path, SYSTEM_CLOCK)
+    metrics.note("ended", [status(1, Latencies())])
     opened = type(tmp_path).open
     monkeypatch.setattr(type(tmp_path), "open", lambda *arguments, **options: Half(opened(*arguments, **options)))
-    table("ended", [status(1, Latencies())])
+    metrics.note("ended", [status(1, Latencies())])
     monkeypatch.undo()
-    table("ended", [status(1, Latencies())])
+    metrics.note("ended", [status(1, Latencies())])
     assert [json.loads(line)["pe"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == [
         "Sink",
         "Sink",
     ]
+
+
+def test_the_table_shows_the_lines_of_the_last_second(tmp_path):
+    metrics, out = MetricsFile(tmp_path, SYSTEM_CLOCK), io.StringIO()
+    metrics.note("running", [status(1, Latencies({100: 5}))])
+    with LiveTable(Console(file=out, force_terminal=True, width=120), show=True) as table:
+        table("running", metrics.lines)
+    assert "run is running" in out.getvalue()
+    assert "Sink" in out.getvalue()

@@ -22,6 +22,11 @@ from riprap.runtime.simulation import Break, Crash, DirectorCrash, Simulation
 MILLISECOND = 1_000
 
 
+def batches(schedules: int, size: int = 20) -> list[range]:
+    """The seeds of so many schedules, some to a test. All simulation together is to take two minutes of `make test`."""
+    return [range(at, min(at + size, schedules)) for at in range(0, schedules, size)]
+
+
 @dataclass(frozen=True)
 class Case:
     """One simulated run; `str` of it goes into every failure."""

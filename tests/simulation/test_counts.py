@@ -16,7 +16,7 @@ from collections import Counter
 from random import Random
 
 import pytest
-from tests.simulation.schedules import Case, case, protected
+from tests.simulation.schedules import Case, batches, case, protected
 from tests.simulation.taps import Tap, faults, gave, got, order, tap_app, watch_progress
 
 from riprap.graph.specs import Source
@@ -100,11 +100,13 @@ def _compare(run: Case, simulation: Simulation) -> None:
 
 
 # 99: what waits in a merge needs what was spilled. 3318: all producers but one that is down have ended.
-@pytest.mark.parametrize("seed", [*range(40), 99, 3318])
-def test_counts_are_true(seed):
-    check(seed)
+@pytest.mark.parametrize("seeds", [*batches(700), (3318,)], ids=str)
+def test_counts_are_true(seeds):
+    for seed in seeds:
+        check(seed)
 
 
-@pytest.mark.parametrize("seed", range(15))
-def test_buffers_lose_nothing_when_consumers_crash(seed):
-    check_buffers(seed)
+@pytest.mark.parametrize("seeds", batches(200), ids=str)
+def test_buffers_lose_nothing_when_consumers_crash(seeds):
+    for seed in seeds:
+        check_buffers(seed)

@@ -4,7 +4,7 @@ from itertools import pairwise
 from random import Random
 
 import pytest
-from tests.simulation.schedules import any_app, bounded, case, protected, simulated
+from tests.simulation.schedules import any_app, batches, bounded, case, protected, simulated
 
 from riprap.graph.keys import KEY_COLUMNS
 from riprap.operators.columns import keys_of
@@ -54,12 +54,14 @@ def _keys(simulation: Simulation, sink: str) -> list[tuple]:
 
 
 # 5196: progress of one source in front of a merge by the numbers of another.
-@pytest.mark.parametrize("seed", [*range(30), 5196])
-def test_the_run_ends_and_keys_ascend(seed):
-    check(seed)
+@pytest.mark.parametrize("seeds", [*batches(400), (5196,)], ids=str)
+def test_the_run_ends_and_keys_ascend(seeds):
+    for seed in seeds:
+        check(seed)
 
 
 # 1434: a time boundary between the last tuple of a batch and the punctuation behind it.
-@pytest.mark.parametrize("seed", [*range(10), 1434])
-def test_everything_may_die_at_once(seed):
-    check_everything_at_once(seed)
+@pytest.mark.parametrize("seeds", [*batches(100), (1434,)], ids=str)
+def test_everything_may_die_at_once(seeds):
+    for seed in seeds:
+        check_everything_at_once(seed)

@@ -3,7 +3,7 @@
 from random import Random
 
 import pytest
-from tests.simulation.schedules import as_tuples, crashes, rows
+from tests.simulation.schedules import as_tuples, batches, crashes, rows
 
 from riprap.graph.annotations import checkpoint
 from riprap.graph.builder import App
@@ -50,7 +50,7 @@ def _pairs(inputs, kept: str) -> list[tuple[int, int]]:
     return list(zip(*sides, strict=False))
 
 
-@pytest.mark.parametrize("seeds", [range(at, at + 15) for at in range(0, 60, 15)], ids=str)
+@pytest.mark.parametrize("seeds", batches(100), ids=str)
 def test_pairs_are_right_after_crashes(seeds):
     found = [check(seed) for seed in seeds]
     assert all(pairs > 10 for pairs, _ in found)

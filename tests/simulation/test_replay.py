@@ -3,7 +3,7 @@
 from random import Random
 
 import pytest
-from tests.simulation.schedules import any_app, bounded, case, protected, simulated
+from tests.simulation.schedules import any_app, batches, bounded, case, protected, simulated
 
 
 def check(seed: int) -> None:
@@ -18,6 +18,7 @@ def check(seed: int) -> None:
         raise AssertionError(f"check({seed}) of {__name__} repeats it: {run}") from error
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_no_crash_schedule_changes_the_output(seed):
-    check(seed)
+@pytest.mark.parametrize("seeds", batches(300), ids=str)
+def test_no_crash_schedule_changes_the_output(seeds):
+    for seed in seeds:
+        check(seed)

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 from tests.protocols.every_n import EVERY_N
-from tests.simulation.schedules import any_app, bounded, case, protected, simulated
+from tests.simulation.schedules import any_app, batches, bounded, case, protected, simulated
 
 from riprap.runtime.layout import arrange
 
@@ -38,6 +38,6 @@ def check(seed: int) -> int:
     return sum(simulation.gone_back.values())
 
 
-@pytest.mark.parametrize("seeds", [range(at, at + 20) for at in range(0, 100, 20)], ids=str)
+@pytest.mark.parametrize("seeds", batches(120), ids=str)
 def test_a_protocol_in_one_file_keeps_the_output(seeds):
     assert sum(check(seed) for seed in seeds) > 0, "nobody went back"

@@ -1,16 +1,18 @@
 """Thousands of schedules. A failure names the check and the seed that repeat it."""
 
 import pytest
-from tests.simulation import test_counts, test_fault_free, test_gaps, test_replay
+from tests.simulation import test_counts, test_fault_free, test_gaps, test_pairs, test_replay, test_seam
 from tests.simulation.taps import watch_progress
 
 CHECKS = {
-    "counts": (test_counts.check, 3000),
-    "buffers": (test_counts.check_buffers, 1000),
-    "gaps": (test_gaps.check, 1500),
-    "everything at once": (test_gaps.check_everything_at_once, 500),
-    "replay": (test_replay.check, 1000),
+    "counts": (test_counts.check, 8000),
+    "buffers": (test_counts.check_buffers, 2000),
+    "gaps": (test_gaps.check, 3500),
+    "everything at once": (test_gaps.check_everything_at_once, 1000),
+    "replay": (test_replay.check, 3000),
     "fault-free": (test_fault_free.check, 1000),
+    "pairs": (test_pairs.check, 1500),
+    "going back": (test_seam.check, 1500),
 }
 
 

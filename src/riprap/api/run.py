@@ -27,7 +27,7 @@ from riprap.graph.plan import parse_plan, read_plan
 from riprap.report.page import table
 from riprap.runtime.kills import parse_kills
 from riprap.runtime.layout import Fuse, Layout, arrange
-from riprap.spark.running import Watch, ready_session, run_on_spark
+from riprap.spark.running import Show, Watch, ready_session, run_on_spark
 from riprap.streams import Stream
 from riprap.streams.description import is_stream
 from riprap.streams.files import LocalFiles
@@ -99,6 +99,7 @@ def run(
     spark: Any = None,
     master: str | None = None,
     watch: Watch = lambda state, table: None,
+    show: Show = lambda state, lines: None,
     warn: Callable[[str], None] = lambda text: None,
 ) -> RunResult:
     """Run an app until its inputs end, or for some seconds. `out` is the run's directory, which must not exist."""
@@ -127,7 +128,7 @@ def run(
         (directory / "run.json").write_text(json.dumps({"format": _FORMAT, **asdict(settings)}, indent=2) + "\n")
         result = run_on_spark(
             session, layout, settings.inputs, directory, rate=rate, seconds=seconds, kills=kills, tls=tls, watch=watch,
-            warn=warn,
+            show=show, warn=warn,
         )  # fmt: skip
         return _stored(directory, result)
 
@@ -142,6 +143,7 @@ def resume(
     spark: Any = None,
     master: str | None = None,
     watch: Watch = lambda state, table: None,
+    show: Show = lambda state, lines: None,
     warn: Callable[[str], None] = lambda text: None,
 ) -> RunResult:
     """Go on with a run whose driver was killed or stopped, from its checkpoints and persistent streams."""
@@ -154,7 +156,8 @@ def resume(
         session = ready_session(layout, kills, spark=spark, master=master)
         result = run_on_spark(
             session, layout, settings.inputs, directory, rate=settings.rate,
-            seconds=seconds if seconds is not None else settings.seconds, kills=kills, tls=tls, watch=watch, warn=warn,
+            seconds=seconds if seconds is not None else settings.seconds, kills=kills, tls=tls, watch=watch, show=show,
+            warn=warn,
         )  # fmt: skip
         return _stored(directory, result)
 

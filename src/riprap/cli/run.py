@@ -78,14 +78,14 @@ def command(
     try:
         if not json:
             ERR.print("starting Spark and the processing elements …")
-        with LiveTable(ERR, directory, show=not json) as table:
+        with LiveTable(ERR, show=not json) as table:
             if resume is not None:
-                result = api.resume(resume, watch=table, warn=warn, **common)
+                result = api.resume(resume, show=table, warn=warn, **common)
             else:
                 assert app is not None
                 result = api.run(
                     app, paths, out=directory, plan=plan, fuse=fuse, parallelism=shards,  # type: ignore[arg-type]
-                    rate=rate, watch=table, warn=warn, **common,
+                    rate=rate, show=table, warn=warn, **common,
                 )  # fmt: skip
     except KeyboardInterrupt:
         begun = (directory / "run.json").exists()

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import CheckFailed, DataError, MissingPrerequisite, RiprapError, UsageError
 from riprap.base.randomness import secret_token
+from riprap.runtime.coordination.metrics_file import MetricsFile
 from riprap.runtime.coordinator import Coordinator
 from riprap.runtime.kills import Kill
 from riprap.runtime.layout import Layout
@@ -35,6 +36,8 @@ _KINDS: dict[int, type[RiprapError]] = {kind.exit_code: kind for kind in (CheckF
 
 # Called with the table of elements at every look.
 Watch = Callable[[SystemState, Sequence[PeStatus]], None]
+# Called with the lines of `metrics.jsonl`: those of the last second.
+Show = Callable[[SystemState, Sequence[dict[str, Any]]], None]
 
 
 def ready_session(
@@ -64,6 +67,7 @@ def run_on_spark(
     kills: Sequence[Kill] = (),
     tls: bool = False,
     watch: Watch = lambda state, table: None,
+    show: Show = lambda state, lines: None,
     warn: Callable[[str], None] = lambda text: None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> dict[str, Any]:
@@ -93,7 +97,8 @@ def run_on_spark(
         hosts.append(hosted)
         for text in hosted.warnings:
             warn(text)
-        driver = _Driver(coordinator, hosted, address, kills, seconds, watch, clock)
+        metrics = MetricsFile(directory, clock)
+        driver = _Driver(coordinator, hosted, address, kills, seconds, watch, show, metrics, clock)
         driver.drive()
         coordinator.close()
         hosted.wait(30.0)
@@ -114,12 +119,14 @@ class _Driver:
         kills: Sequence[Kill],
         seconds: float | None,
         watch: Watch,
+        show: Show,
+        metrics: MetricsFile,
         clock: Clock,
     ) -> None:
         self.lives = Lives()
         self.flowed = 0.0  # seconds from when all elements ran until all had ended
         self._coordinator, self._hosted, self._seconds, self._watch = coordinator, hosted, seconds, watch
-        self._clock, self._address = clock, address
+        self._clock, self._address, self._show, self._metrics = clock, address, show, metrics
         self._kills = deque(kills)
 
     def drive(self) -> None:
@@ -127,8 +134,7 @@ class _Driver:
         since: float | None = None
         while not coordinator.wait(_LOOK):
             table = coordinator.table()
-            self.lives.note(table)
-            self._watch(coordinator.state, table)
+            self._tell(table)
             if self._hosted.wait(0.0) and not coordinator.wait(1.0):
                 raise UsageError("Spark has ended the tasks of the run before its elements had ended")
             if coordinator.error is not None:
@@ -141,8 +147,14 @@ class _Driver:
                 if self._seconds is not None and self.flowed >= self._seconds:
                     coordinator.stop()
         table = coordinator.table()
+        self._tell(table)
+
+    def _tell(self, table: Sequence[PeStatus]) -> None:
+        state = self._coordinator.state
         self.lives.note(table)
-        self._watch(coordinator.state, table)
+        self._metrics.note(state, table)
+        self._watch(state, table)
+        self._show(state, self._metrics.lines)
 
     def _kill_due(self, table: Sequence[PeStatus]) -> None:
         while self._kills and self._kills[0].at / 1e6 <= self.flowed:

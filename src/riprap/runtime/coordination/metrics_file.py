@@ -1,0 +1,78 @@
+"""`metrics.jsonl` of a run: a line per element and second, written by whoever drives the run.
+
+    {"at": wall clock in µs, "run": its state, "pe": …, "state": …, "in": …, …}
+
+`docs/run.md` says what each entry means. Lines are whole or left out: on a full disk they are. What the run itself
+writes waits for room, or ends it.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from riprap.base.clock import Clock
+from riprap.base.disk import is_full
+from riprap.runtime.element.latency import Latencies
+from riprap.runtime.metrics import Metrics
+from riprap.runtime.roster import PeStatus
+
+_EVERY = 1.0  # seconds between lines
+
+
+class MetricsFile:
+    """Given the table of elements at every look, writes it now and then. `lines` are the last that were made."""
+
+    def __init__(self, directory: Path, clock: Clock) -> None:
+        self._path, self._clock = directory / "metrics.jsonl", clock
+        self._written = -_EVERY
+        self._before: dict[str, tuple[float, int]] = {}  # by element: an instant, and what it had received then
+        self._latencies: dict[str, tuple[int, dict[int, int]]] = {}  # by element: its life, and its histogram then
+        self.lines: list[dict[str, Any]] = []
+
+    def note(self, state: str, elements: Sequence[PeStatus]) -> None:
+        now = self._clock.monotonic()
+        if now - self._written < _EVERY and state not in ("ended", "failed"):
+            return
+        self._written = now
+        self.lines = [self._line(status, now) for status in elements]
+        told = [{"at": self._clock.now(), "run": state, **line} for line in self.lines]
+        _append(self._path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in told).encode())
+
+    def _line(self, status: PeStatus, now: float) -> dict[str, Any]:
+        metrics = Metrics.from_json(status.metrics) if status.metrics else Metrics()
+        before = self._before.get(status.pe)
+        rate = None if before is None or now <= before[0] else (metrics.received - before[1]) / (now - before[0])
+        self._before[status.pe] = (now, metrics.received)
+        life, histogram = self._latencies.get(status.pe, (status.epoch, {}))
+        self._latencies[status.pe] = (status.epoch, dict(metrics.latency))
+        latencies = Latencies(metrics.latency).since(histogram if life == status.epoch else {})
+        newest = max(metrics.checkpoints.values(), key=lambda c: c.last_at, default=None)
+        saved = newest if newest is not None and newest.last_at else None
+        return {
+            "pe": status.pe,
+            "state": str(status.state),
+            "in": metrics.received,
+            "out": metrics.sent,
+            "rate": max(rate, 0.0) if rate is not None else None,
+            "latency": latencies.quantile(0.5),
+            "lost": metrics.lost,
+            "checkpoint_age": (self._clock.now() - saved.last_at) / 1e6 if saved is not None else None,
+            "checkpoint_bytes": saved.last_bytes if saved is not None else None,
+            "missed": sum(c.missed for c in metrics.checkpoints.values()),
+            "restarts": status.restarts,
+        }
+
+
+def _append(path: Path, data: bytes) -> None:
+    with path.open("ab", buffering=0) as file:
+        end = file.seek(0, os.SEEK_END)
+        try:
+            whole = file.write(data) == len(data)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            whole = False
+        if not whole:
+            file.truncate(end)
