@@ -333,7 +333,7 @@ def test_text_that_points_nowhere_or_is_no_text_is_an_error(values, codes, what)
 
 
 def test_an_opening_comes_back_and_nonsense_does_not():
-    opening = Opening(ChannelId("A→B", 1, 2), 7, [["k", "string"]])
+    opening = Opening(ChannelId("A→B", 1, 2), 7, [["k", "string"]], 3)
     frame = opening_frame(opening, digest_of("secret"))
     header = unpack(memoryview(frame))
     assert read_opening(header, pa.py_buffer(frame[HEADER_SIZE:])) == opening

@@ -394,6 +394,18 @@ def test_another_life_in_the_same_process_is_asked_again(tmp_path):
         assert [event.message.number for event in consumer.take(Arrival)] == [0]
 
 
+def test_elements_of_different_lines_wait_for_each_other(tmp_path, caplog):
+    run = run_in(tmp_path)
+    with Consumer(run) as consumer, Producer(run) as producer:
+        producer.transport.renew(2, line=4)
+        producer.at(consumer.location)
+        eventually(lambda: producer.poll(0.01) or consumer.poll() or "lives under line 4" in caplog.text)
+        assert producer.events == consumer.events == []
+        consumer.transport.live_under(4)
+        assert producer.next(ConsumerUp, of=consumer) == ConsumerUp(GAP, 1, 0)
+        assert consumer.events == []
+
+
 def test_strangers_are_refused_and_logged(tmp_path, caplog):
     run = run_in(tmp_path)
     caplog.set_level(logging.WARNING)

@@ -99,6 +99,7 @@ class Inlets:
         self._inlets = {channel: _Inlet(channel, schema) for channel, schema in channels.items()}
         self._strangers: dict[_Connection, None] = {}  # in the order in which they came
         self._closing = False
+        self.line = 0
         self.due_at = 0.0  # when `timers` is to be called
 
     # For the element --------------------------------------------------------------------------------------------------
@@ -124,9 +125,9 @@ class Inlets:
                 if not park and inlet.successor is not None:
                     self._take_over(inlet)
 
-    def renew(self, epoch: int) -> None:
+    def renew(self, epoch: int, line: int) -> None:
         """Another life of the element begins in this process: producers are to ask again what it expects."""
-        self._epoch = epoch
+        self._epoch, self.line = epoch, line
         for inlet in self._inlets.values():
             for connection in (inlet.connection, inlet.successor):
                 if connection is not None:
@@ -243,7 +244,7 @@ class Inlets:
             self._loop.events.append(Arrival(inlet.channel, message))
 
     def _open(self, connection: _Connection, opening: Opening) -> None:
-        channel, epoch, columns = opening
+        channel, epoch, columns, line = opening
         inlet = self._inlets.get(channel)
         if inlet is None:
             raise DataError(self._not_here(channel))
@@ -253,6 +254,9 @@ class Inlets:
             raise DataError(f"channel {channel}: the producer of epoch {epoch} was replaced by epoch {inlet.newest}")
         if self._closing:
             raise DataError(f"{self._pe} ends")
+        if line != self.line:
+            self._turn_away(connection, f"it lives under line {line} and {self._pe} under line {self.line}")
+            return
         self._strangers.pop(connection, None)
         connection.inlet, connection.epoch, inlet.newest = inlet, epoch, epoch
         if inlet.successor is not None:
@@ -317,6 +321,9 @@ class Inlets:
 
     def _refuse(self, connection: _Connection, why: str) -> None:
         _log.warning("the endpoint of %s refused %s: %s", self._pe, connection.peer, why)
+        self._turn_away(connection, why)
+
+    def _turn_away(self, connection: _Connection, why: str) -> None:
         text = why.encode()[: MAX_ANSWER - 8]
         self._answer(connection, FrameKind.REFUSED, 0, text + b" " * (-len(text) & 7))
         connection.to.end()

@@ -1,6 +1,10 @@
 """How a producer opens a channel: the first frame of a connection.
 
 Its header carries the SHA-256 of the run's token, which is compared in constant time before the body is made room for.
+Its number is the *line* that the producer lives under: elements that went back to different checkpoints of a run do not
+speak with each other, because what one holds is from a past that the other has abandoned; they try again until both
+have gone back.
+
 The body is JSON: `{"channel": [stream, producer's shard, consumer's shard], "columns": [[name, type], …]}`.
 """
 
@@ -23,6 +27,7 @@ class Opening(NamedTuple):
     channel: ChannelId
     epoch: int
     columns: list[list[str]]
+    line: int = 0  # the recovery line that its sender lives under
 
 
 def digest_of(token: str) -> bytes:
@@ -48,7 +53,7 @@ def opening_frame(opening: Opening, digest: bytes) -> bytes:
     text += _SPACE * (-len(text) & 7)
     if len(text) > MAX_ANSWER:
         raise DataError(f"channel {opening.channel} has a name that is too long to be opened")
-    return pack(Header(FrameKind.OPEN, len(text), epoch=opening.epoch), digest) + text
+    return pack(Header(FrameKind.OPEN, len(text), epoch=opening.epoch, number=opening.line), digest) + text
 
 
 def read_opening(header: Header, body: pa.Buffer | None) -> Opening:
@@ -58,6 +63,6 @@ def read_opening(header: Header, body: pa.Buffer | None) -> Opening:
         stream, source, target = given["channel"]
         if not (type(source) is type(target) is int and min(source, target) >= 0 and isinstance(stream, str)):
             raise ValueError("no channel")
-        return Opening(ChannelId(stream, source, target), header.epoch, given["columns"])
+        return Opening(ChannelId(stream, source, target), header.epoch, given["columns"], header.number)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise DataError(f"an opening that names no channel: {text[:200]!r}") from error

@@ -121,6 +121,7 @@ class Outlets:
         self._channels = {name: _Channel(name, outlet) for name, outlet in channels.items()}
         self._look_at = 0.0
         self._closing = False
+        self.line = 0
         self._turn = 0  # counts polls
         self._gathered: list[_Channel] = []  # with messages that wait for the end of this turn
         self.due_at = 0.0  # when `timers` is to be called
@@ -179,9 +180,9 @@ class Outlets:
             channel.connection.writing.bytes if channel.connection is not None and channel.up else 0
         )
 
-    def renew(self, epoch: int) -> None:
+    def renew(self, epoch: int, line: int) -> None:
         """Another life of the element begins in this process."""
-        self._epoch = epoch
+        self._epoch, self.line = epoch, line
         for channel in self._channels.values():
             if channel.connection is not None:
                 self._drop(channel, channel.connection)
@@ -249,7 +250,7 @@ class Outlets:
             if not connection.secured:
                 if connection.to.handshake():
                     connection.secured = True
-                    opening = Opening(channel.name, self._epoch, columns_of(channel.outlet.schema))
+                    opening = Opening(channel.name, self._epoch, columns_of(channel.outlet.schema), self.line)
                     connection.writing.write([opening_frame(opening, self._digest)])
                 self._watch(channel, connection)
                 return

@@ -115,12 +115,19 @@ class Transport:
         """Tell the producer, soon, that all items below `next_` are taken."""
         self._inlets.acknowledge(channel, next_)
 
-    def renew(self, epoch: int) -> None:
-        """Begin another life of the element in this process: every connection is dropped, the location stays."""
-        self._inlets.renew(epoch)
-        self._outlets.renew(epoch)
+    def renew(self, epoch: int, line: int = 0) -> None:
+        """Begin another life of the element in this process: every connection is dropped, the location stays.
+
+        Elements speak with those alone that live under the same `line`.
+        """
+        self._inlets.renew(epoch, line)
+        self._outlets.renew(epoch, line)
         self._mailbox.take()
         self._loop.events = []
+
+    def live_under(self, line: int) -> None:
+        """Which line connections that are opened from now on are to have; those that are open stay."""
+        self._inlets.line = self._outlets.line = line
 
     def close(self, drain: bool = False) -> None:
         """Say goodbye and free the port; with `drain`, once the consumers that are there have everything.
