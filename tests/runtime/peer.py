@@ -5,10 +5,6 @@
 prints its location, then of each arrival [kind, number, items, values of x in order and gapless, maximum resident kB];
 `held`: takes nothing before it gets a line. Gets a second line or the end of its input: ends.
 
-    python peer.py DIRECTORY receiver {…}
-
-the same over the element's own transport.
-
     python peer.py DIRECTORY element {"pe": "F", "attempt": 0, "location": "grpc://…"}
 
 prints its registration, beats, tells the states that it gets as lines (or `fail`), ends when it is asked to.
@@ -27,9 +23,7 @@ from wiring import LAYOUT, SCHEMA, channel
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.protocols.events import ProducerGone
 from riprap.runtime.client import Client, CoordinatorLost
-from riprap.runtime.endpoint import Endpoint
 from riprap.runtime.hosting import Arrival
-from riprap.runtime.inbox import Inbox
 from riprap.runtime.messages import Kind
 from riprap.runtime.roster import Fenced
 from riprap.runtime.run import Run
@@ -42,35 +36,6 @@ def tell(what: object) -> None:
 
 
 def consumer(run: Run, settings: dict) -> None:
-    of = channel(settings["channel"])
-    inbox = Inbox(run.buffer_bytes)
-    expected = settings["next"]
-    endpoint = Endpoint(LAYOUT.consumer(of), settings["epoch"], {of: SCHEMA}, lambda _: expected, inbox, run)
-    tell(endpoint.location)
-    if settings.get("held"):
-        sys.stdin.readline()
-    ending = []
-    Thread(target=lambda: (sys.stdin.readline(), ending.append(1), inbox.wake()), daemon=True).start()
-    while not ending:
-        for event in inbox.take(1.0):
-            if isinstance(event, ProducerGone):
-                tell(["gone", event.epoch])
-            elif isinstance(event, Arrival):
-                message = event.message
-                number, items = message.number, message.items
-                fine = message.batch is None or (
-                    message.batch.column(1).to_pylist() == list(range(number, number + items))
-                    and message.batch.column(0).to_pylist() == [f"k{n % 5}" for n in range(number, number + items)]
-                )
-                expected = max(expected, number + items)
-                endpoint.acknowledge(of, expected)
-                tell([Kind(message.kind).name, number, items, fine, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss])
-    inbox.close()
-    endpoint.close()
-    tell("closed")
-
-
-def receiver(run: Run, settings: dict) -> None:
     of = channel(settings["channel"])
     expected = settings["next"]
     transport = Transport(
@@ -122,7 +87,7 @@ def element(run: Run, settings: dict) -> None:
         client.close()
 
 
-ROLES = {"consumer": consumer, "receiver": receiver, "element": element}
+ROLES = {"consumer": consumer, "element": element}
 
 if __name__ == "__main__":
     given = pickle.loads((Path(sys.argv[1]) / "run.pickle").read_bytes())
