@@ -56,7 +56,7 @@ def _picture(result: FaultResult, output: Sequence[tuple[float, int]]) -> str:
 
 def _caption(result: FaultResult) -> str:
     kind = KINDS[result.fault.kind]
-    return f"{kind.does.capitalize()}: what it hit ran again after {result.latency:.2f} s."
+    return f"{kind.does[0].upper()}{kind.does[1:]}: what it hit ran again after {result.latency:.2f} s."
 
 
 def _sinks(proof: Proof) -> str:
