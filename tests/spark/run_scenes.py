@@ -301,7 +301,7 @@ def command(*arguments):
             riprap()
         code = 0
     except SystemExit as end:
-        code = end.code
+        code = 0 if end.code is None else end.code
     finally:
         sys.argv = before
     return code, out.getvalue(), err.getvalue()
