@@ -24,6 +24,7 @@ from riprap.base.owner import is_empty, owned
 from riprap.engine.input_check import check_columns, check_input
 from riprap.graph.graph import Graph
 from riprap.graph.plan import parse_plan, read_plan
+from riprap.protocols.registry import LOGS, REGISTRY, SCOPES, configured
 from riprap.report.page import table
 from riprap.runtime.kills import parse_kills
 from riprap.runtime.layout import Fuse, Layout, arrange
@@ -46,6 +47,10 @@ class Settings:
     inputs: Mapping[str, str]
     rate: float | None  # tuples/s of each source
     seconds: float | None
+    protocol: str = "partial"
+    interval: str | None = None  # between checkpoints, of protocols other than partial
+    log: str | None = None  # persistent or volatile
+    scope: str | None = None  # of induced
 
     def layout(self, graph: Graph | None = None) -> Layout:
         if graph is None:
@@ -54,7 +59,8 @@ class Settings:
             graph = load_app(self.app)
         if self.plan is not None:
             graph = parse_plan(self.plan).apply(graph)
-        return arrange(graph, self.fuse, self.parallelism)
+        spec, settings = configured(self.protocol, interval=self.interval, log=self.log, scope=self.scope)
+        return arrange(graph, self.fuse, self.parallelism, spec, settings)
 
 
 @dataclass(frozen=True)
@@ -94,6 +100,10 @@ def run(
     parallelism: Mapping[str, int] | None = None,
     rate: float | None = None,
     seconds: float | None = None,
+    protocol: str = "partial",
+    interval: str | None = None,
+    log: str | None = None,
+    scope: str | None = None,
     kill: str = "",
     tls: bool = False,
     spark: Any = None,
@@ -102,7 +112,10 @@ def run(
     show: Show = lambda state, lines: None,
     warn: Callable[[str], None] = lambda text: None,
 ) -> RunResult:
-    """Run an app until its inputs end, or for some seconds. `out` is the run's directory, which must not exist."""
+    """Run an app until its inputs end, or for some seconds. `out` is the run's directory, which must not exist.
+
+    `protocol` is one of `riprap.protocols.registry`; `interval`, `log` and `scope` are its settings.
+    """
     directory = Path(out).absolute()
     if plan is not None:
         read_plan(plan)  # so that errors name the file
@@ -114,6 +127,10 @@ def run(
         {name: str(Path(path).absolute()) for name, path in inputs.items()},
         rate,
         seconds,
+        protocol,
+        interval,
+        log,
+        scope,
     )
     layout = settings.layout(None if isinstance(app, str) else app)
     _check_inputs(layout, settings.inputs)
@@ -169,6 +186,7 @@ def read_settings(directory: Path) -> Settings:
     data = read_json(path, "the settings of the run in")
     if not isinstance(data, dict) or data.pop("format", None) != _FORMAT:
         raise DataError(f"{path} is not of a run, or of another version of riprap; this one reads format {_FORMAT}")
+    data = {**_LATER, **data}
     for name, fits in _SHAPE.items():
         if name not in data:
             raise DataError(f"{path} is damaged: it has no {name}; begin the run anew")
@@ -190,7 +208,17 @@ _SHAPE: Mapping[str, Callable[[Any], bool]] = {
     "inputs": lambda value: isinstance(value, dict) and all(isinstance(path, str) for path in value.values()),
     "rate": lambda value: value is None or _is_number(value),
     "seconds": lambda value: value is None or _is_number(value),
+    "protocol": lambda value: value in REGISTRY,
+    "interval": lambda value: value is None or isinstance(value, str),
+    "log": lambda value: value is None or value in LOGS,
+    "scope": lambda value: value is None or value in SCOPES,
 }
+_LATER: dict[str, Any] = {
+    "protocol": "partial",
+    "interval": None,
+    "log": None,
+    "scope": None,
+}  # runs of before have none
 
 
 def _check_inputs(layout: Layout, inputs: Mapping[str, str]) -> None:

@@ -33,6 +33,18 @@ def command(
     kill: Annotated[
         str, typer.Option(help='What to kill when: "Aggregator@10s,executor@20s,driver@30s".', metavar="WHAT@TIME,…")
     ] = "",
+    protocol: Annotated[
+        str, typer.Option(help="partial, coordinated, unaligned, uncoordinated or induced.", metavar="NAME")
+    ] = "partial",
+    interval: Annotated[
+        str | None, typer.Option(help="Between checkpoints of such a protocol.", show_default="10s")
+    ] = None,
+    log: Annotated[
+        str | None, typer.Option(help="persistent or volatile: uncoordinated, induced.", show_default="persistent")
+    ] = None,
+    induced_scope: Annotated[
+        str | None, typer.Option(help="cycles or all: where induced forces checkpoints.", show_default="cycles")
+    ] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this directory.")] = None,
     tuples: Annotated[
         int | None, typer.Option(help="Without --input: how many tuples to generate.", min=1, show_default="enough")
@@ -49,6 +61,7 @@ def command(
     from riprap.base.quantities import parse_duration
     from riprap.cli.console import ERR, print_json
     from riprap.cli.live_table import LiveTable
+    from riprap.protocols.registry import configured
 
     if (app is None) == (resume is None):
         raise UsageError("give an app to run, or --resume DIR to go on with a run, and not both")
@@ -63,12 +76,14 @@ def command(
         ERR.print(text, style="yellow", soft_wrap=True)
 
     if resume is not None:
-        if any((input, plan, parallelism, rate, out)) or fuse != "auto":
+        given = (input, plan, parallelism, rate, out, interval, log, induced_scope)
+        if any(given) or fuse != "auto" or protocol != "partial":
             raise UsageError("--resume goes on with the settings of before: leave --input, --plan, --fuse, … out")
         api.read_settings(resume)
         directory = resume
     else:
         assert app is not None
+        configured(protocol, interval=interval, log=log, scope=induced_scope)
         graph = planned_app(app, plan)
         directory = out or Path(f"run-{graph.name}")
         output_directory(directory)
@@ -85,7 +100,8 @@ def command(
                 assert app is not None
                 result = api.run(
                     app, paths, out=directory, plan=plan, fuse=fuse, parallelism=shards,  # type: ignore[arg-type]
-                    rate=rate, show=table, warn=warn, **common,
+                    rate=rate, show=table, warn=warn, protocol=protocol, interval=interval, log=log,
+                    scope=induced_scope, **common,
                 )  # fmt: skip
     except KeyboardInterrupt:
         begun = (directory / "run.json").exists()

@@ -1,15 +1,52 @@
 """Protocols by name: the one list of them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 from riprap.base.errors import UsageError, known
+from riprap.base.quantities import parse_duration
+from riprap.protocols import coordinated, induced, unaligned, uncoordinated
 from riprap.protocols.partial import PARTIAL
 from riprap.protocols.protocol import ProtocolSpec
 
-REGISTRY: Mapping[str, ProtocolSpec] = {spec.name: spec for spec in (PARTIAL,)}
+REGISTRY: Mapping[str, ProtocolSpec] = {
+    spec.name: spec for spec in (PARTIAL, coordinated.SPEC, unaligned.SPEC, uncoordinated.SPEC, induced.SPEC)
+}
+LOGS = ("persistent", "volatile")
+SCOPES = ("cycles", "all")
 
 
 def protocol(name: str) -> ProtocolSpec:
     if name not in REGISTRY:
         raise UsageError(f"no protocol is called {name}; there are {known(REGISTRY, name)}")
     return REGISTRY[name]
+
+
+def configured(
+    name: str, *, interval: str | None = None, log: str | None = None, scope: str | None = None
+) -> tuple[ProtocolSpec, dict[str, Any]]:
+    """A protocol as a user asks for it, with its settings; raises `UsageError` for what does not go together."""
+    spec = protocol(name)
+    settings: dict[str, Any] = {}
+    if spec is PARTIAL and (interval, log, scope) != (None, None, None):
+        raise UsageError("--interval, --log and --induced-scope are of other protocols: partial has its plan instead")
+    if interval is not None:
+        settings["interval"] = parse_duration(interval)
+        if settings["interval"] < 1:
+            raise UsageError(f"--interval {interval}: checkpoints need a time between them, as in 10s")
+    if log is not None:
+        if log not in LOGS:
+            raise UsageError(f"--log {log}: expected {' or '.join(LOGS)}")
+        if spec.retention[0] != "log":
+            raise UsageError(f"--log is for uncoordinated and induced: {name} holds what is on its way")
+        settings["log"] = log
+        if log == "volatile":
+            spec = replace(spec, retention=("hold", "hold"))
+    if scope is not None:
+        if scope not in SCOPES:
+            raise UsageError(f"--induced-scope {scope}: expected {' or '.join(SCOPES)}")
+        if spec.name != "induced":
+            raise UsageError(f"--induced-scope is for induced: {name} forces no checkpoints")
+        settings["scope"] = scope
+    return spec, settings

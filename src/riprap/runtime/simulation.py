@@ -389,6 +389,9 @@ class Simulation:
             if channel not in producer.wires:
                 self._handle(producer, ConsumerDown(channel))
             return
+        if producer.line != consumer.line:  # one of them has yet to go back
+            self._later(self._soon(1_000, 10_000), bound(self._connect, channel))
+            return
         old = producer.wires.get(channel)
         if old is not None and old.consumer is consumer and not old.broken:
             return

@@ -149,8 +149,7 @@ class HoldingWay(Way):
 
     def up(self, next_: int) -> None:
         super().up(next_)
-        self._held.release(next_)
-        self._held.rewind(next_)
+        self._held.rewind(next_)  # below it, what was not acknowledged stays: a consumer that goes back may ask again
         self._heard = None
 
     def down(self) -> None:
