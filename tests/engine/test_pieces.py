@@ -285,13 +285,17 @@ def test_every_kind_of_expression_compiles(compiler):
     assert compiled == collected(graph, Engine(graph).push("S", given_))
 
 
-def test_few_rows_are_interpreted(compiler):
+def test_few_rows_are_interpreted_unless_prepared(compiler):
     compiler.policy = compiling.Policy.WHEN_WORTH_IT
-    graph = load_app("bargain-discovery")
-    engine = Engine(graph)
-    engine.push("Source", ticks().slice(0, 100))
+    app = App("small")
+    source(app).filter("i > 0", name="F").sink("Out")
+    engine = Engine(app.build())
+    engine.push("S", rows(i=[1, 2]))
     assert compiler.compilations == 0
     assert not compiler._made
+    engine.prepare()
+    engine.prepare()
+    assert compiler.compilations == 1
 
 
 def test_a_cache_that_others_can_write_is_refused(tmp_path):

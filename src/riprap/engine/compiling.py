@@ -79,6 +79,11 @@ class Compiler:
             self._plain[text] = _quiet(_interpreted(text))
         return self._plain[text]
 
+    def prepare(self, text: str, arguments: Sequence[Argument]) -> None:
+        """Have a text compiled before its first row."""
+        if text not in self._made and self.policy is not Policy.NEVER and not numba.config.DISABLE_JIT:
+            self._made[text] = self._compiled(text, arguments)
+
     def _kept(self, text: str) -> bool:
         """Whether the machine code is on disk already."""
         place = self._place()

@@ -203,6 +203,11 @@ class Engine:
         self._advance(target, port, key)
         return self._sweep()
 
+    def prepare(self) -> None:
+        """Compile everything now, so that no row waits for it."""
+        for running in self._running.values():
+            running.prepare()
+
     def end(self, name: str) -> list[Output]:
         """Tell that nothing more will come from a source or entering stream."""
         return self.advance(name, END_KEY)

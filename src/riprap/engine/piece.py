@@ -166,6 +166,10 @@ class RunningPiece:
         self._taps.append(tap)
         function.outputs.append(count)
 
+    def prepare(self) -> None:
+        """Compile now, rather than when it has taken so many rows that it is worth it."""
+        COMPILER.prepare(self.text, self._arguments)
+
     # Running ----------------------------------------------------------------------------------------------------------
 
     def viewed(self, event: "pa.RecordBatch | Views") -> Views:

@@ -66,7 +66,7 @@ def golden_run(
     *,
     divided: bool,
 ) -> Golden:
-    engine = Engine(graph, jitter=jitter)
+    engine = Engine(graph, jitter=jitter, cut_everywhere=True)
     kept = sorted(set(starts))
     checks = {cut for start in kept for cut in checks_after(start, recording.tuples)}
     rows: dict[str, list[OutputRows]] = {reader.sink: [] for reader in readers}

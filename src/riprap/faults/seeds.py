@@ -43,10 +43,10 @@ class GoldenOutputs:
         if not self.members:
             return {reader.sink: no_rows(reader.score) for reader in readers}
         if self.inputs:
-            outputs = list(Engine(graph, self.members, jitter=jitter).run(self.inputs))
+            outputs = list(Engine(graph, self.members, jitter=jitter, cut_everywhere=True).run(self.inputs))
         else:
             recording = readers[0].recording
-            outputs = list(recording.feed(Engine(graph, jitter=jitter), 0, recording.tuples))
+            outputs = list(recording.feed(Engine(graph, jitter=jitter, cut_everywhere=True), 0, recording.tuples))
         return {reader.sink: _at(reader.read(outputs), self.positions, inside=True) for reader in readers}
 
 

@@ -63,7 +63,7 @@ class Bench:
 
 def rerun(bench: Bench, targets: Sequence[str], fault: Fault) -> dict[str, Difference]:
     """By sink: the whole stream through the rewritten graph."""
-    engine = Engine(with_fault(bench.graph, targets, fault), jitter=bench.jitter)
+    engine = Engine(with_fault(bench.graph, targets, fault), jitter=bench.jitter, cut_everywhere=True)
     outputs = list(bench.recording.feed(engine, 0, bench.recording.tuples))
     result = {}
     for reader in bench.readers:
@@ -77,7 +77,7 @@ def replay(bench: Bench, targets: Sequence[str], fault: Fault) -> dict[str, Diff
     recording = bench.recording
     over = bench.position_of(fault.end)
     start = bench.position_of(fault.start if fault.loses_state else fault.restored)
-    engine = Engine(with_fault(bench.graph, targets, fault), jitter=bench.jitter)
+    engine = Engine(with_fault(bench.graph, targets, fault), jitter=bench.jitter, cut_everywhere=True)
     engine.restore(bench.golden.states[start])
     anchor = bench.position_of(fault.start)
     checks = [cut for cut in checks_after(anchor, recording.tuples) if cut > over]

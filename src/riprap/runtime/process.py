@@ -191,6 +191,7 @@ class _Process:
             batch_rows=run.batch_rows,
             before=self._before,
         )
+        self._element.prepare()
         self._before = None
         self._client.joined(self._line, self._element.checkpoints)
         self._connect(life)

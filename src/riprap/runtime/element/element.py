@@ -116,6 +116,10 @@ class Element:
 
     # For the host -----------------------------------------------------------------------------------------------------
 
+    def prepare(self) -> None:
+        """Compile what it runs, before others connect to it."""
+        self._engine.prepare()
+
     def handle(self, events: Iterable[HostEvent] = ()) -> bool:
         """Take what happened, in its order; then do what is due. Whether anything came, or was taken from a source."""
         arrivals: list[Arrival] = []
