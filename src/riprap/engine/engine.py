@@ -339,7 +339,7 @@ class Engine:
                 if isinstance(event, Punctuation):
                     emitted += running.punctuate(event)
                 else:
-                    emitted += running.push(event if isinstance(event, Views) else running.viewed(event))
+                    emitted += running.push(running.viewed(event))
             except DataError:
                 self._failed = True
                 raise

@@ -90,12 +90,13 @@ class RunningPiece:
         function.finish.add("n_entry += done - start")
         function.counter("n_entry")
         self._names = tuple(carried.names)
-        self._never_null = tuple(field.name for field in carried if not field.nullable)
+        self._never_null = tuple(place for place, field in enumerate(carried) if not field.nullable)
         self.seconds = 0.0
         self.onward = [
             s for name in names for s in graph.outputs(name) if s.target in operators and s.target not in names
         ]
-        entry = Given(function.row, {field.name: self._entered(field) for field in carried}, "n_entry")
+        columns = {field.name: self._entered(place, field) for place, field in enumerate(carried)}
+        entry = Given(function.row, columns, "n_entry")
         made: dict[tuple[str, int], Given] = {}
         for name in names:
             operator = self._operators[name]
@@ -126,17 +127,18 @@ class RunningPiece:
             for name, operator in self._operators.items()
         ]
 
-    def _entered(self, field: pa.Field) -> Value:
+    def _entered(self, place: int, field: pa.Field) -> Value:
         """A column of the entry."""
-        name, dtype = field.name, dtype_of(field.type)
-        place = len(self._function.arguments)
-        array = self._function.array(f"col{place}", f"={dtype.name}", lambda views: aligned(views.column(name).values))
+        dtype = dtype_of(field.type)
+        array = self._function.array(
+            f"col{place}", f"={dtype.name}", lambda views: aligned(views.columns[place].values)
+        )
         valid = None
         if field.nullable:
-            ok = self._function.array(f"col{place}_ok", "=uint8", lambda views: _valid(views.column(name)))
+            ok = self._function.array(f"col{place}_ok", "=uint8", lambda views: _valid(views.columns[place]))
             valid = f"({ok}[u] != 0)"
         if kind_of(field.type) in HELD_BY_ARROW:
-            dictionary = self._function.dictionary(f"dict{place}", lambda views: views.column(name).dictionary)
+            dictionary = self._function.dictionary(f"dict{place}", lambda views: views.columns[place].dictionary)
             return Value(field.type, f"np.int64({array}[u])", valid, dictionary)
         if pa.types.is_boolean(field.type):
             return Value(field.type, f"({valid} and {array}[u] != 0)" if valid else f"({array}[u] != 0)", valid)
@@ -174,11 +176,14 @@ class RunningPiece:
 
     def viewed(self, event: "pa.RecordBatch | Views") -> Views:
         """The columns of the entry that the piece reads."""
-        views = event if isinstance(event, Views) else _views(event, self._names)
-        for name in self._never_null:
-            if views.column(name).valid is not None:
+        if not isinstance(event, Views):
+            views = _views(event, self._names)
+        else:
+            views = event if event.names == self._names else event.select(self._names)
+        for place in self._never_null:
+            if views.columns[place].valid is not None:
                 raise DataError(
-                    f"column {name} of what {self.names[0]} is given has nulls and is declared not null; "
+                    f"column {self._names[place]} of what {self.names[0]} is given has nulls and is declared not null; "
                     "declare it nullable"
                 )
         return views
