@@ -518,7 +518,7 @@ def test_other_threads_wait_for_room_ring_and_are_let_go(tmp_path):
         consumer.transport.post(ConsumerDown(GAP))
         consumer.poll(PATIENCE, parked=ALL)
         assert consumer.events == [ConsumerDown(GAP)], "arrivals stay while parked"
-        consumer.poll(PATIENCE)
+        consumer.poll(PATIENCE, parked=set())
         assert [event.message.number for event in consumer.events[1:]] == [0]
         eventually(lambda: len(done) == 2)
         started = time.monotonic()

@@ -78,17 +78,16 @@ class Transport:
 
         It also returns, with nothing, when it was woken or when a channel that was full may have room.
         """
+        ready = bool(self._loop.events)
         if parked is not self._parked and parked != self._parked:
             self._parked = parked
             self._inlets.park(parked.__contains__)
-        self._turn(0.0 if self._loop.events or self._readable() else timeout)
+            ready = ready or self._mailbox.filled  # what had stayed may be taken now
+        self._turn(0.0 if ready or self._loop.events else timeout)
         events, self._loop.events = self._loop.events, []
         if self._mailbox.filled:
             events += self._mailbox.take(parked.__contains__ if parked else None)
         return events
-
-    def _readable(self) -> bool:
-        return self._mailbox.filled and self._parked is NONE
 
     def _turn(self, timeout: float) -> None:
         inlets, outlets, loop = self._inlets, self._outlets, self._loop
