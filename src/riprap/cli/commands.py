@@ -18,6 +18,7 @@ from riprap.cli import (
     prove,
     reproduce,
     reproduce_assess,
+    reproduce_joins,
     reproduce_san,
     reproduce_yield,
     run,
@@ -70,6 +71,7 @@ app.command("run", rich_help_panel=_RUN)(run.command)
 app.command("run-bounded", rich_help_panel=_RUN)(run_bounded.command)
 app.command("prove", rich_help_panel=_PROVE)(prove.command)
 reproduce.app.command("assess")(reproduce_assess.command)
+reproduce.app.command("joins")(reproduce_joins.command)
 reproduce.app.command("san")(reproduce_san.command)
 reproduce.app.command("yield")(reproduce_yield.command)
 app.add_typer(reproduce.app, name="reproduce", rich_help_panel=_COMPARE)

@@ -20,11 +20,24 @@ def command(
     from riprap.san.streaming.evaluation import evaluate
 
     with spark_runner(master, "published evaluation", quiet=json) as runner:
-        rows = [*evaluate(runner, replications, seed), _engine_rate()]
+        rows = [*evaluate(runner, replications, seed), *_figures(), _engine_rate()]
     if json:
         print_json({"runs": replications, "seed": seed, "rows": [asdict(row) for row in rows]})
     else:
         _print(rows)
+
+
+def _figures() -> Any:
+    """Figures 5.10, 5.11 and 5.15 from generated data."""
+    from riprap.apps.catalogue import load_app
+    from riprap.apps.samples import DEMO_TUPLES, cache_directory, sample_inputs
+    from riprap.engine.inputs import keyed, read_file
+    from riprap.san.streaming.stabilisation import figure_rows
+
+    graph = load_app("bargain-discovery")
+    path = sample_inputs(graph, DEMO_TUPLES, 1, cache_directory())["Source"]
+    (source,) = graph.sources
+    return figure_rows(graph, {source.name: list(keyed(read_file(path), source))})
 
 
 def _engine_rate() -> Any:

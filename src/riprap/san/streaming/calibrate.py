@@ -40,12 +40,41 @@ class Sample:
     needed: float
 
 
+@dataclass(frozen=True)
+class PortSamples:
+    """What was counted at one stateful port."""
+
+    samples: list[Sample]
+    state: float  # tuples of all its windows
+    share: float  # its tuples per source tuple
+
+
 def calibrate(
     graph: Graph, inputs: Mapping[str, Iterable[pa.RecordBatch]], seed: int = 1
 ) -> dict[tuple[str, int], Stability]:
     """The stability of every stateful port of `graph`, from one run over the recorded inputs."""
-    stateful = {spec.name: spec for spec in graph.operators if any(spec.stateful)}
-    received: dict[str, dict[int, list[pa.RecordBatch]]] = {name: {} for name in stateful}
+    received, given = _received(graph, inputs)
+    fitted = {}
+    for (name, port), found in _counted(graph, received, given, seed).items():
+        penalty, staleness = fit(found.samples, found.state)
+        ratio = _tainted_ratio(graph, name, port, received[name], found.samples)
+        fitted[name, port] = Stability(penalty, staleness, tainted_ratio=ratio)
+    return fitted
+
+
+def samples_of(
+    graph: Graph, inputs: Mapping[str, Iterable[pa.RecordBatch]], seed: int = 1
+) -> dict[tuple[str, int], PortSamples]:
+    """What the fits rest on, by operator and stateful port."""
+    return _counted(graph, *_received(graph, inputs), seed)
+
+
+Received = dict[str, dict[int, list[pa.RecordBatch]]]  # by stateful operator and port
+
+
+def _received(graph: Graph, inputs: Mapping[str, Iterable[pa.RecordBatch]]) -> tuple[Received, int]:
+    """What reaches the stateful operators, and how many tuples the sources were given."""
+    received: Received = {spec.name: {} for spec in graph.operators if any(spec.stateful)}
 
     def watch(name: str, port: int, batch: pa.RecordBatch) -> None:
         if name in received:
@@ -61,24 +90,26 @@ def calibrate(
 
     for _ in Engine(graph, watch=watch).run({name: counted(batches) for name, batches in inputs.items()}):
         pass
-    fitted = {}
-    for name, spec in stateful.items():
+    return received, given
+
+
+def _counted(graph: Graph, received: Received, given: int, seed: int) -> dict[tuple[str, int], PortSamples]:
+    found = {}
+    for name, ports in received.items():
+        spec = graph[name]
         for port, is_stateful in enumerate(spec.stateful):
             if not is_stateful:
                 continue
-            batches = received[name].get(port, [])
+            batches = ports.get(port, [])
             total = sum(batch.num_rows for batch in batches)
             if total < 1000:
                 raise DataError(
                     f"{name} received {total} tuples at port {port}; calibration needs at least 1,000: give more data"
                 )
-            keys = spec.partition_keys[port] or ()
-            groups, sizes = _windows(batches, keys, spec.windows[port])
+            groups, sizes = _windows(batches, spec.partition_keys[port] or (), spec.windows[port])
             samples = measure(groups, sizes, total / given, seed)
-            penalty, staleness = fit(samples, float(sizes.sum()))
-            ratio = _tainted_ratio(graph, name, port, received[name], samples)
-            fitted[name, port] = Stability(penalty, staleness, tainted_ratio=ratio)
-    return fitted
+            found[name, port] = PortSamples(samples, float(sizes.sum()), total / given)
+    return found
 
 
 def measure(groups: np.ndarray, sizes: np.ndarray, share: float, seed: int) -> list[Sample]:
@@ -135,6 +166,8 @@ def _tainted_ratio(
 ) -> float:
     """What the operator emits while the state behind `port` is wrong, over what it should."""
     streams = graph.inputs(name)
+    schemas = [graph.physical(stream.source, stream.source_port) for stream in streams]
+    received = {number: [_padded(batch, schemas[number]) for batch in own] for number, own in received.items()}
     golden = {stream.id: received.get(number, []) for number, stream in enumerate(streams)}
     loss = samples[len(samples) // 2]
     whole = pa.Table.from_batches(received[port])
@@ -154,6 +187,22 @@ def _tainted_ratio(
         if right:
             ratios.append(np.count_nonzero((found >= low) & (found < high)) / right)
     return float(np.mean(ratios)) if ratios else 1.0
+
+
+def _padded(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """With blanks for columns that nobody downstream reads, and that were dropped: an operator alone passes them on."""
+    columns = {field.name: field.type for field in schema}
+    present = batch.schema.names
+    arrays = [batch.column(n) if n in present else _blank(batch.num_rows, type_) for n, type_ in columns.items()]
+    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def _blank(rows: int, type_: pa.DataType) -> pa.Array:
+    if pa.types.is_dictionary(type_):
+        return pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), _blank(1, type_.value_type)).cast(type_)
+    if pa.types.is_string(type_) or pa.types.is_large_string(type_):
+        return pa.array([""] * rows, type_)
+    return pa.array(np.zeros(rows, np.int64)).cast(type_)
 
 
 def _output_moments(graph: Graph, name: str, inputs: Mapping[str, list[pa.RecordBatch]]) -> np.ndarray:
