@@ -70,9 +70,10 @@ class Compiler:
         found = self._made.get(text)
         if found is not None:
             return found
+        first = text not in self._rows  # to look into the cache once is enough
         taken = self._rows[text] = self._rows.get(text, 0) + rows
         allowed = self.policy is not Policy.NEVER and not numba.config.DISABLE_JIT
-        if allowed and (self.policy is Policy.ALWAYS or taken > ROWS or self._kept(text)):
+        if allowed and (self.policy is Policy.ALWAYS or taken > ROWS or (first and self._kept(text))):
             made = self._made[text] = self._compiled(text, arguments)
             return made
         if text not in self._plain:
