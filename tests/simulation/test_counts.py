@@ -13,6 +13,7 @@ processed at that instant may count as received or as lost.
 """
 
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -21,7 +22,7 @@ from tests.simulation.taps import Tap, faults, gave, got, order, tap_app, watch_
 
 from riprap.graph.specs import Source
 from riprap.runtime.counts import stream_counts
-from riprap.runtime.simulation import Crash, Simulation
+from riprap.runtime.simulation import Break, Crash, Simulation
 
 
 @pytest.fixture(autouse=True)
@@ -41,6 +42,8 @@ def check_buffers(seed: int) -> None:
     """All inputs buffered, and only elements crash that have no consumer: nothing is lost."""
     random = Random(seed)
     run = case(seed, tap_app(random, strict=1.0), random, mortal=lambda layout, pe: not layout.outputs(pe))
+    # A producer whose connection breaks is not waited for, like one that dies: what it brings late is lost.
+    run = replace(run, crashes=tuple(fault for fault in run.crashes if not isinstance(fault, Break)))
     simulation = _verify(run)
     for stream, counts in stream_counts(run.layout, simulation.ledgers()).items():
         if counts.recovery == "buffer":

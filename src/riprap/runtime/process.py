@@ -153,14 +153,16 @@ class _Process:
                     self._before = self._element
                     for follower in self._followers.values():
                         follower.stop()
-                    self._transport.renew(beginning.epoch)  # lets followers go that wait for room
-                self._transport.renew(beginning.epoch)  # without what they brought last
+                    line = beginning.assignment.line
+                    self._transport.renew(beginning.epoch, line)  # lets followers go that wait for room
+                self._transport.renew(beginning.epoch, line)  # without what they brought last
                 self._first = False
 
     def _begin(self, beginning: Beginning, life: ExitStack) -> None:
         """A new element, with everything that belongs to its life alone."""
         run, layout, pe = self._run, self._run.layout, self._pe
         self._epoch, self._line = beginning.epoch, beginning.assignment.line
+        self._transport.live_under(self._line)
         self._logs, self._followers = {}, {}
         for channel in layout.outlets(pe):
             if layout.retention(channel) == "log":
@@ -266,6 +268,7 @@ class _Process:
                     return directed
                 if isinstance(directed, int):
                     self._line = directed
+                    transport.live_under(directed)
                 else:
                     events.append(directed)
             moved = element.handle(events)
