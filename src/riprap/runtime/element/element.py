@@ -280,9 +280,9 @@ class Element:
         if way.backlog or way.full or (way.admitted and self._outputs.blocked):
             way.backlog.add(message, position)
         else:
-            self._give(way, message)
+            self._give(way, message, position)
 
-    def _give(self, way: WayIn, message: Message) -> None:
+    def _give(self, way: WayIn, message: Message, position: int) -> None:
         """To the merge and the operators."""
         if message.progress is not None and message.born:
             self._outputs.entered.note(message.progress, message.born)
@@ -290,9 +290,9 @@ class Element:
         if message.punctuation is not None:
             event = Punctuation(message.punctuation)
         end = message.number + message.items
-        outputs = self._inputs.give(way, event, message.number, end, message.progress)
+        outputs = self._inputs.give(way, event, end, message.progress, position)
         if way.merged is None:
-            self._inputs.had(way, message.number, end)
+            self._inputs.had(way, message.number, end, position)
         self._settle(outputs, message.born, way)
         if message.progress == END_KEY:
             self._tell(seam.Ended(way.channel))
@@ -303,7 +303,7 @@ class Element:
         while waiting and not self._outputs.blocked:
             moved = [way for way in waiting if self._inputs.room(way)]
             for way in moved:
-                self._give(way, way.backlog.pop()[0])
+                self._give(way, *way.backlog.pop())
             waiting = [way for way in waiting if way.backlog] if moved else []
 
     def _settle(self, outputs: list[Output], born: int, way: WayIn | None = None) -> None:

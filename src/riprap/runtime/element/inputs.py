@@ -105,17 +105,17 @@ class Inputs:
 
     # To the engine ----------------------------------------------------------------------------------------------------
 
-    def give(self, way: WayIn, event: Event | None, number: int, end: int, progress: OrderKey | None) -> list[Output]:
-        """Items from `number` on up to `end`, or none: to the merge of its shards, or to the engine."""
+    def give(self, way: WayIn, event: Event | None, end: int, progress: OrderKey | None, position: int) -> list[Output]:
+        """Items up to `end`, or none: to the merge of its shards, or to the engine. `position`: behind them in the log."""
         if progress is not None:
             way.reached = progress
         if event is not None and way.merged is not None:
             timely, keys = self._timely(way, event)
             first = end - len(keys.ts) if keys is not None else end
-            way.merged.came(first, keys, end, way.position, rows=not isinstance(event, Punctuation))
+            way.merged.came(first, keys, end, position, rows=not isinstance(event, Punctuation))
             event = timely
         elif way.merged is not None:
-            way.merged.came(end, None, end, way.position)
+            way.merged.came(end, None, end, position)
         merge = way.merge
         if merge is None:
             return self._push(way.stream, () if event is None else (event,), progress)
@@ -163,11 +163,11 @@ class Inputs:
 
     # What the operators have had --------------------------------------------------------------------------------------
 
-    def had(self, way: WayIn, number: int, end: int) -> None:
+    def had(self, way: WayIn, number: int, end: int, position: int) -> None:
         """The operators have worked on items from `number` up to `end` of a channel that is not merged."""
         record = way.record
         before = record.next
-        way.cursor.came(number, None, end, way.position)
+        way.cursor.came(number, None, end, position)
         if number == before:  # in order
             record.next = record.left = end
             return
