@@ -106,7 +106,7 @@ class Inputs:
     # To the engine ----------------------------------------------------------------------------------------------------
 
     def give(self, way: WayIn, event: Event | None, end: int, progress: OrderKey | None, position: int) -> list[Output]:
-        """Items up to `end`, or none: to the merge of its shards, or to the engine. `position`: behind them in the log."""
+        """Items up to `end`, or none, to the merge of its shards or to the engine; `position` is behind them."""
         if progress is not None:
             way.reached = progress
         if event is not None and way.merged is not None:
