@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from riprap.base.errors import PlanError, UsageError
 from riprap.proof.faults import KINDS
-from riprap.proof.schedule import Choices, draw, parse_schedule
+from riprap.proof.schedule import Choices, draw, parse_schedule, read_schedule
 
 CHOICES = Choices(
     {"Source": ("Source",), "Aggregator": ("Aggregator/0", "Aggregator/1"), "Sink": ("Sink",)},
@@ -73,8 +73,26 @@ def test_a_file():
         ('[[faults]]\nat = "5s"\nkind = "driver"\ntargets = ["Sink"]', "takes no targets"),
         ('[[faults]]\nat = "5s"\nkind = "slow"\ntargets = ["Sink"]\nshare = 2', "between 0 and 1"),
         ('[[faults]]\nat = "5s"\nkind = "kill"\ntargets = ["Sink"]\nwhen = 1', "when means nothing here"),
+        ('[[faults]]\nat = "5s"\nkind = "all"\ntargets = ["Sink"]', "all takes no targets"),
+        ('[[faults]]\nat = "5s"\nkind = "several"\ntargets = ["Sink", "Sink"]', "needs two targets or more"),
+        ('[[faults]]\nat = "61s"\nkind = "driver"', "fault 1: at = 61 s, and the run lasts 60 s"),
+        ('[[faults]]\nat = "5s"\nkind = "slow"\ntargets = ["Sink"]\nshare = nan', "not a number"),
+        (f"faults = {'[' * 5_000}", "not TOML"),
+        (f"faults = {'9' * 5_000}", "not TOML: Exceeds the limit"),
     ],
 )
 def test_bad_files_are_refused(text, sentence):
     with pytest.raises(PlanError, match=sentence):
-        parse_schedule(text, CHOICES)
+        parse_schedule(text, CHOICES, 60)
+
+
+def test_all_are_every_element():
+    (fault,) = parse_schedule('[[faults]]\nat = "1s"\nkind = "all"', CHOICES)
+    assert fault.targets == CHOICES.ids
+
+
+def test_a_schedule_that_is_no_text(tmp_path):
+    path = tmp_path / "faults.toml"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(PlanError, match="not UTF-8"):
+        read_schedule(path, CHOICES)

@@ -24,7 +24,7 @@ from riprap.base.errors import CheckFailed, DataError, MissingPrerequisite, Ripr
 from riprap.base.quantities import Duration
 from riprap.engine.inputs import count_rows
 from riprap.graph.graph import Graph
-from riprap.graph.plan import read_plan
+from riprap.graph.plan import plan_text
 from riprap.proof.faults import KINDS
 from riprap.proof.injector import Injector, read_observations
 from riprap.proof.oracle import compare, expected_rows, found_rows
@@ -72,15 +72,13 @@ def prove(
     directory = Path(out).absolute()
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise UsageError(f"{out} is there already and not an empty directory: give another one for the proof")
-    if plan is not None:
-        read_plan(plan)  # so that errors name the file
     settings = Settings(
-        app if isinstance(app, str) else "", Path(plan).read_text() if plan is not None else None, fuse,
+        app if isinstance(app, str) else "", plan_text(plan) if plan is not None else None, fuse,
         dict(parallelism or {}), {}, rate, None,
     )  # fmt: skip
     layout = settings.layout(None if isinstance(app, str) else app)
     choices = _choices(layout, kinds, local=master is None or master.startswith("local["))
-    schedule = read_schedule(faults, choices) if faults is not None else draw(choices, seconds, seed)
+    schedule = read_schedule(faults, choices, seconds) if faults is not None else draw(choices, seconds, seed)
     paths = {name: Path(path).absolute() for name, path in (inputs() if callable(inputs) else inputs).items()}
     if rate is None:
         rate = max(count_rows(path) for path in paths.values()) / seconds

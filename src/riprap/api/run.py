@@ -23,7 +23,7 @@ from riprap.base.errors import DataError, UsageError
 from riprap.base.owner import is_empty, owned
 from riprap.engine.input_check import check_columns, check_input
 from riprap.graph.graph import Graph
-from riprap.graph.plan import parse_plan, read_plan
+from riprap.graph.plan import parse_plan, plan_text
 from riprap.protocols.registry import LOGS, REGISTRY, SCOPES, configured
 from riprap.report.page import table
 from riprap.runtime.kills import parse_kills
@@ -117,11 +117,9 @@ def run(
     `protocol` is one of `riprap.protocols.registry`; `interval`, `log` and `scope` are its settings.
     """
     directory = Path(out).absolute()
-    if plan is not None:
-        read_plan(plan)  # so that errors name the file
     settings = Settings(
         app if isinstance(app, str) else "",
-        Path(plan).read_text() if plan is not None else None,
+        plan_text(plan) if plan is not None else None,
         fuse,
         dict(parallelism or {}),
         {name: str(Path(path).absolute()) for name, path in inputs.items()},

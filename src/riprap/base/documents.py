@@ -22,9 +22,11 @@ def read_text(path: Path | str, what: str = "", *, kind: Kind = DataError) -> st
     """The text of a file. `what` it is, for messages, as in "plan"."""
     named = f"{what} {path}" if what else str(path)
     try:
-        if Path(path).stat().st_size > LARGEST:
+        with Path(path).open("rb") as file:
+            data = file.read(LARGEST + 1)  # and not by the file's size: that of a pipe or a device is 0
+        if len(data) > LARGEST:
             raise kind(f"cannot read {named}: it has more than {LARGEST >> 20} MiB; give the file that was meant")
-        return Path(path).read_text(encoding="utf-8")
+        return data.decode("utf-8")
     except FileNotFoundError:
         raise kind(f"cannot read {named}: No such file" if what else f"there is no file {path}") from None
     except OSError as error:

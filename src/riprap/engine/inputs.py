@@ -155,6 +155,8 @@ def _checked(batch: pa.RecordBatch, source: Source, name: str) -> pa.Array:
         raise DataError(
             f"the input of source {source.name} has no column {name}; it has {known(batch.schema.names, name)}"
         )
+    if batch.schema.names.count(name) > 1:
+        raise DataError(f"the input of source {source.name} has several columns {name}; rename or drop all but one")
     column, expected = batch.column(name), source.schema.field(name)
     try:
         found = logical_type(column.type)

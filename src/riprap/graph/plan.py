@@ -62,9 +62,18 @@ def plan_of(graph: Graph) -> Plan:
 
 
 def read_plan(path: Path | str) -> Plan:
+    return _read(path)[1]
+
+
+def plan_text(path: Path | str) -> str:
+    """The text of a plan, known to be one, for those that keep it. A file is read once: it may be a pipe."""
+    return _read(path)[0]
+
+
+def _read(path: Path | str) -> tuple[str, Plan]:
     text = read_text(path, "plan", kind=PlanError)
     try:
-        return parse_plan(text)
+        return text, parse_plan(text)
     except PlanError as error:
         raise PlanError(f"{path}: {error}") from error
 

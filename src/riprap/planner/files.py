@@ -79,7 +79,7 @@ def _measured(path: Path) -> dict[str, TaskProfile]:
             )
             for name, entry in data["operators"].items()
         }
-    except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise DataError(f"{path} is not a profile that `riprap profile --out` wrote ({error!r})") from None
 
 

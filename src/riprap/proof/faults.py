@@ -24,7 +24,7 @@ import numpy as np
 from riprap.base.errors import MissingPrerequisite
 from riprap.base.quantities import Duration
 from riprap.base.randomness import generator
-from riprap.proof.schedule import Demand, Fault
+from riprap.proof.schedule import ALL, Demand, Fault
 from riprap.runtime.states import WorkerState
 
 _PIDFD_GETFD = 438  # the system call's number, on every architecture
@@ -244,7 +244,7 @@ KINDS: Mapping[str, FaultKind] = {
         "SIGKILL, and again as soon as its next process has begun", "it comes back all the same", Demand(), _kill_again
     ),
     "several": FaultKind("SIGKILL of several elements at once", "all come back", Demand(targets=-1), _kill),
-    "all": FaultKind("SIGKILL of every element at once", "all come back", Demand(targets=10_000, drawn=False), _kill),
+    "all": FaultKind("SIGKILL of every element at once", "all come back", Demand(targets=ALL, drawn=False), _kill),
     "hang": FaultKind(
         "SIGSTOP, and SIGCONT when it has long been replaced",
         "it is replaced, and does nothing more when it wakes up",

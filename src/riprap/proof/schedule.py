@@ -11,17 +11,18 @@ A schedule file is TOML, a table for each fault; times count from when the run i
 """
 
 import math
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from riprap.base.documents import parse_toml, read_text, shortened
 from riprap.base.errors import PlanError, UsageError, known
-from riprap.base.quantities import Duration, parse_duration
+from riprap.base.quantities import Duration, parse_duration, show_duration
 from riprap.base.randomness import generator
 
 NO_TIME = Duration(0)
+ALL = 10_000  # targets of a fault: every element
 _KEYS = ("at", "kind", "targets", "lasts", "share")
 
 
@@ -29,7 +30,7 @@ _KEYS = ("at", "kind", "targets", "lasts", "share")
 class Demand:
     """What a kind of fault needs to be drawn or written down."""
 
-    targets: int = 1  # how many elements: 0 for those that have none, -1 for any number from 2 on
+    targets: int = 1  # how many elements: 0 for those that have none, -1 for any number from 2 on, ALL for every one
     lasts: Duration = NO_TIME  # how long, by default
     drawn: bool = True  # whether a seed may choose it
 
@@ -83,28 +84,28 @@ def draw(choices: Choices, seconds: float, seed: int, *, every: float = 5.0, set
     return tuple(faults)
 
 
-def read_schedule(path: Path | str, choices: Choices) -> tuple[Fault, ...]:
+def read_schedule(path: Path | str, choices: Choices, seconds: float = math.inf) -> tuple[Fault, ...]:
+    """The faults of a file. Each has to come within the `seconds` of a run: one after its end would prove nothing."""
+    text = read_text(path, "schedule", kind=PlanError)
     try:
-        text = Path(path).read_bytes().decode()
-    except OSError as error:
-        raise PlanError(f"cannot read schedule {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise PlanError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
-    try:
-        return parse_schedule(text, choices)
+        return parse_schedule(text, choices, seconds)
     except PlanError as error:
         raise PlanError(f"{path}: {error}") from error
 
 
-def parse_schedule(text: str, choices: Choices) -> tuple[Fault, ...]:
-    try:
-        data = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise PlanError(f"this is not TOML: {error}") from error
+def parse_schedule(text: str, choices: Choices, seconds: float = math.inf) -> tuple[Fault, ...]:
+    data = parse_toml(text, "this", kind=PlanError)
     listed = data.pop("faults", None)
     if data or not isinstance(listed, list) or not listed or not all(isinstance(entry, dict) for entry in listed):
         raise PlanError("a schedule is a list of tables: write [[faults]] and, below it, at = and kind =")
-    return tuple(sorted((_fault(number, entry, choices) for number, entry in enumerate(listed, 1)), key=_at))
+    faults = tuple(_fault(number, entry, choices) for number, entry in enumerate(listed, 1))
+    for number, fault in enumerate(faults, 1):
+        if fault.at >= seconds * 1e6:
+            raise PlanError(
+                f"fault {number}: at = {show_duration(fault.at)}, and the run lasts {show_duration(seconds * 1e6)}: "
+                "let it come sooner, or give a longer --for"
+            )
+    return tuple(sorted(faults, key=_at))
 
 
 def _at(fault: Fault) -> int:
@@ -118,11 +119,11 @@ def _fault(number: int, entry: Mapping[str, Any], choices: Choices) -> Fault:
             raise PlanError(f"{where}: {key} means nothing here; there are {known(_KEYS, key)}")
     kind = entry.get("kind")
     if not isinstance(kind, str) or kind not in choices.demands:
-        raise PlanError(f"{where}: kind = {kind!r}; there are {known(choices.demands, kind)}")
+        raise PlanError(f"{where}: kind = {shortened(kind)}; there are {known(choices.demands, kind)}")
     demand = choices.demands[kind]
     share = entry.get("share", 0.25)
     if not isinstance(share, int | float) or isinstance(share, bool) or not 0 < share < 1:
-        raise PlanError(f"{where}: share = {share!r}; write a number between 0 and 1")
+        raise PlanError(f"{where}: share = {shortened(share)}; write a number between 0 and 1")
     lasts = _duration(entry, "lasts", where) if "lasts" in entry else demand.lasts
     return Fault(
         _duration(entry, "at", where), kind, _targets(entry, demand, where, choices), lasts, float(share), number
@@ -132,7 +133,7 @@ def _fault(number: int, entry: Mapping[str, Any], choices: Choices) -> Fault:
 def _duration(entry: Mapping[str, Any], key: str, where: str) -> Duration:
     value = entry.get(key)
     if not isinstance(value, str):
-        raise PlanError(f'{where}: {key} = {value!r}; write a time, as in {key} = "10s"')
+        raise PlanError(f'{where}: {key} = {shortened(value)}; write a time, as in {key} = "10s"')
     try:
         return parse_duration(value)
     except UsageError as error:
@@ -142,15 +143,20 @@ def _duration(entry: Mapping[str, Any], key: str, where: str) -> Duration:
 def _targets(entry: Mapping[str, Any], demand: Demand, where: str, choices: Choices) -> tuple[str, ...]:
     named = entry.get("targets", [])
     if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
-        raise PlanError(f'{where}: targets = {named!r}; write a list of operators, as in ["Aggregator"]')
+        raise PlanError(f'{where}: targets = {shortened(named)}; write a list of operators, as in ["Aggregator"]')
     found: list[str] = []
     for name in named:
         hosting: Sequence[str] = choices.elements.get(name, (name,) if name in choices.ids else ())
         if not hosting:
             raise PlanError(f"{where}: no operator or element is called {name}; there are {known(choices.ids, name)}")
         found += hosting
-    if demand.targets == 0 and named:
+    if demand.targets in (0, ALL) and named:
         raise PlanError(f"{where}: {entry['kind']} takes no targets; leave them out")
+    if demand.targets == ALL:
+        return choices.ids
     if demand.targets != 0 and not named:
         raise PlanError(f'{where}: {entry["kind"]} needs targets, as in targets = ["{choices.ids[0]}"]')
-    return tuple(dict.fromkeys(found))
+    chosen = tuple(dict.fromkeys(found))
+    if demand.targets < 0 and len(chosen) < 2 <= len(choices.ids):
+        raise PlanError(f"{where}: {entry['kind']} needs two targets or more; give another one, or take kill")
+    return chosen
