@@ -304,3 +304,64 @@ def test_arguments_that_are_no_such():
     assert "Missing argument" in refused("graph")
     assert "Invalid value for '--tuples'" in refused("run", BARGAINS, "--tuples", "many")
     assert "--plan: the text has bytes that are not UTF-8" in refused("graph", BARGAINS, "--plan", "\udcff")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--reps", "0"], "--reps 0: it has to be 1 or more"),
+        (["--reps", "999999999999"], "at most 100000"),
+        (["--golden", "0"], "--golden 0"),
+        (["--section", "0"], "--section 0"),
+        (["--section", "9" * 18], "--section 9999"),
+        (["--percentile", "101"], "--percentile 101"),
+        (["--offsets", "-1"], "is before the stream"),
+        (["--offsets", "1000000"], "is beyond the stream"),
+        (["--offsets", ""], "at least one offset"),
+        (["--outages", "0s"], "longer than nothing"),
+        (["--jitter", "-1"], "the bound of the jitter"),
+        (["--jitter", "9" * 18], "the bound of the jitter"),
+        (["--failover", "1e400s"], "is too long"),
+        (["--fault", "duplicate", "--state", "lost"], "does not touch state"),
+    ],
+)
+def test_assessments_that_cannot_be(market, arguments, words):
+    assert words in refused("assess", BARGAINS, "--input", market, *arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--kill", "Nope@1s"],
+        ["--kill", "Aggregator@@1s"],
+        ["--fuse", "some"],
+        ["--parallelism", "Nope=2"],
+        ["--parallelism", "Aggregator=2,Aggregator=3"],
+        ["--out", "full"],
+    ],
+)
+def test_a_run_that_cannot_be_makes_no_data(tmp_path, monkeypatch, arguments):
+    def make(*given):
+        raise AssertionError("data was made")
+
+    monkeypatch.setattr("riprap.cli.run.input_paths", make)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "something").touch()
+    refused("run", BARGAINS, *arguments)
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "99999999999"])
+def test_partitions_that_cannot_be(market, count):
+    assert "--partitions" in refused("run-bounded", BARGAINS, "--input", market, "--partitions", count)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("name", ["price", "_ts", "_seq"])
+def test_a_column_that_is_there_twice(market, tmp_path, command, name):
+    table = pq.read_table(market)
+    if name not in table.schema.names:
+        table = table.append_column(name, pa.array(range(table.num_rows)))
+    table = table.append_column(name, table[name])
+    with pa.OSFile(str(tmp_path / "twice.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    assert f"has several columns {name}" in refused(command, BARGAINS, "--input", tmp_path / "twice.arrow")

@@ -11,14 +11,13 @@ the run's, `faults.jsonl` what was done and seen, `proof.json` and `proof.html` 
 
 import json
 import multiprocessing
-import os
 import signal
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from riprap.api.run import Settings, resume, run
+from riprap.api.run import Inputs, Settings, resume, run
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.base.errors import CheckFailed, DataError, MissingPrerequisite, RiprapError, UsageError
 from riprap.base.quantities import Duration
@@ -39,7 +38,6 @@ _KINDS: dict[str, type[RiprapError]] = {
     kind.__name__: kind for kind in (CheckFailed, DataError, MissingPrerequisite, UsageError)
 }
 
-Inputs = Mapping[str, str | os.PathLike[str]]  # by source
 # Called with each line of `faults.jsonl` and its fault.
 Tell = Callable[[Mapping[str, Any], Fault], None]
 

@@ -15,7 +15,7 @@ from riprap.apps.catalogue import load_function
 from riprap.base.errors import UsageError, known
 from riprap.base.quantities import Duration, parse_duration
 from riprap.engine.inputs import count_rows
-from riprap.faults.campaign import Rate, Settings, Target, counts_jitter_in_tuples
+from riprap.faults.campaign import Rate, Settings, Target, check_settings, counts_jitter_in_tuples
 from riprap.faults.functions import ScoreFunction, described
 from riprap.faults.models import parse_kind, parse_state
 from riprap.faults.placement import chosen_targets
@@ -95,7 +95,8 @@ def settings_of(graph: Graph, request: Request) -> Settings:
         raise UsageError(f"--errors {request.errors} is unknown; known: absolute, over")
     bound = request.jitter if request.jitter is not None else 10
     one = counts_jitter_in_tuples(graph)
-    return Settings(
+    parse_duration(request.failover)
+    settings = Settings(
         targets=targets,
         offsets=tuple(sorted(set(offsets))),
         scores=scores,
@@ -113,6 +114,8 @@ def settings_of(graph: Graph, request: Request) -> Settings:
         signed=request.signed,
         errors="over" if request.errors == "over" else "absolute",
     )
+    check_settings(settings, tuples)
+    return settings
 
 
 def _offset(given: float, tuples: int) -> int:

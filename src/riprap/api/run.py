@@ -10,7 +10,7 @@ result                       # in a notebook: the elements and the streams
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -34,6 +34,8 @@ from riprap.streams.description import is_stream
 from riprap.streams.files import LocalFiles
 
 _FORMAT = 1  # of run.json
+
+Inputs = Mapping[str, str | os.PathLike[str]]  # by source
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class RunResult:
 
 def run(
     app: str | Graph,
-    inputs: Mapping[str, str | os.PathLike[str]],
+    inputs: Inputs | Callable[[], Inputs],
     *,
     out: Path | str,
     plan: Path | str | None = None,
@@ -114,6 +116,7 @@ def run(
 ) -> RunResult:
     """Run an app until its inputs end, or for some seconds. `out` is the run's directory, which must not exist.
 
+    `inputs` may be a function that makes them: it is called when everything else has been checked.
     `protocol` is one of `riprap.protocols.registry`; `interval`, `log` and `scope` are its settings.
     """
     directory = Path(out).absolute()
@@ -122,7 +125,7 @@ def run(
         plan_text(plan) if plan is not None else None,
         fuse,
         dict(parallelism or {}),
-        {name: str(Path(path).absolute()) for name, path in inputs.items()},
+        {},
         rate,
         seconds,
         protocol,
@@ -131,7 +134,6 @@ def run(
         scope,
     )
     layout = settings.layout(None if isinstance(app, str) else app)
-    _check_inputs(layout, settings.inputs)
     for spec in layout.graph:
         if spec.annotations.ha_group is not None:
             warn(f"{spec.name} is in HA group {spec.annotations.ha_group.name}, and a run has no replicas yet")
@@ -139,6 +141,9 @@ def run(
     with owned(directory, "run"):
         if not is_empty(directory):
             raise UsageError(f"{out} is not empty: go on with it with --resume {out}, or give another directory")
+        given = inputs() if callable(inputs) else inputs
+        settings = replace(settings, inputs={name: str(Path(path).absolute()) for name, path in given.items()})
+        _check_inputs(layout, settings.inputs)
         session = ready_session(layout, kills, spark=spark, master=master)
         (directory / "run.json").write_text(json.dumps({"format": _FORMAT, **asdict(settings)}, indent=2) + "\n")
         result = run_on_spark(

@@ -158,6 +158,11 @@ def _plan_text(graph: "Graph | None", plan: "BackupPlan") -> str:
     return write_plan(Plan(plan.asked.topology.name, {name: Annotations(backup=True) for name in plan.names}))
 
 
+def _way(tasks: "Sequence[str]", most: int = 12) -> str:
+    """Its end, where it is long: there it is what makes the last task slow."""
+    return " → ".join(["…", *tasks[-most:]] if len(tasks) > most else tasks)
+
+
 def _report(plan: "BackupPlan", target: str, recovery: str | None) -> str:
     from riprap.report.plan_report import plan_report
 
@@ -188,7 +193,7 @@ def _show(plan: "BackupPlan", written: list[str], json: bool) -> None:
     OUT.print(plan.verdict)
     OUT.print(
         f"Worst recovery {plan.worst} of "
-        f"{show_duration(int(plan.asked.bound.max()))} allowed, by {' → '.join(plan.critical[-12:])}.",
+        f"{show_duration(int(plan.asked.bound.max()))} allowed, by {_way(plan.critical)}.",
         soft_wrap=True,
     )
     for source, target in plan.cut_edges:

@@ -89,7 +89,6 @@ def command(
         output_directory(directory)
         shards = _parallelism(parallelism)
         enough = round(rate * seconds * 1.2) + 1 if rate and seconds else _TUPLES
-        paths = input_paths(graph, input, tuples or enough, seed)
     try:
         if not json:
             ERR.print("starting Spark and the processing elements …")
@@ -99,9 +98,9 @@ def command(
             else:
                 assert app is not None
                 result = api.run(
-                    app, paths, out=directory, plan=plan, fuse=fuse, parallelism=shards,  # type: ignore[arg-type]
-                    rate=rate, show=table, warn=warn, protocol=protocol, interval=interval, log=log,
-                    scope=induced_scope, **common,
+                    app, lambda: input_paths(graph, input, tuples or enough, seed), out=directory, plan=plan,
+                    fuse=fuse, parallelism=shards, rate=rate, show=table, warn=warn,  # type: ignore[arg-type]
+                    protocol=protocol, interval=interval, log=log, scope=induced_scope, **common,
                 )  # fmt: skip
     except KeyboardInterrupt:
         begun = (directory / "run.json").exists()
@@ -122,6 +121,8 @@ def _parallelism(text: str) -> Mapping[str, int]:
         name, equals, number = part.partition("=")
         if not equals or not name:
             raise UsageError(f"--parallelism {part}: write OPERATOR=N with N of 1 or more, as in Aggregator=2")
+        if name in shards:
+            raise UsageError(f"--parallelism: {name} is given twice")
         shards[name] = parse_whole(number, f"--parallelism {name} =", least=1, most=1024)
     return shards
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from riprap.graph.partitioning import KeyPartitioning
     from riprap.spark.bounded import Totals
 
+_MOST_PARTITIONS = 100_000
+
 
 def command(
     app: AppName,
@@ -36,6 +38,8 @@ def command(
     from riprap.graph.partitioning import key_partitioning
 
     output_directory(out)
+    if partitions is not None and not 1 <= partitions <= _MOST_PARTITIONS:
+        raise UsageError(f"--partitions {partitions}: write a whole number from 1 to {_MOST_PARTITIONS}")
     graph = planned_app(app, plan)
     if out is not None and out.exists():
         raise UsageError(f"{out} exists already: give another directory with --out, or remove it")

@@ -155,9 +155,7 @@ def _checked(batch: pa.RecordBatch, source: Source, name: str) -> pa.Array:
         raise DataError(
             f"the input of source {source.name} has no column {name}; it has {known(batch.schema.names, name)}"
         )
-    if batch.schema.names.count(name) > 1:
-        raise DataError(f"the input of source {source.name} has several columns {name}; rename or drop all but one")
-    column, expected = batch.column(name), source.schema.field(name)
+    column, expected = _column(batch, source, name), source.schema.field(name)
     try:
         found = logical_type(column.type)
     except GraphError as error:
@@ -173,6 +171,12 @@ def _checked(batch: pa.RecordBatch, source: Source, name: str) -> pa.Array:
     return column
 
 
+def _column(batch: pa.RecordBatch, source: Source, name: str) -> pa.Array:
+    if batch.schema.names.count(name) > 1:
+        raise DataError(f"the input of source {source.name} has several columns {name}; rename or drop all but one")
+    return batch.column(name)
+
+
 def _times(batch: pa.RecordBatch, source: Source) -> pa.Array:
     name = TS if TS in batch.schema.names else source.time
     if name is None or name not in batch.schema.names:
@@ -180,7 +184,7 @@ def _times(batch: pa.RecordBatch, source: Source) -> pa.Array:
             f"the input of source {source.name} has no _ts column; "
             "add one, or name its time column with time= in the app"
         )
-    column = batch.column(name)
+    column = _column(batch, source, name)
     if column.null_count:
         raise DataError(f"the input of source {source.name}: its time column {name} has nulls")
     if pa.types.is_int64(column.type):
@@ -196,7 +200,7 @@ def _times(batch: pa.RecordBatch, source: Source) -> pa.Array:
 def _numbers(batch: pa.RecordBatch, source: Source, row: int) -> np.ndarray:
     if SEQ not in batch.schema.names:
         return np.arange(row, row + batch.num_rows)
-    column = batch.column(SEQ)
+    column = _column(batch, source, SEQ)
     if not pa.types.is_integer(column.type) or column.null_count:
         raise DataError(
             f"the input of source {source.name}: _seq has to be whole numbers without nulls, not {column.type}"

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from riprap.base.errors import UsageError
-from riprap.base.quantities import Duration, format_count, show_duration
+from riprap.base.quantities import LONGEST, Duration, format_count, show_duration
 from riprap.base.randomness import derived_seed
 from riprap.engine.engine import Engine
 from riprap.engine.jitter import Jitter
@@ -28,6 +28,7 @@ from riprap.operators.columns import keys_of
 Rate = Literal["average", "peak"]
 Errors = Literal["absolute", "over"]
 _SECOND = 1_000_000  # microseconds
+_MOST_RUNS, _MOST_TUPLES = 100_000, 10**12
 
 
 @dataclass(frozen=True)
@@ -199,12 +200,12 @@ def outages_of(settings: Settings, profile: TargetProfile, index: int, offset: i
     return sorted(found.values(), key=lambda outage: (outage.tuples, outage.duration))
 
 
-def check_settings(settings: Settings, recording: Recording) -> None:
-    """Raise for what cannot be, before anything runs."""
-    positive = {"--reps": settings.reps, "--golden": settings.golden, "--section": settings.section}
-    for option, value in positive.items():
-        if value < 1:
-            raise UsageError(f"{option} {value}: it has to be 1 or more")
+def check_settings(settings: Settings, tuples: int) -> None:
+    """Raise for what cannot be done with a stream of so many tuples, before anything runs."""
+    most = {"--reps": _MOST_RUNS, "--golden": _MOST_RUNS, "--section": _MOST_TUPLES}
+    for option, value in {"--reps": settings.reps, "--golden": settings.golden, "--section": settings.section}.items():
+        if not 1 <= value <= most[option]:
+            raise UsageError(f"{option} {value}: it has to be 1 or more, and at most {most[option]}")
     if settings.golden < settings.reps:
         raise UsageError(
             f"--golden {settings.golden} is less than --reps {settings.reps}: repetition k needs golden run k"
@@ -213,11 +214,14 @@ def check_settings(settings: Settings, recording: Recording) -> None:
         raise UsageError(f"--percentile {100 * settings.percentile:g}: give one above 0 and up to 100")
     if not settings.offsets or not settings.outages or not settings.rates:
         raise UsageError("a campaign needs at least one offset, one outage and one rate")
+    if min(settings.outages) < 1:
+        raise UsageError("--outages 0s: an outage has to last longer than nothing")
+    if not 0 <= (settings.jitter_tuples or 0) <= _MOST_TUPLES or not 0 <= (settings.jitter_time or 0) <= LONGEST:
+        raise UsageError(f"the bound of the jitter has to be 0 or more, and at most {_MOST_TUPLES} tuples")
     for offset in settings.offsets:
-        if not 0 <= offset < recording.tuples:
-            raise UsageError(
-                f"offset {format_count(offset)} is beyond the stream, which has {format_count(recording.tuples)} tuples"
-            )
+        if not 0 <= offset < tuples:
+            where = "before the stream" if offset < 0 else "beyond the stream"
+            raise UsageError(f"offset {format_count(offset)} is {where}, which has {format_count(tuples)} tuples")
     if settings.fault != "loss" and any(target.state != KEPT for target in settings.targets):
         raise UsageError(f"fault model {settings.fault} does not touch state; --state goes with loss")
 

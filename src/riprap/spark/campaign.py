@@ -98,7 +98,7 @@ def _run(
     if not sound(recorded):
         record(graph, {name: read_file(file) for name, file in inputs.items()}, dividing_columns(graph), recorded)
     recording = load(graph, recorded)
-    check_settings(settings, recording)
+    check_settings(settings, recording.tuples)
     (path / "shared").mkdir(exist_ok=True)
     job = work.Job(graph, settings, path / "shared", recorded, identity, functions)
     campaign = _Campaign(spark, job, path / "waves", tell)
