@@ -11,6 +11,8 @@ from riprap.base.quantities import Duration, format_size, parse_duration, show_d
 from riprap.cli.outputs import output_file
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from riprap.graph.graph import Graph
     from riprap.graph.plan import Plan
     from riprap.planner.backup_plan import BackupPlan

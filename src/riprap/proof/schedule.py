@@ -102,8 +102,8 @@ def parse_schedule(text: str, choices: Choices, seconds: float = math.inf) -> tu
     for number, fault in enumerate(faults, 1):
         if fault.at >= seconds * 1e6:
             raise PlanError(
-                f"fault {number}: at = {show_duration(fault.at)}, and the run lasts {show_duration(round(seconds * 1e6))}: "
-                "let it come sooner, or give a longer --for"
+                f"fault {number}: at = {show_duration(fault.at)}, and the run lasts "
+                f"{show_duration(round(seconds * 1e6))}: let it come sooner, or give a longer --for"
             )
     return tuple(sorted(faults, key=_at))
 
