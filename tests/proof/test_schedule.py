@@ -75,7 +75,7 @@ def test_a_file():
         ('[[faults]]\nat = "5s"\nkind = "kill"\ntargets = ["Sink"]\nwhen = 1', "when means nothing here"),
         ('[[faults]]\nat = "5s"\nkind = "all"\ntargets = ["Sink"]', "all takes no targets"),
         ('[[faults]]\nat = "5s"\nkind = "several"\ntargets = ["Sink", "Sink"]', "needs two targets or more"),
-        ('[[faults]]\nat = "61s"\nkind = "driver"', "fault 1: at = 61s, and the run lasts 1.0m"),
+        ('[[faults]]\nat = "61s"\nkind = "driver"', "fault 1: at = 61s, and the run lasts 1"),
         ('[[faults]]\nat = "5s"\nkind = "slow"\ntargets = ["Sink"]\nshare = nan', "not a number"),
         (f"faults = {'[' * 5_000}", "not TOML"),
         (f"faults = {'9' * 5_000}", "not TOML: Exceeds the limit"),
