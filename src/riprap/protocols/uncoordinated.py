@@ -10,7 +10,7 @@ beginning of the run (the domino effect): `induced.py` exists because of that.
 
 from riprap.base.randomness import derived_seed
 from riprap.protocols.cut import Cut
-from riprap.protocols.events import Acknowledge, Capture, Command, Deleted, Event, Tick
+from riprap.protocols.events import Acknowledge, Capture, Command, Deleted, Event, Forget, Tick
 from riprap.protocols.lines import LineDirector
 from riprap.protocols.protocol import WHOLE, Protocol, ProtocolSpec, RestorePlan, Surroundings, Unit
 
@@ -67,7 +67,10 @@ class Uncoordinated(Protocol):
 
 def released(oldest: Cut) -> list[Command]:
     """What nobody will ask for again, now that this is the oldest checkpoint that is left."""
-    return [Acknowledge(channel, inlet.taken) for channel, inlet in oldest.inlets.items()]
+    return [
+        Forget(channel, inlet.taken_position) if inlet.taken_position >= 0 else Acknowledge(channel, inlet.taken)
+        for channel, inlet in oldest.inlets.items()
+    ]
 
 
 SPEC = ProtocolSpec("uncoordinated", whole_plan, Uncoordinated, LineDirector, retention=("log", "log"))
