@@ -57,7 +57,7 @@ def run() -> Iterator[Result]:
             pairs = [trial.pair() for _ in range(PAIRS)]
             trial.writer.close()
         counts = trial.writer.counts["J"]
-        missed, taken, longest = missed + counts.missed, taken + counts.taken, max(longest, trial.longest)
+        missed, taken, longest = missed + trial.deadlines.missed, taken + counts.taken, max(longest, trial.longest)
         low, mean, high = confidence([wall for wall, _ in pairs])
         cpu = confidence([cpu for _, cpu in pairs])
         yield at_least(
@@ -102,8 +102,8 @@ class Trial:
         ]
         self._at = 0
         self._with = SECOND // 2  # microseconds spent with checkpoints: so that one comes in the middle of each second
-        self._deadlines = Deadlines(SECOND)
-        self._deadlines.due(self._with)
+        self.deadlines = Deadlines(SECOND)
+        self.deadlines.due(self._with)
         while self.engine.operators["J"].size() < 0.99 * configuration.window * (50 if configuration.per_group else 1):
             self._push()
 
@@ -117,9 +117,9 @@ class Trial:
         while (elapsed := time.perf_counter() - start) < 1.0:
             taken += self._push()
             now = self._with + int(elapsed * SECOND)
-            self._deadlines.unwritten -= len(self.writer.finished())
-            if checkpoints and self._deadlines.due(now) is not None:
-                self._deadlines.unwritten += 1
+            self.deadlines.unwritten -= len(self.writer.finished())
+            if checkpoints and self.deadlines.due(now) is not None:
+                self.deadlines.unwritten += 1
                 before = time.thread_time()
                 self.writer.capture("J", self.engine, {"at": self._at}, now)
                 self.longest = max(self.longest, time.thread_time() - before)

@@ -1,10 +1,14 @@
 """Descriptions, techniques and deployments of streaming applications."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
 from riprap.base.errors import RiprapError
+from riprap.san.generator import key
+from riprap.san.interpreter import interpret
+from riprap.san.run import Span
 from riprap.san.streaming import kinds
 from riprap.san.streaming.application import Application, Stream
 from riprap.san.streaming.deployment import Shock
@@ -12,6 +16,7 @@ from riprap.san.streaming.faults import Faults, Host
 from riprap.san.streaming.published import bargain_discovery
 from riprap.san.streaming.scenario import Protection, Scenario
 from riprap.san.streaming.techniques import TECHNIQUES
+from riprap.san.streaming.template import build
 
 APP = bargain_discovery(2200.0)
 
@@ -142,3 +147,14 @@ def test_resources_count_instances_and_busy_cores():
 def test_bad_input(make, message):
     with pytest.raises(RiprapError, match=message):
         make()
+
+
+def test_the_invariant_of_groups_can_fail():
+    """A group that goes on with a replica that is not whole is found out, in the network as it is simulated."""
+    protected = (Protection("ha-group", ("f",)),)
+    scenario = Scenario(chain(kinds.functor("f", 1e-6, 1.0)), protected, Faults(forced={"f": 0.5}, recovery=2.0), 3.0)
+    network = build(scenario.deployment(), scenario.faults)
+    assert interpret(network, key(1, 0), Span(3.0)).events > 100
+    blind = [each for each in network.activities if ".deactivate" not in each.name]
+    with pytest.raises(RiprapError, match=r"replica 0 of group0 is whole while it is active .* does not hold"):
+        interpret(replace(network, activities=tuple(blind)), key(1, 0), Span(3.0))

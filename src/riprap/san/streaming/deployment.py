@@ -6,7 +6,9 @@ A technique is a function from a deployment to a deployment. Both simulators rea
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from keyword import iskeyword
 
+from riprap.san.language import FUNCTIONS
 from riprap.san.streaming.application import Application, Operator
 
 
@@ -34,7 +36,7 @@ class Instance:
     def name(self) -> str:
         """Usable in names of places: letters, digits and _."""
         slug = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in self.operator.name)
-        slug = f"_{slug}" if slug[:1].isdigit() else slug
+        slug = f"_{slug}" if slug[:1].isdigit() or iskeyword(slug) or slug in FUNCTIONS else slug
         return f"{slug}_{self.replica}" if self.replica else slug
 
 
