@@ -7,6 +7,8 @@ from stream_data import SCHEMA, batch, batches, table, write
 
 from riprap.base.errors import DataError, UsageError
 from riprap.streams import Damaged, Stream
+from riprap.streams.segment import segment_name
+from riprap.streams.verify import verify
 
 
 class FakeClock:
@@ -93,3 +95,12 @@ def test_size_and_age_are_enforced_when_segments_are_finished(tmp_path):
     write(by_size, batches([10] * 20, first=50))
     assert sum(item.end for item in by_size.catalogue().finished) <= 10_000
     assert len(kept(by_size)) > 2
+
+
+def test_a_first_segment_that_nobody_trimmed_is_lost(stream, tmp_path):
+    stream.trim(before_position=20)
+    assert verify(stream).damage == []
+    os.unlink(tmp_path / "s" / segment_name(2))
+    with pytest.raises(Damaged, match="the rows before position 30 are gone, and nobody trimmed them"):
+        Stream.open(tmp_path / "s").require_whole()
+    assert len(verify(Stream.open(tmp_path / "s")).damage) == 1

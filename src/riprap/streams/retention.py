@@ -3,11 +3,12 @@
 A reader registers, in `readers/NAME.json`, the position of its *oldest* retained checkpoint: the earliest it may ever
 ask for again. Registering and trimming exclude each other (`Files.exclusive`), so a position that was accepted stays
 readable. A crash while trimming leaves some of the segments deleted, oldest first. A damaged registration stops
-trimming.
+trimming. Before anything is deleted `trimmed.json` says up to where: rows that are gone without it were lost.
 """
 
 import re
 from collections.abc import Sequence
+from itertools import takewhile
 
 from riprap.base.clock import Clock
 from riprap.base.errors import DataError, UsageError
@@ -18,6 +19,7 @@ from riprap.streams.segment import segment_name
 from riprap.streams.summary import Summary
 
 READERS = "readers"
+TRIMMED = "trimmed.json"
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
 
 
@@ -50,13 +52,23 @@ def delete(files: Files, oldest_first: Sequence[Summary], force: bool) -> list[S
     """Delete segments in this order, up to the first that a registered reader needs; returns those deleted."""
     with files.exclusive():
         needed = min(registered(files).values(), default=None) if not force else None
-        deleted = []
-        for item in oldest_first:
-            if needed is not None and item.next_position > needed:
-                break
+        doomed = list(takewhile(lambda item: needed is None or item.next_position <= needed, oldest_first))
+        if doomed:
+            put_document(files, TRIMMED, {"position": doomed[-1].next_position})
+        for item in doomed:
             files.delete(segment_name(item.segment))
-            deleted.append(item)
-    return deleted
+    return doomed
+
+
+def trimmed(files: Files) -> int:
+    """The position before which rows may have been deleted; raises `Damaged` if its document cannot be read."""
+    try:
+        position = get_document(files, TRIMMED).get("position")
+    except FileNotFoundError:
+        return 0
+    if not isinstance(position, int):
+        raise Damaged(f"{files.location}/{TRIMMED}", 0, "a document without a position")
+    return position
 
 
 def enforce(files: Files, finished: Sequence[Summary], settings: Settings, clock: Clock) -> None:

@@ -183,8 +183,17 @@ class Stream:
     def loss(self) -> Damaged | None:
         """What the mark promises and is not there; also a mark that is there and says nothing, as it cannot be told.
 
-        A crash leaves no such thing: it leaves a mark that is older than the bytes, or none (see `mark.py`).
+        A crash leaves no such thing: it leaves a mark that is older than the bytes, or none (see `mark.py`). Nor are
+        the first rows gone unless `trimmed.json` says so.
         """
+        first = self.first_position()  # before what was trimmed: that is written before anything goes
+        try:
+            if first > retention.trimmed(self.files):
+                return Damaged(
+                    self.files.location, 0, f"the rows before position {first} are gone, and nobody trimmed them"
+                )
+        except Damaged as damage:
+            return damage
         if self._spool is None or self.live() is not None:
             return None
         mark = read_mark(self._spool)
