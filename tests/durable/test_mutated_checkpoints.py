@@ -29,7 +29,7 @@ def make_checkpoints(path: Path) -> None:
     graph = checkpointed_app()
     engine = Engine(graph)
     members = [spec.name for spec in graph.operators]
-    taker = Checkpointer(LocalStorage(path), "PE/0", 1, {"all": (members, 1_000_000)}, background=False, keep=3)
+    taker = Checkpointer(LocalStorage(path), "PE/0", 1, {"all": members}, background=False)
     for number in range(4):
         seq = np.arange(number * 12, number * 12 + 12)
         for source, column in (("L", "x"), ("R", "y")):
