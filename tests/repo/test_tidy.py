@@ -92,3 +92,9 @@ def test_commands_print_no_markup_and_check_their_arguments():
         assert "[/]" not in text, f"{path}: the consoles take no markup; use style=, or rich.text.Text"
         if path.name != "arguments.py":
             assert "typer.Typer(" not in text, f"{path}: register commands through riprap.cli.arguments.Commands"
+
+
+def test_no_two_test_files_share_a_name():
+    """pytest imports them by their bare names: the second would not be run."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(set(names)) == sorted(names)
