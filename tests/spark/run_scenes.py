@@ -404,7 +404,7 @@ def elements_of_a_killed_executor_move(place):
     assert set(restarts.values()) <= {0, 1}
     counts_add_up(summary)
     assert summary["tuples"] == 100_000
-    assert 0 < summary["sinks"]["Sink"]["tuples"] == RunResult(place / "run", summary).sink("Sink").num_rows
+    assert 0 < RunResult(place / "run", summary).sink("Sink").num_rows <= summary["sinks"]["Sink"]["tuples"]
 
 
 def a_replaced_element_that_goes_on_ends_by_itself(place):
@@ -446,7 +446,9 @@ def a_replaced_element_that_goes_on_ends_by_itself(place):
     assert {name for name, pe in result.summary["pes"].items() if pe["restarts"]} == set(stopped)
     counts_add_up(result.summary)
     bargains = result.sink("Sink")
-    assert 0 < bargains.num_rows == result.summary["sinks"]["Sink"]["tuples"] == len(set(bargains["_seq"].to_pylist()))
+    # A sink that has gaps may count what its log had not yet written when its process died (docs/run.md).
+    assert 0 < bargains.num_rows <= result.summary["sinks"]["Sink"]["tuples"]
+    assert bargains.num_rows == len(set(bargains["_seq"].to_pylist()))
 
 
 def parent(pid):

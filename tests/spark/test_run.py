@@ -1,5 +1,6 @@
 """Runs of real processes on Spark: exact without faults, going on through kills, with counts that are true."""
 
+import contextlib
 import json
 import os
 import signal
@@ -107,8 +108,9 @@ def test_an_interrupted_and_killed_run_is_resumed_and_loses_nothing(local, tmp_p
     orphaned = start("--resume", out)
     wait_until_running(out, orphaned)
     for pid in processes_of(orphaned.pid):
-        if os.path.basename(os.path.realpath(f"/proc/{pid}/exe")) == "java":
-            os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended since
+            if os.path.basename(os.path.realpath(f"/proc/{pid}/exe")) == "java":
+                os.kill(pid, signal.SIGKILL)
     code, err = end(orphaned)
     assert code == 3, err
     assert "its JVM has died, killed by somebody or for want of memory; go on with: riprap run --resume" in err
