@@ -21,9 +21,9 @@ from benchmarks import peers_streaming as peers
 from benchmarks.harness import Result, at_least, at_most, reported
 from riprap.api.run import run as run_app
 from riprap.apps import market, market_files
+from riprap.runtime.coordination.metrics import Metrics
+from riprap.runtime.coordination.roster import PeStatus
 from riprap.runtime.element.latency import Latencies
-from riprap.runtime.metrics import Metrics
-from riprap.runtime.roster import PeStatus
 from riprap.spark.session import hosting_session, session
 
 APP = "bargain-discovery"

@@ -8,11 +8,11 @@ from rich.console import Console
 
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.cli.live_table import LiveTable
+from riprap.runtime.coordination.metrics import Metrics
 from riprap.runtime.coordination.metrics_file import MetricsFile
+from riprap.runtime.coordination.roster import PeStatus
+from riprap.runtime.coordination.states import WorkerState
 from riprap.runtime.element.latency import Latencies, format_latency
-from riprap.runtime.metrics import Metrics
-from riprap.runtime.roster import PeStatus
-from riprap.runtime.states import WorkerState
 
 
 def status(epoch, latencies):

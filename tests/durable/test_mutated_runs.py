@@ -9,7 +9,7 @@ from tests.durable.mutations import Case
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.graph.builder import App
 from riprap.protocols.channels import ChannelId
-from riprap.runtime.coordinator import Coordinator
+from riprap.runtime.coordination.coordinator import Coordinator
 from riprap.runtime.element.ledger import LedgerShape, open_ledger, read_ledger
 from riprap.runtime.layout import arrange
 

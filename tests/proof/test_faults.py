@@ -12,7 +12,7 @@ import pytest
 
 from riprap.proof.faults import KINDS, cut_connections
 from riprap.proof.schedule import Fault
-from riprap.runtime.states import WorkerState
+from riprap.runtime.coordination.states import WorkerState
 
 # Listens, tells its port, answers every byte, and says "cut" when the connection ends.
 SERVER = """

@@ -22,12 +22,12 @@ from wiring import LAYOUT, SCHEMA, channel
 
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.protocols.events import ProducerGone
-from riprap.runtime.client import Client, CoordinatorLost
+from riprap.runtime.coordination.client import Client, CoordinatorLost
+from riprap.runtime.coordination.roster import Fenced
+from riprap.runtime.coordination.states import WorkerState
 from riprap.runtime.hosting import Arrival
 from riprap.runtime.messages import Kind
-from riprap.runtime.roster import Fenced
 from riprap.runtime.run import Run
-from riprap.runtime.states import WorkerState
 from riprap.runtime.transport.transport import Transport
 
 

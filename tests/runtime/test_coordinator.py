@@ -8,11 +8,11 @@ import pytest
 from wiring import LAYOUT, Peer, eventually, run_in
 
 from riprap.base.clock import SYSTEM_CLOCK
-from riprap.runtime.client import Client, CoordinatorLost
+from riprap.runtime.coordination.client import Client, CoordinatorLost
+from riprap.runtime.coordination.coordinator import Coordinator
 from riprap.runtime.coordination.directing import Assignment
-from riprap.runtime.coordinator import Coordinator
-from riprap.runtime.roster import Fenced
-from riprap.runtime.states import SystemState, WorkerState
+from riprap.runtime.coordination.roster import Fenced
+from riprap.runtime.coordination.states import SystemState, WorkerState
 from riprap.runtime.wire import Address
 
 

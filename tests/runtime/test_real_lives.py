@@ -19,7 +19,7 @@ from riprap.engine.inputs import keyed, read_file
 from riprap.graph.annotations import backup
 from riprap.graph.builder import App
 from riprap.graph.windows import count
-from riprap.runtime.coordinator import Coordinator
+from riprap.runtime.coordination.coordinator import Coordinator
 from riprap.runtime.layout import arrange
 from riprap.runtime.process import run_element
 from riprap.runtime.run import Run

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from riprap.runtime.roster import Fenced, Roster
-from riprap.runtime.states import (
+from riprap.runtime.coordination.roster import Fenced, Roster
+from riprap.runtime.coordination.states import (
     FINAL,
     SYSTEM_TRANSITIONS,
     WORKER_TRANSITIONS,

@@ -21,7 +21,7 @@ from tests.simulation.schedules import Case, batches, case, protected
 from tests.simulation.taps import Tap, faults, gave, got, order, tap_app, watch_progress
 
 from riprap.graph.specs import Source
-from riprap.runtime.counts import stream_counts
+from riprap.runtime.coordination.counts import stream_counts
 from riprap.runtime.simulation import Break, Crash, Simulation
 
 

@@ -7,7 +7,7 @@ from tests.simulation.schedules import any_app, batches, bounded, laid_out, rows
 
 from riprap.graph.builder import App
 from riprap.graph.windows import punctuated
-from riprap.runtime.counts import stream_counts
+from riprap.runtime.coordination.counts import stream_counts
 from riprap.runtime.layout import arrange
 from riprap.runtime.simulation import Simulation
 

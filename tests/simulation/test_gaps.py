@@ -8,7 +8,7 @@ from tests.simulation.schedules import any_app, batches, bounded, case, protecte
 
 from riprap.graph.keys import KEY_COLUMNS
 from riprap.operators.columns import keys_of
-from riprap.runtime.counts import stream_counts
+from riprap.runtime.coordination.counts import stream_counts
 from riprap.runtime.simulation import Crash, Simulation
 
 

@@ -27,7 +27,7 @@ from riprap.base.errors import CheckFailed
 from riprap.cli.main import main as riprap
 from riprap.engine.engine import Engine
 from riprap.engine.inputs import keyed, read_file
-from riprap.runtime.states import SystemState
+from riprap.runtime.coordination.states import SystemState
 from riprap.spark.session import hosting_session
 
 SLOTS = 10

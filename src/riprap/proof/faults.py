@@ -25,7 +25,7 @@ from riprap.base.errors import MissingPrerequisite
 from riprap.base.quantities import Duration
 from riprap.base.randomness import generator
 from riprap.proof.schedule import ALL, Demand, Fault
-from riprap.runtime.states import WorkerState
+from riprap.runtime.coordination.states import WorkerState
 
 _PIDFD_GETFD = 438  # the system call's number, on every architecture
 _DOWN = (WorkerState.DOWN, WorkerState.STARTING, WorkerState.HANGING)

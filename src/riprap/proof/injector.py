@@ -18,7 +18,7 @@ from riprap.base.clock import Clock
 from riprap.base.errors import UsageError
 from riprap.proof.faults import KINDS, Action, Wait, is_down
 from riprap.proof.schedule import Fault
-from riprap.runtime.states import SystemState, WorkerState
+from riprap.runtime.coordination.states import SystemState, WorkerState
 
 OBSERVATIONS = "faults.jsonl"
 _LOCAL = ("127.0.0.1", "localhost", "::1", "")

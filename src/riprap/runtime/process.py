@@ -27,8 +27,11 @@ from riprap.graph.specs import Source
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.events import ConsumerDown, Durable
 from riprap.protocols.protocol import WHOLE
-from riprap.runtime.beats import Beats
-from riprap.runtime.client import Beginning, Client, CoordinatorLost
+from riprap.runtime.coordination.beats import Beats
+from riprap.runtime.coordination.client import Beginning, Client, CoordinatorLost
+from riprap.runtime.coordination.metrics import Metrics, checkpoint_metrics
+from riprap.runtime.coordination.roster import Fenced
+from riprap.runtime.coordination.states import WorkerState
 from riprap.runtime.element.element import Element
 from riprap.runtime.element.ledger import Ledger, ledger_shape, open_ledger
 from riprap.runtime.feed import Feed
@@ -36,11 +39,8 @@ from riprap.runtime.hosting import Arrival, HostEvent, Pace
 from riprap.runtime.layout import Pe
 from riprap.runtime.logs import LogFollower, LogSender
 from riprap.runtime.messages import Message
-from riprap.runtime.metrics import Metrics, checkpoint_metrics
-from riprap.runtime.roster import Fenced
 from riprap.runtime.run import Run
 from riprap.runtime.spill import LogSpill
-from riprap.runtime.states import WorkerState
 from riprap.runtime.transport.outlets import Outlet
 from riprap.runtime.transport.transport import Transport
 

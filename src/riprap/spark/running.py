@@ -17,15 +17,15 @@ from pyspark.sql import SparkSession
 from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import CheckFailed, DataError, MissingPrerequisite, RiprapError, UsageError
 from riprap.base.randomness import secret_token
+from riprap.runtime.coordination.coordinator import Coordinator
 from riprap.runtime.coordination.metrics_file import MetricsFile
-from riprap.runtime.coordinator import Coordinator
+from riprap.runtime.coordination.roster import PeStatus
+from riprap.runtime.coordination.states import SystemState, WorkerState
+from riprap.runtime.coordination.summary import Lives, summary
 from riprap.runtime.kills import Kill
 from riprap.runtime.layout import Layout
 from riprap.runtime.process import run_element
-from riprap.runtime.roster import PeStatus
 from riprap.runtime.run import Run
-from riprap.runtime.states import SystemState, WorkerState
-from riprap.runtime.summary import Lives, summary
 from riprap.runtime.tls import generate_tls
 from riprap.spark.host import Hosted, host
 from riprap.spark.session import hosting_session

@@ -14,9 +14,9 @@ from typing import Any
 
 from riprap.base.clock import Clock
 from riprap.base.disk import is_full
+from riprap.runtime.coordination.metrics import Metrics
+from riprap.runtime.coordination.roster import PeStatus
 from riprap.runtime.element.latency import Latencies
-from riprap.runtime.metrics import Metrics
-from riprap.runtime.roster import PeStatus
 
 _EVERY = 1.0  # seconds between lines
 

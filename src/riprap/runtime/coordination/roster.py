@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from riprap.runtime.states import (
+from riprap.runtime.coordination.states import (
     FINAL,
     SystemState,
     WorkerState,

@@ -49,10 +49,10 @@ from riprap.base.errors import DataError, RiprapError
 from riprap.protocols.cut import CheckpointId, Cut
 from riprap.protocols.events import Durable
 from riprap.runtime.coordination.directing import Assignment, Directing, DirectorLog
+from riprap.runtime.coordination.roster import Fenced, PeStatus, Roster, Transition
+from riprap.runtime.coordination.states import IllegalTransition, SystemState, WorkerState
 from riprap.runtime.layout import Layout
-from riprap.runtime.roster import Fenced, PeStatus, Roster, Transition
 from riprap.runtime.run import Tls
-from riprap.runtime.states import IllegalTransition, SystemState, WorkerState
 from riprap.runtime.wire import Address, Server, location, server_arguments
 from riprap.streams.files import LocalFiles
 

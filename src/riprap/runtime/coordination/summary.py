@@ -7,12 +7,12 @@ from typing import Any
 from urllib.parse import quote
 
 from riprap.protocols.protocol import WHOLE
-from riprap.runtime.counts import stream_counts
+from riprap.runtime.coordination.counts import stream_counts
+from riprap.runtime.coordination.metrics import CheckpointMetrics, Metrics
+from riprap.runtime.coordination.roster import PeStatus, Transition
 from riprap.runtime.element.latency import Latencies
 from riprap.runtime.element.ledger import Ledger, ledger_shape, read_ledger
 from riprap.runtime.layout import Layout
-from riprap.runtime.metrics import CheckpointMetrics, Metrics
-from riprap.runtime.roster import PeStatus, Transition
 
 
 class Lives:

@@ -9,9 +9,9 @@ from contextlib import suppress
 from threading import Event, Thread
 
 from riprap.base.clock import Clock
-from riprap.runtime.client import Client, CoordinatorLost
-from riprap.runtime.metrics import Metrics
-from riprap.runtime.roster import Fenced
+from riprap.runtime.coordination.client import Client, CoordinatorLost
+from riprap.runtime.coordination.metrics import Metrics
+from riprap.runtime.coordination.roster import Fenced
 
 _STUCK = 60.0  # seconds in one turn of the loop; compiling an operator for the first time may take a good part of it
 
