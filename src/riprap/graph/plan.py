@@ -26,6 +26,7 @@ from riprap.base.errors import GraphError, PlanError, UsageError, known
 from riprap.base.quantities import format_duration
 from riprap.graph.annotations import Annotations, HaGroup, checkpoint
 from riprap.graph.graph import Graph
+from riprap.graph.groups import ha_groups
 
 _TOP_KEYS = ("app", "operators", "ha_groups")
 _OPERATOR_KEYS = ("checkpoint", "backup", "persist", "ha_group")
@@ -53,6 +54,7 @@ class Plan:
                 if port >= spec.outputs:
                     raise PlanError(f"the plan persists output {port} of {name}, which has {spec.outputs} outputs")
             graph = graph.with_operator(replace(spec, annotations=annotations))
+        ha_groups(graph)  # raises for groups that cannot be
         return graph
 
 

@@ -8,22 +8,67 @@ message it can tell what is new, repeated or missing, however items were cut int
     discard  nothing: what is numbered while nobody is there is lost (in `partial`: a gap)
     hold     keeps them in memory, and beyond a limit on disk, until the consumer acknowledges them (a buffer)
     log      appends them to a persistent stream, from which the consumer reads (a replay)
+    remember of a replicated producer: the active replica discards, its backups keep what the consumer has not had
 
 Two rules keep the order of keys over crashes where numbers cannot: an inlet drops what is *late*, at or below a key
 that its operator has passed without it; an outlet drops what was *promised* not to come, at or below a key that another
 life had come to.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from riprap.graph.keys import START_KEY, OrderKey
 from riprap.operators.columns import Keys
 
-Retention = Literal["discard", "hold", "log"]
+Retention = Literal["discard", "hold", "log", "remember"]
 
 NOTHING = -1  # `Inlet.fresh`: the message says nothing that is not known
+
+ALL = 1 << 62  # `Had.items`: nothing at or below the key will be taken any more
+
+
+class Had(NamedTuple):
+    """How far a consumer has come on a channel, in words that every replica of its producer understands.
+
+    Numbers are one replica's; keys are everybody's. Keys never fall, and few items share one: a punctuation has the key
+    of the tuple before it.
+    """
+
+    key: OrderKey = START_KEY
+    items: int = 0  # with this key, that it had
+
+    def after(self, keys: Keys, progress: OrderKey | None) -> "Had":
+        """When items with these keys have come too, and then this progress."""
+        had, count = self, len(keys.ts)
+        if count:
+            last = keys.at(count - 1)
+            same = count - bisect_left(range(count), last, key=keys.at)
+            if last > self.key:
+                had = Had(last, same)
+            elif last == self.key:
+                had = Had(last, min(self.items + same, ALL))
+        return Had(progress, ALL) if progress is not None and progress >= had.key else had
+
+
+class Skip:
+    """Tells, of items that a replica gives out in their order, which ones the consumer has had from another."""
+
+    def __init__(self, had: Had) -> None:
+        self._key, self._left = had
+        self.over = False  # the first that it had not was there
+
+    def of(self, keys: Keys) -> int:
+        """How many of the first items it had."""
+        if self.over:
+            return 0
+        count = len(keys.ts)
+        below = bisect_left(range(count), self._key, key=keys.at)
+        same = min(bisect_right(range(count), self._key, lo=below, key=keys.at) - below, self._left)
+        self._left -= same
+        self.over = below + same < count
+        return below + same
 
 
 @dataclass(slots=True)

@@ -35,6 +35,13 @@ class Lost(NamedTuple):
     epoch: int
 
 
+class Silent(NamedTuple):
+    """A life has missed some signs. It may be only slow: nobody has given it up."""
+
+    pe: str
+    epoch: int
+
+
 class Finished(NamedTuple):
     """An element has come to the end of its work. It lives on, until all have."""
 
@@ -66,7 +73,7 @@ class Tick(NamedTuple):
     now: int  # microseconds
 
 
-Event = Joined | Lost | Finished | Took | Heard | Tick
+Event = Joined | Lost | Silent | Finished | Took | Heard | Tick
 
 # Commands, in their order ---------------------------------------------------------------------------------------------
 
@@ -111,3 +118,7 @@ class Director:
 
     def handle(self, event: Event) -> list[Command]:
         return []
+
+    def report(self) -> Mapping[str, Any]:
+        """What the live table and the summary show of it: a JSON object."""
+        return {}

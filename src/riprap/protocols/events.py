@@ -7,6 +7,8 @@ Numbers are of items: rows and punctuations of a channel, counted from 0 over th
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from riprap.graph.keys import OrderKey
+from riprap.protocols.channel import Had
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId, Cut
 
@@ -20,6 +22,7 @@ class ConsumerUp(NamedTuple):
     channel: ChannelId
     epoch: int
     next: int
+    had: Had = Had()  # the same for a producer with other numbers: a replica that goes on for another
 
 
 class ConsumerDown(NamedTuple):
@@ -97,6 +100,23 @@ class Passed(NamedTuple):
     left: int
 
 
+class Came(NamedTuple):
+    """A channel from a replicated producer has come so far, at the time of a `Tick`."""
+
+    channel: ChannelId
+    had: Had
+
+
+class Digested(NamedTuple):
+    """The state of the element's operators had this digest when they had had all up to `key` and nothing beyond.
+
+    None: they had passed the key already, or are restored to somewhere behind it.
+    """
+
+    key: OrderKey
+    digest: int | None
+
+
 class Emitted(NamedTuple):
     """Items are about to be numbered, from `number` on. `Stamp` in answer to it is the header of these already."""
 
@@ -135,7 +155,7 @@ class Deleted(NamedTuple):
 
 
 Event = (
-    LinkEvent | Told | ProducerBack | Arrived | MarkerArrived | Ended | Passed | Emitted | Tick
+    LinkEvent | Told | ProducerBack | Arrived | MarkerArrived | Ended | Passed | Came | Digested | Emitted | Tick
     | Durable | Dropped | Deleted
 )  # fmt: skip
 
@@ -242,6 +262,36 @@ class Resend(NamedTuple):
     first: int
 
 
+class Activate(NamedTuple):
+    """This replica gives out on the channel from now on, under this term, which all before it have to give way to.
+
+    `plain`: it begins with what it gives out next; else with all that it remembers and the consumer has not had.
+    """
+
+    channel: ChannelId
+    term: int
+    plain: bool = False
+
+
+class Deactivate(NamedTuple):
+    """Another replica gives out on the channel, or none: remember."""
+
+    channel: ChannelId
+
+
+class Release(NamedTuple):
+    """The consumer of a channel has come so far: nothing of that need be remembered."""
+
+    channel: ChannelId
+    had: Had
+
+
+class Digest(NamedTuple):
+    """Tell the digest of the state at this key: `Digested` follows."""
+
+    key: OrderKey
+
+
 class Tell(NamedTuple):
     """Say something to the director: a JSON object of their own."""
 
@@ -250,5 +300,5 @@ class Tell(NamedTuple):
 
 Command = (
     Deliver | Park | Unpark | Admit | Await | Capture | Close | Abandon | SendMarker | Stamp
-    | Acknowledge | Forget | Resend | Tell
+    | Acknowledge | Forget | Resend | Activate | Deactivate | Release | Digest | Tell
 )  # fmt: skip

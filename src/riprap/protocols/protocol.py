@@ -40,6 +40,17 @@ class OperatorFacts:
     deterministic: bool
     tolerates_loss: bool
     checkpoint_every: int | None  # microseconds; None: not asked for
+    memory: int | None = None  # microseconds of event time after which nothing is left of an input; None: not bounded
+
+
+@dataclass(frozen=True)
+class Membership:
+    """Of an element: which replica of which group it is part of."""
+
+    group: str
+    replica: int
+    edges: tuple[ChannelId, ...]  # its outputs that leave the group
+    deterministic: bool  # replicas that were fed the same give out the same
 
 
 @dataclass(frozen=True)
@@ -54,6 +65,7 @@ class Surroundings:
     sources: tuple[str, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the protocol, e.g. {"interval": 10_000_000}
     seed: int = 0
+    membership: Membership | None = None  # in a group that is replicated
     cycle: tuple[str, ...] = ()  # elements of the strongly connected component that it is in; none: it is in no cycle
 
 

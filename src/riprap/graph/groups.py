@@ -1,0 +1,70 @@
+"""HA groups of a graph: which operators are replicated together, whether that can be, and how long they remember."""
+
+from collections.abc import Mapping
+
+from riprap.base.errors import GraphError
+from riprap.graph.annotations import HaGroup
+from riprap.graph.graph import Graph
+from riprap.graph.spec_base import OperatorSpec
+from riprap.graph.specs import Sink
+from riprap.graph.windows import Time, Zero
+
+
+def ha_groups(graph: Graph) -> Mapping[HaGroup, tuple[str, ...]]:
+    """The operators of each group, in the order of the graph. Raises for groups that cannot be replicated."""
+    found: dict[HaGroup, tuple[str, ...]] = {}
+    replicas: dict[str, HaGroup] = {}
+    for spec in graph:
+        group = spec.annotations.ha_group
+        if group is None:
+            continue
+        if isinstance(spec, Sink):
+            raise GraphError(
+                f"{spec.name} is a sink and in HA group {group.name}: what came out cannot be taken back, "
+                "so a sink runs once; leave it out of the group"
+            )
+        other = replicas.setdefault(group.name, group)
+        if other != group:
+            raise GraphError(
+                f"HA group {group.name} has {other.replicas} replicas at {found[other][0]} and {group.replicas} at "
+                f"{spec.name}; give it one number"
+            )
+        found[group] = (*found.get(group, ()), spec.name)
+    for group, members in found.items():
+        apart = _apart(graph, members)
+        if apart:
+            raise GraphError(
+                f"HA group {group.name} is not connected: no stream of the group leads from {members[0]} to "
+                f"{' or '.join(apart)}; make it several groups, or add the operators in between"
+            )
+    return found
+
+
+def _apart(graph: Graph, members: tuple[str, ...]) -> list[str]:
+    """Members that no streams between members connect with the first."""
+    reached, waiting = {members[0]}, [members[0]]
+    while waiting:
+        name = waiting.pop()
+        beside = {stream.target for stream in graph.outputs(name)} | {stream.source for stream in graph.inputs(name)}
+        new = beside & set(members) - reached
+        reached |= new
+        waiting += new
+    return [name for name in members if name not in reached]
+
+
+def memory_of(spec: OperatorSpec) -> int | None:
+    """Microseconds of event time after which nothing of an input is left in the state; None: it depends on what comes.
+
+    Count windows forget when enough has come for each group of theirs, which may be never.
+    """
+    if not any(spec.stateful):
+        return 0
+    windows = getattr(spec, "windows", None)
+    every = getattr(spec, "every", None)
+    if not windows or not all(isinstance(window, Time | Zero) for window in windows) or not _timed(every):
+        return None
+    return max((int(window.size) for window in windows if isinstance(window, Time)), default=0)
+
+
+def _timed(every: object) -> bool:
+    return every is None or isinstance(every, Time)

@@ -1,0 +1,1 @@
+"""Pure machines: high-availability groups and full replication. They surround the protocol of a run."""

@@ -1,0 +1,462 @@
+"""High-availability groups: one replica of some operators is active, the others are ready to take its place.
+
+Every replica is fed and works. Only the edge of the active one sends; a backup's edge *remembers* what it would have
+sent, back to what the consumers have had (`Had`: a key, which means the same to every replica). When any element of the
+active replica is lost, the whole of it is deactivated and another one takes over: it opens its own connections, hears
+from each consumer how far that has come, and goes on from there. With `plain` it begins with what it gives out next, as
+published.
+
+States of a replica, as the director sees them:
+
+    down       an element of it is not there
+    refilling  all are, but one of them has lost state since the replica was last full
+    full       it has the state that it would have had without a fault
+
+          all elements there                      its digest is the active one's at one key,
+                                                  or its memory has passed the restart
+    down ───────────────────► refilling ──────────────────────────────────────────────────► full
+      ▲                           │                                                          │
+      └───────────────────────────┴──────────────────── an element is lost ──────────────────┘
+
+Who is active: a full replica, if there is one; else the one that is active, if it is whole; else the one that has been
+refilling longest, and what it gives out is *tainted*; else nobody. Each activation has a *term*, which only rises, and
+is in the director's log before anybody hears of it. A consumer takes items of a term and of none before it. So
+whatever is lost or late, it never listens to two replicas: who still believes to be active is turned away.
+
+Fault model: that of a run. A director that dies forgets who was full, unless it is in its log; replicas whose elements
+live on are full again when they join with the epochs that are there.
+
+This surrounds the protocol of the run: what is said under "ha" is ours, everything else goes through.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from riprap.graph.keys import OrderKey
+from riprap.protocols import director as seam
+from riprap.protocols.channel import Had
+from riprap.protocols.channels import ChannelId
+from riprap.protocols.cut import Cut
+from riprap.protocols.director import Command as DirectorCommand
+from riprap.protocols.director import Director, Log, Say
+from riprap.protocols.director import Event as DirectorEvent
+from riprap.protocols.events import (
+    Activate,
+    Came,
+    Command,
+    Deactivate,
+    Digest,
+    Digested,
+    Event,
+    Release,
+    Tell,
+    Tick,
+    Told,
+)
+from riprap.protocols.protocol import Protocol, ProtocolSpec, RestorePlan, Surroundings
+
+OURS = "ha"  # marks what is said between these machines and this director
+NOBODY = -1
+FIRST_EPOCH = 1  # a life of this epoch has lost nothing
+_TELL_EVERY = 50_000  # µs: how far consumers have come
+_ASK_EVERY = 500_000  # µs: for digests, while some replica refills
+_FIRST_MARGIN = 10_000  # µs of event time from what consumers have had to the key that is asked about
+
+
+# In every element -----------------------------------------------------------------------------------------------------
+
+
+class HaMachine(Protocol):
+    """Around the machine of one life of an element that is in a group, or is fed by one."""
+
+    def __init__(self, inner: Protocol) -> None:
+        super().__init__(inner.surroundings, inner.plan)
+        self._inner = inner
+        self._fed = {c for c, n in self.surroundings.inputs.items() if n.retention == "remember"}
+        self._plain = self.surroundings.settings.get("failover") == "plain"
+        self._came: dict[ChannelId, Had] = {}  # that the director has not been told
+        self._told_at = 0
+        self.term = 0
+        self.active = False
+        self.hears = inner.hears | {Told, Digested} | ({Came, Tick} if self._fed else frozenset())
+
+    def begin(self, cut: Cut | None, now: int) -> list[Command]:
+        return self._inner.begin(cut, now)
+
+    def handle(self, event: Event) -> list[Command]:
+        commands: list[Command] = []
+        match event:
+            case Told(message) if OURS in message:
+                return self._told(message[OURS])
+            case Came(channel, had):
+                self._came[channel] = had
+                return []
+            case Digested(key, digest):
+                return [Tell({OURS: {"digest": list(key), "is": digest}})]
+            case Tick(now) if self._came and now - self._told_at >= _TELL_EVERY:
+                self._told_at = now
+                commands = [Tell({OURS: {"had": [_as_json(c, had) for c, had in self._came.items()]}})]
+                self._came = {}
+        return [*commands, *self._inner.handle(event)] if type(event) in self._inner.hears else commands
+
+    def _told(self, message: Mapping[str, Any]) -> list[Command]:
+        membership = self.surroundings.membership
+        if "digest" in message:
+            return [Digest(OrderKey(*message["digest"]))]
+        if "had" in message:
+            return [Release(*_from_json(entry)) for entry in message["had"]]
+        if membership is None or message["term"] <= self.term:
+            return []
+        self.term, self.active = message["term"], message["active"] == membership.replica
+        if self.active:
+            return [Activate(channel, self.term, self._plain) for channel in membership.edges]
+        return [Deactivate(channel) for channel in membership.edges]
+
+    @property
+    def missed(self) -> Mapping[str, int]:
+        return self._inner.missed
+
+    def snapshot(self) -> bytes:
+        return self._inner.snapshot()
+
+
+# At the coordinator ---------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Replica:
+    """One replica, as the director knows it. An element that is in none of `lives` and `lost` was not heard of yet."""
+
+    elements: tuple[str, ...]
+    full_at: dict[str, int]  # the epochs of its elements when it was last full
+    lives: dict[str, int] = field(default_factory=dict)  # epochs of those that are there
+    lost: set[str] = field(default_factory=set)
+    since: int = 0  # when it was last whole again
+    asked_from: int | None = None  # event time: the first key that it answered for since
+
+    @property
+    def whole(self) -> bool:
+        return len(self.lives) == len(self.elements)
+
+    @property
+    def full(self) -> bool:
+        return self.whole and self.lives == self.full_at
+
+    @property
+    def presumed(self) -> bool:
+        """Nothing speaks against it: as a director begins, it has not heard of everybody."""
+        return not self.lost and all(self.full_at[pe] == epoch for pe, epoch in self.lives.items())
+
+    @property
+    def state(self) -> str:
+        if not self.whole:
+            return "down"
+        return "full" if self.full else "refilling"
+
+
+@dataclass
+class _Failover:
+    at: int  # µs of the wall clock: when the loss was noticed
+    lost: str  # the element, or ""
+    before: int
+    after: int
+    term: int
+    tainted: bool
+    resumed: dict[str, dict[str, int]] = field(default_factory=dict)  # by channel, what its new producer tells
+
+    def as_json(self) -> dict[str, Any]:
+        first = min((entry["at"] for entry in self.resumed.values()), default=None)
+        return {
+            "at": self.at,
+            "lost": self.lost,
+            "from": _numbered(self.before),
+            "to": _numbered(self.after),
+            "term": self.term,
+            "tainted": self.tainted,
+            "seconds": None if first is None else (first - self.at) / 1e6,
+            "dropped": sum(entry["dropped"] for entry in self.resumed.values()),
+            "doubled": sum(entry["doubled"] for entry in self.resumed.values()),
+        }
+
+
+class Group:
+    """The replicas of one group: who is active, who may be. `memory`: µs of event time after which it has forgotten all
+    that came before; None: not known.
+    """
+
+    def __init__(
+        self, name: str, replicas: Sequence[Sequence[str]], *, deterministic: bool, memory: int | None
+    ) -> None:
+        self.name, self.deterministic, self.memory = name, deterministic, memory
+        self.replicas = [_Replica(tuple(pes), dict.fromkeys(pes, FIRST_EPOCH)) for pes in replicas]
+        self.term, self.active, self.tainted = 1, 0, False
+        self.failovers: list[_Failover] = []
+        self.asked: OrderKey | None = None
+        self.asked_at = 0
+        self.margin = _FIRST_MARGIN
+        self.answers: dict[str, int | None] = {}  # digests at the key that was asked about, by element
+        self.agreed: dict[int, OrderKey] = {}  # replicas that have had the state of a full one at this key
+        self.had: dict[ChannelId, Had] = {}  # by edge
+
+    def of(self, pe: str) -> _Replica:
+        return next(r for r in self.replicas if pe in r.elements)
+
+    def recall(self, record: Mapping[str, Any]) -> None:
+        """What a director before this one has logged."""
+        if "full" in record:
+            self.replicas[record["full"]].full_at = dict(record["epochs"])
+        else:
+            self.term, self.active, self.tainted = record["term"], record["active"], record["tainted"]
+
+    # Lives ------------------------------------------------------------------------------------------------------------
+
+    def joined(self, pe: str, epoch: int, now: int) -> list[DirectorCommand]:
+        replica = self.of(pe)
+        if replica.lives.get(pe) == epoch:
+            return [self._order(pe)]
+        replica.lost.discard(pe)
+        replica.lives[pe] = epoch
+        replica.since, replica.asked_from = now, None
+        return [*self._settle(pe, now), self._order(pe)]
+
+    def lost(self, pe: str, epoch: int, now: int) -> list[DirectorCommand]:
+        replica = self.of(pe)
+        if replica.lives.get(pe, epoch) > epoch:
+            return []  # a life that has followed it is there already
+        replica.lives.pop(pe, None)
+        replica.lost.add(pe)
+        self.agreed.pop(self.replicas.index(replica), None)
+        return self._settle(pe, now)
+
+    def silent(self, pe: str, now: int) -> list[DirectorCommand]:
+        """Another one takes over if it can; whether this one is lost is not known."""
+        replica = self.of(pe)
+        others = [at for at, other in enumerate(self.replicas) if other is not replica and other.full]
+        if self.active == NOBODY or self.replicas[self.active] is not replica or not others:
+            return []
+        return self._activate(others[0], pe, now)
+
+    def _settle(self, pe: str, now: int) -> list[DirectorCommand]:
+        """Whoever should be active is."""
+        chosen = self._chosen()
+        return [] if chosen == self.active else self._activate(chosen, pe, now)
+
+    def _chosen(self) -> int:
+        replicas, active = self.replicas, self.active
+        if active != NOBODY and (replicas[active].full or replicas[active].presumed):
+            return active
+        for at, replica in enumerate(replicas):
+            if replica.full:
+                return at
+        if active != NOBODY and replicas[active].whole:
+            return active
+        whole = [at for at, replica in enumerate(replicas) if replica.whole]
+        return min(whole, key=lambda at: replicas[at].since, default=NOBODY)
+
+    def _activate(self, chosen: int, pe: str, now: int) -> list[DirectorCommand]:
+        before, self.active, self.term = self.active, chosen, self.term + 1
+        self.tainted = chosen != NOBODY and not self.replicas[chosen].full
+        self.asked, self.agreed = None, {}
+        self.failovers.append(_Failover(now, pe, before, chosen, self.term, self.tainted))
+        record = {"group": self.name, "term": self.term, "active": chosen, "tainted": self.tainted}
+        told = [other for replica in self.replicas for other in replica.lives]
+        return [Log({OURS: record}), *(self._order(other) for other in told)]
+
+    def _order(self, pe: str) -> Say:
+        return Say(pe, {OURS: {"term": self.term, "active": self.active}})
+
+    # What consumers have had ------------------------------------------------------------------------------------------
+
+    def came(self, channel: ChannelId, had: Had) -> list[DirectorCommand]:
+        self.had[channel] = max(had, self.had.get(channel, had))
+        commands: list[DirectorCommand] = []
+        for at, key in list(self.agreed.items()):
+            if all(other.key >= key for other in self.had.values()):
+                del self.agreed[at]
+                commands += self._filled(at)
+        return commands
+
+    def resumed(self, term: int, channel: str, told: Mapping[str, int], now: int) -> None:
+        for failover in self.failovers:
+            if failover.term == term:
+                failover.resumed.setdefault(
+                    channel, {"at": now, "dropped": told["dropped"], "doubled": told["doubled"]}
+                )
+
+    # Refilling --------------------------------------------------------------------------------------------------------
+
+    def ask(self, now: int) -> list[DirectorCommand]:
+        """For digests at a key that nobody has come to yet, while somebody refills."""
+        filling = [replica for replica in self.replicas if replica.state == "refilling"]
+        if not filling or not self.had or self.active == NOBODY or now - self.asked_at < _ASK_EVERY:
+            return []
+        if self.asked is not None and any(digest is None for digest in self.answers.values()):
+            self.margin *= 4  # it was too near
+        self.asked_at = now
+        ts = max(had.key.ts for had in self.had.values()) + self.margin
+        if ts >= 1 << 62:
+            return []  # the streams have ended
+        self.asked, self.answers = OrderKey(ts, 0, 0, 0), {}
+        pes = dict.fromkeys(pe for replica in (*filling, self.replicas[self.active]) for pe in replica.elements)
+        return [Say(pe, {OURS: {"digest": list(self.asked)}}) for pe in pes]
+
+    def answered(self, pe: str, key: OrderKey, digest: int | None) -> list[DirectorCommand]:
+        if key != self.asked:
+            return []
+        self.answers[pe] = digest
+        replica = self.of(pe)
+        at = self.replicas.index(replica)
+        digests = [self.answers.get(other, -1) for other in replica.elements]
+        if replica.state != "refilling" or -1 in digests or None in digests:
+            return [] if at != self.active else self._compare()
+        replica.asked_from = key.ts if replica.asked_from is None else replica.asked_from
+        if self.memory is not None and key.ts - replica.asked_from > self.memory:
+            self.agreed.setdefault(at, key)
+        return self._compare()
+
+    def _compare(self) -> list[DirectorCommand]:
+        """A replica that is equal to a full one is full, once the consumers have come to that key.
+
+        Until then it might not remember all that they have not had.
+        """
+        active = self.replicas[self.active] if self.active != NOBODY else None
+        if active is None or not active.full or self.asked is None:
+            return []
+        for at, replica in enumerate(self.replicas):
+            if replica.state == "refilling" and at not in self.agreed:
+                pairs = zip(active.elements, replica.elements, strict=True)
+                digests = [(self.answers.get(one, -1), self.answers.get(other, -2)) for one, other in pairs]
+                if all(one == other and one is not None for one, other in digests):
+                    self.agreed[at] = self.asked
+        return []
+
+    def _filled(self, at: int) -> list[DirectorCommand]:
+        replica = self.replicas[at]
+        replica.full_at = dict(replica.lives)
+        if at == self.active:
+            self.tainted = False
+        return [Log({OURS: {"group": self.name, "full": at, "epochs": replica.full_at}})]
+
+    def report(self) -> dict[str, Any]:
+        return {
+            "active": _numbered(self.active),
+            "term": self.term,
+            "tainted": self.tainted,
+            "deterministic": self.deterministic,
+            "replicas": [{"elements": list(r.elements), "state": r.state} for r in self.replicas],
+            "failovers": [failover.as_json() for failover in self.failovers],
+        }
+
+
+class HaDirector(Director):
+    """Around the director of the run's protocol. Knows the groups from what elements are told of their surroundings."""
+
+    def __init__(self, inner: Director, surroundings: Mapping[str, Surroundings]) -> None:
+        self._inner = inner
+        self.groups = groups_of(surroundings)
+        self._group = {pe: group for group in self.groups.values() for r in group.replicas for pe in r.elements}
+        self._producers: dict[ChannelId, list[str]] = {}
+        for pe, around in surroundings.items():
+            for channel in around.membership.edges if around.membership is not None else ():
+                self._producers.setdefault(channel, []).append(pe)
+        self._now = 0
+
+    def begin(self, log: Sequence[Mapping[str, Any]]) -> list[DirectorCommand]:
+        for record in log:
+            if OURS in record:
+                self.groups[record[OURS]["group"]].recall(record[OURS])
+        return self._inner.begin([record for record in log if OURS not in record])
+
+    def handle(self, event: DirectorEvent) -> list[DirectorCommand]:
+        match event:
+            case seam.Heard(pe, _, message) if OURS in message:
+                return self._heard(pe, message[OURS])
+            case seam.Joined(pe, epoch) if pe in self._group:
+                return [*self._group[pe].joined(pe, epoch, self._now), *self._inner.handle(event)]
+            case seam.Lost(pe, epoch) if pe in self._group:
+                return [*self._group[pe].lost(pe, epoch, self._now), *self._inner.handle(event)]
+            case seam.Silent(pe) if pe in self._group:
+                return self._group[pe].silent(pe, self._now)
+            case seam.Tick(now):
+                self._now = now
+                asked = [command for group in self.groups.values() for command in group.ask(now)]
+                return [*asked, *self._inner.handle(event)]
+        return self._inner.handle(event)
+
+    def _heard(self, pe: str, message: Mapping[str, Any]) -> list[DirectorCommand]:
+        commands: list[DirectorCommand] = []
+        if "had" in message:
+            told: dict[str, list[Any]] = {}
+            for entry in message["had"]:
+                channel, had = _from_json(entry)
+                producers = self._producers.get(channel, ())
+                for producer in producers:
+                    told.setdefault(producer, []).append(entry)
+                if producers:
+                    commands += self._group[producers[0]].came(channel, had)
+            commands += [Say(producer, {OURS: {"had": entries}}) for producer, entries in told.items()]
+        elif "digest" in message:
+            commands = self._group[pe].answered(pe, OrderKey(*message["digest"]), message["is"])
+        elif "resumed" in message:
+            self._group[pe].resumed(message["resumed"], message["channel"], message, self._now)
+        return commands
+
+    def report(self) -> Mapping[str, Any]:
+        return {**self._inner.report(), "groups": {name: group.report() for name, group in self.groups.items()}}
+
+
+def groups_of(surroundings: Mapping[str, Surroundings]) -> dict[str, Group]:
+    """The groups of a run, from what every element is told."""
+    elements: dict[str, dict[int, list[str]]] = {}
+    memory: dict[str, list[int | None]] = {}
+    deterministic: dict[str, bool] = {}
+    for pe, around in surroundings.items():
+        if around.membership is not None:
+            name, at = around.membership.group, around.membership.replica
+            elements.setdefault(name, {}).setdefault(at, []).append(pe)
+            facts = around.operators.values()
+            memory.setdefault(name, []).extend(f.memory if f.stateful else 0 for f in facts)
+            deterministic[name] = around.membership.deterministic
+    return {
+        name: Group(
+            name,
+            [replicas[at] for at in sorted(replicas)],
+            deterministic=deterministic[name],
+            memory=_longest(memory[name]),
+        )
+        for name, replicas in elements.items()
+    }
+
+
+def replicated(spec: ProtocolSpec) -> ProtocolSpec:
+    """A protocol with groups around it."""
+    return replace(spec, machine=partial(_machine, spec), director=partial(_director, spec))
+
+
+def _machine(spec: ProtocolSpec, surroundings: Surroundings, plan: RestorePlan) -> Protocol:
+    return HaMachine(spec.machine(surroundings, plan))
+
+
+def _director(spec: ProtocolSpec, surroundings: Mapping[str, Surroundings]) -> Director:
+    return HaDirector(spec.director(surroundings), surroundings)
+
+
+def _longest(memories: Sequence[int | None]) -> int | None:
+    known = [memory for memory in memories if memory is not None]
+    return max(known) if len(known) == len(memories) else None
+
+
+def _numbered(replica: int) -> int | None:
+    """As users count them: from 1."""
+    return None if replica == NOBODY else replica + 1
+
+
+def _as_json(channel: ChannelId, had: Had) -> list[Any]:
+    return [list(channel), list(had.key), had.items]
+
+
+def _from_json(entry: Sequence[Any]) -> tuple[ChannelId, Had]:
+    channel, key, items = entry
+    return ChannelId(*channel), Had(OrderKey(*key), items)

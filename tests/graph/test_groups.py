@@ -1,0 +1,71 @@
+"""HA groups: which can be replicated, what is wrong with others, and how long operators remember."""
+
+import pytest
+
+from riprap.base.errors import GraphError, PlanError
+from riprap.graph.annotations import ha_group
+from riprap.graph.builder import App
+from riprap.graph.groups import ha_groups, memory_of
+from riprap.graph.plan import parse_plan
+from riprap.graph.windows import count, time
+
+
+def diamond():
+    app = App("diamond")
+    source = app.source("S", "k string, x long")
+    left, right = source.filter("x > 1", name="L"), source.filter("x < 1", name="R")
+    left.union(right, name="U").aggregate("sum(x) AS x", window=count(3), by="k", name="A").sink("Out")
+    return app.build()
+
+
+def planned(*members: str, extra: str = ""):
+    operators = "\n".join(f'[operators.{name}]\nha_group = "g"' for name in members)
+    return parse_plan(f'app = "diamond"\n{operators}\n[ha_groups.g]\nreplicas = 2\n{extra}').apply(diamond())
+
+
+@pytest.mark.parametrize("members", [("L",), ("L", "U", "R"), ("S", "L", "R"), ("U", "A")], ids=str)
+def test_connected_groups_are_found_in_the_order_of_the_graph(members):
+    ((group, found),) = ha_groups(planned(*members)).items()
+    assert (group.name, group.replicas, set(found)) == ("g", 2, set(members))
+
+
+@pytest.mark.parametrize(
+    ("members", "why"),
+    [
+        (("L", "R"), "HA group g is not connected: no stream of the group leads from L to R"),
+        (("S", "U", "A"), "HA group g is not connected: no stream of the group leads from S to U or A"),
+        (("A", "Out"), "Out is a sink and in HA group g"),
+    ],
+    ids=str,
+)
+def test_others_are_refused_in_a_sentence(members, why):
+    with pytest.raises(GraphError, match=why) as refused:
+        planned(*members)
+    assert refused.value.exit_code == 2
+    assert "\n" not in str(refused.value)
+
+
+def test_an_operator_that_is_listed_twice_is_refused():
+    with pytest.raises(PlanError) as refused:
+        planned("L", "L")
+    assert refused.value.exit_code == 2
+    assert "\n" not in str(refused.value)
+
+
+def test_a_group_has_one_number_of_replicas():
+    app = App("x")
+    app.source("S", "x long").filter("x > 1", name="F", protect=[ha_group("g", 2)]).filter(
+        "x > 2", name="G", protect=[ha_group("g", 3)]
+    ).sink("Out")
+    with pytest.raises(GraphError, match="HA group g has 2 replicas at F and 3 at G"):
+        ha_groups(app.build())
+
+
+def test_operators_with_time_windows_forget_after_them():
+    app = App("x")
+    stream = app.source("S", "k string, x long")
+    stream.aggregate("sum(x) AS x", window=time("5s"), every=time("1s"), by="k", name="T").sink("A")
+    stream.aggregate("sum(x) AS x", window=count(5), by="k", name="C").sink("B")
+    stream.aggregate("sum(x) AS x", window=time("5s"), every=count(2), by="k", name="M").sink("D")
+    graph = app.build()
+    assert [memory_of(graph[name]) for name in ("S", "T", "C", "M")] == [0, 5_000_000, None, None]
