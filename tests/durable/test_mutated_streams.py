@@ -8,8 +8,8 @@ import pytest
 from tests.durable.mutations import Case
 
 from riprap.cli.stream import export
+from riprap.graph.keys import OrderKey
 from riprap.streams import Stream
-from riprap.streams.keys import OrderKey
 from riprap.streams.overview import overview, segment_table
 from riprap.streams.verify import verify
 

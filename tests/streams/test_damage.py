@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from stream_data import SCHEMA, batches, read_until_damage, table, write
 
 from riprap.cli.stream import export
+from riprap.graph.keys import OrderKey
 from riprap.streams import Damaged, Stream
 from riprap.streams.frame import BATCH, check_body, frame, read_header
-from riprap.streams.keys import OrderKey, Range
+from riprap.streams.keys import Range
 from riprap.streams.segment import read_start, walk
 from riprap.streams.verify import verify
 

@@ -5,12 +5,11 @@ A key has four parts, compared in this order:
     _ts   timestamp('us', 'UTC')  event time; never falls within a source
     _src  int32                   rank of the source; TIMER for what a time boundary triggers
     _seq  int64                   strictly ascending within its source; the boundary's number for TIMER
-    _n    int64                   emission index among outputs that share (_ts, _src, _seq); the hash of the group (63
-    bits)
-                                  where groups speak together
+    _n    int64                   emission index among outputs that share (_ts, _src, _seq);
+                                  the hash of the group (63 bits) where groups speak together
 
-A part that is constant in a stream is not a column of it. `KeyShape` says, for one stream, which parts are
-columns and what the constants are. It follows from the graph alone (see `operator specifications`).
+A part that is constant in a stream is not a column of it. `KeyShape` says, for one stream, which parts are columns and
+what the constants are. It follows from the graph alone (see `operator specifications`).
 """
 
 from dataclasses import dataclass
@@ -29,11 +28,11 @@ TS_TYPE = pa.timestamp("us", "UTC")
 
 
 class OrderKey(NamedTuple):
-    """One key, as plain integers (`ts` in microseconds since 1970)."""
+    """One key, as plain integers; compares as rows are ordered. A part that nobody knows or needs is 0."""
 
-    ts: int
-    src: int
-    seq: int
+    ts: int  # microseconds since 1970-01-01 UTC
+    src: int = 0
+    seq: int = 0
     n: int = 0
 
 

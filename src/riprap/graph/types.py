@@ -60,6 +60,11 @@ def logical_schema(schema: pa.Schema) -> pa.Schema:
     )
 
 
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """`schema` without dictionaries."""
+    return pa.schema([f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in schema])
+
+
 def is_key(name: str) -> bool:
     return name in KEY_COLUMNS
 

@@ -21,9 +21,9 @@ import pyarrow as pa
 from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import DataError
 from riprap.graph.keys import END_KEY, START_KEY, OrderKey
+from riprap.graph.types import plain_schema
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.messages import Kind, Message
-from riprap.streams import OrderKey as StreamKey
 from riprap.streams import StoredBatch, StoredMark, Stream
 from riprap.streams.description import Stability, is_stream
 from riprap.streams.files import LocalFiles
@@ -45,6 +45,7 @@ def open_log(path: Path, schema: pa.Schema, stability: Stability = "async", cloc
     with files.exclusive():
         if is_stream(files):
             return Stream.open(files, clock=clock)
+        # Plain: each file and batch has to be readable by itself.
         # Unordered: after a gap an element may repeat keys. No memory: followers with marks read the file.
         return Stream.create(
             files, plain_schema(schema), stability=stability, ordered=False, memory_bytes=0, clock=clock
@@ -91,10 +92,9 @@ class LogSender:
             key = self._new(told)
             batch = plain(message.batch.slice(repeated), self._schema)
             last = message.number + message.items - 1
-            told_key = _stored(key)
-            self._writer.append(batch, sequence=last, progress=told_key, born=message.born, payload=message.header)
+            self._writer.append(batch, sequence=last, progress=key, born=message.born, payload=message.header)
         elif message.punctuation is not None and repeated == 0:
-            behind, number = StreamKey(*message.punctuation), message.number
+            behind, number = message.punctuation, message.number
             self._writer.mark(behind, kind="punctuation", sequence=number, born=message.born, payload=message.header)
         if message.kind is Kind.END:
             self._writer.mark(None, kind="end")
@@ -103,7 +103,7 @@ class LogSender:
         elif message.number + message.items == self.next:
             key = self._new(told)
             if key is not None:
-                self._writer.mark(_stored(key), kind="progress")
+                self._writer.mark(key, kind="progress")
         if self._clock.monotonic() - self._trimmed_at >= _TRIM_EVERY:
             self.trim()
 
@@ -199,26 +199,13 @@ def stored_message(item: StoredBatch | StoredMark) -> Message:
     header = item.header
     if isinstance(item, StoredBatch):
         number = header.sequence + 1 - item.batch.num_rows
-        key = None if item.progress is None else OrderKey(*item.progress)
-        return Message(Kind.ROWS, header.epoch, number, item.batch, None, key, header.born, item.payload)
-    kind, key = _KINDS[item.kind], None if item.key is None else OrderKey(*item.key)
+        return Message(Kind.ROWS, header.epoch, number, item.batch, None, item.progress, header.born, item.payload)
+    kind, key = _KINDS[item.kind], item.key
     if kind is Kind.PUNCTUATION:
         return Message(kind, header.epoch, header.sequence, None, key, None, header.born, item.payload)
     if kind is Kind.MARKER:
         return Message(kind, header.epoch, header.sequence + 1, header=item.payload)
     return Message(kind, header.epoch, header.sequence + 1, progress=END_KEY if kind is Kind.END else key)
-
-
-def _stored(key: OrderKey | None) -> StreamKey | None:
-    return None if key is None else StreamKey(*key)
-
-
-def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Segments hold no dictionaries: each file and batch has to be readable by itself."""
-    fields = [
-        field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field for field in schema
-    ]
-    return pa.schema(fields)
 
 
 def plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

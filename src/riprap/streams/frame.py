@@ -27,7 +27,8 @@ from typing import Literal, NamedTuple
 import pyarrow as pa
 import xxhash
 
-from riprap.streams.keys import NOTHING, OrderKey, Range
+from riprap.graph.keys import OrderKey
+from riprap.streams.keys import NOTHING, Range
 
 MAGIC = b"RPRP"
 PLAIN, WITH_PAYLOAD = 2, 3  # versions

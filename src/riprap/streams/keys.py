@@ -14,22 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.base.errors import DataError, UsageError
+from riprap.graph.keys import SEQ, SRC, TS, TS_TYPE, N, OrderKey
 
 Position = NewType("Position", int)  # rows before it, >= 0
 
-TS_TYPE = pa.timestamp("us", "UTC")
 # The columns of an order key, in the order in which they compare, with their types.
-KEY_TYPES = {"_ts": TS_TYPE, "_src": pa.int32(), "_seq": pa.int64(), "_n": pa.int64()}
+KEY_TYPES = {TS: TS_TYPE, SRC: pa.int32(), SEQ: pa.int64(), N: pa.int64()}
 NOTHING = -(2**63)  # "no timestamp", "no sequence" in the fixed-size fields of files
-
-
-class OrderKey(NamedTuple):
-    """Compares as rows are ordered. A part that is constant in a stream, and so no column, is 0."""
-
-    ts: int  # microseconds since 1970-01-01 UTC
-    src: int = 0
-    seq: int = 0
-    n: int = 0
 
 
 def check_key_columns(schema: pa.Schema) -> None:

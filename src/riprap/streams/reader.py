@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.base.errors import DataError
+from riprap.graph.keys import OrderKey
 from riprap.streams.description import fitted
 from riprap.streams.files import Readable
 from riprap.streams.frame import BATCH, MARKS, Header, MarkKind
-from riprap.streams.keys import Bounds, OrderKey, Range
+from riprap.streams.keys import Bounds, Range
 from riprap.streams.mark import Mark
 from riprap.streams.segment import Start, read_batch, read_entries, read_start, segment_name, walk
 from riprap.streams.summary import Summary

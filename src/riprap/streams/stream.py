@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import UsageError, known
+from riprap.graph.keys import OrderKey
 from riprap.streams import catalogue as catalogues
 from riprap.streams import retention
 from riprap.streams.backwards import StoredRecord, records_backwards
@@ -25,7 +26,7 @@ from riprap.streams.description import (
 )
 from riprap.streams.errors import Damaged
 from riprap.streams.files import Files, LocalFiles, SpooledFiles, files_at
-from riprap.streams.keys import NOTHING, Bounds, OrderKey, as_microseconds
+from riprap.streams.keys import NOTHING, Bounds, as_microseconds
 from riprap.streams.live import Live, written_here
 from riprap.streams.lock import is_written
 from riprap.streams.mark import MARK, Mark, read_mark, watch

@@ -38,11 +38,12 @@ import pyarrow as pa
 
 from riprap.base.clock import Clock
 from riprap.base.errors import DataError, UsageError
+from riprap.graph.keys import OrderKey
 from riprap.streams.description import Description, evolved, shown, store_description
 from riprap.streams.errors import Fenced
 from riprap.streams.files import Files
 from riprap.streams.frame import BATCH, MARKS, RECORD, MarkKind, Message, frame, payload_of, producer_id
-from riprap.streams.keys import EMPTY, OrderKey, Range, int64_values
+from riprap.streams.keys import EMPTY, Range, int64_values
 from riprap.streams.live import Live, Recent, announce, withdraw
 from riprap.streams.lock import acquire
 from riprap.streams.log import Cut, Log

@@ -16,6 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.base.errors import DataError
+from riprap.graph.types import plain_schema
+from riprap.operators.columns import is_text
 from riprap.operators.views import Column, Views, column_of, dtype_of
 from riprap.runtime.transport.dictionaries import KnownDictionary, Piece, SentDictionary
 
@@ -35,18 +37,9 @@ def padding(size: int) -> bytes:
     return _PADDING[-size & 7]
 
 
-def is_text(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_string(type_) or pa.types.is_binary(type_))
-
-
 def row_bytes(schema: pa.Schema) -> float:
     """What a row takes, without NULLs and without what is new in dictionaries."""
     return float(sum(4 if is_text(type_) else type_.bit_width / 8 for type_ in schema.types))
-
-
-def plain_types(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
-    """Names and types, whether a column is dictionary-encoded or not."""
-    return [(f.name, f.type.value_type if pa.types.is_dictionary(f.type) else f.type) for f in schema]
 
 
 class Encoded(NamedTuple):
@@ -61,7 +54,7 @@ class ColumnEncoding:
     """The sending end of one connection."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._types = [type_ for _, type_ in plain_types(schema)]
+        self._types = plain_schema(schema).types
         self._dictionaries = [SentDictionary(type_) if is_text(type_) else None for type_ in self._types]
         self._bits = [pa.types.is_boolean(type_) for type_ in self._types]
         self._no_nulls = bytes(len(self._types)) + padding(len(self._types))
@@ -116,7 +109,7 @@ class ColumnDecoding:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._names = tuple(schema.names)
-        self._types = [type_ for _, type_ in plain_types(schema)]
+        self._types = plain_schema(schema).types
         self._dictionaries = [KnownDictionary(type_) if is_text(type_) else None for type_ in self._types]
         # Per column: its type, how its values lie (None: as bits), and bits of a value.
         self._columns = [

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from riprap.base.errors import DataError
+from riprap.graph.types import plain_schema
 from riprap.protocols.channels import ChannelId
-from riprap.runtime.transport.columns import plain_types
 from riprap.runtime.transport.frame import MAX_ANSWER, FrameKind, Header, pack
 
 _SPACE = b" "
@@ -41,7 +41,7 @@ def same_digest(given: bytes, expected: bytes) -> bool:
 
 def columns_of(schema: pa.Schema) -> list[list[str]]:
     """Names and types, or, where these are too long for a first frame, what stands for them."""
-    columns = [[name, str(type_)] for name, type_ in plain_types(schema)]
+    columns = [[field.name, str(field.type)] for field in plain_schema(schema)]
     text = json.dumps(columns)
     if len(text.encode()) <= MAX_ANSWER // 2:
         return columns
