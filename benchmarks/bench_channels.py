@@ -76,7 +76,7 @@ class _Hop:
             outlets[self.channel] = Outlet(schema, f"F{at + 1}", False)
         address = Address(consumer or "", 1)
         self.transport = Transport(
-            f"F{at}", 1, inlets, outlets, lambda _: 0, lambda _, newer, __: None if newer else address, run, views=True
+            f"F{at}", 1, inlets, outlets, lambda _: 0, lambda _, newer, __: None if newer else address, run
         )
 
     def give(self, message: Message) -> None:

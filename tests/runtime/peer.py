@@ -53,9 +53,10 @@ def consumer(run: Run, settings: dict) -> None:
             elif isinstance(event, Arrival):
                 message = event.message
                 number, items = message.number, message.items
-                fine = message.batch is None or (
-                    message.batch.column(1).to_pylist() == list(range(number, number + items))
-                    and message.batch.column(0).to_pylist() == [f"k{n % 5}" for n in range(number, number + items)]
+                rows = message.batch.batch() if message.batch is not None else None
+                fine = rows is None or (
+                    rows.column(1).to_pylist() == list(range(number, number + items))
+                    and rows.column(0).to_pylist() == [f"k{n % 5}" for n in range(number, number + items)]
                 )
                 expected = max(expected, number + items)
                 transport.acknowledge(of, expected)

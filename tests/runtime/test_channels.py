@@ -211,7 +211,7 @@ def test_what_waits_for_room_is_joined(tmp_path):
         following = 0
         for message in arrivals:
             assert message.number == following
-            assert message.batch.column("x").to_pylist() == list(range(following, following + message.items))
+            assert message.batch.column("x").values.tolist() == list(range(following, following + message.items))
             following += message.items
 
 

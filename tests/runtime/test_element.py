@@ -9,6 +9,7 @@ from riprap.checkpoints.storage import MemoryStorage
 from riprap.graph.annotations import backup, checkpoint
 from riprap.graph.builder import App
 from riprap.graph.keys import END_KEY, OrderKey
+from riprap.operators.views import Views
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.events import ConsumerDown, ConsumerUp, ProducerGone
 from riprap.runtime.element.element import Element
@@ -102,7 +103,7 @@ def two_inputs(*protect, saved=()):
 
 
 def message(number, count, progress=None):
-    return Message(Kind.ROWS, 1, number, batch(number, count), progress=progress)
+    return Message(Kind.ROWS, 1, number, Views.of(batch(number, count)), progress=progress)
 
 
 def test_a_consumer_that_comes_late_is_told_the_end_and_what_it_missed():
@@ -161,7 +162,7 @@ def test_what_comes_from_a_producer_that_was_not_waited_for_may_be_too_late():
     assert bench.received(left) == 0
     element.handle([ProducerGone(right, 1)])
     assert bench.received(left) == 6
-    element.handle([Arrival(right, Message(Kind.ROWS, 2, 3, batch(3, 5)))])  # 0 to 2 are missing, 3 and 4 late
+    element.handle([Arrival(right, Message(Kind.ROWS, 2, 3, Views.of(batch(3, 5))))])  # 0 to 2 miss, 3, 4 late
     element.handle([Arrival(left, Message(Kind.END, 1, 6, progress=END_KEY))])
     element.handle([Arrival(right, Message(Kind.END, 2, 8, progress=END_KEY))])
     assert (bench.ledger.inlets[right].next, bench.received(right)) == (8, 3)
@@ -176,7 +177,7 @@ def test_another_life_knows_what_is_too_late():
     assert bench.received(left) == 6
     second = bench.life()
     second.handle([Arrival(left, Message(Kind.END, 1, 6, progress=END_KEY))])
-    second.handle([Arrival(right, Message(Kind.ROWS, 2, 3, batch(3, 5), progress=END_KEY))])
+    second.handle([Arrival(right, Message(Kind.ROWS, 2, 3, Views.of(batch(3, 5)), progress=END_KEY))])
     assert (bench.ledger.inlets[right].next, bench.received(right)) == (8, 3)
 
 
@@ -194,7 +195,7 @@ def test_an_element_that_goes_back_and_is_not_exact_says_nothing_twice():
         element.handle([Arrival(right, Message(Kind.PROGRESS, life, 0, progress=END_KEY))])
         assert (bench.received(left), bench.ledger.inlets[left].repeated) == (6, 6 * life)
         assert bench.ledger.outlets[out].number == 6
-    rows = [message.batch.num_rows for _, message in bench.host.sent if message.batch is not None]
+    rows = [message.batch.rows for _, message in bench.host.sent if message.batch is not None]
     assert sum(rows) == 6
     element.handle([Arrival(left, message(6, 2), 2), Arrival(left, Message(Kind.END, 1, 8, progress=END_KEY), 2)])
     assert bench.ledger.outlets[out].number == 8

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from wiring import rows
 
 from riprap.graph.keys import OrderKey
-from riprap.operators.views import Views
 from riprap.runtime.messages import Kind, Message
 from riprap.runtime.transport.joining import take_joined
 
@@ -40,7 +39,7 @@ def facts(sent):
     items, reached = [], None
     for message in sent:
         if message.batch is not None:
-            for at, row in enumerate(message.batch.to_pylist()):
+            for at, row in enumerate(message.batch.batch().to_pylist()):
                 items.append((message.number + at, row["x"], row["k"], message.header, message.epoch))
         elif message.kind is Kind.PUNCTUATION:
             items.append((message.number, message.punctuation, message.header, message.epoch))
@@ -73,14 +72,13 @@ def test_what_follows_is_joined():
     assert not queue
 
 
-def test_views_are_joined_too_and_nothing_across_a_fence():
+def test_rows_are_joined_whatever_their_dictionaries_and_nothing_across_a_fence():
     parts = [rows(0, 3), rows(3, 4, encoded=True), rows(7, 2)]
-    viewed = [Message(Kind.ROWS, 1, part.number, Views.of(part.batch)) for part in parts]
-    message, count = take_joined(deque(viewed), 100)
+    message, count = take_joined(deque(parts), 100)
     assert (count, message.number, message.items) == (3, 0, 9)
     assert message.batch.batch().column("x").to_pylist() == list(range(9))
     assert message.batch.batch().column("k").to_pylist() == [f"k{n % 5}" for n in range(9)]
-    queue = deque(viewed)
+    queue = deque(parts)
     assert [take_joined(queue, 100, {7})[0].items for _ in range(2)] == [7, 2]
     queue = deque([rows(0, 1), Message(Kind.MARKER, 1, 1, header=b"m"), rows(1, 1)])
     assert [take_joined(queue, 100)[0].kind for _ in range(3)] == [Kind.ROWS, Kind.MARKER, Kind.ROWS]

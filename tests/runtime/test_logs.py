@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from riprap.base.errors import DataError
 from riprap.graph.keys import END_KEY, OrderKey
+from riprap.operators.views import Views
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.logs import LogFollower, LogSender, open_log
 from riprap.runtime.messages import Kind, Message
@@ -55,13 +56,11 @@ class Items:
         yield Message(Kind.END, epoch, number, progress=END_KEY)
 
 
-def batch_of(first: int, last: int) -> pa.RecordBatch:
+def batch_of(first: int, last: int) -> Views:
     numbers = pa.array(range(first, last), pa.int64())
-    words = pa.array([None if number % 5 == 0 else f"word {number % 3}" for number in range(first, last)])
-    return pa.record_batch(
-        [words.dictionary_encode(), pa.array([n * 10 for n in range(first, last)], TS), numbers, numbers],
-        names=SCHEMA.names,
-    )
+    words = pa.array([None if n % 5 == 0 else f"word {n % 3}" for n in range(first, last)], pa.string())
+    times = pa.array([n * 10 for n in range(first, last)], TS)
+    return Views.of(pa.record_batch([words.dictionary_encode(), times, numbers, numbers], names=SCHEMA.names))
 
 
 class Taken:
@@ -84,11 +83,12 @@ class Taken:
             message, self.position = self.queue.get(timeout=20)
             assert message.number <= self.next, "a hole"
             if message.kind is Kind.ROWS:
-                numbers = message.batch.column("_seq").to_pylist()
+                rows = message.batch.batch()
+                numbers = rows.column("_seq").to_pylist()
                 assert numbers == list(range(message.number, message.number + message.items))
-                assert message.batch.schema.equals(SCHEMA)
+                assert rows.schema.names == SCHEMA.names
                 expected = [None if number % 5 == 0 else f"word {number % 3}" for number in numbers]
-                assert message.batch.column("word").to_pylist() == expected
+                assert rows.column("word").to_pylist() == expected
                 assert message.born == 7
             if message.kind is Kind.PUNCTUATION:
                 assert message.punctuation == key(message.number)

@@ -12,7 +12,7 @@ from riprap.protocols.events import ConsumerDown, ProducerGone
 from riprap.runtime.hosting import Arrival
 from riprap.runtime.messages import Kind, Message
 from riprap.runtime.transport.mailbox import Mailbox
-from riprap.runtime.transport.weight import OVERHEAD_BYTES, Weigher
+from riprap.runtime.transport.weight import OVERHEAD_BYTES, weight_of
 
 
 def test_everything_comes_out_in_the_order_it_went_in_and_rings():
@@ -32,7 +32,7 @@ def test_everything_comes_out_in_the_order_it_went_in_and_rings():
 
 
 def test_a_full_channel_waits_and_the_others_do_not():
-    mailbox = Mailbox(Weigher().weigh(rows(0, 10)), lambda: None)
+    mailbox = Mailbox(weight_of(rows(0, 10)), lambda: None)
     done = []
 
     def fill():
@@ -71,17 +71,15 @@ def test_closing_lets_go():
 @given(st.lists(st.text(max_size=20) | st.none(), min_size=1, max_size=30), st.data())
 def test_a_message_weighs_what_its_rows_hold(texts, data):
     start = data.draw(st.integers(0, len(texts) - 1))
-    for type_, width in ((pa.string(), 4), (pa.large_string(), 8)):
+    for type_ in (pa.string(), pa.large_string()):
         columns = [pa.array(texts, type_), pa.array(range(len(texts)), pa.int32())]
         batch = pa.RecordBatch.from_arrays(columns, names=["k", "i"]).slice(start)
-        held = sum(len((text or "").encode()) + width + 4 for text in texts[start:])
-        assert Weigher().weigh(Message(Kind.ROWS, 1, 0, batch)) == OVERHEAD_BYTES + held
-        assert Weigher().weigh(Message(Kind.ROWS, 1, 0, Views.of(batch))) >= OVERHEAD_BYTES + 8 * batch.num_rows
+        nulls = len(texts) - start if None in texts[start:] else 0  # a byte each that says so
+        weight = weight_of(Message(Kind.ROWS, 1, 0, Views.of(batch)))
+        assert weight == OVERHEAD_BYTES + 8 * batch.num_rows + nulls
 
 
 def test_a_shared_dictionary_weighs_nothing():
     encoded = pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), pa.array(["long " * 1_000]))
-    weigher = Weigher()
-    for column in (encoded, pa.array(["ab"]), encoded):  # the form may change from message to message
-        batch = pa.RecordBatch.from_arrays([column], names=["k"])
-        assert weigher.weigh(Message(Kind.ROWS, 1, 0, batch)) <= OVERHEAD_BYTES + 6
+    batch = pa.RecordBatch.from_arrays([encoded], names=["k"])
+    assert weight_of(Message(Kind.ROWS, 1, 0, Views.of(batch))) == OVERHEAD_BYTES + 4

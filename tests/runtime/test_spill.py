@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from riprap.base.errors import DataError
 from riprap.graph.keys import OrderKey, physical_schema, source_shape
+from riprap.operators.views import Views
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.element.resend_buffer import ResendBuffer
 from riprap.runtime.messages import Kind, Message
@@ -23,14 +24,14 @@ def message(number: int, rows: int) -> Message:
         return Message(Kind.PUNCTUATION, 1, number, punctuation=OrderKey(number, 0, number))
     numbers = list(range(number, number + rows))
     columns = [pa.array([f"n{n}" for n in numbers]), pa.array(numbers, SCHEMA.field("_ts").type), pa.array(numbers)]
-    return Message(Kind.ROWS, 1, number, pa.RecordBatch.from_arrays(columns, schema=SCHEMA), born=7)
+    return Message(Kind.ROWS, 1, number, Views.of(pa.RecordBatch.from_arrays(columns, schema=SCHEMA)), born=7)
 
 
 def items(messages: list[Message]) -> list[object]:
     """Each item by itself: a row's number, or a punctuation's key."""
     found: list[object] = []
     for m in messages:
-        found += m.batch["_seq"].to_pylist() if m.batch is not None else [m.punctuation]
+        found += m.batch.column("_seq").values.tolist() if m.batch is not None else [m.punctuation]
     return found
 
 

@@ -41,7 +41,7 @@ def test_long_messages_back_pressure_and_breaks(tls, tmp_path):
                 for event in consumer.take(Arrival, of=producer):
                     message = event.message
                     assert message.number == taken
-                    assert message.batch.column("x").to_pylist() == list(range(taken, taken + message.items))
+                    assert message.batch.column("x").values.tolist() == list(range(taken, taken + message.items))
                     taken += message.items
         assert consumer.take(ProducerGone) == [ProducerGone(GAP, 1)]
         with Producer(run) as again:

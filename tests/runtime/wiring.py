@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.graph.builder import App
+from riprap.operators.views import Views
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.layout import arrange
 from riprap.runtime.messages import Kind, Message
@@ -55,7 +56,7 @@ def rows(number: int, count: int, *, encoded: bool = False, **fields) -> Message
         ],
         names=SCHEMA.names,
     )
-    return Message(Kind.ROWS, fields.pop("epoch", 1), number, batch, **fields)
+    return Message(Kind.ROWS, fields.pop("epoch", 1), number, Views.of(batch), **fields)
 
 
 def eventually(condition: Callable[[], object], what: str = "it") -> object:

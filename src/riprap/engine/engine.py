@@ -1,20 +1,18 @@
 """The engine: runs a fragment of a graph in one process, batch by batch, in exact order.
 
 An event (a batch, a punctuation, progress, the end) is given to a source or to a stream that enters the fragment. The
-engine takes it
-through the operators in topological order, so that when an operator's turn comes everything that the event causes
-upstream has reached it, and
-returns what leaves the fragment: at sinks, and on streams to operators outside it.
+engine takes it through the operators in topological order, so that when an operator's turn comes everything that the
+event causes upstream has reached it, and returns what leaves the fragment: at sinks, and on streams to operators
+outside it.
 
 The output is the same for every way of cutting the input into batches, because operators are insensitive to it (their
-contract) and
-operators with several ports get them merged by order key (`merger.py`). Between two calls the engine is at a
-consistent cut.
+contract) and operators with several ports get them merged by order key (`merger.py`). Between two calls the engine is
+at a consistent cut.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -42,7 +40,7 @@ class Output(NamedTuple):
     """Something that left the fragment: `name` is a sink, or the id of a stream to an operator outside."""
 
     name: str
-    event: Event
+    event: Event | Any  # rows are record batches, or column views where the engine was told to give those
 
 
 @dataclass
@@ -71,7 +69,10 @@ class EngineState:
 
 
 class Engine:
-    """A running fragment. `members` omitted: the whole graph. `cut_everywhere`: every operator runs on its own."""
+    """A running fragment. `members` omitted: the whole graph. `cut_everywhere`: every operator runs on its own.
+
+    `views`: rows that leave are column views, not record batches.
+    """
 
     def __init__(
         self,
@@ -82,7 +83,9 @@ class Engine:
         watch: Watch | None = None,
         clock: Clock = SYSTEM_CLOCK,
         cut_everywhere: bool = False,
+        views: bool = False,
     ) -> None:
+        self._outward = _views if views else _batch
         if graph.cyclic and jitter is not None:
             raise UsageError(f"app {graph.name} has feedback streams, and a jitter cannot go round them; leave it out")
         self.graph = graph
@@ -346,12 +349,12 @@ class Engine:
         running.seconds += self._clock.monotonic() - start
         for name, port, event in emitted:
             if isinstance(self.graph[name], Sink):
-                outputs.append(Output(name, _batch(event)))
+                outputs.append(Output(name, self._outward(event)))
                 continue
             for stream in running.onward:
                 if stream.source == name and stream.source_port == port:
                     self._inbox[stream.target].append((stream.target_port, event))
-            outputs += [Output(s.id, _batch(event)) for s in self._leaving[name] if s.source_port == port]
+            outputs += [Output(s.id, self._outward(event)) for s in self._leaving[name] if s.source_port == port]
         for stream in running.onward:
             self._advance(stream.target, stream.target_port, self._output_progress(stream.source))
 
@@ -410,7 +413,7 @@ class Engine:
 
     def _route(self, name: str, emissions: list[Emission], outputs: list[Output]) -> None:
         if isinstance(self.graph[name], Sink):
-            outputs += [Output(name, emission.event) for emission in emissions]
+            outputs += [Output(name, self._outward(emission.event)) for emission in emissions]
             return
         statistics = self._statistics[name]
         for emission in emissions:
@@ -421,7 +424,7 @@ class Engine:
                     self._inbox[stream.target].append((stream.target_port, event))
             for stream in self._leaving[name]:
                 if stream.source_port == emission.port and (event := self._carried(stream, emission.event)) is not None:
-                    outputs.append(Output(stream.id, event))
+                    outputs.append(Output(stream.id, self._outward(event)))
 
     def _carried(self, stream: StreamSpec, event: Event) -> Event | None:
         """What a stream carries of what its operator gave out: all, but on the way back."""
@@ -475,6 +478,10 @@ class Engine:
 
 def _batch(event: Event | Views) -> Event:
     return event.batch() if isinstance(event, Views) else event
+
+
+def _views(event: Event | Views) -> Punctuation | Views:
+    return Views.of(event) if isinstance(event, pa.RecordBatch) else event
 
 
 def _rows(emission: Emission) -> int:

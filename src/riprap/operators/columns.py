@@ -1,8 +1,7 @@
 """Between Arrow columns and the arrays that kernels work on.
 
 Kernels know two kinds of values: int64 (integers, booleans, dates, timestamps, ids of strings) and float64. `valid` is
-a byte per
-row, 1 where the value is not null, or empty where nothing is null.
+a byte per row, 1 where the value is not null, or empty where nothing is null.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from riprap.graph.keys import END_KEY, SEQ, SRC, TS, TS_TYPE, KeyShape, N, Order
 from riprap.graph.types import logical_type
 from riprap.operators.kernels.merging import number_runs
 from riprap.operators.strings import StringPool, address_of
+from riprap.operators.views import Views
 
 ALL_VALID = np.empty(0, np.uint8)
 
@@ -166,7 +166,11 @@ class Keys(NamedTuple):
 _ZERO = np.zeros(1, np.int64)
 
 
-def keys_of(batch: pa.RecordBatch, shape: KeyShape) -> Keys:
+def keys_of(batch: pa.RecordBatch | Views, shape: KeyShape) -> Keys:
+    if isinstance(batch, Views):
+        src = batch.column(SRC).values.astype(np.int64) if shape.src is None else np.array([shape.src], np.int64)
+        n = batch.column(N).values if shape.n else _ZERO
+        return Keys(batch.column(TS).values, src, batch.column(SEQ).values, n)
     seq = view(batch.column(SEQ), np.int64)
     src = view(batch.column(SRC), np.int32).astype(np.int64) if shape.src is None else np.array([shape.src], np.int64)
     return Keys(times_of(batch), src, seq, view(batch.column(N), np.int64) if shape.n else _ZERO)

@@ -90,6 +90,8 @@ def column_of(array: pa.Array) -> Column:
         if type_.id not in _PLAIN_TEXT:
             raise DataError(f"a column of type {type_} cannot be viewed; cast it to a type that streams may have")
         array = (array.cast(pa.string()) if type_ == pa.string_view() else array).dictionary_encode()
+    elif array.dictionary.null_count:  # NULL is never a value
+        return column_of(array.dictionary_decode())
     codes, dictionary = array.indices, array.dictionary
     dtype = np.dtype(codes.type.to_pandas_dtype())
     values = _values(codes, dtype)
@@ -158,9 +160,10 @@ class Views:
 
     def key(self, row: int, shape: KeyShape) -> OrderKey:
         """The order key of one row."""
-        src = shape.src if shape.src is not None else int(self.column(SRC).values[row])
-        n = int(self.column(N).values[row]) if shape.n else 0
-        return OrderKey(int(self.column(TS).values[row]), src, int(self.column(SEQ).values[row]), n)
+        index, columns = self.names.index, self.columns
+        src = shape.src if shape.src is not None else columns[index(SRC)].values.item(row)
+        n = columns[index(N)].values.item(row) if shape.n else 0
+        return OrderKey(columns[index(TS)].values.item(row), src, columns[index(SEQ)].values.item(row), n)
 
     def first_key(self, shape: KeyShape) -> OrderKey:
         return self.key(0, shape)

@@ -22,6 +22,7 @@ from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import DataError
 from riprap.graph.keys import END_KEY, START_KEY, OrderKey
 from riprap.graph.types import plain_schema
+from riprap.operators.views import Views
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.messages import Kind, Message
 from riprap.streams import StoredBatch, StoredMark, Stream
@@ -90,7 +91,7 @@ class LogSender:
         told = message.progress
         if message.batch is not None and repeated < message.items:
             key = self._new(told)
-            batch = plain(message.batch.slice(repeated), self._schema)
+            batch = plain(message.batch.slice(repeated).batch(), self._schema)
             last = message.number + message.items - 1
             self._writer.append(batch, sequence=last, progress=key, born=message.born, payload=message.header)
         elif message.punctuation is not None and repeated == 0:
@@ -199,7 +200,8 @@ def stored_message(item: StoredBatch | StoredMark) -> Message:
     header = item.header
     if isinstance(item, StoredBatch):
         number = header.sequence + 1 - item.batch.num_rows
-        return Message(Kind.ROWS, header.epoch, number, item.batch, None, item.progress, header.born, item.payload)
+        rows = Views.of(item.batch)
+        return Message(Kind.ROWS, header.epoch, number, rows, None, item.progress, header.born, item.payload)
     kind, key = _KINDS[item.kind], item.key
     if kind is Kind.PUNCTUATION:
         return Message(kind, header.epoch, header.sequence, None, key, None, header.born, item.payload)

@@ -10,8 +10,6 @@ were cut into messages.
 from dataclasses import dataclass
 from enum import IntEnum
 
-import pyarrow as pa
-
 from riprap.graph.keys import OrderKey
 from riprap.operators.views import Views
 
@@ -31,7 +29,7 @@ class Message:
     kind: Kind
     epoch: int
     number: int  # of its first item; for PROGRESS and END, of the item that would come next
-    batch: pa.RecordBatch | None = None  # ROWS only, never empty: the physical columns, or `Views` of them
+    batch: Views | None = None  # ROWS only, never empty: the physical columns
     punctuation: OrderKey | None = None  # PUNCTUATION only
     progress: OrderKey | None = None  # known once this message is delivered; END: END_KEY
     born: int = 0  # wall clock, microseconds: when the oldest tuple that caused this entered the app; 0: unknown
@@ -40,5 +38,5 @@ class Message:
     @property
     def items(self) -> int:
         if self.batch is not None:
-            return self.batch.rows if isinstance(self.batch, Views) else self.batch.num_rows
+            return self.batch.rows
         return 1 if self.kind is Kind.PUNCTUATION else 0

@@ -97,7 +97,7 @@ class MemoryLog:
         self.next = max((m.number + m.items for m in self.stable), default=0)
 
     def rows(self) -> list[pa.RecordBatch]:
-        return [message.batch for message in self.stable if message.batch is not None]
+        return [message.batch.batch() for message in self.stable if message.batch is not None]
 
 
 class ListSpill:

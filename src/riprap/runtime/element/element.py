@@ -20,8 +20,9 @@ from riprap.checkpoints.checkpointer import Checkpointer
 from riprap.checkpoints.load import Loaded
 from riprap.engine.engine import Engine, Output
 from riprap.graph.keys import END_KEY
-from riprap.operators.columns import batch_of, concatenated, keys_of
-from riprap.operators.contract import Event, Punctuation
+from riprap.operators.columns import keys_of
+from riprap.operators.contract import Punctuation
+from riprap.operators.views import concatenated
 from riprap.protocols import events as seam
 from riprap.protocols.channel import NOTHING
 from riprap.protocols.channels import ChannelId
@@ -31,7 +32,7 @@ from riprap.runtime.element.inputs import Inputs, WayIn
 from riprap.runtime.element.ledger import Ledger
 from riprap.runtime.element.outputs import Outputs
 from riprap.runtime.element.restoring import SHARDS, Restoring
-from riprap.runtime.element.shard_merge import ShardMerge
+from riprap.runtime.element.shard_merge import Given, ShardMerge
 from riprap.runtime.element.stored import encode_message
 from riprap.runtime.hosting import Arrival, Feed, Host, HostEvent, Pace, Unneeded
 from riprap.runtime.layout import Layout, Pe
@@ -75,7 +76,7 @@ class Element:
         self.protocol = layout.protocol.machine(layout.surroundings[pe.id], self.plan)
         self._hears = self.protocol.hears
         self._capturing = Capturing(pe.id, checkpointer)
-        self._engine = Engine(layout.graph, pe.fragment.members, clock=clock, cut_everywhere=cut_everywhere)
+        self._engine = Engine(layout.graph, pe.fragment.members, clock=clock, cut_everywhere=cut_everywhere, views=True)
         self._merges = _shard_merges(layout, pe)
         begins = Restoring(layout, pe, self.plan, self._engine, self._merges, ledger, loaded, host.kept).begin()
         self._inputs = Inputs(
@@ -286,7 +287,7 @@ class Element:
         """To the merge and the operators."""
         if message.progress is not None and message.born:
             self._outputs.entered.note(message.progress, message.born)
-        event: Event | None = message.batch
+        event: Given | None = message.batch
         if message.punctuation is not None:
             event = Punctuation(message.punctuation)
         end = message.number + message.items
@@ -479,5 +480,5 @@ def _one(run: list[Arrival]) -> Arrival:
     if len(run) == 1:
         return run[0]
     batches = [arrival.message.batch for arrival in run if arrival.message.batch is not None]
-    joined = batch_of({name: concatenated([b.column(name) for b in batches]) for name in batches[0].schema.names})
-    return run[-1]._replace(message=replace(run[0].message, batch=joined, progress=run[-1].message.progress))
+    joined = replace(run[0].message, batch=concatenated(batches), progress=run[-1].message.progress)
+    return run[-1]._replace(message=joined)

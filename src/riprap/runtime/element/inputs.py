@@ -10,7 +10,7 @@ from riprap.engine.engine import Engine, Output
 from riprap.engine.merger import behind_trigger
 from riprap.graph.keys import START_KEY, OrderKey
 from riprap.operators.columns import Keys, keys_of
-from riprap.operators.contract import Event, Punctuation
+from riprap.operators.contract import Punctuation
 from riprap.protocols.channel import Inlet
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import InletCut
@@ -19,7 +19,7 @@ from riprap.runtime.element.capturing import OpenCapture
 from riprap.runtime.element.cursor import InputCursor, MergedCursor
 from riprap.runtime.element.ledger import InletRecord, Ledger
 from riprap.runtime.element.retained import Retained
-from riprap.runtime.element.shard_merge import ShardMerge
+from riprap.runtime.element.shard_merge import Given, ShardMerge
 from riprap.runtime.hosting import Arrival, Host, Spill
 from riprap.runtime.layout import Layout, Pe
 
@@ -105,7 +105,7 @@ class Inputs:
 
     # To the engine ----------------------------------------------------------------------------------------------------
 
-    def give(self, way: WayIn, event: Event | None, end: int, progress: OrderKey | None, position: int) -> list[Output]:
+    def give(self, way: WayIn, event: Given | None, end: int, progress: OrderKey | None, position: int) -> list[Output]:
         """Items up to `end`, or none, to the merge of its shards or to the engine; `position` is behind them."""
         if progress is not None:
             way.reached = progress
@@ -122,7 +122,7 @@ class Inputs:
         outputs = self._push(way.stream, merge.put(way.channel.source, event, progress), merge.reached)
         return outputs + self._engine.wait_for(way.stream, merge.waited)
 
-    def _push(self, stream: str, events: "list[Event] | tuple[Event, ...]", until: OrderKey | None) -> list[Output]:
+    def _push(self, stream: str, events: "list[Given] | tuple[Given, ...]", until: OrderKey | None) -> list[Output]:
         outputs: list[Output] = []
         for event in events[:-1]:
             outputs += self._engine.push(stream, event)
@@ -142,7 +142,7 @@ class Inputs:
         outputs = self._push(way.stream, way.merge.wait_for(way.channel.source, waited), way.merge.reached)
         return outputs + self._engine.wait_for(way.stream, way.merge.waited)
 
-    def _timely(self, way: WayIn, event: Event) -> tuple[Event | None, Keys | None]:
+    def _timely(self, way: WayIn, event: Given) -> tuple[Given | None, Keys | None]:
         """What of it is not too late, and its keys. After a crash the first items of a channel may be."""
         if isinstance(event, Punctuation):
             key = behind_trigger(event.key) if way.merge is not None else event.key

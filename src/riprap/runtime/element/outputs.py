@@ -4,7 +4,7 @@ The engine's outputs of one call and the progress that it made are known togethe
 what they say of progress in one message. Everything is numbered, in the ledger too, before the first of it leaves.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -12,13 +12,14 @@ from riprap.base.clock import Clock
 from riprap.engine.engine import Engine, Output
 from riprap.graph.keys import END_KEY, KeyShape, OrderKey
 from riprap.operators.columns import Keys, keys_of
-from riprap.operators.contract import Event, Punctuation
+from riprap.operators.contract import Punctuation
 from riprap.protocols.channel import Outlet
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.element.dividing import Divider
 from riprap.runtime.element.entry_times import EntryTimes
 from riprap.runtime.element.latency import Latencies
 from riprap.runtime.element.ledger import Ledger
+from riprap.runtime.element.shard_merge import Given
 from riprap.runtime.element.ways import WAYS, Way
 from riprap.runtime.hosting import Host
 from riprap.runtime.layout import Layout, Pe
@@ -84,7 +85,7 @@ class Outputs:
 
     def give(self, outputs: list[Output], born: int) -> None:
         """Outputs of the engine, and the progress that it has made."""
-        given: dict[str, list[Event]] = {}
+        given: dict[str, list[Given]] = {}
         for name, event in outputs:
             given.setdefault(name, []).append(event)
         leaving: list[tuple[Way, list[Message], bool]] = []
@@ -104,7 +105,7 @@ class Outputs:
     def _leave(
         self,
         stream: _Stream,
-        events: "list[Event] | tuple[()]",
+        events: Sequence[Given],
         progress: OrderKey,
         born: int,
         leaving: list[tuple[Way, list[Message], bool]],
@@ -112,49 +113,53 @@ class Outputs:
         """Number what leaves on a stream. The progress goes with the last rows of each channel, if there are any."""
         news = progress > stream.told
         stream.told = max(progress, stream.told)
-        ways, divider = stream.ways, stream.divider
-        parts: list[list[Event]] = [[] for _ in ways]
-        for event in events:
-            if divider is None or isinstance(event, Punctuation):
-                for part in parts:
-                    part.append(event)
-            else:
-                for part, rows in zip(parts, divider.divide(event), strict=True):
-                    if rows.num_rows:
-                        part.append(rows)
-        for way, part in zip(ways, parts, strict=True):
-            messages = [m for event in part if (m := self._message(stream, way, event, born)) is not None]
-            told = news
+        for way, part in zip(stream.ways, self._divided(stream, events), strict=True):
+            messages: list[Message] = []
+            told, last = news, len(part) - 1
+            for at, event in enumerate(part):
+                rows = not isinstance(event, Punctuation)
+                tell = progress if news and at == last and rows and progress != END_KEY else None
+                message = self._message(stream, way, event, born, tell)
+                if message is not None:
+                    messages.append(message)
+                    told = told and tell is None
             if news:
                 way.told = stream.told
-                last = messages[-1] if messages else None
-                if last is not None and last.kind is Kind.ROWS and progress != END_KEY:
-                    messages[-1] = Message(
-                        Kind.ROWS, last.epoch, last.number, last.batch, None, progress, last.born, last.header
-                    )
-                    told = False
                 if not self._exact and way.outlet.promise(progress):
                     way.record.key = progress
             if messages or told:
                 leaving.append((way, messages, told))
 
-    def _message(self, stream: _Stream, way: Way, event: Event, born: int) -> Message | None:
+    def _divided(self, stream: _Stream, events: Sequence[Given]) -> Sequence[Sequence[Given]]:
+        """What goes to each shard of the consumer: punctuations to all."""
+        if stream.divider is None:
+            return [events] * len(stream.ways)
+        parts: list[list[Given]] = [[] for _ in stream.ways]
+        for event in events:
+            if isinstance(event, Punctuation):
+                for part in parts:
+                    part.append(event)
+            else:
+                for part, rows in zip(parts, stream.divider.divide(event), strict=True):
+                    if rows.rows:
+                        part.append(rows)
+        return parts
+
+    def _message(self, stream: _Stream, way: Way, event: Given, born: int, progress: OrderKey | None) -> Message | None:
         """What of an event no life has promised not to give out, numbered."""
-        outlet, first, last, items = way.outlet, None, None, 1
+        outlet = way.outlet
         if isinstance(event, Punctuation):
-            last = event.key
-            if outlet.guarded and outlet.broken(_one(last)):
+            if outlet.guarded and outlet.broken(_one(event.key)):
                 return None
+            rows, items, last = None, 1, event.key
         else:
-            keys = keys_of(event, stream.shape)
             if outlet.guarded:
-                broken = outlet.broken(keys)
-                if broken == event.num_rows:
+                broken = outlet.broken(keys_of(event, stream.shape))
+                if broken == event.rows:
                     return None
                 if broken:
                     event = event.slice(broken)
-                    keys = keys.rows(np.arange(broken, len(keys.ts)))
-            items, first, last = event.num_rows, keys.at(0), keys.at(event.num_rows - 1)
+            rows, items, last = event, event.rows, event.last_key(stream.shape)
         if self._emitted is not None:
             self._emitted(way.channel, outlet.number, items)
         number = outlet.numbered(items)
@@ -163,12 +168,12 @@ class Outputs:
             record.number = outlet.number
         if not self._exact and outlet.promise(last):
             record.key = last
-        if first is None:
+        if rows is None:
             return Message(Kind.PUNCTUATION, self._epoch, number, punctuation=last, born=born, header=outlet.header)
-        born = self.entered.of(first) or born
+        born = self.entered.of(rows.first_key(stream.shape)) or born
         if stream.sink and born:
             self.latencies.add(self._clock.now() - born, items)
-        return Message(Kind.ROWS, self._epoch, number, event, born=born, header=outlet.header)
+        return Message(Kind.ROWS, self._epoch, number, rows, None, progress, born, outlet.header)
 
     def adopt(self, before: "Outputs") -> None:
         """What the life that went back, in the same process, held for consumers."""

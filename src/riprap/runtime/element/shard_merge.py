@@ -5,12 +5,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from riprap.engine.merger import Mark, Merger, MergerState, behind_trigger
 from riprap.graph.keys import KeyShape, OrderKey
-from riprap.operators.columns import batch_of, concatenated, keys_of
-from riprap.operators.contract import Event, Punctuation
+from riprap.operators.contract import Punctuation
+from riprap.operators.views import Views, concatenated
+
+Given = Views | Punctuation
 
 
 class ShardMerge:
@@ -22,15 +23,15 @@ class ShardMerge:
         self._waited = [True] * shards
         self.reached = self._merger.progress  # nothing at or below this key will be given out any more
 
-    def put(self, shard: int, event: Event | None, progress: OrderKey | None) -> list[Event]:
+    def put(self, shard: int, event: Given | None, progress: OrderKey | None) -> list[Given]:
         """Take something from a shard's channel; gives out what may pass now, in order."""
         if event is not None:
-            self._merger.put(shard, event)
+            self._merger.put(shard, event.batch() if isinstance(event, Views) else event)
         if progress is not None:
             self._merger.advance(shard, progress)
         return self._released()
 
-    def wait_for(self, shard: int, waited: bool) -> list[Event]:
+    def wait_for(self, shard: int, waited: bool) -> list[Given]:
         self._waited[shard] = waited
         self._merger.wait_for(shard, waited)
         return self._released()
@@ -48,12 +49,12 @@ class ShardMerge:
         self._merger.restore(state)
         self.reached = self._merger.progress
 
-    def _released(self) -> list[Event]:
+    def _released(self) -> list[Given]:
         events = list(self._events())
         self.reached = max(self.reached, self._merger.progress)
         return events
 
-    def _events(self) -> Iterator[Event]:
+    def _events(self) -> Iterator[Given]:
         marks: list[Mark] = []  # with one trigger
         for item in self._merger.release(everything=not self.waited):
             if isinstance(item, Mark):
@@ -66,7 +67,7 @@ class ShardMerge:
                 yield from _once(marks)
                 marks = []
                 rows = _interleaved(item.batches, item.ports)
-                self.reached = max(self.reached, keys_of(rows.slice(rows.num_rows - 1), self._shape).at(0))
+                self.reached = max(self.reached, rows.last_key(self._shape))
                 yield rows
         yield from _once(marks)
 
@@ -79,13 +80,11 @@ def _once(marks: Sequence[Mark]) -> list[Punctuation]:
     return [Punctuation(last)] * max(Counter(mark.port for mark in marks).values())
 
 
-def _interleaved(batches: Sequence[pa.RecordBatch], shards: np.ndarray) -> pa.RecordBatch:
+def _interleaved(batches: Sequence[pa.RecordBatch], shards: np.ndarray) -> Views:
     """Rows of several batches, the k-th from batch `shards[k]`."""
-    full = [batch for batch in batches if batch.num_rows]
+    full = [Views.of(batch) for batch in batches if batch.num_rows]
     if len(full) == 1:
         return full[0]
-    names = full[0].schema.names
-    joined = batch_of({name: concatenated([batch.column(name) for batch in full]) for name in names})
     rows = np.empty(len(shards), np.int64)
     rows[np.argsort(shards, kind="stable")] = np.arange(len(shards))
-    return pc.take(joined, pa.array(rows), boundscheck=False)
+    return concatenated(full).take(rows)

@@ -8,8 +8,9 @@ rows     an Arrow IPC stream of one batch, or nothing
 import json
 import struct
 
-from riprap.checkpoints.tables import from_ipc, to_ipc
+from riprap.checkpoints.tables import from_ipc, plain, to_ipc
 from riprap.graph.keys import OrderKey
+from riprap.operators.views import Views
 from riprap.runtime.messages import Kind, Message
 
 _LENGTH = struct.Struct("<Q")
@@ -21,7 +22,7 @@ def encode_message(message: Message) -> bytes:
         message.header.hex(),
     ]  # fmt: skip
     text = json.dumps(values).encode()
-    rows = b"" if message.batch is None else to_ipc(message.batch).to_pybytes()
+    rows = b"" if message.batch is None else to_ipc(plain(message.batch.batch())).to_pybytes()
     return _LENGTH.pack(len(text)) + text + rows
 
 
@@ -33,7 +34,7 @@ def decode_message(data: bytes) -> Message:
         Kind(kind),
         epoch,
         number,
-        from_ipc(rows)[0] if rows else None,
+        Views.of(from_ipc(rows)[0]) if rows else None,
         None if punctuation is None else OrderKey(*punctuation),
         None if progress is None else OrderKey(*progress),
         born,

@@ -97,11 +97,10 @@ _KINDS = {FrameKind(kind): kind for kind in Kind}
 
 
 class Decoder:
-    """`views`: rows are given as column views; else as record batches."""
+    """The receiving end. Rows are views of the memory of their frame."""
 
-    def __init__(self, schema: pa.Schema, *, views: bool = False) -> None:
+    def __init__(self, schema: pa.Schema) -> None:
         self._columns = ColumnDecoding(schema)
-        self._views = views
 
     def decode(self, header: Header, body: pa.Buffer | None) -> Message | None:
         """The message of a frame; None: it was a dictionary's, which is known from now on."""
@@ -117,13 +116,11 @@ class Decoder:
             raise DataError(f"a frame of kind {header.kind.name} among messages")
         own = header.header
         start = own + (-own & 7)
-        batch: pa.RecordBatch | Views | None = None
+        batch: Views | None = None
         if kind is Kind.ROWS:
             if body is None:
                 raise DataError("a message of rows without columns")
             batch = self._columns.decode(body, start, header.rows)
-            if not self._views:
-                batch = batch.batch()
         elif start != header.body:
             raise DataError(f"a frame of kind {kind.name} with {header.body - start} bytes that nobody expects")
         return Message(

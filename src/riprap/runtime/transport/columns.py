@@ -18,7 +18,7 @@ import pyarrow as pa
 from riprap.base.errors import DataError
 from riprap.graph.types import plain_schema
 from riprap.operators.columns import is_text
-from riprap.operators.views import Column, Views, column_of, dtype_of
+from riprap.operators.views import Column, Views, dtype_of
 from riprap.runtime.transport.dictionaries import KnownDictionary, Piece, SentDictionary
 
 Buffer: TypeAlias = Any  # bytes, a memoryview or a NumPy array: whatever lies in one piece
@@ -59,8 +59,8 @@ class ColumnEncoding:
         self._bits = [pa.types.is_boolean(type_) for type_ in self._types]
         self._no_nulls = bytes(len(self._types)) + padding(len(self._types))
 
-    def encode(self, rows: pa.RecordBatch | Views) -> Encoded:
-        columns = rows.columns if isinstance(rows, Views) else self._views(rows)
+    def encode(self, rows: Views) -> Encoded:
+        columns = rows.columns
         if len(columns) != len(self._types):
             raise DataError(f"{len(columns)} columns for a channel of {len(self._types)}")
         nulls: bytearray | None = None
@@ -83,15 +83,6 @@ class ColumnEncoding:
             size += _append(buffers, values)
         buffers[0] = bytes(nulls) if nulls is not None else self._no_nulls
         return Encoded(buffers, size, lacking)
-
-    def _views(self, batch: pa.RecordBatch) -> list[Column]:
-        columns = []
-        for array, type_, dictionary in zip(batch.columns, self._types, self._dictionaries, strict=False):
-            if dictionary is not None:
-                columns.append(dictionary.plain(array))
-            else:
-                columns.append(column_of(array if array.type == type_ else array.cast(type_)))
-        return columns
 
 
 def _append(buffers: Buffers, values: np.ndarray) -> int:

@@ -2,7 +2,7 @@
 
 Both ends of a connection keep one dictionary per text column, which only grows or is replaced. The sending end gives
 every column that form. A dictionary that is the same from batch to batch is sent once, and of one that grew only what
-is new. Plain text, and dictionaries that change, are interned into a pool of the connection, so that what repeats is
+is new. Dictionaries that change from batch to batch are interned into a pool of the connection, so that what repeats is
 sent once as well; a pool that has grown large is begun anew. Of a dictionary that is new and larger than its batch only
 the values in use are interned, so that no batch drags a large dictionary along, unless it comes a second time: then it
 is sent whole. NULL is never a value: it is a bit of the rows.
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from riprap.base.errors import DataError
 from riprap.operators.strings import StringPool, address_of
-from riprap.operators.views import Column, column_of
+from riprap.operators.views import Column
 
 _SMALL = 1024  # values: a dictionary up to here is never worth cutting
 _POOL = 1 << 16  # values in the pool of plain text before it is begun anew
@@ -44,17 +44,6 @@ class SentDictionary:
         self._sent_at: tuple[int, ...] = ()
         self._seen: pa.Array | None = None  # the last that came; kept, so that its address is not used again
 
-    def plain(self, column: pa.Array) -> Column:
-        """A column of a batch; text that is no dictionary of this type becomes one of the pool."""
-        if not isinstance(column, pa.DictionaryArray):
-            self._renew(0)
-            ids, valid = self._pool.ids(column)
-            missing = valid == 0 if len(valid) else None
-            column = self._pool.column(ids, missing, self._type)
-        elif column.type.value_type != self._type or column.dictionary.null_count:
-            return self.plain(column.dictionary_decode().cast(self._type))
-        return column_of(column)
-
     def give(self, column: Column) -> tuple[np.ndarray, list[Piece]]:
         """The codes of the rows, and what the other end's dictionary lacks."""
         codes, dictionary = column.values, column.dictionary
@@ -62,10 +51,12 @@ class SentDictionary:
         address = address_of(dictionary)
         if address == self._sent_at:
             return codes, []
+        if dictionary.type != self._type:  # text of another width, which is never sent as it is
+            return self._pooled(column, dictionary.cast(self._type), small=False)
         again, self._seen = self._seen is not None and _extends(dictionary, self._seen), dictionary
         before = len(self._sent) if self._sent is not None and _extends(dictionary, self._sent) else 0
         small = len(dictionary) <= max(len(codes), _SMALL)
-        if before or again or (self._sent is None and small and dictionary.type == self._type):
+        if before or again or (self._sent is None and small):
             self._sent, self._sent_at = dictionary, address
             return codes, list(_pieces(dictionary, before))
         return self._pooled(column, dictionary, small=small)
@@ -78,7 +69,9 @@ class SentDictionary:
             codes = np.minimum(np.searchsorted(used, codes), max(len(used) - 1, 0))
             dictionary = dictionary.take(pa.array(used))
         self._renew(len(dictionary))
-        ids, _ = self._pool.ids(dictionary.cast(self._type))
+        if not self._pool.count and self._sent is not None and len(self._sent) <= _SMALL:
+            self._pool.ids(self._sent)  # go on from what the other end has
+        ids, _ = self._pool.ids(dictionary)
         pool = self._pool.column(_NO_IDS, None, self._type).dictionary
         before = len(self._sent) if self._sent is not None and _extends(pool, self._sent) else 0
         self._sent, self._sent_at = pool, address_of(pool)

@@ -90,10 +90,7 @@ class Inlets:
         layout: Layout,
         digest: bytes,
         security: Security,
-        *,
-        views: bool,
     ) -> None:
-        self._views = views
         self._loop, self._pe, self._epoch, self._expected, self._layout = loop, pe, epoch, expected, layout
         self._digest, self._security = digest, security
         self._inlets = {channel: _Inlet(channel, schema) for channel, schema in channels.items()}
@@ -293,7 +290,7 @@ class Inlets:
 
     def _let_in(self, inlet: _Inlet, connection: _Connection) -> None:
         inlet.connection, inlet.ended = connection, False
-        connection.decoder = Decoder(inlet.schema, views=self._views)
+        connection.decoder = Decoder(inlet.schema)
         self._answer(connection, FrameKind.HELLO, self._next(inlet))
         self._watch(connection)
 

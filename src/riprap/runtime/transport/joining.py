@@ -12,11 +12,7 @@ from collections import deque
 from collections.abc import Container
 from dataclasses import replace
 
-import pyarrow as pa
-
-from riprap.operators.columns import concatenated
-from riprap.operators.views import Views
-from riprap.operators.views import concatenated as joined_views
+from riprap.operators.views import concatenated
 from riprap.runtime.messages import Kind, Message
 
 
@@ -59,17 +55,8 @@ def _joined(group: list[Message]) -> Message:
     return replace(
         group[0],
         kind=Kind.ROWS if batches else Kind.PROGRESS,
-        batch=_one_batch(batches) if batches else None,
+        batch=concatenated(batches) if batches else None,
         # Progress never falls on a channel, so that of the last message that has one is known after all of them.
         progress=next((message.progress for message in reversed(group) if message.progress is not None), None),
         born=min((message.born for message in group if message.born), default=0),
     )
-
-
-def _one_batch(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    if len(batches) == 1:
-        return batches[0]
-    if any(isinstance(batch, Views) for batch in batches):
-        return joined_views([batch if isinstance(batch, Views) else Views.of(batch) for batch in batches])
-    columns = [concatenated([batch.column(at) for batch in batches]) for at in range(batches[0].num_columns)]
-    return pa.RecordBatch.from_arrays(columns, names=batches[0].schema.names)

@@ -4,14 +4,13 @@ An arrival waits while its channel holds more than `buffer_bytes`: whoever waits
 that is the back pressure. Events never wait: they are few and small, and the loop may itself be what they are about.
 """
 
-from collections import defaultdict
 from collections.abc import Callable
 from threading import Condition
 
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.hosting import Arrival
 from riprap.runtime.transport.loop import Event
-from riprap.runtime.transport.weight import Weigher
+from riprap.runtime.transport.weight import weight_of
 
 
 class Mailbox:
@@ -23,12 +22,11 @@ class Mailbox:
         self._emptied = Condition()
         self._events: list[Event] = []
         self._held: dict[ChannelId, int] = {}  # bytes
-        self._weighers: defaultdict[ChannelId, Weigher] = defaultdict(Weigher)
         self._closed = False
 
     def put(self, arrival: Arrival) -> bool:
         """Add an arrival once its channel has room. False: the mailbox is closed, and the arrival was dropped."""
-        size = self._weighers[arrival.channel].weigh(arrival.message)
+        size = weight_of(arrival.message)
         with self._emptied:
             self._emptied.wait_for(lambda: self._closed or self._held.get(arrival.channel, 0) <= self._limit)
             if self._closed:

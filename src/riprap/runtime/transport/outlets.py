@@ -35,7 +35,7 @@ from riprap.runtime.transport.loop import READ, WRITE, Loop, Writing
 from riprap.runtime.transport.opening import Opening, columns_of, opening_frame
 from riprap.runtime.transport.reading import FrameReader, State
 from riprap.runtime.transport.sockets import Security, Socket, start_connecting
-from riprap.runtime.transport.weight import Weigher
+from riprap.runtime.transport.weight import weight_of
 from riprap.runtime.wire import Address
 
 # The newest known address of an element's life after the given epoch, or None. With timeout 0 it must be cheap.
@@ -75,7 +75,6 @@ class _Channel:
     def __init__(self, name: ChannelId, outlet: Outlet) -> None:
         self.name = name
         self.outlet = outlet
-        self.weigher = Weigher()
         self.connection: _Connection | None = None
         self.encoder: Encoder
         self.up = False
@@ -92,7 +91,7 @@ class _Channel:
         self.complaint = ""  # the last that was logged, so that trying again does not fill the log
 
     def wait(self, message: Message) -> None:
-        size = self.weigher.weigh(message)
+        size = weight_of(message)
         self.queue.append(message)
         self.weights.append(size)
         self.queued += size

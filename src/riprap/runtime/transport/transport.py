@@ -56,17 +56,14 @@ class Transport:
         find: Find,
         run: Run,
         clock: Clock = SYSTEM_CLOCK,
-        *,
-        views: bool = False,
     ) -> None:
-        """`views`: rows come as column views; else as record batches."""
         self._clock = clock
         self._parked: Parked = NONE
         self._closed = False
         security, digest = Security(run.tls), digest_of(run.token)
         self._loop = Loop(clock)
         self._mailbox = Mailbox(run.buffer_bytes, self._loop.ring)
-        self._inlets = Inlets(self._loop, pe, epoch, inlets, expected, run.layout, digest, security, views=views)
+        self._inlets = Inlets(self._loop, pe, epoch, inlets, expected, run.layout, digest, security)
         bound = min(_BOUND, run.buffer_bytes)
         self._outlets = Outlets(self._loop, epoch, outlets, find, digest, security, bound, run.batch_rows)
         self._listening = listen(run.host or own_address(run.coordinator))
