@@ -19,4 +19,5 @@ def pytest_collection_modifyitems(items):
 def spark():
     from riprap.spark.session import session
 
-    return session(master="local[2]")
+    # a JVM that lives for minutes is better off without the costly compiler
+    return session(master="local[2]", **{"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"})

@@ -1,28 +1,38 @@
-"""In which order the files of the suite run: the longest first, so that two processes end at about the same time.
+"""In which order the files of the suite run: the longest first, so that the processes end at about the same time.
 
 Whole files go to processes, one by one, as each comes free (`--dist loadfile`). A long one that comes last would leave
-the other process idle. The files named here take longest, measured with an empty compile cache; the order of all others
+the others idle. The files named here take longest, measured with an empty compile cache; the order of all others
 does not matter.
 """
 
 LONGEST = (
     "tests/spark/test_run.py",
-    "tests/san/test_accelerated_copies.py",
     "tests/san/test_accelerated.py",
-    "tests/spark/test_campaign.py",
-    "tests/operators/test_aggregate.py",
-    "tests/streams/test_damage.py",
+    "tests/san/test_accelerated_copies.py",
+    "tests/spark/test_source_kill.py",
     "tests/spark/test_host.py",
-    "tests/san/test_command.py",
-    "tests/san/test_describe.py",
-    "tests/cli/test_commands.py",
-    "tests/san/test_closed_forms.py",
-    "tests/streams/test_marks.py",
-    "tests/streams/test_read.py",
-    "tests/durable/test_mutated_streams.py",
-    "tests/apps/test_yield_crashes.py",
-    "tests/engine/test_engine.py",
+    "tests/engine/test_memory.py",
+    "tests/spark/test_campaign.py",
+    "tests/spark/test_source.py",
+    "tests/spark/test_prove.py",
+    "tests/simulation/test_counts.py",
+    "tests/runtime/test_channels.py",
+    "tests/spark/test_connect.py",
+    "tests/operators/test_aggregate.py",
+    "tests/report/test_browser.py",
+    "tests/simulation/test_gaps.py",
     "tests/planner/test_exact.py",
+    "tests/simulation/test_replay.py",
+    "tests/benchmarks/test_peers_streaming.py",
+    "tests/streams/test_damage.py",
+    "tests/faults/test_trials.py",
+    "tests/operators/test_simple.py",
+    "tests/operators/test_join.py",
+    "tests/streams/test_marks.py",
+    "tests/cli/test_commands.py",
+    "tests/faults/test_seeds.py",
+    "tests/durable/test_mutated_checkpoints.py",
+    "tests/checkpoints/test_damaged_checkpoint.py",
 )
 
 

@@ -44,6 +44,20 @@ def diamond(rate: float, selectivity: float = 0.4) -> Application:
     )
 
 
+def chain(rate: float) -> Application:
+    """source → filter → aggregate → sink: what groups and copies need, in a network that compiles in seconds."""
+    return Application(
+        "chain",
+        (
+            kinds.source("source", rate, 1e-6),
+            kinds.functor("filter", 1e-6, 0.7, 0.8),
+            kinds.aggregate("aggregate", kinds.port(1e-6, 0.9, 0.95, **STATE)),
+            kinds.sink("sink", 1e-6),
+        ),
+        (Stream("source", "filter"), Stream("filter", "aggregate"), Stream("aggregate", "sink")),
+    )
+
+
 def mixture(rate: float) -> Application:
     """A Poisson source, a split and a union into a state that gets clean and tainted tuples at once, a time trigger,
     two
@@ -77,10 +91,14 @@ def mixture(rate: float) -> Application:
 CHECKPOINTS = (Protection("checkpoint", ("aggregate", "join")),)
 GROUPS = (Protection("checkpoint", ("join",)), Protection("ha-group", ("filter", "aggregate"), {"failover": 0.7}))
 COPIES = (Protection("full-replication", ("filter", "aggregate", "join"), {"punctuation": 4.0}),)
+GROUP = (Protection("ha-group", ("filter", "aggregate"), {"failover": 0.7}),)
+TWO = (Protection("full-replication", ("filter", "aggregate"), {"punctuation": 4.0}),)
 GRID = {
     "checkpoint, rare": Scenario(diamond(40.0), CHECKPOINTS, Faults(0.002, 0.002, recovery=3.0), 150.0),
     "checkpoint, frequent": Scenario(diamond(60.0, 0.7), CHECKPOINTS, Faults(0.02, 0.02, recovery=2.0), 100.0),
     "scratch": Scenario(diamond(50.0), (), Faults(0.01, 0.01, recovery=2.0), 100.0),
+    "a group": Scenario(chain(60.0), GROUP, Faults(0.04, 0.01, recovery=4.0), 80.0),
+    "two copies": Scenario(chain(50.0), TWO, Faults(sdc_rate=0.02), 60.0),
     "groups, rare": Scenario(diamond(40.0), GROUPS, Faults(0.005, 0.002, recovery=3.0), 100.0),
     "groups, frequent": Scenario(diamond(60.0, 0.7), GROUPS, Faults(0.04, 0.01, recovery=4.0), 80.0),
     "groups, standby counts and fills up rightly": Scenario(
@@ -93,12 +111,20 @@ GRID = {
 }
 
 
-# Their networks take longest to compile: test_accelerated_copies.py has them, so that two processes can share the work.
-COPIED = ("groups, rare", "groups, frequent", "copies")
+# In a file of their own, so that two processes can share the work.
+COPIED = ("a group", "two copies")
+# Their networks take a minute to compile.
+LARGE = ("groups, rare", "groups, frequent", "groups, standby counts and fills up rightly", "copies")
 
 
-@pytest.mark.parametrize("case", [case for case in GRID if case not in COPIED])
+@pytest.mark.parametrize("case", [case for case in GRID if case not in COPIED + LARGE])
 def test_same_means_and_variances(case):
+    assert_same(GRID[case])
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("case", LARGE)
+def test_same_means_and_variances_in_large_networks(case):
     assert_same(GRID[case])
 
 

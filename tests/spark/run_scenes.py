@@ -343,7 +343,7 @@ def bad_input_is_refused_in_a_sentence(place):
 
 def the_command_tells_what_became_of_the_run(place):
     """Also an operator's exception: shown, with an exit code."""
-    arguments = [BARGAINS, "--tuples", 100_000, "--rate", 50_000, "--kill", "Aggregator@1s", "--out", place / "run"]
+    arguments = [BARGAINS, "--tuples", 200_000, "--rate", 50_000, "--kill", "Aggregator@1s", "--out", place / "run"]
     code, out, err = command(*arguments, "--json")
     assert code == 0, err
     summary = json.loads(out)
@@ -359,7 +359,8 @@ def the_command_tells_what_became_of_the_run(place):
 
 
 def a_checkpoint_in_the_plan_saves_the_state(place):
-    path = numbers(place, 40_000)
+    # 5 s of input: a kill that comes late on a busy machine still comes in the middle of it
+    path = numbers(place, 100_000)
     plan = place / "plan.toml"
     plan.write_text('app = "counting"\n[operators.Count]\ncheckpoint = "100ms"\n')
     arguments = ["tapped:counting", "--input", path, "--rate", 20_000, "--fuse", "none", "--kill", "Count@1s", "--json"]
@@ -404,7 +405,7 @@ def elements_of_a_killed_executor_move(place):
     assert set(restarts.values()) <= {0, 1}
     counts_add_up(summary)
     assert summary["tuples"] == 100_000
-    assert 0 < RunResult(place / "run", summary).sink("Sink").num_rows <= summary["sinks"]["Sink"]["tuples"]
+    assert RunResult(place / "run", summary).sink("Sink").num_rows == summary["sinks"]["Sink"]["tuples"], summary
 
 
 def a_replaced_element_that_goes_on_ends_by_itself(place):
@@ -446,8 +447,8 @@ def a_replaced_element_that_goes_on_ends_by_itself(place):
     assert {name for name, pe in result.summary["pes"].items() if pe["restarts"]} == set(stopped)
     counts_add_up(result.summary)
     bargains = result.sink("Sink")
-    # A sink that has gaps may count what its log had not yet written when its process died (docs/run.md).
-    assert 0 < bargains.num_rows <= result.summary["sinks"]["Sink"]["tuples"]
+    # Perhaps none: what a source sends while those behind it come back is lost.
+    assert bargains.num_rows == result.summary["sinks"]["Sink"]["tuples"], result.summary
     assert bargains.num_rows == len(set(bargains["_seq"].to_pylist()))
 
 

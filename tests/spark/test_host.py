@@ -92,6 +92,7 @@ def test_a_killed_driver_takes_its_elements_along(local):
     hosting.Place.until(lambda: hosting.gone(pids), "the end of every process")
 
 
+@pytest.mark.soak
 def test_a_standalone_cluster(tmp_path):
     with standalone(tmp_path, workers=2, cores=4) as master, driver(master, tmp_path) as cluster:
         cluster.run("a_cluster_is_checked")

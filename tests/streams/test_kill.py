@@ -110,6 +110,8 @@ def test_a_full_disk_is_an_error_and_loses_nothing(tmp_path):
         f"sys.path.insert(0, {str(SCRIPT.parent)!r})\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))\n"
+        "from riprap.base import disk\n"
+        "disk.PATIENCE = 1.0\n"  # nobody will make room
         "from producer import append_number\n"
         "from riprap.streams import Stream\n"
         f"with Stream.open({str(tmp_path / 's')!r}).writer(producer='p', epoch=1) as writer:\n"
