@@ -416,26 +416,29 @@ def a_replaced_element_that_goes_on_ends_by_itself(place):
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     stopped, daemons, ended = {}, set(), []
 
+    def go_on():
+        assert all(alive(pid) for pid in stopped.values())
+        for pid in stopped.values():
+            os.kill(pid, signal.SIGCONT)
+        ended.append(time.monotonic())
+
     def meddle(watcher):
-        if watcher.state is not SystemState.RUNNING:
-            return
         doomed = watcher.table[0].executor_pid
-        if not stopped:
+        if not stopped and watcher.state is SystemState.RUNNING:
             stopped.update({status.pe: status.pid for status in watcher.table if status.executor_pid == doomed})
             daemons.update(parent(pid) for pid in stopped.values())
             for pid in [*daemons, *stopped.values()]:
                 os.kill(pid, signal.SIGSTOP)
             os.kill(doomed, signal.SIGKILL)
-        elif not ended and all(status.pid not in stopped.values() for status in watcher.table):
-            assert all(alive(pid) for pid in stopped.values())
-            for pid in stopped.values():
-                os.kill(pid, signal.SIGCONT)
-            ended.append(time.monotonic())
+        elif stopped and not ended and all(status.pid not in stopped.values() for status in watcher.table):
+            go_on()
 
     watcher = Watcher(meddle)
     try:
         result = run(BARGAINS, market(200_000), out=place / "run", rate=25_000, watch=watcher)
-        assert ended
+        assert stopped
+        if not ended:  # on a busy machine the others may have come to the end first
+            go_on()
         deadline = time.monotonic() + PATIENCE
         while any(alive(pid) for pid in stopped.values()):
             assert time.monotonic() < deadline, f"{stopped} are left"
