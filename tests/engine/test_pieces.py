@@ -274,6 +274,7 @@ def test_every_kind_of_expression_compiles(compiler):
         "cast(i AS boolean) AS w",
         "hour(_ts) AS y", "year(_ts) * 100 + month(_ts) AS z", "k IS NULL AS aa", "upper(k) AS bb", "length(k) AS cc",
         "isnan(x) AS dd", "cast(_ts AS date) AS ee", "x IS NULL AS ff", "k AS gg", "unix_micros(_ts) AS hh",
+        "exp(x) AS ii", "ln(x) AS jj", "log(2, i) AS kk", "log(i, x) AS ll", "power(x, i) AS mm", "log10(x) AS nn",
     ]  # fmt: skip
     source(app).filter("i <> 99", name="F").select(*expressions, name="M").sink("Out")
     graph = app.build()
@@ -317,6 +318,32 @@ def test_names_follow_text_and_helpers(monkeypatch, tmp_path):
     other = type("Module", (), {"__file__": str(helper)})
     monkeypatch.setattr(compiling, "_HELPERS", (other,))
     assert name != compiling._name("def piece(): pass")
+
+
+def test_many_operators_have_many_counters():
+    app = App("many")
+    stream = source(app)
+    for number in range(38):
+        stream = stream.aggregate(
+            "max(i) AS i", "max(x) AS x", window=count(2), every=count(1), by="k", name=f"A{number}"
+        )
+    stream.sink("Out")
+    graph = app.build()
+    given_ = rows(k=["a", "b", "a", None] * 5, x=[float(i) for i in range(20)], i=list(range(20)))
+    compared(graph, [("S", given_)], ["S"])
+    assert len(Engine(graph).pieces) == 1
+
+
+@pytest.mark.parametrize("second", ["k = 'b' OR k IS NULL", "k IS NULL", "NOT k = 'a'"])
+def test_conditions_on_one_text_column_share_a_look_up(second):
+    app = App("conditions")
+    stream = source(app)
+    stream.filter("i > 3", name="Some").filter("k = 'a'", name="First").sink("Out")
+    stream.filter(second, name="Second").filter("k = 'b'", name="Both").sink("Out2")
+    stream.filter(second, name="Third").sink("Out3")
+    graph = app.build()
+    given_ = rows(k=["a", "b", None, "c"] * 5, x=[0.5] * 20, i=list(range(20)))
+    compared(graph, [("S", given_)], ["S"])
 
 
 def test_views_can_be_pushed():

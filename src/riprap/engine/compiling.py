@@ -40,7 +40,9 @@ _HEADER = '''"""Generated; see riprap.engine.compiling."""
 
 import numpy as np
 
-from riprap.expressions.scalars import civil, product_overflows, remainder, rounded
+from riprap.expressions.scalars import (
+    binary, civil, decimal, exponential, natural, power, product_overflows, remainder, rounded,
+)
 from riprap.operators.kernels.folds import certain, exactly
 from riprap.operators.kernels.hashing import SEED, combine, comparable, place
 

@@ -10,7 +10,7 @@ contract) and operators with several ports get them merged by order key (`merger
 at a consistent cut.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,12 +18,12 @@ import pyarrow as pa
 
 from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import DataError, UsageError, known
-from riprap.engine.feedback import carried, cycles, delayed, delayed_progress
+from riprap.engine.feedback import cycles, delayed, delayed_progress
 from riprap.engine.jitter import Jitter
 from riprap.engine.merger import Mark, Merger, MergerState, Rows, just_before
 from riprap.engine.piece import Emitted, HasNoText, RunningPiece
 from riprap.engine.pieces import Piece, cut
-from riprap.engine.pruning import wanted_columns
+from riprap.engine.pruning import Wanted, carried_columns, kept_columns, wanted_columns
 from riprap.graph.graph import Graph, StreamSpec
 from riprap.graph.keys import END_KEY, START_KEY, OrderKey
 from riprap.graph.specs import OperatorSpec, Sink, Source
@@ -110,7 +110,7 @@ class Engine:
         self._mergers = {
             name: Merger(
                 graph.input_shapes(name),
-                tuple(_carried(graph, stream, wanted, chosen) for stream in graph.inputs(name)),
+                tuple(carried_columns(graph, stream, wanted) for stream in graph.inputs(name)),
                 tuple(stream.id for stream in graph.inputs(name)),
                 jitter,
             )
@@ -126,7 +126,7 @@ class Engine:
 
     def _divided(
         self,
-        wanted: Mapping[str, tuple[frozenset[str], ...]],
+        wanted: Wanted,
         chosen: frozenset[str],
         jitter: Jitter | None,
         alone: Mapping[str, str],
@@ -141,16 +141,14 @@ class Engine:
             try:
                 for piece in pieces:
                     if piece.compiled:
-                        running = self._piece(piece, wanted, chosen)
+                        running = self._piece(piece, wanted)
                         self._running[piece.operators[0]] = running
                         self._piece_of |= dict.fromkeys(piece.operators, running)
                 return pieces
             except HasNoText as found:
                 alone[found.operator] = str(found)
 
-    def _piece(
-        self, piece: Piece, wanted: Mapping[str, tuple[frozenset[str], ...]], chosen: frozenset[str]
-    ) -> RunningPiece:
+    def _piece(self, piece: Piece, wanted: Wanted) -> RunningPiece:
         graph, names = self.graph, piece.operators
         tapped = {
             (name, stream.source_port)
@@ -160,10 +158,7 @@ class Engine:
         }
         tapped |= {(name, 0) for name in names if isinstance(graph[name], Sink)}
         inputs = graph.inputs(names[0])
-        carried = _carried(graph, inputs[0], wanted, chosen) if inputs else graph.physical(names[0])
-        if not inputs:
-            needs, columns = wanted[names[0]][0], graph.schema(names[0]).names
-            carried = pa.schema([f for f in carried if f.name in needs or f.name not in columns])
+        carried = carried_columns(graph, inputs[0], wanted) if inputs else kept_columns(graph, names[0], 0, wanted)
         return RunningPiece(graph, names, self.operators, frozenset(tapped), carried)
 
     @property
@@ -491,17 +486,3 @@ def _rows(emission: Emission) -> int:
 def _no_statistics(spec: OperatorSpec) -> OperatorStatistics:
     inputs = max(1, spec.inputs)  # a source counts what it is given
     return OperatorStatistics([0] * inputs, [0] * spec.outputs, [0] * inputs)
-
-
-def _carried(
-    graph: Graph, stream: StreamSpec, wanted: Mapping[str, Sequence[frozenset[str]]], chosen: frozenset[str]
-) -> pa.Schema:
-    """What a batch of a stream into an operator of the fragment looks like."""
-    if stream.feedback is not None:
-        return carried(graph, stream)
-    schema = graph.physical(stream.source, stream.source_port)
-    if stream.source not in chosen:
-        return schema
-    kept = wanted[stream.source][stream.source_port]
-    columns = graph.schema(stream.source, stream.source_port).names
-    return pa.schema([f for f in schema if f.name in kept or f.name not in columns])

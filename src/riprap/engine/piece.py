@@ -21,11 +21,13 @@ from riprap.graph.graph import Graph
 from riprap.graph.specs import Join, Sink
 from riprap.graph.windows import Count
 from riprap.operators.contract import Channel, Event, Operator, Punctuation
-from riprap.operators.function import Fetch, Function
+from riprap.operators.function import Dictionary, Fetch, Function
 from riprap.operators.step_state import Given
 from riprap.operators.steps import write_step
 from riprap.operators.views import Column, Views, column_of, dtype_of
 from riprap.operators.windowed import WindowedOperator
+
+_TIDY = 4096  # rows after which operators are looked at, whether they hold more than they need
 
 
 class HasNoText(Exception):
@@ -44,6 +46,15 @@ class Emitted(NamedTuple):
     event: Event | Views
 
 
+class _Leaving(NamedTuple):
+    """A column of a tap: what the loop wrote, or a column of the entry at the rows that it listed."""
+
+    type: pa.DataType
+    place: int  # of the column of the entry; -1: the loop writes it
+    dictionary: str | None
+    nullable: bool
+
+
 @dataclass
 class _Tap:
     """A stream that somebody outside the piece reads: its rows are appended to arrays."""
@@ -51,8 +62,8 @@ class _Tap:
     operator: str
     port: int
     counter: str
-    columns: list[tuple[str, pa.DataType, str | None, bool]]  # name, type, dictionary, whether it can have nulls
     most: int
+    columns: dict[str, _Leaving]
     buffers: dict[str, np.ndarray]
     room: int = 0
 
@@ -61,13 +72,34 @@ class _Tap:
         if rows * self.most <= self.room:
             return
         self.room = rows * self.most
-        for name, type_, _, nullable in self.columns:
-            self.buffers[name] = np.empty(self.room, dtype_of(type_))
-            if nullable:
-                self.buffers[f"{name} ok"] = np.empty(self.room, np.uint8)
+        self.buffers[_ROWS] = np.empty(self.room, np.int64)
+        for name, column in self.columns.items():
+            if column.place < 0:
+                self.buffers[name] = np.empty(self.room, dtype_of(column.type))
+                if column.nullable:
+                    self.buffers[f"{name} ok"] = np.empty(self.room, np.uint8)
 
     def fetch(self, name: str) -> Fetch:
         return lambda views: self.buffers[name]
+
+    def taken(self, count: int, views: Views, dictionaries: Mapping[str, Dictionary]) -> Views:
+        """What the last call gave."""
+        whole = count == views.rows and self.most == 1  # every row gave one
+        rows = self.buffers[_ROWS][:count]
+        columns = []
+        for name, (type_, place, dictionary, nullable) in self.columns.items():
+            if place < 0:
+                valid = self.buffers[f"{name} ok"][:count].copy() if nullable else None
+                held = None if dictionary is None else dictionaries[dictionary].current
+                columns.append(Column(type_, self.buffers[name][:count].copy(), valid, held))
+            elif whole:
+                columns.append(views.columns[place])
+            else:
+                columns.append(views.columns[place].take(rows))
+        return Views(tuple(self.columns), tuple(columns), count)
+
+
+_ROWS = " rows"  # no column is called that
 
 
 class RunningPiece:
@@ -90,19 +122,22 @@ class RunningPiece:
         function.finish.add("n_entry += done - start")
         function.counter("n_entry")
         self._names = tuple(carried.names)
+        self._schema, self._picked = pa.schema([]), list[int]()  # of the last record batch: where the columns are
         self._never_null = tuple(place for place, field in enumerate(carried) if not field.nullable)
         self.seconds = 0.0
         self.onward = [
             s for name in names for s in graph.outputs(name) if s.target in operators and s.target not in names
         ]
         columns = {field.name: self._entered(place, field) for place, field in enumerate(carried)}
+        function.entered = {value.text: (place, value.valid) for place, value in enumerate(columns.values())}
         entry = Given(function.row, columns, "n_entry")
         made: dict[tuple[str, int], Given] = {}
         for name in names:
             operator = self._operators[name]
             if isinstance(operator, WindowedOperator):
                 operator.use_rings(1 if isinstance(graph[name], Join) else _window(graph, name))
-                function.before.append(lambda views, o=operator: o.make_room())  # type: ignore[misc]
+                function.rooms.append(operator.make_room)
+                function.stamps.append(operator.stamp)
             given = [made[s.source, s.source_port] for s in graph.inputs(name)] if name != names[0] else [entry]
             home = given[0].block
             for other in given[1:]:
@@ -120,22 +155,24 @@ class RunningPiece:
         self.text = function.text("piece")
         self._failed = np.zeros(1)
         self._arguments = list(function.arguments.values())
-        self._counted = function.numbers.copy()
+        self._counted = function.numbers.tolist()
+        self._untidied = 0  # rows since the operators were tidied up
         self._windowed = {n: o for n, o in self._operators.items() if isinstance(o, WindowedOperator)}
         self._places = [
-            (operator, [function.counters[counter] for counter in self.inputs[name]])
+            (operator, function.counters[counter])
             for name, operator in self._operators.items()
+            for counter in self.inputs[name]
         ]
 
     def _entered(self, place: int, field: pa.Field) -> Value:
         """A column of the entry."""
         dtype = dtype_of(field.type)
-        array = self._function.array(
+        array = self._function.column(
             f"col{place}", f"={dtype.name}", lambda views: aligned(views.columns[place].values)
         )
         valid = None
         if field.nullable:
-            ok = self._function.array(f"col{place}_ok", "=uint8", lambda views: _valid(views.columns[place]))
+            ok = self._function.column(f"col{place}_ok", "=uint8", lambda views: _valid(views.columns[place]))
             valid = f"({ok}[u] != 0)"
         if kind_of(field.type) in HELD_BY_ARROW:
             dictionary = self._function.dictionary(f"dict{place}", lambda views: views.columns[place].dictionary)
@@ -152,18 +189,25 @@ class RunningPiece:
         schema, shape = setting.output_schemas[port], setting.output_shapes[port]
         fields = [f for f in schema if f.name in setting.wanted[port]] + shape.fields
         count = function.counter(f"out{number}", lambda: 0)
-        tap = _Tap(name, port, count, [], given.most, {})
+        tap = _Tap(name, port, count, given.most, {}, {})
+        function.stamps.append(lambda: tap.room)
         at = f"out{number}_at"
         given.block.add(f"{at} = np.uint64({count})")
-        for place, field in enumerate(fields):
+        places = [function.entered.get(given.row[field.name].text, (-1,))[0] for field in fields]
+        if max(places) >= 0:
+            listed = function.array(f"out{number}_rows", "int64", tap.fetch(_ROWS))
+            given.block.add(f"{listed}[{at}] = i")
+        for place, (field, entered) in enumerate(zip(fields, places, strict=True)):
             value = given.row[field.name]
+            tap.columns[field.name] = _Leaving(field.type, entered, value.dictionary, value.valid is not None)
+            if entered >= 0:
+                continue
             dtype = dtype_of(field.type)
             array = function.array(f"out{number}_{place}", dtype.name, tap.fetch(field.name))
             given.block.add(f"{array}[{at}] = {value.text}")
             if value.valid is not None:
                 ok = function.array(f"out{number}_{place}_ok", "uint8", tap.fetch(f"{field.name} ok"))
                 given.block.add(f"{ok}[{at}] = {value.valid}")
-            tap.columns.append((field.name, field.type, value.dictionary, value.valid is not None))
         given.block.add(f"{count} += 1")
         self._taps.append(tap)
         function.outputs.append(count)
@@ -177,7 +221,11 @@ class RunningPiece:
     def viewed(self, event: "pa.RecordBatch | Views") -> Views:
         """The columns of the entry that the piece reads."""
         if not isinstance(event, Views):
-            views = _views(event, self._names)
+            if not event.schema.equals(self._schema):
+                self._schema = event.schema
+                self._picked = [event.schema.get_field_index(name) for name in self._names]
+            columns = tuple([column_of(event.column(place)) for place in self._picked])
+            views = Views(self._names, columns, event.num_rows)
         else:
             views = event if event.names == self._names else event.select(self._names)
         for place in self._never_null:
@@ -197,16 +245,22 @@ class RunningPiece:
             rows = views.rows - done
             for tap in self._taps:
                 tap.make(rows)
-            function.refresh(views)
+            arguments = function.ready(views)
             run = COMPILER.function(self.text, self._arguments, rows)
-            run(done, views.rows, function.numbers, self._failed, *[a.fetch(views) for a in self._arguments])
+            run(done, views.rows, function.numbers, self._failed, *arguments)
             for after in function.after:
                 after()
-            emitted += [Emitted(tap.operator, tap.port, self._taken(tap)) for tap in self._taps if self._count(tap)]
+            for tap in self._taps:
+                if count := function.value_of(tap.counter):
+                    made = tap.taken(count, views, function.dictionaries)
+                    emitted.append(Emitted(tap.operator, tap.port, made))
             done = int(function.numbers[0])
             if function.numbers[1]:
-                raise DataError(function.error(float(self._failed[0]), int(function.numbers[63])))
-        self._account()
+                raise DataError(function.error(float(self._failed[0]), int(function.numbers[2])))
+            if done < views.rows:
+                for room in function.rooms:
+                    room()
+        self._account(views.rows)
         for name, op in self._watched():
             for port, tails in zip(op.stores, before[name], strict=True):
                 op.note_step(port, tails)
@@ -215,25 +269,16 @@ class RunningPiece:
     def _watched(self) -> list[tuple[str, WindowedOperator]]:
         return [(name, operator) for name, operator in self._windowed.items() if operator.watched]
 
-    def _count(self, tap: _Tap) -> int:
-        return self._function.value_of(tap.counter)
-
-    def _taken(self, tap: _Tap) -> Views:
-        count, columns = self._count(tap), []
-        for name, type_, dictionary, nullable in tap.columns:
-            valid = tap.buffers[f"{name} ok"][:count].copy() if nullable else None
-            held = None if dictionary is None else self._function.dictionaries[dictionary].current
-            columns.append(Column(type_, tap.buffers[name][:count].copy(), valid, held))
-        return Views(tuple(c[0] for c in tap.columns), tuple(columns), count)
-
-    def _account(self) -> None:
-        numbers = self._function.numbers
-        taken = (numbers - self._counted).tolist()
-        self._counted[:] = numbers
-        for operator, places in self._places:
-            operator.version += sum([taken[place] for place in places])
-        for operator in self._windowed.values():
-            operator.tidy(taken[self._function.counters["n_entry"]])
+    def _account(self, rows: int) -> None:
+        numbers = self._function.numbers.tolist()
+        counted, self._counted = self._counted, numbers
+        for operator, place in self._places:
+            operator.version += numbers[place] - counted[place]
+        self._untidied += rows
+        if self._untidied >= _TIDY:
+            for windowed in self._windowed.values():
+                windowed.tidy(self._untidied)
+            self._untidied = 0
 
     def total(self, counter: str) -> int:
         """Rows that were counted so far."""
@@ -257,10 +302,6 @@ class RunningPiece:
                         if stream.source_port == emission.port and stream.target in inbox:
                             inbox[stream.target].append((stream.target_port, emission.event))
         return emitted
-
-
-def _views(batch: pa.RecordBatch, names: tuple[str, ...]) -> Views:
-    return Views(names, tuple(column_of(batch.column(name)) for name in names), batch.num_rows)
 
 
 def _valid(column: Column) -> np.ndarray:

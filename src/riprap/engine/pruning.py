@@ -1,6 +1,9 @@
 """Which columns of each stream anything downstream reads. The engine carries no others between operators."""
 
-from riprap.graph.graph import Graph
+import pyarrow as pa
+
+from riprap.engine.feedback import carried
+from riprap.graph.graph import Graph, StreamSpec
 from riprap.graph.specs import Sink
 
 Wanted = dict[str, tuple[frozenset[str], ...]]  # by operator, one set of columns per output port (a sink: its input)
@@ -32,3 +35,19 @@ def wanted_columns(graph: Graph, members: frozenset[str] | None = None) -> Wante
                 ports[port] |= needs[stream.target_port]
         wanted[name] = tuple(ports)
     return wanted
+
+
+def carried_columns(graph: Graph, stream: StreamSpec, wanted: Wanted) -> pa.Schema:
+    """What a batch of a stream into an operator of the fragment looks like."""
+    if stream.feedback is not None:
+        return carried(graph, stream)
+    return kept_columns(graph, stream.source, stream.source_port, wanted)
+
+
+def kept_columns(graph: Graph, name: str, port: int, wanted: Wanted) -> pa.Schema:
+    """What a batch that an operator gives out looks like: all of its columns, where it is outside the fragment."""
+    schema = graph.physical(name, port)
+    if name not in wanted:
+        return schema
+    columns = graph.schema(name, port).names
+    return pa.schema([f for f in schema if f.name in wanted[name][port] or f.name not in columns])

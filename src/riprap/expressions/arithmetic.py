@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from riprap.expressions import kernels
+from riprap.expressions import kernels, scalars
 from riprap.expressions.kinds import NUMBERS, Kind
 from riprap.expressions.typed import Mismatch, Typed, apply, arity, as_kind, expect
 from riprap.expressions.vectors import Failure, Vector, both
@@ -200,7 +200,7 @@ def _real(function: Callable[..., Any], count: int) -> Callable[[str, Sequence[T
     return rule
 
 
-square_root, exponential, power = _real(np.sqrt, 1), _real(np.exp, 1), _real(np.power, 2)
+square_root, exponential, power = _real(np.sqrt, 1), _real(scalars.exponential, 1), _real(scalars.power, 2)
 
 
 def _positive(vector: Vector) -> Any:
@@ -209,8 +209,8 @@ def _positive(vector: Vector) -> Any:
     return both(vector.valid, None if np.all(defined) else defined)
 
 
-# Bases whose powers have exact logarithms only when NumPy knows the base.
-_BASES: dict[float, Callable[[Any], Any]] = {2.0: np.log2, 10.0: np.log10}
+# Bases whose powers have exact logarithms only where the base is known.
+_BASES: dict[float, Callable[[Any], Any]] = {2.0: scalars.binary, 10.0: scalars.decimal}
 
 
 def logarithm(name: str, arguments: Sequence[Typed]) -> Typed:
@@ -220,13 +220,14 @@ def logarithm(name: str, arguments: Sequence[Typed]) -> Typed:
     base = floats[0].constant if len(floats) == 2 else None
     function = _BASES.get(float(base.values)) if base is not None and base.valid is None else None
     if function is not None or len(floats) == 1:
-        log = function or np.log
+        log = function or scalars.natural
         return apply(
             Kind.FLOAT, lambda vector: Vector(log(vector.values), _positive(vector)), [floats[-1]], nullable=True
         )
 
     def kernel(base: Vector, vector: Vector) -> Vector:
-        return Vector(np.log(vector.values) / np.log(base.values), both(_positive(base), _positive(vector)))
+        quotient = scalars.natural(vector.values) / scalars.natural(base.values)
+        return Vector(quotient, both(_positive(base), _positive(vector)))
 
     return apply(Kind.FLOAT, kernel, floats, nullable=True)
 

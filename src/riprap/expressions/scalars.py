@@ -1,9 +1,38 @@
 """Functions of single values that written expressions call: the same compiled and interpreted, bit for bit."""
 
 import numpy as np
-from numba import njit
+from numba import njit, vectorize
 
 _scalar = njit(cache=True, nogil=True, error_model="numpy")
+
+# Their last bit depends on who computes them, so columns are given to these as well.
+_real = vectorize(["float64(float64)"], nopython=True, cache=True)
+
+
+@_real
+def exponential(x):  # type: ignore[no-untyped-def]
+    return np.exp(x)
+
+
+@_real
+def natural(x):  # type: ignore[no-untyped-def]
+    """The logarithm; NaN below 0."""
+    return np.log(x)
+
+
+@_real
+def binary(x):  # type: ignore[no-untyped-def]
+    return np.log2(x)
+
+
+@_real
+def decimal(x):  # type: ignore[no-untyped-def]
+    return np.log10(x)
+
+
+@vectorize(["float64(float64, float64)"], nopython=True, cache=True)
+def power(x, y):  # type: ignore[no-untyped-def]
+    return np.power(x, y)
 
 
 @_scalar

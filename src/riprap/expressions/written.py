@@ -3,7 +3,7 @@
 The text is Python that Numba compiles, and gives the same bits interpreted. Values are int64, float64 or bool; text
 is the code of its dictionary. A boolean that is null is False. Whatever reads one text column and nothing else is a
 look-up table per dictionary (`Host.table`). What has no text raises `Unwritten`, and its operator is computed on
-columns instead: functions that make text out of several columns, and those whose last bit depends on a library.
+columns instead: functions that make text out of several columns.
 
 An error (an integer beyond 64 bits, a value that a cast cannot hold) is a numbered *site*: the text sets `err` to its
 number where nothing failed before in the row. A branch that is not chosen for a row is not computed for it.
@@ -195,7 +195,7 @@ class Writer:
         self._block.add(
             f"{at} = {code}" if column.valid is None else f"{at} = {code} if {column.valid} else np.uint64(0)"
         )
-        if _may_fail(node):
+        if may_fail(node):
             self._fail(f"{states}[{at}] == 2", f"{{table:{states}}}", whole=at)
         valid = f"({states}[{at}] == 1)" if column.valid is not None or _may_be_null(node) else None
         text = f"({values}[{at}] != 0)" if pa.types.is_boolean(made) else f"{values}[{at}]"
@@ -274,6 +274,12 @@ class Writer:
                 return Value(made.type, first.text, first.valid)
             case "SQRT":
                 return Value(made.type, f"np.sqrt(float({first.text}))", valid)
+            case "EXP":
+                return Value(made.type, f"exponential(float({first.text}))", valid)
+            case "POWER":
+                return Value(made.type, f"power(float({first.text}), float({arguments[1].text}))", valid)
+            case "LN" | "LOG":
+                return self._logarithm(arguments, made.type)
             case "ISNAN":
                 return Value(pa.bool_(), f"({_all([valid, f'np.isnan(float({first.text}))'])})")
             case "NOT":
@@ -293,7 +299,18 @@ class Writer:
                 return Value(made.type, f"civil({days}, {('YEAR', 'MONTH', 'DAY').index(function)})", valid)
             case "UNIX_MICROS":
                 return Value(made.type, first.text, valid)
-        raise Unwritten(f"{function} is computed on columns, as its last bit depends on a library")
+        raise Unwritten(f"{function} is computed on columns")
+
+    def _logarithm(self, arguments: list[Value], type_: pa.DataType) -> Value:
+        """NULL unless the base, if there is one, and the number are positive."""
+        number = f"float({arguments[-1].text})"
+        base = arguments[0] if len(arguments) == 2 else None
+        known = {2.0: "binary", 10.0: "decimal"}.get(float(base.constant or 0)) if base is not None else "natural"  # type: ignore[arg-type]
+        defined = [argument.valid for argument in arguments] + [f"(not {number} <= 0.0)"]
+        if base is None or known is not None:
+            return Value(type_, f"{known}({number})", _all(defined))
+        divisor = f"float({base.text})"
+        return Value(type_, f"(natural({number}) / natural({divisor}))", _all([*defined, f"(not {divisor} <= 0.0)"]))
 
     def _checked(self, symbol: str, left: str, right: str, type_: pa.DataType, valid: str | None) -> Value:
         result = self._named(Value(type_, f"{left} {symbol} {right}", valid))
@@ -445,10 +462,39 @@ _SURE = ("=", "<>", "<", "<=", ">", ">=", "AND", "OR", "NOT", "IS NULL", "IN", "
          "LTRIM", "RTRIM", "SUBSTRING", "CONCAT", "STARTSWITH", "LIKE")  # fmt: skip
 
 
-def _may_fail(node: Node) -> bool:
+def not_null_where(node: Node) -> frozenset[str]:
+    """Columns that are not null in any row for which a condition is true."""
+    match node:
+        case Call("AND", (left, right)):
+            return not_null_where(left) | not_null_where(right)
+        case Call("OR", (left, right)):
+            return not_null_where(left) & not_null_where(right)
+        case Call(function, arguments) if function in _COMPARED:
+            return frozenset().union(*map(_read, arguments[:1] if function == "IN" else arguments))
+        case Column(name):
+            return frozenset((name,))
+    return frozenset()
+
+
+def _read(node: Node) -> frozenset[str]:
+    """Columns that make a value null wherever one of them is."""
+    match node:
+        case Column(name):
+            return frozenset((name,))
+        case Call(function, arguments) if function in _STRICT:
+            return frozenset().union(*map(_read, arguments))
+    return frozenset()
+
+
+_COMPARED = ("=", "<>", "<", "<=", ">", ">=", "IN")
+_STRICT = ("+", "-", "*", "/", "%", "NEGATE", "ABS", "FLOOR", "CEIL")
+
+
+def may_fail(node: Node) -> bool:
+    """Whether there are values for which computing it is an error."""
     match node:
         case Call(function, arguments):
-            return function not in _SURE or any(map(_may_fail, arguments))
+            return function not in _SURE or any(map(may_fail, arguments))
         case Cast():
             return True
     return False

@@ -1,8 +1,9 @@
 """A function that is being written: its arguments and where they come from, its errors, tables and dictionaries.
 
-The function runs rows [start, stop) of a piece of the graph. Its arguments are arrays and numbers that are fetched
-anew for every call (state moves when it grows or is restored), each under one name with one Numba type; so equal
-texts are equal functions, whatever their literals and window sizes are.
+The function runs rows [start, stop) of a piece of the graph. Its arguments are arrays and numbers, each under one name
+with one Numba type; so equal texts are equal functions, whatever their literals and window sizes are. Columns of the
+entry are fetched for every call; all others are held, and fetched again when a dictionary is another one or a *stamp*
+changed: state moves when it grows or is restored.
 """
 
 import re
@@ -14,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.base.errors import DataError
-from riprap.expressions.ast import Expression, Node
+from riprap.expressions.ast import Expression, Node, columns_of
 from riprap.expressions.binding import bind
 from riprap.expressions.kinds import HELD_BY_ARROW, kind_of
-from riprap.expressions.written import Block, Value, Writer
+from riprap.expressions.written import Block, Value, Writer, may_fail
 from riprap.operators.strings import address_of
 from riprap.operators.views import Views
 
@@ -29,6 +30,7 @@ class Argument:
     name: str
     kind: str  # a NumPy dtype for an array that is written, "=" before it for one that is read; "int" or "float"
     fetch: Fetch
+    held: bool = True
 
 
 class Dictionary:
@@ -40,14 +42,17 @@ class Dictionary:
         self.address: tuple[int, ...] = ()
         self.changes = 0  # rises with every other dictionary
 
-    def refresh(self, views: Views) -> None:
+    def refresh(self, views: Views) -> bool:
+        """Whether it is another one than before."""
         current = self._fetch(views)
         if current is self.current:
-            return
+            return False
         address = address_of(current)
-        if address != self.address:
-            self.current, self.address = current, address
-            self.changes += 1
+        if address == self.address:
+            return False
+        self.current, self.address = current, address
+        self.changes += 1
+        return True
 
 
 class Table:
@@ -107,6 +112,20 @@ class Table:
         return pa.concat_arrays([part.cast(self._type) for part in made])
 
 
+class Conditions:
+    """Which of several conditions on one text column are true: a bit each, for null and every code of a dictionary."""
+
+    def __init__(self) -> None:
+        self.tables: dict[str, Table] = {}
+
+    def bits(self) -> np.ndarray:
+        made = np.int64(0)
+        for place, table in enumerate(self.tables.values()):
+            table.refresh()
+            made = made | (table.values * (table.states == 1)) << place
+        return made  # type: ignore[return-value]
+
+
 class Function:
     """The text of one piece under way. Steps add to `setup`, `row` and `finish`; the piece calls what comes of it."""
 
@@ -116,6 +135,8 @@ class Function:
         self.dictionaries: dict[str, Dictionary] = {}
         self.tables: dict[str, Table] = {}
         self.pooled: dict[str, list[str]] = {}  # operator → dictionaries whose strings go into its pool
+        self.entered: dict[str, tuple[int, str | None]] = {}  # by text: place and validity of a column of the entry
+        self.conditions: dict[int, Conditions] = {}  # by place
         self._table_names: dict[tuple[str, str], str] = {}
         self.setup = Block()  # before the loop
         self.checks = Block()  # at the start of a row: is there room?
@@ -123,11 +144,16 @@ class Function:
         self.row = Block()
         self.finish = Block()  # after the loop
         self.after: list[Callable[[], None]] = []  # after a call, once per step
-        self.before: list[Callable[[Views], None]] = []  # before a call
+        self.starts: list[tuple[int, Callable[[], int]]] = []  # counters that are set before a call
+        self.stamps: list[Callable[[], object]] = []  # what changes when arguments that are held have to be fetched
+        self.rooms: list[Callable[[], int]] = []  # make room for a row
         self.counters: dict[str, int] = {}  # name → place in `numbers`
-        self.numbers = np.zeros(64, np.int64)  # row reached, error, and counters
+        self.numbers = np.zeros(64, np.int64)  # row reached, error, its whole number, and counters
         self.outputs: list[str] = []  # counters of rows given out: what a row that fails had given is taken back
         self._names = 0
+        self._stamp: list[object] = []
+        self._values: list[Any] = []  # of the arguments, as of the last call
+        self._columns: list[tuple[int, Fetch]] = []  # those that every call brings
 
     # What steps use ---------------------------------------------------------------------------------------------------
 
@@ -138,6 +164,11 @@ class Function:
     def array(self, name: str, kind: str, fetch: Fetch) -> str:
         """An array argument: `kind` is its dtype, with "=" before it where it is only read."""
         self.arguments.setdefault(name, Argument(name, kind, fetch))
+        return name
+
+    def column(self, name: str, kind: str, fetch: Fetch) -> str:
+        """As `array`, fetched for every call."""
+        self.arguments.setdefault(name, Argument(name, kind, fetch, held=False))
         return name
 
     def literal(self, value: float) -> str:
@@ -152,10 +183,12 @@ class Function:
     def counter(self, name: str, start: Callable[[], int] | None = None) -> str:
         """A number that the function counts in; `value_of` reads it after a call."""
         if name not in self.counters:
-            place = 2 + len(self.counters)
+            place = 3 + len(self.counters)
             self.counters[name] = place
+            if place >= len(self.numbers):
+                self.numbers = np.zeros(2 * place, np.int64)
             if start is not None:
-                self.before.append(lambda views: self.numbers.__setitem__(place, start()))
+                self.starts.append((place, start))
             self.setup.add(f"{name} = numbers[{place}]")
             self.finish.add(f"numbers[{place}] = {name}")
         return name
@@ -177,34 +210,69 @@ class Function:
         known = self._table_names.get((dictionary, str(node)))
         if known is None:
             known = self._table_names[dictionary, str(node)] = self.fresh("t")
-            table = self.tables[known] = Table(self.dictionaries[dictionary], column, field, node, made)
+            table = Table(self.dictionaries[dictionary], column, field, node, made)
             self.array(known, "=float64" if pa.types.is_floating(made) else "=int64", lambda views: table.values)
             self.array(f"{known}_s", "=uint8", lambda views: table.states)
             self.dictionaries[f"{known}_d"] = Dictionary(lambda views: table.made)
+            self.tables[f"{known}_d"] = table
         return known, f"{known}_s", f"{known}_d"
+
+    def truth(self, block: Block, columns: Mapping[str, Value], condition: Expression) -> str:
+        """Whether a condition is true. All that are about one text column of the entry are looked up at once."""
+        node, read = condition.root, list(columns_of(condition.root))
+        value = columns[read[0]] if len(read) == 1 and not may_fail(node) else None
+        place, valid = self.entered.get(value.text, (-1, None)) if value is not None else (-1, None)
+        known = self.conditions.setdefault(place, Conditions())
+        if value is None or value.dictionary is None or place < 0 or len(known.tables) == 62:
+            return self.expression(block, columns, condition).text
+        if not known.tables:
+            bits = self.array(f"if{place}", "=int64", lambda views: known.bits())
+            code = f"np.uint64({value.text} + 1)"
+            self.prologue.add(
+                f"if{place}_bits = {bits}[{code if valid is None else f'{code} if {valid} else np.uint64(0)'}]"
+            )
+        bit = list(known.tables).index(str(node)) if str(node) in known.tables else len(known.tables)
+        field = pa.field(read[0], value.type)
+        known.tables[str(node)] = Table(self.dictionaries[value.dictionary], read[0], field, node, pa.bool_())
+        return f"(if{place}_bits & {1 << bit}) != 0"
 
     def expression(self, block: Block, columns: Mapping[str, Value], expression: Expression) -> Value:
         return Writer(self, block, columns, expression.text).write(expression.root)
 
     # What the piece uses ----------------------------------------------------------------------------------------------
 
-    def refresh(self, views: Views) -> None:
-        """Before a call: dictionaries, then the tables over them (in the order they were written in)."""
+    def ready(self, views: Views) -> list[Any]:
+        """What a call is given; counters are where they begin."""
+        moved = self._refresh(views) or not self._values
+        stamp = [each() for each in self.stamps]
+        while moved or stamp != self._stamp:  # what is fetched may move what was fetched before it
+            for room in self.rooms:
+                room()
+            self._values = [argument.fetch(views) for argument in self.arguments.values()]
+            moved, self._stamp, stamp = False, stamp, [each() for each in self.stamps]
+        for place, fetch in self._columns:
+            self._values[place] = fetch(views)
+        for place, start in self.starts:
+            self.numbers[place] = start()
+        return self._values
+
+    def _refresh(self, views: Views) -> bool:
+        """Dictionaries, and the tables over them, in the order they were written in; whether one is another."""
+        moved = False
         for name, dictionary in self.dictionaries.items():
-            table = self.tables.get(name.removesuffix("_d"))
+            table = self.tables.get(name)
             if table is not None:
                 table.refresh()
                 if table.made is None:
                     continue
-            dictionary.refresh(views)
-        for prepare in self.before:
-            prepare(views)
+            moved |= dictionary.refresh(views)
+        return moved
 
     def error(self, value: float, whole: int) -> str:
         message = self.sites[int(self.numbers[1]) - 1]
         found = re.match(r"\{table:(\w+)_s\}, in expression", message)
         if found:
-            return self.tables[found.group(1)].reasons[whole]
+            return self.tables[f"{found.group(1)}_d"].reasons[whole]
         return message.replace("{value}", str(value)).replace("{whole}", str(whole))
 
     def text(self, name: str) -> str:
@@ -223,6 +291,7 @@ class Function:
             failing = block.sub("if err != 0:")
             failing.add(*(f"{count} = {count}_before" for count in self.outputs), "done = i")
         block.items += self.finish.items
-        block.add("numbers[0] = done", "numbers[1] = err", "failed[0] = err_value", "numbers[63] = err_whole")
+        block.add("numbers[0] = done", "numbers[1] = err", "failed[0] = err_value", "numbers[2] = err_whole")
+        self._columns = [(j, a.fetch) for j, a in enumerate(self.arguments.values()) if not a.held]
         kinds = " ".join(argument.kind for argument in self.arguments.values())
         return "\n".join([f"# {kinds}", *block.lines(0)]) + "\n"  # one text, one signature

@@ -21,7 +21,8 @@ class GroupTable:
         self.types = tuple(types)
         self.pool = pool
         self.count = 0 if types else 1
-        self.hashes = np.full(64, SEED, np.uint64)  # stable hash of each group's key
+        self._hashes = np.full(64, SEED, np.uint64)
+        self._hashed = self.count  # groups whose hashes were asked for
         self.by_code = len(self.types) == 1 and is_text(self.types[0])
         # For one text column: id of each group's string (-1: null), group of each id, group of each code of a
         # dictionary.
@@ -38,11 +39,15 @@ class GroupTable:
         """The group of each row; new keys get new groups. Rows with a null get -1 if null is not a key."""
         if not self.types:
             raise AssertionError("the caller knows that there is one group")
-        before = self.count
-        groups = self._by_one_text(columns[0], null_is_a_key) if self.by_code else self._by_any(columns, null_is_a_key)
-        if self.count > before:
-            self._hash_new(before)
-        return groups
+        return self._by_one_text(columns[0], null_is_a_key) if self.by_code else self._by_any(columns, null_is_a_key)
+
+    @property
+    def hashes(self) -> np.ndarray:
+        """The stable hash of each group's key."""
+        if self._hashed < self.count:
+            self._hash_new(self._hashed)
+            self._hashed = self.count
+        return self._hashes
 
     def columns(self, groups: np.ndarray) -> list[pa.Array]:
         """The key columns of these groups."""
@@ -78,6 +83,7 @@ class GroupTable:
             larger = np.full(2 * self.pool.count, -1, np.int64)
             larger[: len(self._group_of_id)] = self._group_of_id
             self._group_of_id = larger
+            self.pool.moves += 1
         return self._group_of_id
 
     def lut(self, ids: np.ndarray) -> np.ndarray:
@@ -109,34 +115,34 @@ class GroupTable:
     def make_room(self) -> int:
         """For one more group at least; returns how many there may be before it has to be made again."""
         if self.by_code or not self.types:
-            if self.count == len(self.hashes):
+            if self.count == len(self._hashes):
                 self._ensure(2 * self.count)
-            return len(self.hashes)
-        if self.count >= min(len(self.keys), len(self.slots) // 2, len(self.hashes)):
+            return len(self._hashes)
+        if self.count >= min(len(self.keys), len(self.slots) // 2, len(self._hashes)):
             self._make_room(2 * self.count)
             self._ensure(2 * self.count)
-        return min(len(self.keys), len(self.slots) // 2, len(self.hashes))
+        return min(len(self.keys), len(self.slots) // 2, len(self._hashes))
 
     def numbered(self, count: int) -> None:
         """Groups were added from outside, with their `own_ids` or `keys`."""
         before, self.count = self.count, count
-        if count > before:
-            if self.by_code and self._null_group < 0:
-                missing = np.flatnonzero(self.own_ids[before:count] < 0)
-                self._null_group = before + int(missing[0]) if len(missing) else -1
-            self._hash_new(before)
+        if count > before and self.by_code and self._null_group < 0:
+            missing = np.flatnonzero(self.own_ids[before:count] < 0)
+            self._null_group = before + int(missing[0]) if len(missing) else -1
 
     def _make_room(self, need: int) -> None:
         if need > len(self.keys):
             larger = np.empty((max(need, 2 * len(self.keys)), self.keys.shape[1]), np.int64)
             larger[: self.count] = self.keys[: self.count]
             self.keys = larger
+            self.pool.moves += 1
         if 2 * need > len(self.slots):
             size = len(self.slots)
             while size < 2 * need:
                 size *= 2
             self.slots = np.full(size, -1, np.int64)
             rehash_words(self.slots, self.keys, self.count)
+            self.pool.moves += 1
 
     def _number(self, rows: np.ndarray) -> np.ndarray:
         self._make_room(self.count + len(rows))
@@ -147,13 +153,14 @@ class GroupTable:
         return out
 
     def _ensure(self, count: int) -> None:
-        if count > len(self.hashes):
-            size = max(count, 2 * len(self.hashes))
+        if count > len(self._hashes):
+            size = max(count, 2 * len(self._hashes))
             hashes = np.full(size, SEED, np.uint64)
-            hashes[: len(self.hashes)] = self.hashes
+            hashes[: len(self._hashes)] = self._hashes
             ids = np.empty(size, np.int64)
             ids[: len(self.own_ids)] = self.own_ids
-            self.hashes, self.own_ids = hashes, ids
+            self._hashes, self.own_ids = hashes, ids
+            self.pool.moves += 1
 
     def _words(self, groups: np.ndarray) -> list[Words]:
         if self.by_code:
@@ -172,7 +179,7 @@ class GroupTable:
         out = np.full(len(groups), SEED, np.uint64)
         for words, type_ in zip(self._words(groups), self.types, strict=True):
             fold_column(words, type_, self.pool, out)
-        self.hashes[first : self.count] = out
+        self._hashes[first : self.count] = out
 
 
 def fold_column(words: Words, type_: pa.DataType, pool: StringPool, hashes: np.ndarray) -> None:

@@ -93,12 +93,14 @@ class RowStore:
         if groups > len(self.base):
             for name in ("base", "cap", "head", "tail", "spoke", "_scratch"):
                 setattr(self, name, _padded(getattr(self, name), groups))
+        self.pool.moves += 1
         self.base = np.arange(len(self.base), dtype=np.int64) * self.ring
         self.cap = np.full(len(self.base), self.ring, np.int64)
         self._grow(len(self.base) * self.ring)
 
     def _grow(self, room: int) -> None:
         if room > self._room:
+            self.pool.moves += 1
             self._room = max(room, 2 * self._room)
             for column in self._columns.values():
                 column.values = np.resize(column.values, self._room)
@@ -110,6 +112,7 @@ class RowStore:
         column = self._columns[name]
         if not len(column.valid):
             column.valid = np.ones(self._room, np.uint8)
+            self.pool.moves += 1
         return column.valid
 
     @property

@@ -8,6 +8,7 @@ from riprap.operators.function import Function
 from riprap.operators.join import JoinOperator
 from riprap.operators.step_state import (
     Given,
+    Row,
     comes_first,
     counted,
     flag,
@@ -18,6 +19,7 @@ from riprap.operators.step_state import (
     stored_column,
     stored_validity,
     under_name,
+    where,
     word_of,
 )
 
@@ -59,15 +61,14 @@ def join_step(function: Function, operator: JoinOperator, inputs: Sequence[Given
                 field = setting.schemas[kept].field(column)
                 read = read_back(function, name, operator, kept, column, at, field.type, field.nullable)
                 pair[column] = under_name(function, block, read)  # as it is now: it may change in this row
-        pair |= key_parts(row)
+        met: Row = pair | key_parts(row)
         if spec.predicate is not None:
-            condition = function.expression(block, pair, spec.predicate)
-            block = block.sub(f"if {condition.text}:")
+            block, met = where(function, block, met, spec.predicate)
         wanted = setting.wanted[0]
         if spec.projections is None:
-            columns = {c: pair[c] for c in setting.output_schemas[0].names if c in wanted}
+            columns = {c: met[c] for c in setting.output_schemas[0].names if c in wanted}
         else:
-            columns = {c: function.expression(block, pair, e) for c, e in spec.projections if c in wanted}
+            columns = {c: function.expression(block, met, e) for c, e in spec.projections if c in wanted}
         counter = counted(function, block, f"n_{name}")
         made = Given(block, columns | key_parts(row), counter)
     assert made is not None

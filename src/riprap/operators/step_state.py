@@ -1,14 +1,15 @@
 """What steps have in common: the row that one gives to the next, and the state that they keep it in."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
 import pyarrow as pa
 
+from riprap.expressions import Expression
 from riprap.expressions.kinds import HELD_BY_ARROW
-from riprap.expressions.written import Block, Value
+from riprap.expressions.written import Block, Value, not_null_where
 from riprap.graph.keys import KEY_COLUMNS
 from riprap.graph.specs import OperatorSpec
 from riprap.operators.columns import is_text
@@ -32,6 +33,14 @@ class Given:
 
 def key_parts(row: Row) -> dict[str, Value]:
     return {name: row[name] for name in KEY_COLUMNS if name in row}
+
+
+def where(function: Function, block: Block, row: Row, predicate: Expression) -> tuple[Block, Row]:
+    """The block in which a predicate is true, and the row as it is known there: what it compares is not null."""
+    condition = function.truth(block, row, predicate)
+    there = not_null_where(predicate.root)
+    known = {name: replace(value, valid=None) if name in there else value for name, value in row.items()}
+    return block.sub(f"if {condition}:"), known
 
 
 def counted(function: Function, block: Block, name: str) -> str:
@@ -100,7 +109,7 @@ def group_of(
     if not keys:
         return block, "np.int64(0)"
     group, count = f"{name}_g", function.counter(f"{name}_count", lambda: groups().count)
-    room = function.number(f"{name}_room", lambda: operator.make_room())
+    room = function.number(f"{name}_room", operator.make_room)
     check = f"if {count} >= {room}:"
     if not any(isinstance(item, Block) and item.header == check for item in function.checks.items):
         function.checks.sub(check).add("done = i", "break")

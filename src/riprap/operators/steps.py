@@ -25,7 +25,7 @@ from riprap.operators.function import Function
 from riprap.operators.join import JoinOperator
 from riprap.operators.step_aggregate import aggregate_step
 from riprap.operators.step_join import join_step
-from riprap.operators.step_state import Given, counted, flag, identifier, key_parts, operator_name
+from riprap.operators.step_state import Given, counted, flag, identifier, key_parts, operator_name, where
 from riprap.operators.union import UnionOperator
 
 DENSE = 16  # tuples of the longest window that has a dense ring; longer ones are folded batch-wise
@@ -75,8 +75,7 @@ def _functor(function: Function, operator: Operator, given: Given) -> Given:
     spec = cast(Functor, operator.setting.spec)
     block, row, counter = given.block, given.row, given.counter
     if spec.predicate is not None:
-        condition = function.expression(block, row, spec.predicate)
-        block = block.sub(f"if {condition.text}:")
+        block, row = where(function, block, row, spec.predicate)
         counter = counted(function, block, f"n_{operator_name(spec)}")
     if spec.projections is not None:
         made = {
@@ -136,7 +135,7 @@ def _union(function: Function, operator: UnionOperator, inputs: Sequence[Given],
                 if value.valid is not None:
                     chosen.add(f"{value.valid} = {given.row[column].valid or True}")
     if operator.renumbers:
-        last = function.array(f"{name}_last", "int64", lambda views: operator.numbering.last)
+        last = function.column(f"{name}_last", "int64", lambda views: operator.numbering.last)
         src = made[SRC].text if SRC in made else str(operator.setting.shapes[0].src)
         number = f"{name}_n"
         same = loop.sub(f"if {last}[0] == {made[TS].text} and {last}[1] == {src} and {last}[2] == {made[SEQ].text}:")

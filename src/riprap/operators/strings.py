@@ -17,6 +17,7 @@ class StringPool:
 
     def __init__(self) -> None:
         self.count = 0
+        self.moves = 0  # rises when an array of the pool, or of the groups and rows that use it, is another one
         self.hashes = np.empty(64, np.uint64)  # stable hash of each string
         self._slots = np.full(128, -1, np.int64)
         self._offsets = np.zeros(65, np.int32)

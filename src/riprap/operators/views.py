@@ -12,6 +12,7 @@ that are not int32. A view keeps alive what it reads. Views are immutable; two m
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -43,8 +44,7 @@ def dtype_of(type_: pa.DataType) -> np.dtype:
     return _DTYPES.get(type_.id, CODE)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Column:
+class Column(NamedTuple):
     """One column. `type` is logical: that of a dictionary's strings where there is one."""
 
     type: pa.DataType
@@ -79,9 +79,9 @@ class Column:
 def column_of(array: pa.Array) -> Column:
     """A view of an Arrow array of any type that a stream may have, in any encoding."""
     type_, valid, dictionary = array.type, None, None
+    kept = _DTYPES.get(type_.id)
     if array.null_count:
         valid = _bytes(array.buffers()[0], array.offset, len(array))
-    kept = _DTYPES.get(type_.id)
     if kept is not None:
         return Column(type_, _values(array, kept), valid)
     if type_.id == _BOOLEAN:

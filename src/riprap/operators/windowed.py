@@ -48,6 +48,10 @@ class WindowedOperator(Operator):
             store.spread(room)
         return room
 
+    def stamp(self) -> tuple[StringPool, int]:
+        """Changes when an array of the state is another one than before."""
+        return self.pool, self.pool.moves
+
     def _fresh(self) -> None:
         """Set `groups`, `stores` and everything else of the state to empty."""
         raise NotImplementedError
