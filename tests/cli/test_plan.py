@@ -52,7 +52,7 @@ def test_the_plan_file_and_the_report_are_written(pipe, tmp_path):
     shown = run("plan", pipe, "--recovery", "2s", "--out", str(out), "--report", str(report))
     assert "1 of 4 tasks keep a backup; proven" in shown
     assert "■ b" in shown
-    assert tomllib.loads(out.read_text()) == {"app": "pipe", "operators": {"b": {"backup": True}}}
+    assert tomllib.loads(out.read_text()) == {"app": "pipe", "recovery": "2s", "operators": {"b": {"backup": True}}}
     assert "<svg" in report.read_text()
     again = json.loads(run("plan", pipe, "--recovery", "3s", "--previous", str(out), "--json"))
     assert again["backups"] == ["b"]
@@ -83,7 +83,36 @@ def test_an_app(tmp_path):
         run("plan", "bargain-discovery", "--recovery", "2s", "--latency", "1s", "--out", str(out), "--json")
     )
     assert found["backups"] == ["TradeQuote", "Aggregator", "BargainIndex"]
-    assert tomllib.loads(out.read_text())["app"] == "bargain-discovery"
+    written = tomllib.loads(out.read_text())
+    assert (written["app"], written["recovery"]) == ("bargain-discovery", "2s")
+    assert found["restart"] is found["measured"] is None
+
+
+def test_what_a_profile_leaves_of_the_bound_and_what_a_proof_measured(tmp_path):
+    profile = tmp_path / "profile.json"
+    profile.write_text(json.dumps({"operators": {}, "recovery": {"restart": 0.4, "durable": 0.05}}))
+    common = ("plan", "bargain-discovery", "--profile", str(profile), "--recovery")
+    with pytest.raises(PlanError, match="takes 400ms until a process is there again"):
+        run(*common, "400ms", "--latency", "1s")
+    with pytest.raises(PlanError, match="no plan recovers within 900ms"):
+        run(*common, "1.3s", "--latency", "1s")
+    out = tmp_path / "plan.toml"
+    found = json.loads(run(*common, "3s", "--mtbf", "10s", "--mtbf", "VWAP=40s", "--out", str(out), "--json"))
+    assert (found["restart"], found["left"]) == (0.4, 2.6)
+    operators = tomllib.loads(out.read_text())["operators"]  # Young: √(2 · 0.05 · 10) = 1, and √(2 · 0.05 · 40) = 2
+    assert (operators["Aggregator"]["checkpoint"], operators["VWAP"]["checkpoint"]) == ("1s", "2s")
+    assert {task["name"]: task["T"] for task in found["tasks"]}["VWAP"] == 2.05
+    faults = [{"targets": ["VWAP"], "caught_up": 0.5, "latency": latency} for latency in (1.0, 3.5)]
+    faults.append({"targets": ["Source", "VWAP"], "caught_up": 9, "latency": 9})
+    (tmp_path / "proof.json").write_text(json.dumps({"faults": faults}))
+    check = (*common, "4s", "--mtbf", "10s", "--check", str(out), "--measured", str(tmp_path), "--json")
+    measured = json.loads(run(*check))["measured"]
+    assert measured == {"VWAP": {"kills": 2, "caught_up": 0.5, "latency": 3.5}}
+    with pytest.raises(CheckFailed, match=r"VWAP took 3.50 s of 3s"):
+        run(*(part if part != "4s" else "3s" for part in check))
+    (tmp_path / "proof.json").write_text(json.dumps({"faults": [{"targets": ["VWAP"]}]}))
+    with pytest.raises(DataError, match="is not a proof of this version"):
+        run(*check)
 
 
 def test_a_budget(tmp_path):
@@ -121,6 +150,8 @@ def test_a_budget(tmp_path):
         (["--recovery", "2s", "--sink", "d"], "expected NAME=DURATION"),
         (["--recovery", "2s", "--budget", "cpu=1"], "need an assessment"),
         (["--recovery", "2s", "--latency", "1s"], "are for apps"),
+        (["--recovery", "2s", "--mtbf", "1d"], "are for apps"),
+        (["--recovery", "2s", "--measured", "x"], "give the plan with --check"),
         (["--recovery", "2s", "--previous", "none.toml"], "cannot read plan"),
         (["--from-assessment", "x"], "not for a topology file"),
     ],

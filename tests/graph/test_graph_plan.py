@@ -21,9 +21,9 @@ annotations = st.builds(
 )
 
 
-@given(names, st.dictionaries(names, annotations, max_size=4))
-def test_what_is_written_is_read_back(app, operators):
-    plan = Plan(app, operators)
+@given(names, st.dictionaries(names, annotations, max_size=4), st.one_of(st.none(), st.integers(1, 10**13)))
+def test_what_is_written_is_read_back(app, operators, recovery):
+    plan = Plan(app, operators, recovery)
     assert parse_plan(write_plan(plan)) == plan
 
 
@@ -43,7 +43,10 @@ def test_a_plan_overrides_the_code():
     [
         ("app = ", "this is not TOML"),
         ("", 'does not say which app it is for; write app = "name"'),
-        ('app = "x"\nspeed = 1', "the plan has unknown key speed; known keys: app, operators, ha_groups"),
+        ('app = "x"\nspeed = 1', "the plan has unknown key speed; known keys: app, recovery, operators, ha_groups"),
+        ('app = "x"\nrecovery = "soon"', "recovery = 'soon'; write how long a recovery may take, as in \"2s\""),
+        ('app = "x"\nrecovery = "0s"', "recovery = '0s'; write how long"),
+        ('app = "x"\nrecovery = 2', "recovery = 2; write how long"),
         (
             'app = "x"\n[operators.A]\nchekpoint = "1s"',
             r"operator A has unknown key chekpoint; known keys: .*did you mean checkpoint",

@@ -13,14 +13,10 @@ from riprap.cli.commands import app
 
 PLAN = """
 app = "bargain-discovery"
+recovery = "30s"
 [operators]
-Source = { backup = true }
-TradeQuote = { backup = true }
-TradeFilter = { backup = true }
-QuoteFilter = { backup = true }
-Aggregator = { backup = true, checkpoint = "1s" }
-VWAP = { backup = true }
-BargainIndex = { backup = true, checkpoint = "1s" }
+Aggregator = { backup = true, checkpoint = "500ms" }
+BargainIndex = { checkpoint = "1s" }
 """
 SCHEDULE = """
 [[faults]]
@@ -31,6 +27,10 @@ targets = ["BargainIndex"]
 at = "3s"
 kind = "several"
 targets = ["Source", "Aggregator"]
+[[faults]]
+at = "5s"
+kind = "kill"
+targets = ["VWAP"]
 """
 
 
@@ -42,24 +42,32 @@ def prove(directory: Path, *arguments: str) -> subprocess.CompletedProcess:
 
 
 def test_a_plan_that_holds_and_a_bound_that_cannot(tmp_path):
-    """One run for both: nothing is lost, and no element comes back within a millisecond."""
+    """One run for both: nothing is lost, though one stream of seven is kept, and nobody is back in a millisecond."""
     ended = prove(
         tmp_path, "--plan", "plan.toml", "--for", "8s", "--rate", "5000", "--faults", "faults.toml", "--json",
         "--out", "proof", "--recovery", "1ms",
     )  # fmt: skip
     assert ended.returncode == 1, ended.stderr
     proof = json.loads(ended.stdout)
-    assert [fault["kind"] for fault in proof["faults"]] == ["checkpoint-cut", "several"]
+    assert [fault["kind"] for fault in proof["faults"]] == ["checkpoint-cut", "several", "kill"]
     assert all(fault["running"] is not None for fault in proof["faults"])
     sink = proof["sinks"]["Sink"]
     assert sink["promised"] == "exactly once"
     assert (sink["lost"], sink["doubled"], sink["wrong"], sink["ordered"]) == (0, 0, 0, True)
     assert sink["found"] == sink["expected"] > 1000
     restarts = {pe: what["restarts"] for pe, what in proof["summary"]["pes"].items() if what["restarts"]}
-    assert {"Source", "Aggregator", "BargainIndex"} <= set(restarts)
+    assert {"Source", "Aggregator", "BargainIndex", "VWAP"} <= set(restarts)
+    recoveries = {name: stream["recovery"] for name, stream in proof["summary"]["streams"].items()}
+    assert recoveries.pop("Aggregator→VWAP") == "replay"
+    assert set(recoveries.values()) == {"recompute"}
+    predicted = [fault["predicted"]["caught_up"] for fault in proof["faults"]]
+    assert predicted == [4.0, 3.5, 1.0]  # seconds each back to the kept stream, or to the source
+    assert proof["agreement"]["faults"] == 3
     assert proof["broken"]
     assert all("where 0.001 s were promised" in sentence for sentence in proof["broken"])
-    assert "This plan does not hold" in (tmp_path / "proof" / "proof.html").read_text()
+    page = (tmp_path / "proof" / "proof.html").read_text()
+    assert "This plan does not hold" in page
+    assert "Predicted and measured" in page
 
 
 @pytest.mark.soak
@@ -84,11 +92,14 @@ def test_a_killed_driver_is_resumed(tmp_path):
         (("--faults", "missing.toml"), "cannot read schedule missing.toml"),
         (("--out", "plan.toml"), "not an empty directory"),
         (("--recovery", "soon"), "cannot read 'soon' as a duration"),
+        (("--plan", "plan.toml", "--profile", "profile.json", "--recovery", "300ms"), "takes 400ms to be there again"),
+        (("--plan", "plan.toml", "--profile", "missing.json"), "missing.json"),
     ],
 )
 def test_refused_before_anything_starts(tmp_path, monkeypatch, arguments, sentence):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plan.toml").write_text(PLAN)
+    (tmp_path / "profile.json").write_text('{"operators": {}, "recovery": {"restart": 0.4}}')
     ended = CliRunner().invoke(app, ["prove", "bargain-discovery", *arguments])
     assert isinstance(ended.exception, RiprapError)
     assert ended.exception.exit_code == 2

@@ -20,13 +20,15 @@ from typing import Any
 from riprap.api.run import Inputs, Settings, resume, run
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.base.errors import CheckFailed, DataError, MissingPrerequisite, RiprapError, UsageError
-from riprap.base.quantities import Duration
+from riprap.base.quantities import Duration, show_duration
 from riprap.engine.inputs import count_rows
 from riprap.graph.graph import Graph
-from riprap.graph.plan import plan_text
+from riprap.graph.plan import parse_plan, plan_text
+from riprap.planner.files import read_profile, read_recovery
 from riprap.proof.faults import KINDS
 from riprap.proof.injector import Injector, read_observations
 from riprap.proof.oracle import compare, expected_rows, found_rows
+from riprap.proof.prediction import predictions
 from riprap.proof.schedule import Choices, Fault, draw, read_schedule
 from riprap.proof.verdict import Proof, judge, results
 from riprap.report.proof import proof_report
@@ -53,6 +55,7 @@ def prove(
     faults: Path | str | None = None,
     kinds: tuple[str, ...] = (),
     recovery: Duration | None = None,
+    profile: Path | str | None = None,
     rate: float | None = None,
     fuse: Fuse = "none",
     parallelism: Mapping[str, int] | None = None,
@@ -65,7 +68,7 @@ def prove(
 
     `inputs` may be a function that makes them: it is called when everything else has been checked.
     `kinds`: the kinds of faults that the seed chooses from (default: all that can be done here). `recovery`: the
-    bound to hold it to, where the plan carries none.
+    bound to hold it to, by default the plan's. `profile`: what `riprap profile --recovery` measured, for predictions.
     """
     directory = Path(out).absolute()
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
@@ -75,6 +78,16 @@ def prove(
         dict(parallelism or {}), {}, rate, None,
     )  # fmt: skip
     layout = settings.layout(None if isinstance(app, str) else app)
+    if recovery is None and settings.plan is not None:
+        recovery = parse_plan(settings.plan).recovery
+    measured = read_profile(Path(profile)) if profile is not None else {}
+    times = read_recovery(Path(profile)) if profile is not None else {}
+    restart = times.get("restart")
+    if recovery is not None and restart is not None and recovery <= restart:
+        raise UsageError(
+            f"a recovery within {show_duration(recovery)} cannot be: by the profile a process takes "
+            f"{show_duration(restart)} to be there again; give a longer bound"
+        )
     choices = _choices(layout, kinds, local=master is None or master.startswith("local["))
     schedule = read_schedule(faults, choices, seconds) if faults is not None else draw(choices, seconds, seed)
     paths = {name: Path(path).absolute() for name, path in (inputs() if callable(inputs) else inputs).items()}
@@ -91,9 +104,11 @@ def prove(
         name: compare(rows, found_rows(Path(summary["sinks"][name]["path"]), rows.schema))
         for name, rows in expected.items()
     }
+    exact = {pe.id for pe in layout.pes if layout.plan(pe).exact and layout.plan(pe).units}
+    predicted = predictions(layout.graph, choices.elements, exact, measured, restart, times.get("durable"))
     proof = judge(
-        layout.graph, choices.elements, results(schedule, read_observations(directory)), sinks, summary, bound=recovery,
-        seed=seed,
+        layout.graph, choices.elements, results(schedule, read_observations(directory), predicted), sinks, summary,
+        bound=recovery, seed=seed,
     )  # fmt: skip
     text = json.dumps(proof.as_json(), indent=2, ensure_ascii=False) + "\n"
     (directory / "proof.json").write_text(text)

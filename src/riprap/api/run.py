@@ -59,9 +59,17 @@ class Settings:
             if not self.app:
                 raise UsageError("this run was begun with a graph, not with a name: give resume() the graph again")
             graph = load_app(self.app)
+        name = self.protocol
         if self.plan is not None:
-            graph = parse_plan(self.plan).apply(graph)
-        spec, settings = configured(self.protocol, interval=self.interval, log=self.log, scope=self.scope)
+            plan = parse_plan(self.plan)
+            graph = plan.apply(graph)
+            if plan.recovery is not None and name not in ("partial", "recompute"):
+                raise UsageError(
+                    f"the plan has a bound of recovery, which is met by recomputing, and --protocol is {name}: leave "
+                    "--protocol out, or `recovery` in the plan"
+                )
+            name = "recompute" if plan.recovery is not None else name
+        spec, settings = configured(name, interval=self.interval, log=self.log, scope=self.scope)
         return arrange(graph, self.fuse, self.parallelism, spec, settings)
 
 

@@ -65,11 +65,13 @@ def load(
     *,
     gap: bool = False,
     only: tuple[int, int] | None = None,
+    fits: Callable[[Mapping[str, Any]], bool] | None = None,
     warn: Callable[[str], None] = lambda text: None,
 ) -> Loaded | None:
     """None if there is no usable checkpoint. `warn` hears of damage, as `Loaded.warnings` does.
 
-    `only`: epoch and number of the one that is wanted; without it, the newest good one.
+    `only`: epoch and number of the one that is wanted; without it, the newest good one. `fits`: of those whose
+    positions are so, the newest that is whole.
 
     `gap`: tuples since the checkpoint are lost for good; then what they would have pushed out of windows of the newest
     tuples goes, by the rate of each key.
@@ -81,12 +83,16 @@ def load(
         if only is not None and (file.epoch, file.number) != only:
             continue
         try:
-            manifests.append(decode(storage.read(f"{folder}/{file.name}")))
+            manifest = decode(storage.read(f"{folder}/{file.name}"))
+            if fits is None or fits(manifest.positions):
+                manifests.append(manifest)
         except (DataError, FileNotFoundError) as error:
             warnings.append(f"checkpoint {file.number} of epoch {file.epoch} of {unit} is damaged ({error})")
     candidates = [_Candidate(storage, folder, manifest) for manifest in manifests]
     usable = (c for c in candidates if not c.lacks_a_whole and (gap or not c.lost))
-    chosen = next(usable, None) or next((c for c in candidates if not c.lacks_a_whole), None)
+    chosen = next(usable, None)
+    if chosen is None and fits is None:
+        chosen = next((c for c in candidates if not c.lacks_a_whole), None)
     for candidate in candidates:
         manifest = candidate.manifest
         if candidate is chosen:

@@ -9,6 +9,7 @@ import typer
 from riprap.base.errors import CheckFailed, PlanError, UsageError, known
 from riprap.base.quantities import Duration, format_size, parse_duration, show_duration
 from riprap.cli.outputs import output_file
+from riprap.cli.plan_told import Asked, Told, told_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from riprap.graph.graph import Graph
     from riprap.graph.plan import Plan
     from riprap.planner.backup_plan import BackupPlan
-    from riprap.planner.topology import Topology
     from riprap.planner.tradeoff import Tradeoff
 
 
@@ -40,12 +40,21 @@ def command(
     profile: Annotated[
         Path | None, typer.Option(help="JSON with measured T, checkpoint intervals and bytes/s.")
     ] = None,
-    worst_case: Annotated[bool, typer.Option(help="T is the whole checkpoint interval, not half of it.")] = False,
+    average: Annotated[
+        bool, typer.Option(help="T is half of the checkpoint interval, as it is on average, not all of it.")
+    ] = False,
+    mtbf: Annotated[
+        list[str] | None,
+        typer.Option(help="Time between failures, 1d or NAME=1d: gives the checkpoint interval. Repeatable."),
+    ] = None,
     previous: Annotated[
         Path | None, typer.Option(help="An earlier plan: change as few of its backups as can be.")
     ] = None,
     check: Annotated[
         Path | None, typer.Option(help="Plan nothing: what a given plan's backups come to; exit 1 if too little.")
+    ] = None,
+    measured: Annotated[
+        Path | None, typer.Option(help="With --check: the directory of a proof, to stand beside what is predicted.")
     ] = None,
     from_assessment: Annotated[
         list[Path] | None, typer.Option(help="Directory of an assessment: plan a budget. Repeatable.")
@@ -60,7 +69,10 @@ def command(
     output_file(out)
     output_file(report, "--report")
     bound = None if recovery is None else parse_duration(recovery)
-    graph, topology = _load(target, latency or [], profile, worst_case, cost, needs_latency=not from_assessment)
+    if measured is not None and check is None:
+        raise UsageError("--measured stands beside what a plan predicts: give the plan with --check plan.toml")
+    loaded = _load(target, latency or [], profile, average, mtbf or [], cost, needs_latency=not from_assessment)
+    graph, topology = loaded.graph, loaded.topology
     if from_assessment:
         _plan_budget(graph, target, from_assessment, budget, bound, reassess, out, report, json)
         return
@@ -75,10 +87,16 @@ def command(
     from riprap.planner.backup_plan import given_backups, plan_backups
     from riprap.planner.problem import problem
 
+    restart = loaded.restart or Duration(0)
+    if bound <= restart:
+        raise PlanError(
+            f"no plan recovers within {show_duration(bound)}: by the profile it takes {show_duration(restart)} until a "
+            "process is there again and has its state; raise the bound"
+        )
     asked = problem(
         topology,
-        bound,
-        sinks=_sink_bounds(sink or []),
+        Duration(bound - restart),
+        sinks={name: Duration(value - restart) for name, value in _sink_bounds(sink or []).items()},
         must=_names(must),
         must_not=_names(must_not),
         failures=k,
@@ -92,33 +110,49 @@ def command(
     else:
         limit = parse_duration(time_limit) / 1e6
         plan = plan_backups(asked, algorithm=algorithm, existing=existing, time_limit=limit)
-    written = _write(out, _plan_text(graph, plan)) + _write(report, _report(plan, target, recovery))
-    _show(plan, written, json)
+    written = _write(out, _plan_text(loaded, plan, bound)) + _write(report, _report(plan, target, recovery))
+    told = told_of(plan, bound, loaded, measured)
+    _show(plan, written, told, json)
+    if told.missed:
+        raise CheckFailed(f"{check} did not meet the bound in {measured}: {told.missed}")
     if plan.shortfall is not None:
         raise CheckFailed(f"{check} does not meet the bound: {plan.shortfall}")
 
 
 def _load(
-    target: str, latency: list[str], profile: Path | None, worst_case: bool, cost: str, *, needs_latency: bool
-) -> tuple["Graph | None", "Topology | None"]:
-    from riprap.planner.files import Estimate, TaskProfile, read_profile, read_topology
+    target: str,
+    latency: list[str],
+    profile: Path | None,
+    average: bool,
+    mtbf: list[str],
+    cost: str,
+    *,
+    needs_latency: bool,
+) -> Asked:
+    from riprap.planner.files import Estimate, TaskProfile, read_profile, read_recovery, read_topology
 
     if cost not in ("count", "bytes"):
         raise UsageError(f"--cost {cost}: choose one of {known(('count', 'bytes'), cost)}")
     if target.endswith((".json", ".graphml")):
-        if latency or profile:
-            raise UsageError("--latency and --profile are for apps: a topology file has T in it")
-        read = read_topology(Path(target), "worst" if worst_case else "average")
+        if latency or profile or mtbf:
+            raise UsageError("--latency, --mtbf and --profile are for apps: a topology file has T in it")
+        read = read_topology(Path(target), "average" if average else "worst")
         if cost == "bytes" and read.cost is None:
             raise UsageError(f"{target} gives its tasks no cost: add one per task, or plan with --cost count")
-        return None, replace(read, cost=None) if cost == "count" else read
+        return Asked(None, replace(read, cost=None) if cost == "count" else read)
     from riprap.apps.catalogue import load_app
     from riprap.planner.from_graph import topology_of
 
     graph = load_app(target)
     if not needs_latency:
-        return graph, None
+        return Asked(graph, None)
     known_profiles = read_profile(profile) if profile else {}
+    recovery = read_recovery(profile) if profile else {}
+    durable = recovery.get("durable")
+    intervals = _intervals(mtbf, graph, durable)
+    for name in [operator.name for operator in graph] if durable is not None else ():
+        own = known_profiles.get(name, TaskProfile())
+        known_profiles[name] = replace(own, checkpoint=intervals.get(name, own.checkpoint), durable=durable)
     otherwise: Duration | None = None
     for item in latency:
         if "=" in item:
@@ -126,8 +160,33 @@ def _load(
             known_profiles[name] = replace(known_profiles.get(name, TaskProfile()), latency=value)
         else:
             otherwise = parse_duration(item)
-    estimate: Estimate = "worst" if worst_case else "average"
-    return graph, topology_of(graph, known_profiles, otherwise=otherwise, estimate=estimate, by_bytes=cost == "bytes")
+    estimate: Estimate = "average" if average else "worst"
+    topology = topology_of(graph, known_profiles, otherwise=otherwise, estimate=estimate, by_bytes=cost == "bytes")
+    return Asked(graph, topology, known_profiles, intervals, recovery.get("restart"), durable)
+
+
+def _intervals(mtbf: list[str], graph: "Graph", durable: Duration | None) -> dict[str, Duration]:
+    """The best interval between checkpoints of operators that have none of their own, by how often they fail."""
+    from riprap.planner.files import optimal_interval
+
+    if not mtbf:
+        return {}
+    if durable is None:
+        raise UsageError(
+            "--mtbf gives an interval where it is known how long a checkpoint takes: give the --profile that "
+            "`riprap profile --recovery --out` wrote"
+        )
+    between: dict[str, Duration] = {}
+    for item in mtbf:
+        name, value = _named_duration(item, "--mtbf") if "=" in item else ("", parse_duration(item))
+        if name and name not in graph:
+            raise UsageError(f"--mtbf {item}: {graph.name} has {known([op.name for op in graph], name)}")
+        if value <= 0:
+            raise UsageError(f"--mtbf {item}: give the time between two failures, as in 1d")
+        for each in [name] if name else [op.name for op in graph if op.name not in between]:
+            between[each] = value
+    own = {operator.name for operator in graph if operator.annotations.checkpoint_every is not None}
+    return {name: optimal_interval(value, durable) for name, value in between.items() if name not in own}
 
 
 def _named_duration(item: str, option: str) -> tuple[str, Duration]:
@@ -150,14 +209,15 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _plan_text(graph: "Graph | None", plan: "BackupPlan") -> str:
+def _plan_text(asked: Asked, plan: "BackupPlan", bound: Duration) -> str:
     from riprap.graph.annotations import Annotations
     from riprap.graph.plan import Plan, write_plan
     from riprap.planner.from_graph import plan_with_backups
 
-    if graph is not None:
-        return write_plan(plan_with_backups(graph, set(plan.names)))
-    return write_plan(Plan(plan.asked.topology.name, {name: Annotations(backup=True) for name in plan.names}))
+    if asked.graph is not None:
+        return write_plan(plan_with_backups(asked.graph, set(plan.names), bound, asked.intervals))
+    backups = {name: Annotations(backup=True) for name in plan.names}
+    return write_plan(Plan(plan.asked.topology.name, backups, bound))
 
 
 def _way(tasks: "Sequence[str]", most: int = 12) -> str:
@@ -182,14 +242,14 @@ def _write(path: Path | None, text: str) -> list[str]:
     return [str(path)]
 
 
-def _show(plan: "BackupPlan", written: list[str], json: bool) -> None:
+def _show(plan: "BackupPlan", written: list[str], told: Told, json: bool) -> None:
     from rich.table import Table
 
     from riprap.cli.console import ERR, OUT, print_json
     from riprap.planner.backup_plan import PREDICTION
 
     if json:
-        print_json(plan.to_json() | {"written": written})
+        print_json(plan.to_json() | {"written": written} | told.as_json())
         return
     topology = plan.asked.topology
     OUT.print(plan.verdict)
@@ -198,6 +258,8 @@ def _show(plan: "BackupPlan", written: list[str], json: bool) -> None:
         f"{show_duration(int(plan.asked.bound.max()))} allowed, by {_way(plan.critical)}.",
         soft_wrap=True,
     )
+    for sentence in told.sentences:
+        OUT.print(sentence, soft_wrap=True)
     for source, target in plan.cut_edges:
         OUT.print(f"The stream {source} → {target} leads back; the backup at {source} cuts it.")
     if plan.change is not None:

@@ -16,12 +16,16 @@ def command(
     plan: PlanFile = None,
     tuples: Tuples = 500_000,
     seed: Seed = 1,
+    recovery: Annotated[
+        bool, typer.Option("--recovery", help="Also run it and kill elements: how long a restart takes.")
+    ] = False,
+    kills: Annotated[int, typer.Option(help="With --recovery: how many.", min=1, max=1000)] = 6,
     out: Annotated[Path | None, typer.Option("--out", help="Also write the profile as TOML to this file.")] = None,
     json: AsJson = False,
 ) -> None:
     """Run an app over recorded data in this process and measure rates, selectivity, time and state per operator."""
     from riprap.base.errors import UsageError
-    from riprap.cli.console import ERR, print_json
+    from riprap.cli.console import ERR, OUT, print_json
     from riprap.engine.inputs import keyed, read_file
     from riprap.engine.profile import profile, write_profile
 
@@ -31,15 +35,28 @@ def command(
     if not json:
         ERR.print(f"profiling {graph.name} over {', '.join(str(path) for path in paths.values())} …")
     result = profile(graph, {source.name: keyed(read_file(paths[source.name]), source) for source in graph.sources})
+    found = None
+    if recovery:
+        from riprap.api.recovery_profile import recovery_profile
+
+        if not json:
+            ERR.print(f"running it, with {kills} kills …")
+        found = recovery_profile(app, paths, plan=plan, kills=kills, seed=seed)
     if out is not None:
         try:
-            out.write_text(write_profile(result))
+            out.write_text(write_profile(result) + (found.as_toml() if found is not None else ""))
         except OSError as error:
             raise UsageError(f"cannot write {out}: {error.strerror}") from error
     if json:
-        print_json(asdict(result))
+        print_json(asdict(result) | ({"recovery": asdict(found)} if found is not None else {}))
     else:
         _print(result)
+        if found is not None:
+            OUT.print(
+                f"A killed element has its state again after {found.restart_median:.2f} s (median of {found.kills}), "
+                f"{found.restart:.2f} s at most; a checkpoint is on disk after {found.durable * 1e3:.0f} ms at most.",
+                soft_wrap=True,
+            )
 
 
 def _print(result: Any) -> None:

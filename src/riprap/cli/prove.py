@@ -9,8 +9,10 @@ import typer
 from riprap.cli.inputs import AppName, AsJson, InputPaths, PlanFile, input_paths, planned_app
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from riprap.proof.schedule import Fault
-    from riprap.proof.verdict import Proof
+    from riprap.proof.verdict import FaultResult, Proof
 
 
 def command(
@@ -30,6 +32,9 @@ def command(
     ] = "",
     recovery: Annotated[
         str | None, typer.Option(help="Hold every recovery to this bound.", show_default="the plan's")
+    ] = None,
+    profile: Annotated[
+        Path | None, typer.Option(help="What `riprap profile --recovery` measured, for predictions.")
     ] = None,
     fuse: Annotated[str, typer.Option(help="auto, none or all: which operators share a process.")] = "none",
     master: Annotated[str | None, typer.Option(help="Spark master.", show_default="local, sized for the run")] = None,
@@ -52,7 +57,7 @@ def command(
 
     def tell(entry: Mapping[str, Any], fault: "Fault") -> None:
         if not json:
-            what = "runs again" if entry["what"] == "running" else "…"
+            what = {"running": "runs again", "restored": "is restored"}.get(entry["what"], "…")
             ERR.print(f"{entry['ran']:6.1f} s  {fault.kind} {', '.join(fault.targets)} {what}", highlight=False)
 
     if not json:
@@ -68,6 +73,7 @@ def command(
             faults=faults,
             kinds=tuple(filter(None, (kind.strip() for kind in kinds.split(",")))),
             recovery=parse_duration(recovery) if recovery is not None else None,
+            profile=profile,
             fuse=fuse,  # type: ignore[arg-type]
             master=master,
             tell=tell,
@@ -85,6 +91,23 @@ def command(
         raise typer.Exit(1)
 
 
+def _recoveries(proof: "Proof") -> "Table":
+    """Element by element, what was measured beside what was predicted."""
+    from rich.table import Table
+
+    by: dict[str, list[FaultResult]] = {}
+    for result in proof.faults:
+        if result.predicted is not None and result.caught_up is not None:
+            by.setdefault(", ".join(result.fault.targets), []).append(result)
+    table = Table(box=None)
+    for name in ("hit", "times", "restarted in", "caught up in", "predicted"):
+        table.add_column(name, justify="left" if name == "hit" else "right")
+    for name, found in sorted(by.items()):
+        restart, caught_up = (max(getattr(r, what) for r in found) for what in ("restart", "caught_up"))
+        table.add_row(name, str(len(found)), f"{restart:.2f} s", f"{caught_up:.2f} s", f"≤ {found[0].predicted:g} s")
+    return table
+
+
 def _print(proof: "Proof", directory: Path) -> None:
     from rich.table import Table
 
@@ -98,6 +121,8 @@ def _print(proof: "Proof", directory: Path) -> None:
             name, proof.promised[name], *(f"{count:,}" for count in (sink.found, sink.lost, sink.doubled, sink.wrong))
         )
     OUT.print(table)
+    if any(result.predicted is not None for result in proof.faults):
+        OUT.print(_recoveries(proof))
     took = sorted(result.latency for result in proof.faults if result.latency is not None)
     if took:
         OUT.print(f"what was hit ran again after {took[len(took) // 2]:.2f} s (median), {took[-1]:.2f} s at most")

@@ -1,6 +1,7 @@
 """The plan: which operator gets which protection, as a TOML file that `run` takes and `plan` writes.
 
     app = "bargain-discovery"
+    recovery = "2s"          # a bound: what an element that failed misses is recomputed, and nothing is lost
 
     [operators.Aggregator]
     checkpoint = "1s"        # interval between checkpoints of its state
@@ -23,12 +24,12 @@ from typing import Any
 
 from riprap.base.documents import parse_toml, read_text, shortened
 from riprap.base.errors import GraphError, PlanError, UsageError, known
-from riprap.base.quantities import format_duration
+from riprap.base.quantities import Duration, format_duration, parse_duration
 from riprap.graph.annotations import Annotations, HaGroup, checkpoint
 from riprap.graph.graph import Graph
 from riprap.graph.groups import ha_groups
 
-_TOP_KEYS = ("app", "operators", "ha_groups")
+_TOP_KEYS = ("app", "recovery", "operators", "ha_groups")
 _OPERATOR_KEYS = ("checkpoint", "backup", "persist", "ha_group")
 _GROUP_KEYS = ("replicas",)
 _MOST_REPLICAS = 64
@@ -36,10 +37,11 @@ _MOST_REPLICAS = 64
 
 @dataclass(frozen=True)
 class Plan:
-    """Protection by operator name, for the app of that name."""
+    """Protection by operator name, for the app of that name. `recovery`: how long any recovery may take."""
 
     app: str
     operators: Mapping[str, Annotations]
+    recovery: Duration | None = None
 
     def apply(self, graph: Graph) -> Graph:
         """The graph with this protection instead of its own where the plan says so."""
@@ -93,12 +95,14 @@ def parse_plan(text: str) -> Plan:
             raise PlanError(
                 f'HA group {name} has no members; write ha_group = "{name}" at an operator, or leave it out'
             )
-    return Plan(data["app"], operators)
+    return Plan(data["app"], operators, _recovery(data.get("recovery")))
 
 
 def write_plan(plan: Plan) -> str:
     """TOML that `parse_plan` reads back to an equal plan."""
     lines = [f"app = {_quoted(plan.app)}"]
+    if plan.recovery is not None:
+        lines.append(f'recovery = "{format_duration(plan.recovery)}"')
     for name, annotations in plan.operators.items():
         lines += ["", f"[operators.{_quoted(name)}]"]
         if annotations.checkpoint_every is not None:
@@ -113,6 +117,18 @@ def write_plan(plan: Plan) -> str:
     for group in groups.values():
         lines += ["", f"[ha_groups.{_quoted(group.name)}]", f"replicas = {group.replicas}"]
     return "\n".join(lines) + "\n"
+
+
+def _recovery(value: Any) -> Duration | None:
+    if value is None:
+        return None
+    try:
+        bound = parse_duration(value) if isinstance(value, str) else 0
+    except UsageError:
+        bound = 0
+    if bound <= 0:
+        raise PlanError(f'recovery = {shortened(value)}; write how long a recovery may take, as in "2s"')
+    return Duration(bound)
 
 
 def _operator(name: str, table: Mapping[str, Any], groups: Mapping[str, HaGroup]) -> Annotations:

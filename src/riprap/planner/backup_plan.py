@@ -14,10 +14,7 @@ from riprap.planner.model import NEVER, Effect, effect
 from riprap.planner.problem import Problem, Solution
 from riprap.planner.replan import Change, replan
 
-PREDICTION = (
-    "Recovery latencies are predictions of the failure-effect model: they assume that tasks without a backup "
-    "recompute their output for those that failed behind them."
-)
+PREDICTION = "Recovery latencies are predictions of the failure-effect model; `riprap prove` holds real kills to them."
 
 GIVEN = "given"  # in place of an algorithm: the backups were not chosen here
 

@@ -11,7 +11,9 @@ JSON:
 GraphML: nodes with the same attributes `T` or `checkpoint`, and `cost`; edges with an attribute `feedback`.
 
 A profile (for an app) is the TOML that `riprap profile --out` writes, or JSON written by hand:
-{"operators": {"count": {"T": "0.4s", "checkpoint": "1s", "cost": 120000}}}.
+{"operators": {"count": {"T": "0.4s", "checkpoint": "1s", "cost": 120000}}}. Either may say how long a process takes to
+be there again and to have its state, and a checkpoint to be on disk (`riprap profile --recovery` measures both):
+[recovery] restart = 0.4, durable = 0.05, in seconds.
 """
 
 from dataclasses import dataclass
@@ -38,6 +40,7 @@ class TaskProfile:
     latency: Duration | None = None  # T, measured
     checkpoint: Duration | None = None  # interval
     cost: int | None = None  # bytes/s
+    durable: Duration | None = None  # from the capture of a checkpoint until it is on disk
     pace: float = 1.0  # seconds of work per second of input: how long a second of input takes to reprocess
     output: float | None = None  # tuples/s
 
@@ -45,7 +48,7 @@ class TaskProfile:
         """T: as measured, else from the interval between checkpoints; None where neither is known."""
         if self.latency is not None or self.checkpoint is None:
             return self.latency
-        interval = self.checkpoint if estimate == "worst" else self.checkpoint // 2
+        interval = self.checkpoint + (self.durable or 0) if estimate == "worst" else self.checkpoint // 2
         return Duration(ceil(interval * self.pace))
 
 
@@ -65,6 +68,19 @@ def read_profile(path: Path) -> dict[str, TaskProfile]:
     if not isinstance(operators, dict):
         raise DataError(f'{path} is no profile: expected {{"operators": {{NAME: {{"T": …, "cost": …}}}}}}')
     return {name: _task(entry, f"{path}: operator {name}") for name, entry in operators.items()}
+
+
+def optimal_interval(mtbf: Duration, durable: Duration) -> Duration:
+    """Between checkpoints that take `durable` each, where failures are `mtbf` apart: Young's first-order optimum."""
+    return Duration(max(1, round((2.0 * durable * mtbf) ** 0.5)))
+
+
+def read_recovery(path: Path) -> dict[str, Duration]:
+    """What a profile says of recoveries: `restart`, `durable`, or nothing."""
+    data = read_toml(path, "profile") if path.suffix == ".toml" else as_object(read_json(path), str(path))
+    table = as_object(data.get("recovery", {}), f"{path}: recovery")
+    found = {name: _time(table.get(name), f"{path}: recovery: {name}") for name in ("restart", "durable")}
+    return {name: time for name, time in found.items() if time is not None}
 
 
 def _measured(path: Path) -> dict[str, TaskProfile]:

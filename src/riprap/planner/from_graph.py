@@ -81,15 +81,18 @@ def _width(type_: pa.DataType) -> float:
         return 16.0  # a string: four bytes of offset and a dozen of text
 
 
-def plan_with_backups(graph: Graph, backups: set[str]) -> Plan:
-    """What the code asks for, with these backups instead of its own."""
+def plan_with_backups(
+    graph: Graph, backups: set[str], bound: Duration | None = None, intervals: Mapping[str, Duration] | None = None
+) -> Plan:
+    """What the code asks for, with these backups instead of its own, and these intervals where it has none."""
     operators: dict[str, Annotations] = {}
     for operator in graph:
         own = operator.annotations
-        wanted = Annotations(own.checkpoint_every, own.persist, operator.name in backups, own.ha_group)
+        every = own.checkpoint_every or (intervals or {}).get(operator.name)
+        wanted = Annotations(every, own.persist, operator.name in backups, own.ha_group)
         if wanted not in (Annotations(), own) or own != Annotations():
             operators[operator.name] = wanted
-    return Plan(graph.name, operators)
+    return Plan(graph.name, operators, bound)
 
 
 def plan_with_protection(graph: Graph, protection: Protection, replicas: int) -> Plan:

@@ -4,6 +4,7 @@ It is the `watch` of a run: called some twenty times a second with the table of 
 a file, a JSON object a line, flushed at once: so whoever goes on after the driver was killed knows what had been done.
 
     {"what": "began", "fault": 3, "at": …}        seconds of the wall clock
+    {"what": "restored", "fault": 3, "at": …}     every element that it killed has its state again
     {"what": "running", "fault": 3, "at": …}      every element that it hit runs again; after a kill of the driver, all
 """
 
@@ -21,6 +22,7 @@ from riprap.proof.schedule import Fault
 from riprap.runtime.coordination.states import SystemState, WorkerState
 
 OBSERVATIONS = "faults.jsonl"
+_HAS_STATE = (WorkerState.CATCHING_UP, WorkerState.RUNNING, WorkerState.ENDED)
 _LOCAL = ("127.0.0.1", "localhost", "::1", "")
 
 
@@ -38,6 +40,7 @@ class Injector:
         self._since: float | None = None
         self._under_way: list[tuple[Action, Wait, float]] = []
         self._hit: dict[int, dict[str, int]] = {}  # fault → element → its epoch when it was hit
+        self._restored = {entry["fault"] for entry in past if entry["what"] == "restored"}
         for number in range(self._next):
             if not any(entry["fault"] == number and entry["what"] == "running" for entry in past):
                 self._hit[number] = {}
@@ -96,6 +99,12 @@ class Injector:
                 self.state(pe) in (WorkerState.RUNNING, WorkerState.ENDED) and (self.epoch(pe) > epoch or not fatal)
                 for pe, epoch in self._hit[number].items()
             )
+            has_state = all(
+                self.state(pe) in _HAS_STATE and self.epoch(pe) > epoch for pe, epoch in self._hit[number].items()
+            )
+            if fatal and self._hit[number] and has_state and number not in self._restored:
+                self._restored.add(number)
+                self._note("restored", number, ran)
             if back and (self._hit[number] or self._all_run()):
                 del self._hit[number]
                 self._note("running", number, ran)

@@ -63,7 +63,12 @@ class Choices:
         return tuple(dict.fromkeys(id_ for ids in self.elements.values() for id_ in ids))
 
 
-def draw(choices: Choices, seconds: float, seed: int, *, every: float = 5.0, settle: float = 4.0) -> tuple[Fault, ...]:
+EVERY, SETTLE = 5.0, 4.0  # seconds between drawn faults, and before the first and behind the last
+
+
+def draw(
+    choices: Choices, seconds: float, seed: int, *, every: float = EVERY, settle: float = SETTLE
+) -> tuple[Fault, ...]:
     """Faults every few seconds, the first after `settle` seconds and none in the last: each has time to be over."""
     kinds = sorted(kind for kind, demand in choices.demands.items() if demand.drawn)
     count = int((seconds - 2 * settle) // every) + 1 if seconds >= 2 * settle else 0

@@ -17,6 +17,7 @@ from riprap.base.quantities import Duration
 from riprap.graph.graph import Graph
 from riprap.proof.faults import KINDS
 from riprap.proof.oracle import SinkVerdict
+from riprap.proof.prediction import Agreement, Predictions, agreement
 from riprap.proof.schedule import Fault
 
 
@@ -27,6 +28,28 @@ class FaultResult:
     fault: Fault
     began: float | None  # None: the run was over before
     running: float | None  # when what it hit ran again; None: it never did
+    restored: float | None = None  # when what it killed had its state again
+    predicted: float | None = None  # seconds from there until it has caught up, at most; None: nothing predicts it
+    predicted_restart: float | None = None  # seconds until it has its state again
+
+    @property
+    def restart(self) -> float | None:
+        """Seconds until what it killed had its state again: detection, a process, the checkpoint."""
+        return None if self.began is None or self.restored is None else self.restored - self.began
+
+    @property
+    def caught_up(self) -> float | None:
+        """Seconds from then until it had worked out again what it lost."""
+        if self.running is None or self.restored is None:
+            return None
+        return max(self.running - self.restored, 0.0)
+
+    @property
+    def promised(self) -> float | None:
+        """Seconds that the whole recovery was predicted to take at most; None: some part is not known."""
+        if self.predicted is None or self.predicted_restart is None:
+            return None
+        return self.predicted + self.predicted_restart
 
     @property
     def latency(self) -> float | None:
@@ -49,6 +72,7 @@ class Proof:
     promised: Mapping[str, str]  # by sink: "exactly once", "with gaps", "at least once"
     broken: tuple[str, ...]  # promises that did not hold, a sentence each
     summary: Mapping[str, Any]
+    agreement: Agreement | None = None  # of predicted and measured recoveries
 
     @property
     def holds(self) -> bool:
@@ -78,9 +102,17 @@ class Proof:
                     "began": result.began,
                     "running": result.running,
                     "latency": result.latency,
+                    "restart": result.restart,
+                    "caught_up": result.caught_up,
+                    "predicted": {
+                        "restart": result.predicted_restart,
+                        "caught_up": result.predicted,
+                        "latency": result.promised,
+                    },
                 }
                 for result in self.faults
             ],
+            "agreement": None if self.agreement is None else asdict(self.agreement),
             "sinks": {
                 name: {**asdict(verdict), "promised": self.promised[name]} for name, verdict in self.sinks.items()
             },
@@ -88,12 +120,22 @@ class Proof:
         }
 
 
-def results(schedule: Sequence[Fault], observations: Sequence[Mapping[str, Any]]) -> tuple[FaultResult, ...]:
+def results(
+    schedule: Sequence[Fault], observations: Sequence[Mapping[str, Any]], predicted: Predictions | None = None
+) -> tuple[FaultResult, ...]:
     def when(what: str, number: int) -> float | None:
         return next((e["at"] for e in observations if e["what"] == what and e["fault"] == number), None)
 
     return tuple(
-        FaultResult(fault, when("began", number), when("running", number)) for number, fault in enumerate(schedule)
+        FaultResult(
+            fault,
+            when("began", number),
+            when("running", number),
+            when("restored", number),
+            None if predicted is None else predicted.of(fault),
+            None if predicted is None or not KINDS[fault.kind].fatal else predicted.restart,
+        )
+        for number, fault in enumerate(schedule)
     )
 
 
@@ -137,7 +179,12 @@ def judge(
             broken.append(f"{result.fault} took {result.latency:.2f} s, where {bound / 1e6:g} s were promised.")
     for name, verdict in sinks.items():
         broken += _broken(name, verdict, promised[name], summary["sinks"][name]["tuples"])
-    return Proof(graph.name, seed, bound, tuple(faults), sinks, promised, tuple(broken), summary)
+    pairs = [
+        (", ".join(result.fault.targets), result.predicted, result.caught_up)
+        for result in faults
+        if result.predicted is not None and result.caught_up is not None
+    ]
+    return Proof(graph.name, seed, bound, tuple(faults), sinks, promised, tuple(broken), summary, agreement(pairs))
 
 
 def _broken(name: str, verdict: SinkVerdict, promised: str, counted: int) -> list[str]:

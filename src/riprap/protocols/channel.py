@@ -9,6 +9,7 @@ message it can tell what is new, repeated or missing, however items were cut int
     hold     keeps them in memory, and beyond a limit on disk, until the consumer acknowledges them (a buffer)
     log      appends them to a persistent stream, from which the consumer reads (a replay)
     remember of a replicated producer: the active replica discards, its backups keep what the consumer has not had
+    recompute  nothing once they are sent: the consumer recomputes what it misses, from what its producers work on
 
 Two rules keep the order of keys over crashes where numbers cannot: an inlet drops what is *late*, at or below a key
 that its operator has passed without it; an outlet drops what was *promised* not to come, at or below a key that another
@@ -22,7 +23,7 @@ from typing import Literal, NamedTuple
 from riprap.graph.keys import START_KEY, OrderKey
 from riprap.operators.columns import Keys
 
-Retention = Literal["discard", "hold", "log", "remember"]
+Retention = Literal["discard", "hold", "log", "remember", "recompute"]
 
 NOTHING = -1  # `Inlet.fresh`: the message says nothing that is not known
 
@@ -94,6 +95,10 @@ class Inlet:
         if skip <= 0:
             return 0
         return skip if skip <= items else NOTHING
+
+    def ahead(self, number: int) -> bool:
+        """Whether an item of this number has to wait for those before it, which are recomputed."""
+        return number > self.next and self.retention == "recompute"
 
     def lost_producer(self, epoch: int) -> bool:
         """The producer's connection broke; whether that is news."""

@@ -119,6 +119,10 @@ class Protocol:
         return b""
 
 
+def nothing_refused(surroundings: Surroundings) -> str:
+    return ""
+
+
 @dataclass(frozen=True)
 class ProtocolSpec:
     """A protocol by its name."""
@@ -129,3 +133,4 @@ class ProtocolSpec:
     director: Callable[[Mapping[str, Surroundings]], "Director"]  # by element
     # The retention of a link that was not made persistent, where the consumer tolerates loss and where it does not.
     retention: tuple[Retention, Retention] = ("hold", "hold")
+    refuses: Callable[[Surroundings], str] = nothing_refused  # why an element cannot run under it; "": it can

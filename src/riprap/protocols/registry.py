@@ -6,12 +6,13 @@ from typing import Any
 
 from riprap.base.errors import UsageError, known
 from riprap.base.quantities import parse_duration
-from riprap.protocols import coordinated, induced, unaligned, uncoordinated
+from riprap.protocols import coordinated, induced, recompute, unaligned, uncoordinated
 from riprap.protocols.partial import PARTIAL
 from riprap.protocols.protocol import ProtocolSpec
 
 REGISTRY: Mapping[str, ProtocolSpec] = {
-    spec.name: spec for spec in (PARTIAL, coordinated.SPEC, unaligned.SPEC, uncoordinated.SPEC, induced.SPEC)
+    spec.name: spec
+    for spec in (PARTIAL, coordinated.SPEC, unaligned.SPEC, uncoordinated.SPEC, induced.SPEC, recompute.SPEC)
 }
 LOGS = ("persistent", "volatile")
 SCOPES = ("cycles", "all")

@@ -32,6 +32,7 @@ class Series:
     name: str
     points: Sequence[Point]
     steps: bool = False  # the value holds until the next point
+    line: bool = True  # the points are joined
 
 
 def chart(series: Sequence[Series], *, x_label: str, y_label: str, log_x: bool = False) -> str:
@@ -76,7 +77,8 @@ def chart(series: Sequence[Series], *, x_label: str, y_label: str, log_x: bool =
         for point in one.points:
             x, y = at(point.x, point.y)
             path += f"M{x:.1f} {y:.1f}" if not path else f"H{x:.1f}V{y:.1f}" if one.steps else f"L{x:.1f} {y:.1f}"
-        parts.append(f'<path class="l" style="stroke:{colour}" d="{path}"/>')
+        if one.line:
+            parts.append(f'<path class="l" style="stroke:{colour}" d="{path}"/>')
         for point in one.points:
             x, y = at(point.x, point.y)
             about = point.tooltip or f"{one.name}: {point.x:g}, {point.y:g}"

@@ -18,6 +18,7 @@ def proof_report(proof: Proof, *, command: str = "", output: Sequence[tuple[floa
     facts = {
         "faults": str(len(done)),
         "slowest recovery": f"{measured[0].latency:.2f} s" if measured else "none",
+        "predicted too short": _exceeded(proof),
         "bound": f"{proof.bound / 1e6:g} s" if proof.bound is not None else "none given",
         "lost": f"{sum(sink.lost for sink in proof.sinks.values()):,}",
         "doubled": f"{sum(sink.doubled for sink in proof.sinks.values()):,}",
@@ -28,12 +29,46 @@ def proof_report(proof: Proof, *, command: str = "", output: Sequence[tuple[floa
     if output:
         for result in measured[:_PICTURES]:
             blocks.append(p.section(str(result.fault), p.figure(_picture(result, output), _caption(result))))
+    if proof.agreement is not None:
+        blocks.append(p.section("Predicted and measured", *_agreement(proof, measured)))
     blocks.append(p.section("What reached the sinks", _sinks(proof)))
     blocks.append(p.section("Fault by fault, the slowest first", _faults(proof, measured)))
     skipped = [str(result.fault) for result in proof.faults if result.began is None]
     if skipped:
         blocks.append(p.text(f"The run was over before {', '.join(skipped)}."))
     return p.page(f"Proof of {proof.app}", blocks, lead=proof.sentence, footer=command)
+
+
+def _exceeded(proof: Proof) -> str:
+    found = proof.agreement
+    return "no prediction" if found is None else f"{found.faults - found.within} of {found.faults}"
+
+
+def _agreement(proof: Proof, measured: Sequence[FaultResult]) -> list[str]:
+    """A picture of predicted against measured, and a sentence on both."""
+    found = proof.agreement
+    assert found is not None
+    points = sorted(
+        (result.predicted, result.caught_up, str(result.fault))
+        for result in measured
+        if result.predicted is not None and result.caught_up is not None
+    )
+    longest = max(point[0] for point in points)
+    drawn = chart(
+        [
+            Series("measured", [Point(x, y, f"{name}: {y:.2f} s of {x:g} s") for x, y, name in points], line=False),
+            Series("as predicted", [Point(0.0, 0.0), Point(longest, longest)]),
+        ],
+        x_label="predicted at most, seconds",
+        y_label="seconds from having its state again until it had caught up",
+    )
+    ranks = "" if found.rank is None else f" The order of the elements agrees to {found.rank:.2f} (rank correlation)."
+    words = (
+        f"Of {found.faults} recoveries {found.within} took at most what was predicted; the longest, measured against "
+        f"its prediction, took {found.most:.2f} of it.{ranks} A prediction is the worst case, a kill just before a "
+        "checkpoint is durable, so most take less."
+    )
+    return [p.figure(drawn, "One point a fault; below the line it was faster than predicted."), p.text(words)]
 
 
 def _picture(result: FaultResult, output: Sequence[tuple[float, int]]) -> str:
@@ -85,8 +120,16 @@ def _faults(proof: Proof, measured: Sequence[FaultResult]) -> str:
             ", ".join(result.fault.targets),
             f"{result.fault.at / 1e6:.1f} s",
             "never" if result.latency is None else f"{result.latency:.2f} s",
+            _seconds(result.restart),
+            _seconds(result.caught_up),
+            _seconds(result.predicted),
             KINDS[result.fault.kind].holds,
         ]
         for result in [*never, *measured]
     ]
-    return p.table(["fault", "of", "at", "ran again after", "what must hold"], rows, numbers=(2, 3))
+    columns = ["fault", "of", "at", "ran again after", "restarted", "caught up", "predicted", "what must hold"]
+    return p.table(columns, rows, numbers=(2, 3, 4, 5, 6))
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f} s"

@@ -20,13 +20,20 @@ class Arrival(NamedTuple):
     position: int = -1
 
 
+class Recomputed(NamedTuple):
+    """Part of what an element misses on a channel (`Element.missing`), from number to number."""
+
+    channel: ChannelId
+    message: Message
+
+
 class Unneeded(NamedTuple):
     """The director says that nobody will go back to these checkpoints."""
 
     ids: tuple[CheckpointId, ...]
 
 
-HostEvent = Arrival | LinkEvent | Told | Unneeded  # what `Element.handle` takes
+HostEvent = Arrival | LinkEvent | Recomputed | Told | Unneeded  # what `Element.handle` takes
 
 
 class Spill(Protocol):

@@ -16,6 +16,7 @@ Users know them by what a crash does then, the stream's *recovery*:
     log      replay  the producer keeps it (`persist()`, `backup()`): it goes through a persistent stream and is read again
     hold     buffer  the producer holds tuples until they are taken
     discard  gap     they are discarded, and counted
+    recompute  recompute  nothing is kept, and the consumer recomputes what it misses
 
 What is not kept is held or discarded as the protocol of the run says.
 """  # noqa: E501
@@ -37,10 +38,12 @@ from riprap.protocols.partial import PARTIAL
 from riprap.protocols.protocol import Neighbour, OperatorFacts, ProtocolSpec, RestorePlan, Surroundings
 
 Fuse = Literal["auto", "none", "all"]
-Recovery = Literal["gap", "buffer", "replay"]
+Recovery = Literal["gap", "buffer", "replay", "recompute"]
 
 MOST_SHARDS = 1024  # of one operator
-RECOVERIES: Mapping[Retention, Recovery] = {"discard": "gap", "hold": "buffer", "log": "replay"}
+RECOVERIES: Mapping[Retention, Recovery] = {
+    "discard": "gap", "hold": "buffer", "log": "replay", "recompute": "recompute",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -255,7 +258,11 @@ def arrange(
         for stream in graph.streams
         if home[stream.source] is not home[stream.target]
     )
-    return Layout(graph, fragments, links, protocol, dict(settings or {}))
+    layout = Layout(graph, fragments, links, protocol, dict(settings or {}))
+    for surroundings in layout.surroundings.values():
+        if refused := protocol.refuses(surroundings):
+            raise UsageError(refused)
+    return layout
 
 
 def retention_of(graph: Graph, stream: StreamSpec, protocol: ProtocolSpec = PARTIAL) -> Retention:

@@ -12,6 +12,7 @@ the producer trims what no reader needs, now and then.
 """
 
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from threading import Event, Thread
 from typing import Protocol
@@ -183,17 +184,21 @@ class LogFollower:
     def _run(self) -> None:
         try:
             items = self._stream.read(from_position=self._position, follow=True, stop=self._stop, marks=True)
-            for item in items:
-                if isinstance(item, StoredMark) and item.kind not in _KINDS:
-                    continue  # a producer's own
-                message = stored_message(item)
+            for message, behind in stored_messages(items):
                 if message.items and message.number + message.items <= self._number:
                     continue
-                if self._stop.is_set() or not self._deliver(self._channel, message, item.next_position):
+                if self._stop.is_set() or not self._deliver(self._channel, message, behind):
                     return
-                self._position = item.next_position
+                self._position = behind
         except BaseException as error:
             self.failure = error
+
+
+def stored_messages(items: Iterable[StoredBatch | StoredMark]) -> Iterator[tuple[Message, int]]:
+    """What a log has for its consumer, each with the position behind it."""
+    for item in items:
+        if not isinstance(item, StoredMark) or item.kind in _KINDS:  # others are the producer's own
+            yield stored_message(item), item.next_position
 
 
 def stored_message(item: StoredBatch | StoredMark) -> Message:

@@ -13,8 +13,7 @@ the end again.
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from urllib.parse import quote
 
 from riprap.base.clock import SYSTEM_CLOCK, Clock
@@ -22,8 +21,6 @@ from riprap.base.errors import DataError, RiprapError
 from riprap.checkpoints.checkpointer import Checkpointer
 from riprap.checkpoints.load import Loaded, load
 from riprap.checkpoints.storage import LocalStorage
-from riprap.engine.pruning import wanted_columns
-from riprap.graph.specs import Source
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.events import ConsumerDown, Durable
 from riprap.protocols.protocol import WHOLE
@@ -34,13 +31,14 @@ from riprap.runtime.coordination.roster import Fenced
 from riprap.runtime.coordination.states import WorkerState
 from riprap.runtime.element.element import Element
 from riprap.runtime.element.ledger import Ledger, ledger_shape, open_ledger
-from riprap.runtime.feed import Feed
 from riprap.runtime.hosting import Arrival, HostEvent, Pace
 from riprap.runtime.layout import Pe
 from riprap.runtime.logs import LogFollower, LogSender
 from riprap.runtime.messages import Message
+from riprap.runtime.recompute import Recomputation
 from riprap.runtime.run import Run
 from riprap.runtime.spill import LogSpill
+from riprap.runtime.stored_past import StoredPast, feed_of, log_path
 from riprap.runtime.transport.outlets import Outlet
 from riprap.runtime.transport.transport import Transport
 
@@ -76,14 +74,6 @@ def _named(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def log_path(run: Run, channel: ChannelId) -> Path:
-    """Where the persistent stream of a channel lies; a sink's has its name."""
-    sink, shards = run.layout.sink(channel), f"{channel.source}-{channel.target}"
-    if sink is not None:
-        return run.directory / "sinks" / sink
-    return run.directory / "streams" / quote(channel.stream.replace("→", "--"), safe="") / shards
-
-
 class _Process:
     """The host of the lives of one element: where their effects go."""
 
@@ -98,6 +88,7 @@ class _Process:
         self._checkpointer: Checkpointer | None = None
         self._element: Element
         self._before: Element | None = None  # the life that goes back
+        self._recomputation: Recomputation
         self._ledger: Ledger
         self._transport: Transport
 
@@ -188,12 +179,14 @@ class _Process:
             clock=self._clock,
             checkpointer=self._checkpointer,
             loaded=loaded,
-            feeds=self._feed,
+            feeds=lambda source, position: feed_of(run, pe, source, position),
             pace=Pace(run.rate),
             batch_rows=run.batch_rows,
             before=self._before,
         )
         self._element.prepare()
+        past = StoredPast(run, self._epoch, self._clock)
+        self._recomputation = Recomputation(layout, past, self._clock, batch_rows=run.batch_rows)
         self._before = None
         self._client.joined(self._line, self._element.checkpoints)
         self._connect(life)
@@ -212,11 +205,6 @@ class _Process:
                 if loaded[unit] is None:
                     raise DataError(f"{self._pe.id} is to go back to {assignment.target}, which is not there any more")
         return loaded
-
-    def _feed(self, source: str, position: int) -> Feed:
-        graph = self._run.layout.graph
-        columns = wanted_columns(graph, frozenset(self._pe.fragment.members))[source][0]
-        return Feed(self._run.inputs[source], cast(Source, graph[source]), columns, position)
 
     def _open_transport(self, stack: ExitStack) -> None:
         run, layout, pe = self._run, self._run.layout, self._pe
@@ -262,7 +250,9 @@ class _Process:
         while True:
             client.check()
             beats.alive()
-            events: list[HostEvent] = [*transport.poll(self._wait(), element.unread)]
+            missing = element.missing
+            events: list[HostEvent] = [*transport.poll(0.0 if missing else self._wait(), element.unread)]
+            events += self._recomputation.bring(missing)
             for directed in client.directed():
                 if isinstance(directed, Beginning):
                     return directed
@@ -297,8 +287,8 @@ class _Process:
         return min(max((due - self._clock.now()) / 1e6, 0.0), _IDLE)
 
     def _behind(self) -> bool:
-        """Whether logged channels have more to bring than what came in the meantime."""
-        return any(follower.behind for follower in self._followers.values())
+        """Whether logged channels have more to bring than what came in the meantime, or something is recomputed."""
+        return self._element.catching_up or any(follower.behind for follower in self._followers.values())
 
     # What it tells ----------------------------------------------------------------------------------------------------
 

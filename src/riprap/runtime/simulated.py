@@ -1,12 +1,17 @@
 """What the simulated host is made of: faults, a clock that moves when told to, inputs, logs and spills in memory."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from riprap.checkpoints.load import Loaded, load
+from riprap.checkpoints.storage import Storage
 from riprap.protocols.channels import ChannelId
+from riprap.protocols.protocol import WHOLE
+from riprap.runtime.hosting import Arrival
+from riprap.runtime.layout import Pe
 from riprap.runtime.messages import Kind, Message
 
 START = 1_700_000_000_000_000  # the virtual clock's first moment, microseconds
@@ -112,3 +117,29 @@ class ListSpill:
 
     def close(self) -> None:
         self._messages = []
+
+
+class SimulatedPast:
+    """What survives simulated crashes, for those who recompute."""
+
+    def __init__(
+        self,
+        storage: Mapping[str, Storage],
+        log: Callable[[ChannelId], MemoryLog],
+        inputs: Mapping[str, pa.RecordBatch],
+        clock: VirtualClock,
+    ) -> None:
+        self._storage, self._log, self._inputs, self._clock = storage, log, inputs, clock
+
+    def checkpoint(self, pe: str, fits: Callable[[Mapping[str, Any]], bool]) -> Loaded | None:
+        return load(self._storage[pe], pe, WHOLE, self._clock.now(), fits=fits)
+
+    def logged(self, channel: ChannelId, position: int) -> Iterator[Arrival]:
+        stable = self._log(channel).stable
+        return (Arrival(channel, stable[index], index + 1) for index in range(position, len(stable)))
+
+    def feed(self, pe: Pe, source: str, position: int) -> ListFeed:
+        return ListFeed(self._inputs[source], position)
+
+    def spill(self, channel: ChannelId) -> ListSpill:
+        return ListSpill()

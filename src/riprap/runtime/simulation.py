@@ -37,7 +37,18 @@ from riprap.runtime.element.ledger import Ledger, Ledgers, ledger_shape, memory_
 from riprap.runtime.hosting import Arrival, HostEvent, Pace, Unneeded
 from riprap.runtime.layout import Layout, Pe, sink_channel
 from riprap.runtime.messages import Message
-from riprap.runtime.simulated import START, Break, Crash, DirectorCrash, ListFeed, ListSpill, MemoryLog, VirtualClock
+from riprap.runtime.recompute import Recomputation
+from riprap.runtime.simulated import (
+    START,
+    Break,
+    Crash,
+    DirectorCrash,
+    ListFeed,
+    ListSpill,
+    MemoryLog,
+    SimulatedPast,
+    VirtualClock,
+)
 
 __all__ = ["Break", "Crash", "DirectorCrash", "ListFeed", "MemoryLog", "Simulation", "VirtualClock"]
 
@@ -64,6 +75,7 @@ class _Life:
         self.pe, self.epoch, self.ledger, self.line = pe, epoch, ledger, line
         self.alive = True
         self.element: Element
+        self.recomputation: Recomputation
         self.inbox: list[HostEvent] = []
         self.wires: dict[ChannelId, _Wire] = {}  # out
         self.finished = False
@@ -145,6 +157,7 @@ class Simulation:
         self._logs: dict[ChannelId, MemoryLog] = {}
         self._read: dict[ChannelId, int] = {}  # messages of a log that its reader has had
         self.storage = {pe.id: MemoryStorage() for pe in layout.pes}
+        self._past = SimulatedPast(self.storage, self.log, inputs, self.clock)
         self._arrives: dict[str, int] = {}  # when what was said last arrives, by way
         self.director_log: list[Mapping[str, Any]] = []
         self._directing: Directing | None = None
@@ -180,7 +193,7 @@ class Simulation:
             return
         taken, life.inbox = [*life.inbox, *events], []
         try:
-            life.element.handle(taken)
+            life.element.handle([*taken, *life.recomputation.bring(life.element.missing)])
             if life.element.ended and not life.finished:
                 life.finished = True
                 self.to_director(life.pe.id, lambda directing: directing.finished(life.pe.id, life.epoch))
@@ -285,6 +298,10 @@ class Simulation:
             before=gone_back,
             cut_everywhere=not self._compiled,
         )
+        life.recomputation = Recomputation(
+            self.layout, self._past, self.clock, batch_rows=self._batch_rows, held_bytes=self._held_bytes,
+            compiled=self._compiled,
+        )  # fmt: skip
         self.lives[pe.id] = life
         self._join(life)
         for channel in self.layout.inputs(pe):

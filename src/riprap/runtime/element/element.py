@@ -32,14 +32,14 @@ from riprap.runtime.element.inputs import Inputs, WayIn
 from riprap.runtime.element.ledger import Ledger
 from riprap.runtime.element.outputs import Outputs
 from riprap.runtime.element.restoring import SHARDS, Restoring
-from riprap.runtime.element.shard_merge import Given, ShardMerge
+from riprap.runtime.element.shard_merge import Given, shard_merges
 from riprap.runtime.element.stored import encode_message
-from riprap.runtime.hosting import Arrival, Feed, Host, HostEvent, Pace, Unneeded
+from riprap.runtime.hosting import Arrival, Feed, Host, HostEvent, Pace, Recomputed, Unneeded
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Kind, Message
 
 _BATCH_ROWS = 65_536
-_HELD_BYTES = 64 << 20
+HELD_BYTES = 64 << 20
 _TICK = 10_000  # microseconds between looks at what is due
 _NONE: frozenset[ChannelId] = frozenset()
 
@@ -61,7 +61,7 @@ class Element:
         feeds: Callable[[str, int], Feed],
         pace: Pace,
         batch_rows: int = _BATCH_ROWS,
-        held_bytes: int = _HELD_BYTES,
+        held_bytes: int = HELD_BYTES,
         before: "Element | None" = None,
         cut_everywhere: bool = False,
     ) -> None:
@@ -77,7 +77,7 @@ class Element:
         self._hears = self.protocol.hears
         self._capturing = Capturing(pe.id, checkpointer)
         self._engine = Engine(layout.graph, pe.fragment.members, clock=clock, cut_everywhere=cut_everywhere, views=True)
-        self._merges = _shard_merges(layout, pe)
+        self._merges = shard_merges(layout, pe)
         begins = Restoring(layout, pe, self.plan, self._engine, self._merges, ledger, loaded, host.kept).begin()
         self._inputs = Inputs(
             layout, pe, self._engine, host, ledger, self._merges, begins.inlets, begins.behind, held_bytes,
@@ -164,6 +164,16 @@ class Element:
         return frozenset(parked) if parked else _NONE
 
     @property
+    def missing(self) -> Mapping[ChannelId, tuple[int, int]]:
+        """By channel the items that its host is to recompute, [first, last)."""
+        return self._inputs.missing
+
+    @property
+    def catching_up(self) -> bool:
+        """What it misses is being recomputed, or it is not known yet whether anything has to be."""
+        return self._inputs.catching_up
+
+    @property
     def blocked(self) -> bool:
         """Some consumer that is not known to be down has no room for what it is to get."""
         return self._outputs.blocked
@@ -211,11 +221,14 @@ class Element:
             case seam.ProducerGone(channel, epoch):
                 if not self._inputs.ways[channel].inlet.lost_producer(epoch):
                     return
+            case Recomputed(channel, message):
+                self._recomputed(self._inputs.ways[channel], message)
+                return
             case Unneeded(ids):
                 for unit, oldest in self._capturing.delete(ids).items():
                     self._tell(seam.Deleted(unit, oldest))
                 return
-        assert not isinstance(event, Arrival | Unneeded)
+        assert not isinstance(event, Arrival | Recomputed | Unneeded)
         self._tell(event)
 
     def _tell(self, event: seam.Event) -> None:
@@ -248,10 +261,21 @@ class Element:
         skip = inlet.fresh(epoch, message.number, items)
         if skip == NOTHING:
             return
+        if inlet.ahead(message.number):
+            way.parked = deque((arrival,))
+            return
         if seam.Arrived in self._hears and items > skip:
             self._ask(way, arrival, skip)
         else:
             self._deliver(way, message, skip, arrival.position)
+
+    def _recomputed(self, way: WayIn, message: Message) -> None:
+        """Part of what is missing on a channel; when all is there, it goes on with what waits."""
+        skip = way.inlet.fresh(way.inlet.epoch, message.number, message.items)
+        if skip != NOTHING and way.channel in self._inputs.missing:
+            self._deliver(way, message, skip, way.position)
+            if way.channel not in self._inputs.missing:
+                self._unpark(seam.Unpark(way.channel))
 
     def _ask(self, way: WayIn, arrival: Arrival, skip: int) -> None:
         """Let the protocol decide what becomes of a message."""
@@ -425,21 +449,6 @@ class Element:
         if not record.started_at:
             record.started_at = self._pace.begin(now, self._feeds[source].position)
         return int(record.started_at)
-
-
-def _shard_merges(layout: Layout, pe: Pe) -> dict[str, ShardMerge]:
-    """In front of the engine, for streams that come from several shards."""
-    inputs = layout.inputs(pe)
-    return {
-        link.stream.id: ShardMerge(
-            link.stream.id,
-            layout.graph.stream_shape(link.stream),
-            layout.graph.physical(link.stream.source, link.stream.source_port),
-            link.source.shards,
-        )
-        for link in layout.links
-        if link.target == pe.fragment and sum(channel.stream == link.stream.id for channel in inputs) > 1
-    }
 
 
 def _without(message: Message, skip: int) -> Message:

@@ -23,6 +23,7 @@ from riprap.runtime.element.shard_merge import Given, ShardMerge
 from riprap.runtime.hosting import Arrival, Host, Spill
 from riprap.runtime.layout import Layout, Pe
 
+_HOLED = frozenset(("discard", "hold"))  # retentions of channels on which something may be missing, so late
 _TEXT_BYTES = 16  # of a value whose width is not known
 
 
@@ -86,7 +87,7 @@ class Inputs:
                 together = [c for c in layout.inputs(pe) if c.stream == channel.stream]
                 kept = retained.setdefault((stream.target, stream.target_port), Retained(together))
             cursor = MergedCursor(next_, position, channel, kept) if is_merged else InputCursor(next_, position)
-            inlet = Inlet(layout.retention(channel), next_, doubtful=is_merged and layout.retention(channel) != "log")
+            inlet = Inlet(layout.retention(channel), next_, doubtful=is_merged and layout.retention(channel) in _HOLED)
             way = WayIn(channel, inlet, cursor, ledger.inlets[channel], Backlog(limit, _spilling(host, channel)))
             way.target, way.port, way.merge, way.retained = (
                 stream.target, stream.target_port, merges.get(channel.stream), kept,
@@ -95,6 +96,21 @@ class Inputs:
             self.ways[channel] = way
         self._retaining = [way for way in self.ways.values() if way.retained is not None]
         self._merged = [way for way in self.ways.values() if way.merged is not None]
+
+    @property
+    def missing(self) -> dict[ChannelId, tuple[int, int]]:
+        """By channel the items that have to be recomputed, [first, last): what comes after them waits."""
+        return {
+            channel: (way.inlet.next, way.parked[0].message.number)
+            for channel, way in self.ways.items()
+            if way.parked and way.inlet.ahead(way.parked[0].message.number)
+        }
+
+    @property
+    def catching_up(self) -> bool:
+        """Something is missing, or a producer of what can be recomputed has not said yet where it goes on."""
+        recomputed = [way for way in self.ways.values() if way.inlet.retention == "recompute"]
+        return bool(self.missing) or any(way.inlet.epoch < 0 and not way.parked for way in recomputed)
 
     def room(self, way: WayIn) -> bool:
         """Whether its merge may take more of a channel: while there is room, and always if it waits for just that."""
@@ -136,7 +152,7 @@ class Inputs:
         """Whether the merge waits for a channel."""
         way.waited = waited
         if waited:
-            way.inlet.doubtful = way.merged is not None and way.inlet.retention != "log"
+            way.inlet.doubtful = way.merged is not None and way.inlet.retention in _HOLED
         if way.merge is None:
             return self._engine.wait_for(way.stream, waited)
         outputs = self._push(way.stream, way.merge.wait_for(way.channel.source, waited), way.merge.reached)

@@ -76,6 +76,12 @@ class ResendBuffer:
             self._markers.popleft()
             self._markers_sent -= 1
 
+    def release_sent(self) -> None:
+        """Nobody will ask for what was sent."""
+        while self._sent:
+            self._bytes -= size_of(self._memory.popleft())
+            self._sent -= 1
+
     def rewind(self, first: int) -> None:
         """Send again from this item on."""
         self._sent = sum(_end(message) <= first for message in self._memory)

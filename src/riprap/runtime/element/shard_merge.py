@@ -10,6 +10,7 @@ from riprap.engine.merger import Mark, Merger, MergerState, behind_trigger
 from riprap.graph.keys import KeyShape, OrderKey
 from riprap.operators.contract import Punctuation
 from riprap.operators.views import Views, concatenated
+from riprap.runtime.layout import Layout, Pe
 
 Given = Views | Punctuation
 
@@ -88,3 +89,18 @@ def _interleaved(batches: Sequence[pa.RecordBatch], shards: np.ndarray) -> Views
     rows = np.empty(len(shards), np.int64)
     rows[np.argsort(shards, kind="stable")] = np.arange(len(shards))
     return concatenated(full).take(rows)
+
+
+def shard_merges(layout: Layout, pe: Pe) -> dict[str, ShardMerge]:
+    """In front of the engine, for streams that come from several shards."""
+    inputs = layout.inputs(pe)
+    return {
+        link.stream.id: ShardMerge(
+            link.stream.id,
+            layout.graph.stream_shape(link.stream),
+            layout.graph.physical(link.stream.source, link.stream.source_port),
+            link.source.shards,
+        )
+        for link in layout.links
+        if link.target == pe.fragment and sum(channel.stream == link.stream.id for channel in inputs) > 1
+    }

@@ -209,4 +209,31 @@ class LoggingWay(Way):
         self._host.keep(self.channel, self._marker(marker))
 
 
-WAYS: dict[Retention, type[Way]] = {"discard": DiscardingWay, "hold": HoldingWay, "log": LoggingWay}
+class RecomputedWay(HoldingWay):
+    """Holds what has not been sent, and nothing else: a consumer that misses more recomputes it.
+
+    While a consumer that came back takes what was held for it meanwhile, what follows is held too, and nobody else
+    waits for it.
+    """
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)
+        self._behind = False
+
+    def up(self, next_: int) -> None:
+        super().up(next_)
+        self._behind = self._held.unsent
+
+    def flush(self) -> None:
+        super().flush()
+        self._held.release_sent()
+        self._behind = self._behind and self._held.unsent
+
+    @property
+    def blocked(self) -> bool:  # type: ignore[override]
+        return not self._behind and super().blocked
+
+
+WAYS: dict[Retention, type[Way]] = {
+    "discard": DiscardingWay, "hold": HoldingWay, "log": LoggingWay, "recompute": RecomputedWay,
+}  # fmt: skip

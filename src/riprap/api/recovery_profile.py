@@ -1,0 +1,74 @@
+"""`profile --recovery`: what a planner has to know of recoveries, measured by real kills of an app that runs.
+
+from riprap.api.recovery_profile import recovery_profile
+found = recovery_profile("bargain-discovery", {"Source": "market.parquet"}, kills=6)
+found.restart      # seconds from a kill until the element's next process has its state, the longest
+found.durable      # seconds from the capture of a checkpoint until it is on disk, the longest
+
+The longest, since a bound is to hold for every kill.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from riprap.api.prove import Tell, prove
+from riprap.api.run import Inputs
+from riprap.base.errors import CheckFailed
+from riprap.checkpoints.manifest import decode
+from riprap.graph.graph import Graph
+from riprap.proof.schedule import EVERY, SETTLE
+
+
+@dataclass(frozen=True)
+class RecoveryProfile:
+    """Seconds."""
+
+    kills: int
+    restart: float
+    restart_median: float
+    durable: float
+    durable_median: float
+
+    def as_toml(self) -> str:
+        lines = [f"{name} = {value!r}" for name, value in vars(self).items()]
+        return "\n".join(["", "[recovery]", *lines]) + "\n"
+
+
+def recovery_profile(
+    app: str | Graph,
+    inputs: Inputs | Callable[[], Inputs],
+    *,
+    plan: Path | str | None = None,
+    kills: int = 6,
+    seed: int = 1,
+    master: str | None = None,
+    tell: Tell = lambda entry, fault: None,
+    warn: Callable[[str], None] = lambda text: None,
+) -> RecoveryProfile:
+    with tempfile.TemporaryDirectory(prefix="riprap-recovery-") as directory:
+        out = Path(directory) / "proof"
+        proof = prove(
+            app, inputs, out=out, plan=plan, seconds=seconds_for(kills), seed=seed, kinds=("kill",), master=master,
+            tell=tell, warn=warn,
+        )  # fmt: skip
+        restarts = sorted(result.restart for result in proof.faults if result.restart is not None)
+        written = sorted(_written(out / "run" / "checkpoints"))
+    if not restarts:
+        raise CheckFailed("no element that was killed came back, so there is nothing to measure")
+    return RecoveryProfile(
+        len(restarts), restarts[-1], restarts[len(restarts) // 2],
+        written[-1] if written else 0.0, written[len(written) // 2] if written else 0.0,
+    )  # fmt: skip
+
+
+def seconds_for(kills: int) -> float:
+    """How long the input has to last for so many drawn faults."""
+    return 2 * SETTLE + (kills - 0.5) * EVERY
+
+
+def _written(checkpoints: Path) -> Iterator[float]:
+    """Of each checkpoint that is left: seconds from its capture until its manifest was there."""
+    for path in checkpoints.glob("*/*/*.manifest"):
+        yield max(path.stat().st_mtime - decode(path.read_bytes()).taken_at / 1e6, 0.0)

@@ -1,0 +1,120 @@
+"""What `riprap plan` tells beside the backups: what of the bound is left, L as executed, and what a proof measured."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from riprap.base.errors import DataError
+from riprap.base.quantities import Duration, show_duration
+
+if TYPE_CHECKING:
+    from riprap.graph.graph import Graph
+    from riprap.planner.backup_plan import BackupPlan
+    from riprap.planner.files import TaskProfile
+    from riprap.planner.topology import Topology
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is planned for."""
+
+    graph: "Graph | None"  # None: a topology file
+    topology: "Topology | None"
+    profiles: "Mapping[str, TaskProfile]" = field(default_factory=dict)
+    intervals: Mapping[str, Duration] = field(default_factory=dict)  # that follow from times between failures
+    restart: Duration | None = None  # until a process is there again and has its state, as measured
+    durable: Duration | None = None  # until a checkpoint is on disk, as measured
+
+
+@dataclass(frozen=True)
+class Told:
+    """Times in seconds, by task."""
+
+    restart: float | None
+    left: float | None  # of the bound, for recomputing
+    executed: Mapping[str, float]  # L as executed; empty: it is not known how fast operators work
+    measured: Mapping[str, Mapping[str, float]]  # of a proof: kills, and the longest times
+    missed: str  # which measured recovery took longer than the bound; "": none
+    sentences: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "restart": self.restart,
+            "left": self.left,
+            "executed": dict(self.executed) or None,
+            "measured": {name: dict(row) for name, row in self.measured.items()} or None,
+        }
+
+
+def told_of(plan: "BackupPlan", bound: Duration, asked: Asked, proof: Path | None) -> Told:
+    sentences, missed = [], ""
+    left = None if asked.restart is None else Duration(bound - asked.restart)
+    if asked.restart is not None and left is not None:
+        sentences.append(
+            f"Of {show_duration(bound)} a process takes {show_duration(asked.restart)} to be there again and to have "
+            f"its state; {show_duration(left)} are left for recomputing."
+        )
+    executed = _executed(plan, asked)
+    if executed:
+        slowest = max(executed, key=lambda name: executed[name])
+        sentences.append(
+            f"As executed, at the measured speed of the operators, recomputing takes {executed[slowest]:.2g} s at "
+            f"most ({slowest})."
+        )
+    for name, every in asked.intervals.items():
+        sentences.append(f"{name} is saved every {show_duration(every)}, for the time between its failures.")
+    measured = _measured(proof) if proof is not None else {}
+    topology = plan.asked.topology
+    for name, row in measured.items():
+        if name not in topology.tasks:
+            continue
+        predicted = plan.recovery_of(topology.index(name))
+        sentences.append(
+            f"{name}: {predicted} predicted at most, {row['caught_up']:.2f} s measured in {row['kills']:g} kills; "
+            f"with the restart {row['latency']:.2f} s of {show_duration(bound)}."
+        )
+        if row["latency"] > bound / 1e6 and not missed:
+            missed = f"{name} took {row['latency']:.2f} s of {show_duration(bound)}"
+    restart = None if asked.restart is None else asked.restart / 1e6
+    return Told(restart, None if left is None else left / 1e6, executed, measured, missed, tuple(sentences))
+
+
+def _executed(plan: "BackupPlan", asked: Asked) -> dict[str, float]:
+    from riprap.planner.executed import as_executed
+
+    topology, graph = plan.asked.topology, asked.graph
+    if graph is None or not asked.profiles or topology.cuts.any():
+        return {}
+    intervals, pace = [], []
+    for name in topology.tasks:
+        profile = asked.profiles.get(name)
+        every = (profile.checkpoint if profile else None) or graph[name].annotations.checkpoint_every
+        if profile is None or profile.output is None or profile.latency is not None or every is None:
+            return {}  # not measured
+        intervals.append(int(every) + int(asked.durable or 0))
+        pace.append(profile.pace)
+    found = as_executed(topology, intervals, pace, plan.solution.backups)
+    return {name: float(found[task]) / 1e6 for task, name in enumerate(topology.tasks)}
+
+
+def _measured(directory: Path) -> dict[str, dict[str, float]]:
+    """Of kills of single elements: how many, and the longest times."""
+    from riprap.base.documents import read_json
+
+    path = directory / "proof.json"
+    if not path.is_file():
+        raise DataError(f"{directory} is not the directory of a proof: it has no proof.json")
+    found: dict[str, dict[str, float]] = {}
+    try:
+        for fault in read_json(path)["faults"]:
+            if len(fault["targets"]) != 1 or fault["caught_up"] is None or fault["latency"] is None:
+                continue
+            name = fault["targets"][0].rpartition("/")[0] or fault["targets"][0]
+            row = found.setdefault(name, {"kills": 0, "caught_up": 0.0, "latency": 0.0})
+            row["kills"] += 1
+            for what in ("caught_up", "latency"):
+                row[what] = max(row[what], float(fault[what]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{path} is not a proof of this version of riprap ({error!r}): prove the plan again") from None
+    return found

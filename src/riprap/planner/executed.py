@@ -1,0 +1,35 @@
+"""How long a recovery takes as Riprap executes it, where it is known how fast each operator works.
+
+The model adds up along a way, as if each task began when the one before it had ended. In a run the element that failed
+works out again what it misses in one process, batch by batch (`runtime/recompute.py`): every task of its cone, itself
+and all ancestors up to the nearest backups, works through its input since the checkpoint that is needed of it. A task's
+checkpoint has to be older than that of its consumer, so the input goes back by one interval more at each step.
+
+    span(u → v) = the longest sum of intervals (each with the time until it is durable) on a way from u to v
+    L(v)        = the sum over u in the cone of v of pace(u) · span(u → v)
+
+pace(u) is the work of u for a second of input. With a core for each task the largest term would be left of the sum.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from riprap.planner.topology import Topology
+
+
+def as_executed(topology: Topology, intervals: Sequence[int], pace: Sequence[float], backups: np.ndarray) -> np.ndarray:
+    """L(v) in microseconds, float64 [n], of an acyclic topology; intervals in microseconds."""
+    before: list[list[int]] = [[] for _ in range(topology.size)]
+    for source, target in topology.forward.tolist():
+        before[target].append(source)
+    order = np.argsort(-topology.levels, kind="stable").tolist()  # consumers first
+    found = np.zeros(topology.size)
+    for task in range(topology.size):
+        span = {task: float(intervals[task])}
+        for one in order:
+            for source in before[one] if one in span else ():
+                if not backups[source]:
+                    span[source] = max(span.get(source, 0.0), span[one] + intervals[source])
+        found[task] = sum(pace[one] * length for one, length in span.items())
+    return found

@@ -1,0 +1,262 @@
+"""Recomputing what an element misses, beside it: its ancestors run once more, from what is on disk.
+
+When a channel that is recomputed goes on at a later item than its consumer expects (one of the two died, or their
+connection broke), the items between have to be worked out again. The *cone* of the missing channels is made of elements
+of all ancestors up to the nearest streams that are kept, logs and sources: each restored from the newest checkpoint
+whose outputs are not ahead of what is needed of it, and connected in memory. They are elements as in a run, under the
+same numbers, so what they give out is the same; they write nothing, and only what is missing leaves them.
+
+One `bring` is a turn of each element of the cone; a host calls it in its loop, so that signs of life go on. The process
+that failed does all of it, and healthy ones nothing. What it costs is the sum of the work of the cone.
+
+Fault model: what it reads survives processes (`protocols/recompute.py` says who keeps it), and it has no effects. A
+crash in the middle of it begins it anew.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
+from typing import Any, Protocol
+
+from riprap.base.clock import Clock
+from riprap.base.errors import DataError
+from riprap.checkpoints.load import Loaded
+from riprap.protocols.channels import ChannelId
+from riprap.protocols.cut import Cut
+from riprap.protocols.events import ConsumerUp, Durable
+from riprap.protocols.protocol import WHOLE
+from riprap.protocols.protocol import Protocol as Idle
+from riprap.runtime.element.element import HELD_BYTES, Element
+from riprap.runtime.element.ledger import ledger_shape, memory_ledger
+from riprap.runtime.hosting import Arrival, Feed, Pace, Recomputed, Spill
+from riprap.runtime.layout import Layout, Pe
+from riprap.runtime.messages import Message
+
+Missing = Mapping[ChannelId, tuple[int, int]]  # by channel, numbers of items: [first, last)
+
+_ROOM = 16  # messages between two elements of a cone
+_TURN = 64  # messages of a log that are read in one turn
+
+
+class Past(Protocol):
+    """What survives processes, to be read."""
+
+    def checkpoint(self, pe: str, fits: Callable[[Mapping[str, Any]], bool]) -> Loaded | None:
+        """The newest whole checkpoint of an element whose cut, as JSON, fits; None: there is none."""
+
+    def logged(self, channel: ChannelId, position: int) -> Iterator[Arrival]:
+        """What is in the log of a channel now, from a position on."""
+
+    def feed(self, pe: Pe, source: str, position: int) -> Feed:
+        """The input of a source."""
+
+    def spill(self, channel: ChannelId) -> Spill:
+        """A place for what does not fit into memory."""
+
+
+class Recomputation:
+    """For the life of one element. `compiled`: its ancestors run as generated loops, as they do in a run."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        past: Past,
+        clock: Clock,
+        *,
+        batch_rows: int,
+        held_bytes: int = HELD_BYTES,
+        compiled: bool = True,
+    ) -> None:
+        idle = replace(layout.protocol, machine=Idle)  # nothing is captured
+        self._layout, self._past, self._clock = replace(layout, protocol=idle), past, clock
+        self._batch_rows, self._held_bytes, self._compiled = batch_rows, held_bytes, compiled
+        self._cone: _Cone | None = None
+
+    def bring(self, missing: Missing) -> list[Recomputed]:
+        """Do some of the work, and give what came of it. Nothing is missing: what is under way is forgotten."""
+        if not missing:
+            self._cone = None
+            return []
+        if self._cone is None or not self._cone.reaches(missing):
+            self._cone = _Cone(
+                self._layout, self._past, self._clock, missing, self._batch_rows, self._held_bytes, self._compiled
+            )
+        return self._cone.turn(missing)
+
+
+class _Cone:
+    def __init__(
+        self,
+        layout: Layout,
+        past: Past,
+        clock: Clock,
+        missing: Missing,
+        batch_rows: int,
+        held_bytes: int,
+        compiled: bool,
+    ) -> None:
+        self._given = {channel: first for channel, (first, _) in missing.items()}  # next item of each
+        self._out: deque[tuple[ChannelId, Message]] = deque()
+        self._shadows: dict[str, _Shadow] = {}
+        expected = dict(self._given)  # by channel: the item from which on it is needed
+        for pe in reversed(layout.pes):
+            needed = {c: expected[c] for c in layout.outputs(pe) if c in expected}
+            if not needed:
+                continue
+            loaded = past.checkpoint(pe.id, _gives(needed))
+            shadow = _Shadow(self, layout, pe, past)
+            shadow.element = Element(
+                layout,
+                pe,
+                -1,
+                host=shadow,
+                ledger=memory_ledger(ledger_shape(layout, pe)),
+                clock=clock,
+                checkpointer=None,
+                loaded={WHOLE: loaded},
+                feeds=shadow.feed,
+                pace=Pace(None),
+                batch_rows=batch_rows,
+                held_bytes=held_bytes,
+                cut_everywhere=not compiled,
+            )
+            self._shadows[pe.id] = shadow
+            for channel in layout.inputs(pe):
+                if layout.retention(channel) == "recompute":
+                    expected[channel] = shadow.element.expected(channel)
+        self._order = list(reversed(self._shadows.values()))  # upstream first
+        self._consumers = {c: self._shadows.get(layout.consumer(c)) for c in expected}
+        for shadow in self._order:
+            shadow.begin()
+
+    def reaches(self, missing: Missing) -> bool:
+        """Whether what is missing is still to come of it."""
+        return all(self._given.get(channel, first + 1) <= first for channel, (first, _) in missing.items())
+
+    def turn(self, missing: Missing) -> list[Recomputed]:
+        for shadow in self._order:
+            shadow.turn()
+        found = []
+        while self._out:
+            channel, message = self._out.popleft()
+            self._given[channel] = message.number + message.items
+            _, last = missing.get(channel, (0, 0))
+            part = _below(message, last)
+            if part is not None:
+                found.append(Recomputed(channel, part))
+        return found
+
+    def put(self, channel: ChannelId, message: Message) -> bool:
+        """From an element of the cone; False: there is no room now."""
+        if channel in self._given:
+            if len(self._out) >= _ROOM:
+                return False
+            self._out.append((channel, message))
+            return True
+        consumer = self._consumers.get(channel)
+        return consumer is None or consumer.put(Arrival(channel, message))
+
+
+class _Shadow:
+    """An element of a cone, and its host."""
+
+    def __init__(self, cone: _Cone, layout: Layout, pe: Pe, past: Past) -> None:
+        self.element: Element
+        self._cone, self._layout, self._pe, self._past = cone, layout, pe, past
+        self._inbox: deque[Arrival] = deque()
+        self._logs: dict[ChannelId, Iterator[Arrival]] = {}
+        self._read_to: dict[ChannelId, tuple[int, int]] = {}  # position, and the number there
+
+    def begin(self) -> None:
+        element = self.element
+        for channel in self._layout.inputs(self._pe):
+            if self._layout.retention(channel) == "log":
+                self._read_to[channel] = element.replay_from(channel)
+        outlets = [c for c in self._layout.outputs(self._pe) if self._layout.retention(c) != "log"]
+        element.handle([ConsumerUp(channel, 0, 0) for channel in outlets])
+
+    def turn(self) -> None:
+        unread, events = self.element.unread, list[Arrival]()
+        for channel in self._read_to:
+            if channel not in unread:
+                events += self._logged(channel)
+        if not unread:
+            events += self._inbox
+            self._inbox.clear()
+        self.element.handle(events)
+
+    def put(self, arrival: Arrival) -> bool:
+        if len(self._inbox) >= _ROOM:
+            return False
+        self._inbox.append(arrival)
+        return True
+
+    def _logged(self, channel: ChannelId) -> list[Arrival]:
+        position, number = self._read_to[channel]
+        reading = self._logs.get(channel) or self._past.logged(channel, position)
+        arrivals = list(islice(reading, _TURN))
+        if len(arrivals) == _TURN:
+            self._logs[channel] = reading
+        else:
+            self._logs.pop(channel, None)  # that was all; look again later
+        for arrival in arrivals:
+            if arrival.message.items and arrival.message.number > number:
+                raise DataError(
+                    f"{self._pe.id} cannot be recomputed: the log of channel {channel} begins at item "
+                    f"{arrival.message.number}, and {number} is needed; its checkpoints are damaged, or were deleted"
+                )
+            number = max(number, arrival.message.number + arrival.message.items)
+            self._read_to[channel] = arrival.position, number
+        return arrivals
+
+    def feed(self, source: str, position: int) -> Feed:
+        return self._past.feed(self._pe, source, position)
+
+    # Effects: none but to the cone.
+
+    def send(self, channel: ChannelId, message: Message) -> bool:
+        return self._cone.put(channel, message)
+
+    def keep(self, channel: ChannelId, message: Message) -> None:
+        pass
+
+    def kept(self, channel: ChannelId) -> int:
+        return 0
+
+    def flush(self) -> None:
+        pass
+
+    def acknowledge(self, channel: ChannelId, next_: int) -> None:
+        pass
+
+    def release(self, channel: ChannelId, position: int) -> None:
+        pass
+
+    def spill(self, channel: ChannelId) -> Spill:
+        return self._past.spill(channel)
+
+    def took(self, durable: Durable, size: int, taken: int) -> None:
+        pass
+
+    def tell(self, message: Mapping[str, Any]) -> None:
+        pass
+
+
+def _gives(needed: Mapping[ChannelId, int]) -> Callable[[Mapping[str, Any]], bool]:
+    """Whether an element that goes back to a cut gives out again what is needed of it."""
+
+    def fits(positions: Mapping[str, Any]) -> bool:
+        sent = Cut.from_json(positions).sent
+        return all(sent[channel] <= number for channel, number in needed.items())
+
+    return fits
+
+
+def _below(message: Message, last: int) -> Message | None:
+    """What of it comes before an item: the sources may have stopped there, and its progress be beyond it."""
+    if message.number >= last:
+        return None
+    if message.batch is None or message.number + message.items <= last:
+        return message
+    return replace(message, batch=message.batch.slice(0, last - message.number), progress=None)
