@@ -21,6 +21,7 @@ _HOMES = {
     "persist": "riprap.graph.annotations",
     "count": "riprap.graph.windows",
     "punctuated": "riprap.graph.windows",
+    "session_window": "riprap.graph.windows",
     "time": "riprap.graph.windows",
     "zero": "riprap.graph.windows",
     "read_plan": "riprap.graph.plan",
@@ -50,6 +51,7 @@ __all__ = [
     "read_plan",
     "run_bounded",
     "session",
+    "session_window",
     "time",
     "zero",
 ]
@@ -61,7 +63,7 @@ if TYPE_CHECKING:
     from riprap.graph.builder import App, Stream
     from riprap.graph.graph import Graph
     from riprap.graph.plan import read_plan
-    from riprap.graph.windows import count, punctuated, time, zero
+    from riprap.graph.windows import count, punctuated, session_window, time, zero
     from riprap.operators.checker import check_operator
     from riprap.operators.user import Rows, UserOperator
     from riprap.spark.bounded import run_bounded

@@ -7,13 +7,16 @@ from riprap.engine.engine import Engine
 from riprap.graph.builder import App
 from riprap.graph.graph import Graph
 from riprap.graph.keys import KEY_COLUMNS
-from riprap.graph.windows import count, punctuated, time, zero
+from riprap.graph.windows import Session, count, punctuated, session_window, time, zero
 from riprap.operators.contract import Punctuation
 
 SCHEMA = "k string, x double, i long"
 COLUMNS = ["k", "x", "i"]
 windows = st.one_of(
-    st.sampled_from([1, 2, 4]).map(count), st.sampled_from(["2us", "7us"]).map(time), st.just(punctuated())
+    st.sampled_from([1, 2, 4]).map(count),
+    st.sampled_from(["2us", "7us"]).map(time),
+    st.just(punctuated()),
+    st.just(session_window("3us")),
 )
 join_windows = st.one_of(st.sampled_from([1, 3]).map(count), st.sampled_from(["3us", "20us"]).map(time))
 
@@ -42,7 +45,9 @@ def apps(draw, *, sources=(1, 2), operators=(1, 7), kinds=None):
 
 
 def _filter(draw, pick, name):
-    return [pick().filter(draw(st.sampled_from(["i > 0", "x < 2 or x is null", "k = 'a'"])), name=name)]
+    return [
+        pick().filter(draw(st.sampled_from(["i > 0", "x < 2 or x is null", "k = 'a'", "k rlike '^[aü]'"])), name=name)
+    ]
 
 
 def _map(draw, pick, name):
@@ -50,14 +55,20 @@ def _map(draw, pick, name):
 
 
 def _punctuate(draw, pick, name):
-    return [pick().punctuate(draw(st.sampled_from(["i = 1", "k = 'b'"])), name=name)]
+    place = draw(st.sampled_from(["after", "before"]))
+    return [pick().punctuate(**{place: draw(st.sampled_from(["i = 1", "k = 'b'"]))}, name=name)]
 
 
 def _aggregate(draw, pick, name):
     size = draw(windows)
-    every = None if size == punctuated() else draw(st.sampled_from([None, count(1), count(2), time("2us")]))
+    every = (
+        None
+        if size == punctuated() or isinstance(size, Session)
+        else draw(st.sampled_from([None, count(1), count(2), time("2us")]))
+    )
     by = draw(st.sampled_from(["k", ()]))
-    calls = ["sum(x) AS x", "count(*) AS i"] if by else ["last(k) AS k", "sum(x) AS x", "count(*) AS i"]
+    x, i = draw(st.sampled_from([("sum(x)", "count(*)"), ("percentile(x, 0.9)", "count(distinct x)")]))
+    calls = [f"{x} AS x", f"{i} AS i"] if by else ["last(k) AS k", f"{x} AS x", f"{i} AS i"]
     return [pick().aggregate(*calls, window=size, every=every, by=by, name=name)]
 
 
@@ -72,14 +83,16 @@ def _join(draw, pick, name):
         left_window=chosen[0],
         right_window=chosen[1],
         per_group=draw(st.booleans()),
-        select=["k", "x", "j AS i"],
+        select=["k", "x", "coalesce(j, -1) AS i"],
+        how=draw(st.sampled_from(["inner", "inner", "left", "full"])),
         name=name,
     )
     return [made]
 
 
 def _sort(draw, pick, name):
-    return [pick().sort(draw(st.sampled_from(["x", "i desc"])), window=draw(windows), name=name)]
+    size = draw(windows.filter(lambda window: not isinstance(window, Session)))
+    return [pick().sort(draw(st.sampled_from(["x", "i desc"])), window=size, name=name)]
 
 
 def _barrier(draw, pick, name):
@@ -95,7 +108,20 @@ def _split(draw, pick, name):
     return pick().split("i > 0", "k = 'a'", otherwise=draw(st.booleans()), name=name)
 
 
+def _delay(draw, pick, name):
+    return [pick().delay(draw(st.sampled_from(["1us", "5us"])), name=name)]
+
+
+def _scan(draw, pick, name):
+    by = draw(st.sampled_from(["k", ()]))
+    state = {"last": ("0.0", "x"), "total": ("0", "total + i")}
+    columns = ["k", "last AS x", "total AS i"]
+    return [pick().scan(*columns, state=state, by=by, where=draw(st.sampled_from([None, "total > 0"])), name=name)]
+
+
 BUILD = {
+    "delay": _delay,
+    "scan": _scan,
     "filter": _filter,
     "map": _map,
     "punctuate": _punctuate,

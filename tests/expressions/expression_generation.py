@@ -48,6 +48,14 @@ def several(name, element, least=1, most=3):
 COMPARISONS = "=,<>,<,<=,>,>="
 PATTERNS = st.lists(st.sampled_from(["%", "_", "a", "b", "é", "\\%", "\\_", "\\\\", "日"]), max_size=4).map("".join)
 
+# Pieces that mean the same to Python and to RE2, put together.
+REGEXES = st.lists(
+    st.sampled_from(
+        ["a", "b", "é", "日", ".", "[a-b]", "[^a(]", "\\\\", "\\(?", "(?:ab)?", "b*", "a+", "(?:a|日)", "%", "_"]
+    ),
+    max_size=3,
+).map("".join)
+
 
 @cache
 def trees(kind: str, depth: int):
@@ -101,6 +109,16 @@ def trees(kind: str, depth: int):
                 st.tuples(st.just("substring"), one, st.integers(-5, 5)),
                 st.tuples(st.just("substring"), one, st.integers(-5, 5), st.integers(-1, 5)),
                 st.tuples(st.just("cast"), integer, st.just("STRING")),
+                st.tuples(st.just("regexp_extract"), one, REGEXES, st.just(0)),
+                st.tuples(
+                    st.just("regexp_extract"), one, REGEXES.map(lambda regex: f"([ab(]*)({regex})"), st.integers(0, 2)
+                ),
+                st.tuples(
+                    st.just("regexp_replace"),
+                    one,
+                    REGEXES.map(lambda regex: f"a({regex})"),
+                    st.sampled_from(["", "<$1>", "\\$$0"]),
+                ),
             ]
         case "boolean":
             some = integer | float_ | string | boolean | moment
@@ -117,6 +135,7 @@ def trees(kind: str, depth: int):
                 st.tuples(st.just("in"), number, *[literals(st.integers(-3, 9))] * 9),
                 call("between", number, number, number),
                 st.tuples(st.just("like"), string, PATTERNS),
+                st.tuples(st.just("rlike"), string, REGEXES),
                 st.tuples(st.just("startswith"), string, STRINGS),
                 st.tuples(st.just("cast"), number, st.just("BOOLEAN")),
             ]

@@ -49,7 +49,11 @@ def sql(tree) -> str:
             return f"(CASE {whens} ELSE {sql(default)} END)"
         case ("cast", operand, target):
             return f"CAST({sql(operand)} AS {target})"
-        case (("round" | "substring" | "like" | "startswith") as name, operand, *fixed):
+        case (
+            ("round" | "substring" | "like" | "startswith" | "rlike" | "regexp_extract" | "regexp_replace") as name,
+            operand,
+            *fixed,
+        ):
             texts = [quoted(part) if isinstance(part, str) else str(part) for part in fixed]
             if name == "like":
                 return f"({sql(operand)} LIKE {texts[0]})"
@@ -141,6 +145,13 @@ def strict(name, first, *rest):
             return first.startswith(rest[0])
         case "like":
             return like(first, rest[0])
+        case "rlike":
+            return re.search(rest[0], first) is not None
+        case "regexp_extract":
+            found = re.search(rest[0], first)
+            return (found.group(rest[1]) or "") if found else ""
+        case "regexp_replace":
+            return re.sub(rest[0], lambda found: replaced(rest[1], found), first)
         case "cast":
             return cast(first, rest[0])
         case "year" | "month" | "day" | "hour" | "minute" | "second":
@@ -207,6 +218,19 @@ def like(text, pattern):
         else:
             regex += {"%": ".*", "_": "."}.get(character, re.escape(character))
     return re.fullmatch(regex, text, re.DOTALL) is not None
+
+
+def replaced(text, found):
+    """A replacement for one match: `$1` is a group, a backslash takes the next character as it is."""
+    out, characters = "", iter(text)
+    for character in characters:
+        if character == "\\":
+            out += next(characters)
+        elif character == "$":
+            out += found.group(int(next(characters))) or ""
+        else:
+            out += character
+    return out
 
 
 RANGES = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}

@@ -9,7 +9,7 @@ from riprap.graph.annotations import checkpoint, ha_group, persist
 from riprap.graph.builder import App
 from riprap.graph.graph import Graph, StreamSpec
 from riprap.graph.specs import Functor, Sink, Source
-from riprap.graph.windows import count, punctuated, time, zero
+from riprap.graph.windows import count, punctuated, session_window, time, zero
 
 SCHEMA = "ticker string, price double, size long, at timestamp"
 
@@ -23,7 +23,91 @@ def two(left="a long, k string", right="b long, k string"):
     return app.source("L", left), app.source("R", right)
 
 
+def joined(**options):
+    left, right = two()
+    return left.join(right, on="k", left_window=count(1), right_window=zero(), name="J", **options)
+
+
 CASES = {
+    "a percentile without a share": (
+        lambda: stream().aggregate("percentile(price) AS p", window=count(2), name="A"),
+        r"operator A: .*a percentile takes an expression and a number from 0 to 1",
+    ),
+    "a percentile beyond the last": (
+        lambda: stream().aggregate("percentile(price, 90) AS p", window=count(2), name="A"),
+        r"operator A: .*a percentile takes an expression and a number from 0 to 1",
+    ),
+    "the median of texts": (
+        lambda: stream().aggregate("median(ticker) AS p", window=count(2), name="A"),
+        "operator A: percentile of string: p needs a numeric argument",
+    ),
+    "a sum of what is distinct": (
+        lambda: stream().aggregate("sum(distinct price) AS p", window=count(2), name="A"),
+        "operator A: .*only count takes DISTINCT",
+    ),
+    "a session that speaks by something else": (
+        lambda: stream().aggregate("count(*) AS n", window=session_window("5s"), every=count(1), name="A"),
+        r"operator A: a session_window\(\) speaks when it is over; leave out every=",
+    ),
+    "a session without a gap": (lambda: session_window("0s"), r"session_window\('0s'\): a session ends after a gap"),
+    "a sort of sessions": (
+        lambda: stream().sort("price", window=session_window("5s"), name="O"),
+        r"operator O: a sort's window is count, time or punctuated; session_window\(5s\) is not",
+    ),
+    "a join over sessions": (
+        lambda: two()[0].join(two()[1], on="k", left_window=session_window("5s"), right_window=zero(), name="J"),
+        "operator J: ",
+    ),
+    "an unknown kind of join": (
+        lambda: joined(how="outer"),
+        "operator J: how='outer' is no kind of join; write inner, left, right, full",
+    ),
+    "a punctor without a condition": (
+        lambda: stream().punctuate(name="P"),
+        "operator P: a punctor has one condition: give after=, or before=",
+    ),
+    "a punctor with two": (
+        lambda: stream().punctuate("price > 1", before="price > 2", name="P"),
+        "operator P: a punctor has one condition: give after=, or before=",
+    ),
+    "a delay of nothing": (lambda: stream().delay("0s", name="D"), "operator D: a delay of 0s is none"),
+    "a split by nothing": (lambda: stream().split(name="X"), "operator X: a split goes by conditions, or by="),
+    "a split by a column alone": (
+        lambda: stream().split(by="ticker", name="X"),
+        "operator X: a split goes by conditions, or by= a column with a mapping= file",
+    ),
+    "a mapping that is not there": (
+        lambda: stream().split(by="ticker", mapping="/nowhere/map.txt", name="X"),
+        "operator X: cannot read mapping /nowhere/map.txt: No such file",
+    ),
+    "a mapping of a fraction": (
+        lambda: stream().split(by="price", mapping="/nowhere/map.txt", name="X"),
+        "operator X: column price is double; a mapping goes by a string or an integer",
+    ),
+    "a functor without state": (
+        lambda: stream().scan(state={}, name="F"),
+        "operator F: it has no state variable; use select or map",
+    ),
+    "a state variable that is a column": (
+        lambda: stream().scan(state={"price": ("0.0", "price")}, name="F"),
+        "operator F: state variable price has the name of a column",
+    ),
+    "a state variable that begins with a column": (
+        lambda: stream().scan(state={"last": ("price", "price")}, name="F"),
+        "operator F: state variable last begins with 'price', which reads a column; begin with a constant",
+    ),
+    "a state variable that changes its type": (
+        lambda: stream().scan(state={"n": ("0", "n + 0.5")}, name="F"),
+        "operator F: state variable n begins as int64 and becomes double with 'n . 0.5'; cast one of them",
+    ),
+    "a state variable without an update": (
+        lambda: stream().scan(state={"n": "0"}, name="F"),
+        r"operator F: state variable n needs two expressions: \(initial, update\)",
+    ),
+    "a state variable without a type": (
+        lambda: stream().scan(state={"n": ("NULL", "n")}, name="F"),
+        "operator F: state variable n begins with null; give it a type with CAST",
+    ),
     "unknown column in a condition": (
         lambda: stream().filter("prise > 1", name="F"),
         r"operator F: .*prise.*price",
@@ -220,6 +304,26 @@ def test_is_told(case):
     make, message = CASES[case]
     with pytest.raises(GraphError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "has no lines"),
+        ("IBM", "line 1 of mapping .* is 'IBM'; write a value and its output, as in IBM,0"),
+        ("IBM,first", "write a value and its output"),
+        ("IBM,0\n# x\nIBM,1", "line 3 .* sends 'IBM' to output 1, and a line before it to 0"),
+        ("IBM,0\nSAP,2", "sends nothing to output 1; number them from 0"),
+        ("IBM,5000", "there are 1024 at most"),
+    ],
+)
+def test_a_mapping_file_that_says_nothing_of_use(tmp_path, text, message):
+    (tmp_path / "map.txt").write_text(text)
+    with pytest.raises(GraphError, match=f"operator X: .*{message}"):
+        stream().split(by="ticker", mapping=tmp_path / "map.txt", name="X")
+    if text == "IBM,0\nSAP,2":
+        with pytest.raises(GraphError, match=r"operator X: line 1 .* has 'IBM', and column size is int64"):
+            stream().split(by="size", mapping=tmp_path / "map.txt", name="X")
 
 
 # Graphs that the builder cannot make, but a rewriting could ----------------------------------------------------------

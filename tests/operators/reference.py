@@ -58,10 +58,14 @@ def evaluate(function: str, values: list) -> Any:
     present = [value for value in values if value is not None]
     if function == "count":
         return len(present)
+    if function == "count distinct":
+        return len({canonical(value) for value in present})
     if not present:
         return None
     if function == "sum":
         return total(present)
+    if function.startswith("percentile"):
+        return percentile(present, float(function.split()[1]))
     if function == "avg":
         summed = total(present)
         return float(summed) / len(present)
@@ -76,6 +80,16 @@ def _above(x: Any, y: Any) -> bool:
     if isinstance(x, float) and math.isnan(x):
         return not math.isnan(y)
     return x > y
+
+
+def percentile(values: list, share: float) -> float:
+    ordered = sorted(values, key=lambda value: (math.isnan(value), 0 if math.isnan(value) else value))
+    place = share * (len(values) - 1)
+    below = math.floor(place)
+    low, high = float(ordered[below]), float(ordered[math.ceil(place)])
+    if low == high:
+        return low
+    return low * (1.0 - (place - below)) + high * (place - below) if place > below else low
 
 
 def total(values: list) -> Any:
@@ -139,6 +153,12 @@ def aggregate(items, *, calls, window, every, by, partial=True, end=True):
             if limit == math.inf and not said:
                 boundary = None
 
+    def end_sessions(limit):
+        """Those that are over by `limit`, in the order of their ends."""
+        over = [(rows[-1].key[0] + window[1], group) for group, rows in history.items()]
+        for end, group in sorted((entry for entry in over if entry[0] <= limit), key=lambda entry: entry[0]):
+            speak(group, history.pop(group), (end, TIMER, end, None if by else 0))
+
     for _, item in items:
         if isinstance(item, Mark):
             if window[0] == "punctuated":
@@ -148,6 +168,8 @@ def aggregate(items, *, calls, window, every, by, partial=True, end=True):
             out.append((0, item))
             continue
         ts = item.key[0]
+        if window[0] == "session":
+            end_sessions(ts)
         if every[0] == "time":
             if boundary is None:
                 boundary = ts // every[1] * every[1] + every[1]
@@ -165,14 +187,17 @@ def aggregate(items, *, calls, window, every, by, partial=True, end=True):
                     rows.clear()
     if end and every[0] == "time":
         speak_until(math.inf)
+    if end and window[0] == "session":
+        end_sessions(math.inf)
     return out
 
 
 # Join ---------------------------------------------------------------------------------------------------------------
 
 
-def join(items, *, on, windows, per_group, columns, where=None, numbered=True):
+def join(items, *, on, windows, per_group, columns, where=None, numbered=True, how="inner"):
     """`on` are pairs of columns; `columns` the names of left's and right's columns in the output."""
+    shared = {left for left, right in on if left == right}
     kept: tuple[list[Row], list[Row]] = ([], [])
     out: list[tuple[int, Row | Mark]] = []
     now = -math.inf
@@ -204,6 +229,7 @@ def join(items, *, on, windows, per_group, columns, where=None, numbered=True):
         now = max(now, item.key[0])
         own = [pair[port] for pair in on]
         others = [pair[1 - port] for pair in on]
+        pairs = []
         if not any(item.values[name] is None for name in own):
             for other in held(1 - port):
                 if any(other.values[name] is None for name in others):
@@ -215,10 +241,17 @@ def join(items, *, on, windows, per_group, columns, where=None, numbered=True):
                 pair |= {name: right.values[name] for name in columns[1]}
                 if where is not None and not where(pair):
                     continue
-                if last_trigger != item.key[:3]:
-                    last_trigger, count = item.key[:3], 0
-                out.append((0, Row((*item.key[:3], count) if numbered else item.key, pair)))
-                count += 1
+                if how != "inner":
+                    pair |= {name: item.values[name] for name in shared}
+                pairs.append(pair)
+        if not pairs and how in (("left", "right")[port], "full"):
+            missing = dict.fromkeys([*columns[0], *columns[1]])
+            pairs.append(missing | {name: value for name, value in item.values.items() if name in missing})
+        for pair in pairs:
+            if last_trigger != item.key[:3]:
+                last_trigger, count = item.key[:3], 0
+            out.append((0, Row((*item.key[:3], count) if numbered else item.key, pair)))
+            count += 1
         if windows[port][0] != "zero":
             kept[port].append(item)
     return out
@@ -309,12 +342,16 @@ def union(items, *, numbered):
     return out
 
 
-def punctor(items, *, after):
+def punctor(items, *, condition, before=False):
     out = []
     for _, item in items:
         out.append((0, item))
-        if isinstance(item, Row) and after(item.values):
-            out.append((0, Mark(item.key)))
+        if isinstance(item, Row) and condition(item.values):
+            if before:
+                ts, src, seq, n = item.key
+                out.insert(-1, (0, Mark((ts, src, seq, n - 1) if n else (ts, src, seq - 1, 2**63 - 1))))
+            else:
+                out.append((0, Mark(item.key)))
     return out
 
 
@@ -328,4 +365,29 @@ def split(items, *, routes, otherwise):
         port = next((port for port, route in enumerate(routes) if route(item.values)), len(routes))
         if port < ports:
             out.append((port, item))
+    return out
+
+
+def delay(items, *, by):
+    out = []
+    for _, item in items:
+        key = (item.key[0] + by, *item.key[1:])
+        out.append((0, Row(key, item.values) if isinstance(item, Row) else Mark(key)))
+    return out
+
+
+def scan(items, *, by, variables, shown, where):
+    """`variables` are (name, initial, update of a dict), `shown` the output's (name, of a dict)."""
+    state: dict[tuple, dict] = {}
+    out = []
+    for _, item in items:
+        if isinstance(item, Mark):
+            out.append((0, item))
+            continue
+        own = state.setdefault(group_key(item, by), {name: initial for name, initial, _ in variables})
+        for name, _, update in variables:
+            own[name] = update(item.values | own)
+        seen = item.values | own
+        if where(seen):
+            out.append((0, Row(item.key, {name: value(seen) for name, value in shown})))
     return out

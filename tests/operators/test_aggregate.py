@@ -10,10 +10,10 @@ from tests.operators.streams import KEY_TYPES, Feed, as_events, feeds, run, same
 
 from riprap.base.errors import DataError
 from riprap.graph.builder import App
-from riprap.graph.windows import Count, Punctuated, Time
+from riprap.graph.windows import Count, Punctuated, Session, Time
 from riprap.operators.checker import check_operator
 
-SPELLED = {"count": Count, "time": Time, "punctuated": lambda: Punctuated()}
+SPELLED = {"count": Count, "time": Time, "punctuated": lambda: Punctuated(), "session": Session}
 
 
 def window(spelled):
@@ -26,7 +26,9 @@ times = st.tuples(st.just("time"), st.sampled_from([1, 2, 5, 10, 100]))
 
 @st.composite
 def windows(draw):
-    kind = draw(st.integers(0, 4))
+    kind = draw(st.integers(0, 5))
+    if kind == 5:
+        return (("session", draw(st.sampled_from([1, 2, 5, 10, 100]))),) * 2
     if kind == 0:
         return ("punctuated",), ("punctuated",)
     size, every = draw(counts if kind in (1, 3) else times), draw(counts if kind in (1, 2) else times)
@@ -42,18 +44,19 @@ def cases(draw):
     size, every = draw(windows())
     keys = draw(st.lists(st.sampled_from(KEY_TYPES), max_size=2))
     schema = pa.schema([(f"k{j}", type_) for j, type_ in enumerate(keys)] + [("x", pa.float64()), ("i", pa.int64())])
-    functions = ["sum", "count", "avg", "min", "max", "first", "last"]
+    functions = ["sum", "count", "avg", "min", "max", "first", "last", "count distinct"]
+    functions += ["percentile 0.9", "percentile 0.5", "percentile 0", "percentile 1"]
     calls = [("n", "count(*)", None)]
     for j, (function, name) in enumerate(
         draw(st.lists(st.tuples(st.sampled_from(functions), st.sampled_from(["x", "i"])), max_size=4))
     ):
         calls.append((f"c{j}", function, name))
     if keys and draw(st.booleans()):
-        calls.append(("l", draw(st.sampled_from(["first", "last"])), "k0"))
+        calls.append(("l", draw(st.sampled_from(["first", "last", "count distinct"])), "k0"))
     partial = draw(st.booleans()) or size[0] != "count" or every[0] != "count"
     by = [f"k{j}" for j in range(len(keys))]
     app = App("test")
-    text = [f"count(*) AS {n}" if f == "count(*)" else f"{f}({c}) AS {n}" for n, f, c in calls]
+    text = [f"{written(f, c)} AS {n}" for n, f, c in calls]
     stream = app.source("S", schema).aggregate(
         *text, window=window(size), every=window(every), by=by, partial=partial, name="A"
     )
@@ -61,6 +64,19 @@ def cases(draw):
     graph = app.build()
     feed = draw(feeds(graph, "A"))
     return graph, feed, {"calls": calls, "window": size, "every": every, "by": by, "partial": partial}
+
+
+def written(function, column):
+    match function.split():
+        case ["count(*)"]:
+            return "count(*)"
+        case ["count", "distinct"]:
+            return f"count(DISTINCT {column})"
+        case ["percentile", "0.5"]:
+            return f"median({column})"
+        case ["percentile", share]:
+            return f"percentile({column}, {share})"
+    return f"{function}({column})"
 
 
 def together(out, by):
@@ -108,11 +124,11 @@ def test_keeps_the_contract(case, seed):
     check_operator(graph, "A", as_events(feed), seed=seed, rounds=4)
 
 
-@pytest.mark.parametrize("size", [Count(3), Time(7), Punctuated()], ids=str)
+@pytest.mark.parametrize("size", [Count(3), Time(7), Punctuated(), Session(5)], ids=str)
 @pytest.mark.parametrize("every", [None, Count(2), Time(5)], ids=str)
 def test_every_kind_of_window_keeps_the_contract(size, every):
     """Enough tuples that every kind of state is saved and restored: spoken and waiting groups, groups between turns."""
-    if isinstance(size, Punctuated) and every is not None:
+    if isinstance(size, Punctuated | Session) and every is not None:
         return
     app = App("test")
     stream = app.source("S", "k string, x double")

@@ -36,6 +36,7 @@ def cases(draw):
     windows = draw(st.tuples(spelled, spelled).filter(lambda pair: pair != (("zero",), ("zero",))))
     per_group = bool(keys) and draw(st.booleans())
     where = draw(st.sampled_from(list(PREDICATES)))
+    how = draw(st.sampled_from(["inner", "inner", "left", "right", "full"]))
     app = App("test")
     one_source = left == right and draw(st.booleans())
     first = app.source("L", left)
@@ -50,13 +51,14 @@ def cases(draw):
         right_window=WINDOWS[windows[1][0]](*windows[1][1:]),
         per_group=per_group,
         where=where,
+        how=how,
         name="J",
     )
     joined.sink("Sink")
     graph = app.build()
     shown = [n for n in right.names if n not in {a for a, b in on if a == b}]
     feed = draw(feeds(graph, "J"))
-    options = {"on": on, "windows": windows, "per_group": per_group, "columns": (left.names, shown)}
+    options = {"on": on, "windows": windows, "per_group": per_group, "columns": (left.names, shown), "how": how}
     numbered = graph["J"].renumbers(graph.input_shapes("J"))
     return graph, feed, options | {"where": PREDICATES[where], "numbered": numbered}
 

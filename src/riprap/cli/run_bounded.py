@@ -34,7 +34,7 @@ def command(
     from riprap.base.clock import SYSTEM_CLOCK
     from riprap.base.errors import UsageError
     from riprap.cli.console import ERR, print_json
-    from riprap.engine.inputs import count_rows
+    from riprap.engine.inputs import count_rows, late_rows
     from riprap.graph.partitioning import key_partitioning
 
     output_directory(out)
@@ -64,6 +64,7 @@ def command(
     result = {
         "app": graph.name,
         "tuples": taken,
+        "late": {s.name: late_rows(paths[s.name], s) for s in graph.sources if s.lateness is not None},
         "seconds": seconds,
         "throughput": taken / seconds,
         "division": _division(division),
@@ -113,5 +114,7 @@ def _print(result: dict[str, Any]) -> None:
             table.add_row(name if first else "", f"{sink['rows']:,}" if first else "", column, shown)
     OUT.print(table)
     OUT.print(f"{result['throughput']:,.0f} tuples/s; {result['division']}: {result['divided']}.")
+    for name, late in result["late"].items():
+        OUT.print(f"{name}: {late:,} tuples came later than its lateness and were left out.")
     if result["out"]:
         OUT.print(f"rows are in {result['out']}")

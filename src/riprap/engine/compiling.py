@@ -32,10 +32,10 @@ from numba import types
 from riprap.base.errors import MissingPrerequisite
 from riprap.expressions import scalars
 from riprap.operators.function import Argument
-from riprap.operators.kernels import exact, folds, hashing
+from riprap.operators.kernels import exact, folds, hashing, ranks
 
 ROWS = 4096
-_HELPERS: tuple[ModuleType, ...] = (scalars, folds, exact, hashing)
+_HELPERS: tuple[ModuleType, ...] = (scalars, folds, exact, hashing, ranks)
 _HEADER = '''"""Generated; see riprap.engine.compiling."""
 
 import numpy as np
@@ -45,6 +45,7 @@ from riprap.expressions.scalars import (
 )
 from riprap.operators.kernels.folds import certain, exactly
 from riprap.operators.kernels.hashing import SEED, combine, comparable, place
+from riprap.operators.kernels.ranks import distinct_in, percentile_in
 
 
 '''

@@ -20,12 +20,12 @@ from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import DataError, UsageError, known
 from riprap.engine.feedback import cycles, delayed, delayed_progress
 from riprap.engine.jitter import Jitter
-from riprap.engine.merger import Mark, Merger, MergerState, Rows, just_before
+from riprap.engine.merger import Mark, Merger, MergerState, Rows
 from riprap.engine.piece import Emitted, HasNoText, RunningPiece
 from riprap.engine.pieces import Piece, cut
 from riprap.engine.pruning import Wanted, carried_columns, kept_columns, wanted_columns
 from riprap.graph.graph import Graph, StreamSpec
-from riprap.graph.keys import END_KEY, START_KEY, OrderKey
+from riprap.graph.keys import END_KEY, START_KEY, OrderKey, just_before
 from riprap.graph.specs import OperatorSpec, Sink, Source
 from riprap.operators.build import make_operator
 from riprap.operators.columns import keys_of

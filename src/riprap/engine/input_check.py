@@ -9,7 +9,7 @@ import os
 import pyarrow as pa
 
 from riprap.base.errors import DataError
-from riprap.engine.inputs import BATCH_ROWS, Keyer, count_rows, file_schema, read_file
+from riprap.engine.inputs import BATCH_ROWS, Keyer, count_rows, file_schema, read_file, times_of_input
 from riprap.graph.keys import SEQ, TS
 from riprap.graph.specs import Source
 
@@ -24,6 +24,10 @@ def check_input(path: str | os.PathLike[str], source: Source) -> None:
     if not rows:
         raise DataError(f"the input of source {source.name}, {path}, has no rows; give one that has some")
     columns = {TS, SEQ, *([source.time] if source.time else [])}
+    if source.lateness is not None:  # any order will do
+        for start in range(0, rows, max(BATCH_ROWS, -(-rows // _SAMPLES))):
+            times_of_input(next(read_file(path, columns, BATCH_ROWS, start)), source)
+        return
     if rows <= _FEW:
         keyer = Keyer(source, ())
         for batch in read_file(path, columns):

@@ -2,7 +2,7 @@
 
 Input may bring its own `_ts` and `_seq`. Without `_ts` the source's time column becomes it; without `_seq` rows are
 numbered in the order in
-which they come. `_ts` may never fall and `_seq` always rises.
+which they come. `_ts` may never fall and `_seq` always rises, but where the source has a lateness: see `lateness.py`.
 """
 
 import os
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from riprap.base.errors import DataError, GraphError, known
+from riprap.engine.lateness import Sorter
 from riprap.graph.keys import SEQ, TS, TS_TYPE
 from riprap.graph.specs import Source
 from riprap.graph.types import logical_type
@@ -26,7 +27,32 @@ def keyed(
 ) -> Iterator[pa.RecordBatch]:
     """The batches with the source's columns (or some of them) and `_ts` and `_seq`, checked."""
     keyer = Keyer(source, columns)
-    return (keyer.keyed(batch) for batch in batches if batch.num_rows)
+    return (keyer.keyed(batch) for batch in in_order(batches, source) if batch.num_rows)
+
+
+def in_order(batches: Iterable[pa.RecordBatch], source: Source) -> Iterable[pa.RecordBatch]:
+    """The input as it is, or sorted where the source has a lateness."""
+    return batches if source.lateness is None else _sorted(batches, source, Sorter(source.lateness))
+
+
+def late_rows(path: str | os.PathLike[str], source: Source) -> int:
+    """How many rows of a file come later than a source allows, and are left out."""
+    if source.lateness is None:
+        return 0
+    sorter = Sorter(source.lateness)
+    for _ in _sorted(read_file(path, {TS, *([source.time] if source.time else [])}), source, sorter):
+        pass
+    return sorter.late
+
+
+def _sorted(batches: Iterable[pa.RecordBatch], source: Source, sorter: Sorter) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        given = sorter.take(batch, times_of_input(batch, source))
+        if given is not None:
+            yield given
+    rest = sorter.rest()
+    if rest is not None:
+        yield rest
 
 
 class Keyer:
@@ -44,14 +70,14 @@ class Keyer:
         """Raise `DataError` if a batch with these columns cannot be keyed, whatever is in its rows."""
         for name in self._names:
             _checked(batch, self._source, name)
-        _times(batch, self._source)
+        times_of_input(batch, self._source)
         _numbers(batch, self._source, 0)
 
     def keyed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch of at least one row with the source's columns, `_ts` and `_seq`; raises `DataError`."""
         source, row = self._source, self.row
         out = {name: _checked(batch, source, name) for name in self._names}
-        ts = _times(batch, source)
+        ts = times_of_input(batch, source)
         numbers = _numbers(batch, source, row)
         times = ts.view(pa.int64()).to_numpy()
         _ascending(times, self._last_ts, row, source, "_ts falls", strict=False)
@@ -177,7 +203,8 @@ def _column(batch: pa.RecordBatch, source: Source, name: str) -> pa.Array:
     return batch.column(name)
 
 
-def _times(batch: pa.RecordBatch, source: Source) -> pa.Array:
+def times_of_input(batch: pa.RecordBatch, source: Source) -> pa.Array:
+    """What becomes `_ts`."""
     name = TS if TS in batch.schema.names else source.time
     if name is None or name not in batch.schema.names:
         raise DataError(

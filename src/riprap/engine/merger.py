@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from riprap.base.errors import UsageError
 from riprap.engine.jitter import Jitter
-from riprap.graph.keys import END_KEY, START_KEY, KeyShape, OrderKey
+from riprap.graph.keys import END_KEY, START_KEY, KeyShape, OrderKey, just_before
 from riprap.operators.columns import Keys, batch_of, concatenated, keys_of, times_of
 from riprap.operators.contract import Punctuation
 from riprap.operators.kernels.merging import merge_many, merge_two, running_greatest, running_maximum
@@ -333,11 +333,6 @@ def _below(order: np.ndarray, limit: Order, *, inclusive: bool = False) -> int:
 def behind_trigger(key: OrderKey) -> OrderKey:
     """The greatest key of what has the same trigger."""
     return key._replace(n=END_KEY.n)
-
-
-def just_before(key: OrderKey) -> OrderKey:
-    """A key below `key` and above every other key below it."""
-    return key._replace(n=key.n - 1) if key.n > 0 else OrderKey(key.ts, key.src, key.seq - 1, 2**63 - 1)
 
 
 def _keys_of_one(key: OrderKey) -> Keys:

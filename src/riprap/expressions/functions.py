@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from riprap.expressions import arithmetic, conditionals, logic, moments, text
+from riprap.expressions import arithmetic, conditionals, logic, moments, patterns, text
 from riprap.expressions.typed import Typed
 
 Rule = Callable[[Sequence[Typed]], Typed]
@@ -50,6 +50,9 @@ RULES: dict[str, Rule] = {
     "CONCAT": text.concatenate,
     "STARTSWITH": text.starts_with,
     "LIKE": text.like,
+    "RLIKE": patterns.like,
+    "REGEXP_EXTRACT": patterns.extract,
+    "REGEXP_REPLACE": patterns.replace,
     **_named(moments.calendar_part, "YEAR", "MONTH", "DAY"),
     **_named(moments.clock_part, "HOUR", "MINUTE", "SECOND"),
     "UNIX_MICROS": moments.unix_micros,

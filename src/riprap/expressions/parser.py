@@ -33,6 +33,9 @@ _CALLS = {
     "Not": ("NOT", "this"),
     "In": ("IN", "this", "expressions"),
     "Like": ("LIKE", "this", "expression"),
+    "RegexpLike": ("RLIKE", "this", "expression"),
+    "RegexpExtract": ("REGEXP_EXTRACT", "this", "expression", "group"),
+    "RegexpReplace": ("REGEXP_REPLACE", "this", "expression", "replacement"),
     "DPipe": ("CONCAT", "this", "expression"),
     "Concat": ("CONCAT", "expressions"),
     "Coalesce": ("COALESCE", "this", "expressions"),
@@ -65,7 +68,7 @@ _CALLS = {
     "UnixMicros": ("UNIX_MICROS", "this"),
 }
 # Arguments by which sqlglot marks how a dialect behaves; in Spark's dialect they have one value only.
-_MARKS = {"safe", "coalesce", "ignore_nulls", "typed"}
+_MARKS = {"safe", "coalesce", "ignore_nulls", "typed", "null_if_pos_overflow"}
 _FIELDS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 
 FUNCTIONS = sorted(

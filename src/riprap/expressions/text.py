@@ -41,7 +41,8 @@ def concatenate(arguments: Sequence[Typed]) -> Typed:
     )
 
 
-def _constant(argument: Typed, kind: Kind, who: str) -> Any:
+def constant_of(argument: Typed, kind: Kind, who: str) -> Any:
+    """The value of an argument that has to be a constant."""
     if argument.kind is not kind or argument.constant is None or argument.constant.valid is not None:
         raise Mismatch(f"{who} must be a constant {kind.value}, not {argument}")
     value = argument.constant.values
@@ -52,8 +53,8 @@ def substring(arguments: Sequence[Typed]) -> Typed:
     """From a position that counts from 1, or back from the end when negative; 0 is read as 1."""
     arity(arguments, 2, 3, "SUBSTRING")
     string = expect(arguments[0], (Kind.STRING,), "SUBSTRING")
-    position = _constant(arguments[1], Kind.INTEGER, "the position of SUBSTRING")
-    count = _constant(arguments[2], Kind.INTEGER, "the length of SUBSTRING") if len(arguments) == 3 else None
+    position = constant_of(arguments[1], Kind.INTEGER, "the position of SUBSTRING")
+    count = constant_of(arguments[2], Kind.INTEGER, "the length of SUBSTRING") if len(arguments) == 3 else None
     start = position - 1 if position > 0 else position
     stop = None if count is None else start + max(count, 0)
     if stop is not None and start < 0 <= stop:
@@ -70,12 +71,12 @@ def substring(arguments: Sequence[Typed]) -> Typed:
 def starts_with(arguments: Sequence[Typed]) -> Typed:
     arity(arguments, 2, 2, "STARTSWITH")
     string = expect(arguments[0], (Kind.STRING,), "STARTSWITH")
-    prefix = _constant(arguments[1], Kind.STRING, "the prefix of STARTSWITH")
+    prefix = constant_of(arguments[1], Kind.STRING, "the prefix of STARTSWITH")
     return apply(Kind.BOOLEAN, lambda vector: from_arrow(pc.starts_with(vector.values, prefix)), [string])
 
 
 def like(arguments: Sequence[Typed]) -> Typed:
     """`%` is any text, `_` one code point, and a backslash takes the next character as it is."""
     string = expect(arguments[0], (Kind.STRING,), "LIKE")
-    pattern = _constant(arguments[1], Kind.STRING, "the pattern of LIKE")
+    pattern = constant_of(arguments[1], Kind.STRING, "the pattern of LIKE")
     return apply(Kind.BOOLEAN, lambda vector: from_arrow(pc.match_like(vector.values, pattern)), [string])

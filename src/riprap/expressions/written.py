@@ -224,6 +224,8 @@ class Writer:
         if function in ("AND", "OR"):
             return self._truth(function, *(self._as(argument, Kind.BOOLEAN) for argument in arguments))
         if function == "IN":
+            if len(arguments) > 64:
+                raise Unwritten("IN with more than 64 choices is one search on columns")
             choices = [self._compare("=", [arguments[0], choice]) for choice in arguments[1:]]
             result = choices[0]
             for choice in choices[1:]:
@@ -459,7 +461,8 @@ def _known(node: Node):  # type: ignore[no-untyped-def]
 
 
 _SURE = ("=", "<>", "<", "<=", ">", ">=", "AND", "OR", "NOT", "IS NULL", "IN", "LENGTH", "LOWER", "UPPER", "TRIM",
-         "LTRIM", "RTRIM", "SUBSTRING", "CONCAT", "STARTSWITH", "LIKE")  # fmt: skip
+         "LTRIM", "RTRIM", "SUBSTRING", "CONCAT", "STARTSWITH", "LIKE", "RLIKE", "REGEXP_EXTRACT",
+         "REGEXP_REPLACE")  # fmt: skip
 
 
 def not_null_where(node: Node) -> frozenset[str]:

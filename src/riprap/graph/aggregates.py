@@ -3,6 +3,9 @@
 Nulls: `count(*)` counts tuples, `count(x)` those whose x is not null; sum, avg, min and max leave nulls out and are
 null
 where nothing is left; first and last take the oldest and newest tuple's value, null or not.
+`count(distinct x)` is the number of different values, nulls aside (NaN equals NaN). `percentile(x, 0.9)` is the value
+at 0.9 · (n − 1) of the n values in ascending order, counted from 0; between two of them, in proportion. `median(x)` is
+`percentile(x, 0.5)`.
 Numbers: integers are summed exactly in 64 bits (overflow is an error); floats are summed exactly and rounded once, so
 that the result depends on what is in the window and on nothing else. NaN makes a sum NaN; NaN is above every number for
 min and max.
@@ -18,8 +21,9 @@ import pyarrow as pa
 from riprap.base.errors import GraphError, known
 from riprap.expressions import Expression, parse
 
-FUNCTIONS = ("sum", "count", "avg", "min", "max", "first", "last")
+FUNCTIONS = ("sum", "count", "avg", "min", "max", "first", "last", "percentile", "median")
 _CALL = re.compile(r"^\s*(\w+)\s*\((.*)\)\s+as\s+(\w+)\s*$", re.IGNORECASE | re.DOTALL)
+_DISTINCT = re.compile(r"distinct\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -27,25 +31,26 @@ class AggregateCall:
     """One output column: a function over an expression's values in the window."""
 
     name: str
-    function: str  # one of FUNCTIONS, or "apply" for a user's
+    function: str  # one of FUNCTIONS but median, "count_distinct", or "apply" for a user's
     argument: Expression | None  # None for count(*)
     user_function: Callable[[Any], Any] | None = None  # takes the window's values as a numpy array
     user_type: pa.DataType | None = None  # what user_function returns: float64 or int64
+    share: float | None = None  # of a percentile, from 0 to 1
 
     def output_field(self, argument: pa.DataType | None, nullable: bool) -> pa.Field:
         """The column this call gives for an argument of that type."""
-        if self.function == "count":
+        if self.function in ("count", "count_distinct"):
             return pa.field(self.name, pa.int64(), nullable=False)
         if argument is None:
             raise GraphError(f"{self.function}(*) means nothing; write an expression in place of the star")
         numeric = pa.types.is_integer(argument) or pa.types.is_floating(argument)
-        if self.function in ("sum", "avg", "apply") and not numeric:
+        if self.function in ("sum", "avg", "percentile", "apply") and not numeric:
             raise GraphError(f"{self.function} of {argument}: {self.name} needs a numeric argument")
         if self.function in ("min", "max") and (pa.types.is_string(argument) or pa.types.is_binary(argument)):
             raise GraphError(f"{self.function} of {argument}: use first or last, or sort, for text")
         if self.function == "apply":
             return pa.field(self.name, self.user_type, nullable=False)
-        if self.function == "avg":
+        if self.function in ("avg", "percentile"):
             return pa.field(self.name, pa.float64(), nullable)
         if self.function == "sum":
             return pa.field(self.name, pa.int64() if pa.types.is_integer(argument) else pa.float64(), nullable)
@@ -66,7 +71,29 @@ def parse_call(text: str) -> AggregateCall:
         if function != "count":
             raise GraphError(f"{function}(*) means nothing; write an expression in place of the star")
         return AggregateCall(name, function, None)
-    return AggregateCall(name, function, parse(argument))
+    if function == "median":
+        return AggregateCall(name, "percentile", parse(argument), share=0.5)
+    if function == "percentile":
+        argument, share = _shared(text, argument)
+        return AggregateCall(name, function, parse(argument), share=share)
+    distinct = _DISTINCT.match(argument)
+    if distinct is None:
+        return AggregateCall(name, function, parse(argument))
+    if function != "count":
+        raise GraphError(f"{text!r}: only count takes DISTINCT; leave it out, or write 'count(distinct x) AS n'")
+    return AggregateCall(name, "count_distinct", parse(argument[distinct.end() :]))
+
+
+def _shared(text: str, arguments: str) -> tuple[str, float]:
+    """The argument of a percentile, and its share."""
+    argument, comma, last = arguments.rpartition(",")
+    try:
+        share = float(last)
+    except ValueError:
+        comma = ""
+    if not comma or not 0.0 <= share <= 1.0:
+        raise GraphError(f"{text!r}: a percentile takes an expression and a number from 0 to 1: percentile(price, 0.9)")
+    return argument, share
 
 
 def apply(function: Callable[[Any], Any], argument: str, *, name: str, type: str = "float64") -> AggregateCall:

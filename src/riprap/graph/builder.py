@@ -10,8 +10,9 @@
 Every method that adds an operator checks it against the columns that reach it and raises at that line.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from os import PathLike
 from typing import Any
 
 import pyarrow as pa
@@ -22,13 +23,17 @@ from riprap.expressions import Expression, parse, parse_named
 from riprap.graph.aggregates import AggregateCall, parse_call
 from riprap.graph.annotations import Annotations, combined
 from riprap.graph.graph import Graph, Partitioning, StreamSpec
+from riprap.graph.mapping import routes_of
+from riprap.graph.spec_scan import StateVariable
 from riprap.graph.specs import (
     Aggregate,
     Barrier,
+    Delay,
     Functor,
     Join,
     OperatorSpec,
     Punctor,
+    Scan,
     Sink,
     Sort,
     Source,
@@ -55,15 +60,30 @@ class App:
         self._loop_delays: dict[str, Duration] = {}
 
     def source(
-        self, name: str, schema: SchemaLike, *, time: str | None = None, protect: Protect = (), parallelism: int = 1
+        self,
+        name: str,
+        schema: SchemaLike,
+        *,
+        time: str | None = None,
+        lateness: str | None = None,
+        protect: Protect = (),
+        parallelism: int = 1,
     ) -> "Stream":
-        """Where tuples enter. `time` names the column with the event time where the input has no `_ts`."""
+        """Where tuples enter. `time` names the column with the event time where the input has no `_ts`.
+
+        `lateness` ("5s") lets times fall by so much: the input is sorted within it, and what comes later is counted.
+        """
+        if lateness is not None and parallelism > 1:
+            raise GraphError(
+                f"operator {name}: a source with a lateness sorts its input in one place; parallelism is 1"
+            )
         rank = sum(isinstance(op, Source) for op in self._operators)
         spec = Source(
             name=name,
             schema=schema_of(schema),
             rank=rank,
             time=time,
+            lateness=None if lateness is None else parse_duration(lateness),
             annotations=_annotations(protect),
             parallelism=parallelism,
         )
@@ -189,6 +209,47 @@ class Stream:
         kept = tuple((column, parse(_quoted(column))) for column in self.columns if column not in columns)
         return self._functor(name, protect, parallelism, projections=kept)
 
+    def scan(
+        self,
+        *columns: str,
+        state: Mapping[str, tuple[str, str]],
+        by: str | Sequence[str] = (),
+        where: str | None = None,
+        name: str,
+        protect: Protect = (),
+        parallelism: int = 1,
+    ) -> "Stream":
+        """A functor with state variables: see `riprap.graph.specs.Scan`.
+
+        `state` has for each variable what it begins with and what it becomes with each tuple:
+        `{"volume": ("0", "volume + size")}`. `columns` and `where` see the tuple and the variables; without columns,
+        all of them are given.
+        """
+        for variable, both in state.items():
+            if isinstance(both, str) or len(both) != 2:
+                raise GraphError(f"operator {name}: state variable {variable} needs two expressions: (initial, update)")
+        spec = Scan(
+            name=name,
+            variables=tuple(
+                StateVariable(variable, _parse(name, initial), _parse(name, update))
+                for variable, (initial, update) in state.items()
+            ),
+            by=(by,) if isinstance(by, str) else tuple(by),
+            predicate=_parse(name, where) if where is not None else None,
+            projections=tuple(_parse_named(name, column) for column in columns) or None,
+            annotations=_annotations(protect),
+            parallelism=parallelism,
+        )
+        return self.app._add(spec, (self,))[0]
+
+    def delay(self, by: str, *, name: str, protect: Protect = (), parallelism: int = 1) -> "Stream":
+        """The same tuples, later by so much event time: `delay("2s", name="Delayed")`."""
+        duration = parse_duration(by)
+        if duration < 1:
+            raise GraphError(f"operator {name}: a delay of {by} is none; a delay is 1us or more")
+        spec = Delay(name=name, delay=duration, annotations=_annotations(protect), parallelism=parallelism)
+        return self.app._add(spec, (self,))[0]
+
     def aggregate(
         self,
         *calls: str | AggregateCall,
@@ -224,13 +285,15 @@ class Stream:
         per_group: bool | None = None,
         where: str | None = None,
         select: Sequence[str] | None = None,
+        how: str = "inner",
         name: str,
         protect: Protect = (),
         parallelism: int = 1,
     ) -> "Stream":
         """Match two streams over windows: see `riprap.graph.specs.Join`. This stream is the left port.
 
-        `per_group` defaults to one window per value of the `on` columns where there are any.
+        `per_group` defaults to one window per value of the `on` columns where there are any. `how` is inner, left,
+        right or full: whose tuples speak also where nothing matches them.
         """
         pairs = [on] if isinstance(on, str) else on
         spec = Join(
@@ -241,6 +304,7 @@ class Stream:
             per_group=bool(pairs) if per_group is None else per_group,
             predicate=_parse(name, where) if where is not None else None,
             projections=None if select is None else tuple(_parse_named(name, column) for column in select),
+            how=how,
             annotations=_annotations(protect),
             parallelism=parallelism,
         )
@@ -257,22 +321,53 @@ class Stream:
         spec = Barrier(name=name, ports=1 + len(others), annotations=_annotations(protect))
         return self.app._add(spec, (self, *others))[0]
 
-    def punctuate(self, after: str, *, name: str, protect: Protect = (), parallelism: int = 1) -> "Stream":
-        """A punctuation after each tuple for which `after` is true."""
+    def punctuate(
+        self,
+        after: str | None = None,
+        *,
+        before: str | None = None,
+        name: str,
+        protect: Protect = (),
+        parallelism: int = 1,
+    ) -> "Stream":
+        """A punctuation after each tuple for which `after` is true, or before each for which `before` is."""
+        condition = after if before is None else before
+        if condition is None or (after is not None and before is not None):
+            raise GraphError(f"operator {name}: a punctor has one condition: give after=, or before=")
         spec = Punctor(
-            name=name, predicate=_parse(name, after), annotations=_annotations(protect), parallelism=parallelism
+            name=name,
+            predicate=_parse(name, condition),
+            before=before is not None,
+            annotations=_annotations(protect),
+            parallelism=parallelism,
         )
         return self.app._add(spec, (self,))[0]
 
     def split(
-        self, *conditions: str, otherwise: bool = False, name: str, protect: Protect = (), parallelism: int = 1
+        self,
+        *conditions: str,
+        by: str | None = None,
+        mapping: str | PathLike[str] | None = None,
+        otherwise: bool = False,
+        name: str,
+        protect: Protect = (),
+        parallelism: int = 1,
     ) -> tuple["Stream", ...]:
-        """One stream per condition: a tuple goes to the first that is true; `otherwise` adds a stream for the rest."""
-        routes = tuple(_parse(name, condition) for condition in conditions)
+        """One stream per condition: a tuple goes to the first that is true; `otherwise` adds a stream for the rest.
+
+        In place of conditions: `by` a column and a `mapping` file of its values (`riprap.graph.mapping`).
+        """
+        if (by is None) != (mapping is None) or (conditions and by is not None) or not (conditions or by):
+            raise GraphError(f"operator {name}: a split goes by conditions, or by= a column with a mapping= file")
+        if by is not None and mapping is not None:
+            routes = self._mapped(name, by, mapping)
+        else:
+            routes = tuple(_parse(name, condition) for condition in conditions)
         spec = Split(
             name=name,
             routes=routes,
             otherwise=otherwise,
+            by=by,
             annotations=_annotations(protect),
             parallelism=parallelism,
         )
@@ -314,6 +409,14 @@ class Stream:
     def sink(self, name: str, *, protect: Protect = ()) -> None:
         """Where tuples leave."""
         self.app._add(Sink(name=name, annotations=_annotations(protect)), (self,))
+
+    def _mapped(self, name: str, by: str, mapping: str | PathLike[str]) -> tuple[Expression, ...]:
+        if by not in self.columns:
+            raise GraphError(f"operator {name}: split column {by} is unknown; available: {known(self.columns, by)}")
+        type_ = self.schema.field(by).type
+        if not (pa.types.is_string(type_) or (pa.types.is_integer(type_) and not pa.types.is_uint64(type_))):
+            raise GraphError(f"operator {name}: column {by} is {type_}; a mapping goes by a string or an integer")
+        return routes_of(name, by, type_, mapping)
 
     def _functor(
         self,

@@ -41,6 +41,11 @@ END_KEY = OrderKey(2**63 - 1, 2**31 - 1, 2**63 - 1, 2**63 - 1)
 START_KEY = OrderKey(-(2**63), -(2**31), -(2**63), 0)
 
 
+def just_before(key: OrderKey) -> OrderKey:
+    """A key below `key` and above every other key below it."""
+    return key._replace(n=key.n - 1) if key.n > 0 else OrderKey(key.ts, key.src, key.seq - 1, 2**63 - 1)
+
+
 @dataclass(frozen=True)
 class KeyShape:
     """Which parts of the order key are columns of a stream."""

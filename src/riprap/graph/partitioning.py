@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from riprap.expressions.ast import Column
 from riprap.graph.graph import Graph
 from riprap.graph.keys import TIMER
-from riprap.graph.specs import Aggregate, Barrier, Functor, Join, OperatorSpec, Sort, Source, Union, UserDefined
+from riprap.graph.specs import Aggregate, Barrier, Functor, Join, OperatorSpec, Scan, Sort, Source, Union, UserDefined
 from riprap.graph.windows import Punctuated
 
 Origin = tuple[str, str]  # source, column
@@ -36,7 +36,7 @@ def key_partitioning(graph: Graph) -> KeyPartitioning:
     sources = [source.name for source in graph.sources]
     if graph.cyclic:
         return _undivided(sources, "what goes round a cycle may meet any tuple")
-    lineage = _lineage(graph)
+    lineage = lineage_of(graph)
     same = _Classes()
     for columns in lineage.values():
         for origins in columns.values():
@@ -96,7 +96,7 @@ def _feeding(graph: Graph, name: str) -> set[str]:
     return {source.name for source in graph.sources if name in graph.reachable(source.name)}
 
 
-def _lineage(graph: Graph) -> dict[str, Lineage]:
+def lineage_of(graph: Graph) -> dict[str, Lineage]:
     """For each output port (`name.port`), which columns are copies of source columns."""
     lineage: dict[str, Lineage] = {}
     for spec in graph:
@@ -118,8 +118,14 @@ def _passed(spec: OperatorSpec, inputs: list[Lineage]) -> Lineage:
         for left, right in spec.on:
             if left in inputs[0] and right in inputs[1]:
                 pairs[left] = pairs[right] = inputs[0][left] | inputs[1][right]
+        # What is null where nothing matched is no copy; a column of both comes from the tuple that arrived.
+        shared = {left for left, right in spec.on if left == right}
+        for port in (0, 1):
+            if spec.outer(1 - port):
+                for name in set(inputs[port]) - shared:
+                    pairs.pop(name, None)
         return _renamed(pairs, spec.projections)
-    if isinstance(spec, Functor):
+    if isinstance(spec, Functor | Scan):
         return _renamed(inputs[0], spec.projections)
     if isinstance(spec, Union):
         shared = set(inputs[0]).intersection(*inputs[1:])

@@ -1,12 +1,14 @@
-"""Specifications of operators without windows: source, sink, functor, punctor, split, union, user-defined."""
+"""Specifications of operators without windows: source, sink, functor, punctor, split, delay, union, user-defined."""
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, cast
 
 import pyarrow as pa
 
 from riprap.base.errors import GraphError
+from riprap.base.quantities import Duration, format_duration
 from riprap.expressions import Expression
+from riprap.expressions.ast import Call
 from riprap.graph.keys import KeyShape, joined_shape, overlapping, source_shape
 from riprap.graph.spec_base import Columns, OperatorSpec, PartitionKey, projected_schema, user_columns
 
@@ -17,16 +19,23 @@ class Source(OperatorSpec):
 
     `rank` orders sources of one app. `time` names the column that becomes `_ts` where the input has no `_ts`; the
     order of rows becomes `_seq` where it has no `_seq`.
+
+    `lateness`: rows may come up to so many microseconds of event time after one with a later time. They are sorted, and
+    numbered in that order; later ones are left out and counted (`riprap.engine.lateness`).
     """
 
     kind: ClassVar[str] = "source"
     schema: pa.Schema
     rank: int
     time: str | None = None
+    lateness: Duration | None = None
 
     @property
     def inputs(self) -> int:
         return 0
+
+    def describe(self) -> str:
+        return self.kind if self.lateness is None else f"in order, up to {format_duration(self.lateness)} late"
 
     def output_schemas(self, inputs: tuple[pa.Schema, ...]) -> tuple[pa.Schema, ...]:
         if self.time is not None:
@@ -94,10 +103,14 @@ class Functor(OperatorSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class Punctor(OperatorSpec):
-    """Passes every tuple on, and a punctuation after each one for which `predicate` is true."""
+    """Passes every tuple on, and a punctuation after, or `before`, each one for which `predicate` is true.
+
+    A punctuation after a tuple has its key; one before it has the key just below it, under which there is no tuple.
+    """
 
     kind: ClassVar[str] = "punctor"
     predicate: Expression
+    before: bool = False
 
     def output_schemas(self, inputs: tuple[pa.Schema, ...]) -> tuple[pa.Schema, ...]:
         self._predicate(self.predicate, inputs[0])
@@ -107,12 +120,14 @@ class Punctor(OperatorSpec):
         return (wanted[0] | user_columns(self.predicate),)
 
     def describe(self) -> str:
-        return f"after {self.predicate.text}"
+        return f"{'before' if self.before else 'after'} {self.predicate.text}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Split(OperatorSpec):
     """Sends each tuple to the output port of the first of `routes` that is true for it.
+
+    `by` is set where the routes were read from a mapping file: each says that this column has one of some values.
 
     With `otherwise` there is one more port, for tuples for which none is; without it they are dropped. Keeps the order
     key. Punctuation goes to every port.
@@ -121,6 +136,7 @@ class Split(OperatorSpec):
     kind: ClassVar[str] = "split"
     routes: tuple[Expression, ...]
     otherwise: bool = False
+    by: str | None = None
 
     @property
     def outputs(self) -> int:
@@ -135,7 +151,36 @@ class Split(OperatorSpec):
         return (frozenset().union(*wanted, *(user_columns(route) for route in self.routes)),)
 
     def describe(self) -> str:
-        return " | ".join(route.text for route in self.routes) + (" | otherwise" if self.otherwise else "")
+        rest = " | otherwise" if self.otherwise else ""
+        if self.by is not None:
+            values = sum(len(cast(Call, route.root).arguments) - 1 for route in self.routes)
+            outputs = f"{len(self.routes)} output{'s' * (len(self.routes) > 1)}"
+            return f"by {self.by}, {values} value{'s' * (values > 1)} to {outputs}{rest}"
+        return " | ".join(route.text for route in self.routes) + rest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delay(OperatorSpec):
+    """Passes every tuple on with a later time: `_ts` + `delay`; the other parts of its key stay as they are.
+
+    It holds nothing itself: what is downstream takes a tuple when its new time has come. Punctuation is delayed too.
+    """
+
+    kind: ClassVar[str] = "delay"
+    delay: Duration  # microseconds of event time, >= 1
+
+    def output_schemas(self, inputs: tuple[pa.Schema, ...]) -> tuple[pa.Schema, ...]:
+        return inputs
+
+    def output_shapes(self, inputs: tuple[KeyShape, ...]) -> tuple[KeyShape, ...]:
+        # The rank is a column: a constant one says that tuples come in the order of their `_seq`, also beside others.
+        return (replace(inputs[0], src=None),)
+
+    def needed(self, inputs: tuple[pa.Schema, ...], wanted: tuple[Columns, ...]) -> tuple[Columns, ...]:
+        return (wanted[0],)
+
+    def describe(self) -> str:
+        return f"by {format_duration(self.delay)}"
 
 
 @dataclass(frozen=True, kw_only=True)

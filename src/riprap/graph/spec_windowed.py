@@ -11,7 +11,9 @@ from riprap.graph.aggregates import AggregateCall
 from riprap.graph.keys import TIMER, KeyShape, joined_shape, overlapping
 from riprap.graph.spec_base import Columns, OperatorSpec, PartitionKey, projected_schema, user_columns
 from riprap.graph.types import is_key
-from riprap.graph.windows import Count, Punctuated, Time, Window, Zero
+from riprap.graph.windows import Count, Punctuated, Session, Time, Window, Zero
+
+HOWS = ("inner", "left", "right", "full")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +29,8 @@ class Aggregate(OperatorSpec):
                       group's n most recent tuples.
     time(w)  time(s)  at every multiple b of s, for each group that has any, over its tuples with b − w <= time < b.
     punctuated()      at a punctuation, for each group that had a tuple since the last one, over those tuples.
+    session_window(g) at the time of the group's last tuple + g, over its tuples since the session before; a tuple at
+                      that time or later begins the next session.
 
     The time of a tuple is the greatest _ts that has arrived so far, its own included. That is its own _ts, but for a
     tuple that comes late, as only a jitter upstream can make it: such a tuple counts as of now.
@@ -37,7 +41,8 @@ class Aggregate(OperatorSpec):
     count and punctuated windows that are not complete are dropped.
 
     Order key: a tuple's own for count triggers and the punctuation's for punctuated windows; (b, TIMER, b / s) for
-    time triggers. Groups that speak together are ordered by the hash of their key, which is their `_n`.
+    time triggers, (b, TIMER, b) for a session that ends at b. Groups that speak together are ordered by the hash
+    of their key, which is their `_n`.
     """
 
     kind: ClassVar[str] = "aggregate"
@@ -91,6 +96,8 @@ class Aggregate(OperatorSpec):
             raise GraphError(f"operator {self.name}: a punctuated() window speaks at punctuations; leave out every=")
         if isinstance(self.window, Time) and isinstance(self.every, Time) and self.every.size > self.window.size:
             raise GraphError(f"operator {self.name}: every {self.every} skips tuples of {self.window}; make it shorter")
+        if (isinstance(self.every, Session) or isinstance(self.window, Session)) and not self.tumbling:
+            raise GraphError(f"operator {self.name}: a session_window() speaks when it is over; leave out every=")
         if not self.partial and not (isinstance(self.window, Count) and isinstance(self.every, Count)):
             raise GraphError(
                 f"operator {self.name}: partial=False is for count windows that speak by count; "
@@ -98,7 +105,7 @@ class Aggregate(OperatorSpec):
             )
 
     def output_shapes(self, inputs: tuple[KeyShape, ...]) -> tuple[KeyShape, ...]:
-        if isinstance(self.every, Time):
+        if isinstance(self.every, Time | Session):
             return (KeyShape(src=TIMER, n=bool(self.by), origins=frozenset((TIMER,))),)
         return (joined_shape([inputs[0]], n=isinstance(self.every, Punctuated)),)
 
@@ -108,7 +115,8 @@ class Aggregate(OperatorSpec):
 
     def describe(self) -> str:
         group = f" by {', '.join(self.by)}" if self.by else ""
-        return f"{self.window} every {self.every}{group}"
+        every = "" if isinstance(self.window, Session) else f" every {self.every}"
+        return f"{self.window}{every}{group}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +126,10 @@ class Join(OperatorSpec):
     On arrival on one port a tuple is matched against the tuples in the window of the other port that have equal `on`
     columns (null equals nothing, NaN equals NaN, -0.0 equals 0.0), oldest first; then it is inserted into its own
     port's window (a zero() window keeps nothing). Each match for which `predicate` is true gives one output.
+
+    `how`: "left" gives an output also for a tuple of the left port that matches nothing when it arrives, with null in
+    place of right's columns; "right" the same for the right port; "full" for both. What comes later does not change
+    what was said: it speaks when it arrives itself.
 
     `per_group` keeps one window per value of the `on` columns; without it the window is over the whole port, where a
     tuple with a null key takes its place like any other. A time(w) window holds the tuples with _ts > now − w, where
@@ -136,10 +148,15 @@ class Join(OperatorSpec):
     per_group: bool = True
     predicate: Expression | None = None
     projections: tuple[tuple[str, Expression], ...] | None = None
+    how: str = "inner"
 
     @property
     def inputs(self) -> int:
         return 2
+
+    def outer(self, port: int) -> bool:
+        """Whether an arrival on `port` that matches nothing gives an output."""
+        return self.how in (("left", "full") if port == 0 else ("right", "full"))
 
     @property
     def stateful(self) -> tuple[bool, ...]:
@@ -177,8 +194,11 @@ class Join(OperatorSpec):
                 raise GraphError(
                     f"operator {self.name}: {left} is {types[0]} and {right} is {types[1]}; cast one before the join"
                 )
-        if any(isinstance(window, Punctuated) for window in self.windows):
-            raise GraphError(f"operator {self.name}: a join's window is count, time or zero; punctuated() is not")
+        for window in self.windows:
+            if isinstance(window, Punctuated | Session):
+                raise GraphError(f"operator {self.name}: a join's window is count, time or zero; {window} is not")
+        if self.how not in HOWS:
+            raise GraphError(f"operator {self.name}: how={self.how!r} is no kind of join; write {', '.join(HOWS)}")
         if not any(self.stateful):
             raise GraphError(
                 f"operator {self.name}: with two zero() windows nothing ever matches; give one port a window"
@@ -188,13 +208,23 @@ class Join(OperatorSpec):
         combined = self.combined_schema(inputs)
         if self.predicate is not None:
             self._predicate(self.predicate, combined)
+        combined = self.shown_schema(inputs)
         if self.projections is None:
             return (combined,)
         return (projected_schema(self, self.projections, combined),)
 
+    def shown_schema(self, inputs: tuple[pa.Schema, ...]) -> pa.Schema:
+        """The columns that `projections` see: null where a tuple of the other port matched nothing."""
+        shared = {left for left, right in self.on if left == right}
+        missing = [name for port in (0, 1) if self.outer(1 - port) for name in inputs[port].names]
+        return pa.schema([
+            field.with_nullable(field.nullable or (field.name in missing and field.name not in shared))
+            for field in self.combined_schema(inputs)
+        ])  # fmt: skip
+
     def triggers(self, port: int) -> bool:
-        """Whether an arrival on `port` can give output: the other port remembers something."""
-        return self.stateful[1 - port]
+        """Whether an arrival on `port` can give output: the other port remembers something, or none is needed."""
+        return self.stateful[1 - port] or self.outer(port)
 
     def single_match(self, port: int) -> bool:
         """Whether an arrival on `port` meets one tuple at most."""
@@ -222,7 +252,8 @@ class Join(OperatorSpec):
 
     def describe(self) -> str:
         on = ", ".join(left if left == right else f"{left} = {right}" for left, right in self.on)
-        return f"{self.left_window} ⋈ {self.right_window}" + (f" on {on}" if on else "")
+        symbol = {"inner": "⋈", "left": "⟕", "right": "⟖", "full": "⟗"}[self.how]
+        return f"{self.left_window} {symbol} {self.right_window}" + (f" on {on}" if on else "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,6 +291,10 @@ class Sort(OperatorSpec):
             raise GraphError(f"operator {self.name}: a sort needs at least one column")
         if isinstance(self.window, Zero):
             raise GraphError(f"operator {self.name}: a sort of nothing; use count, time or punctuated")
+        if isinstance(self.window, Session):
+            raise GraphError(
+                f"operator {self.name}: a sort's window is count, time or punctuated; {self.window} is not"
+            )
         return inputs
 
     def output_shapes(self, inputs: tuple[KeyShape, ...]) -> tuple[KeyShape, ...]:

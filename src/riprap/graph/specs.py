@@ -5,18 +5,21 @@ This is the one list of the kinds there are.
 """
 
 from riprap.graph.spec_base import Columns, OperatorSpec, PartitionKey, user_columns
-from riprap.graph.spec_stateless import Functor, Punctor, Sink, Source, Split, Union, UserDefined
+from riprap.graph.spec_scan import Scan
+from riprap.graph.spec_stateless import Delay, Functor, Punctor, Sink, Source, Split, Union, UserDefined
 from riprap.graph.spec_windowed import Aggregate, Barrier, Join, Sort
 
 __all__ = [
     "Aggregate",
     "Barrier",
     "Columns",
+    "Delay",
     "Functor",
     "Join",
     "OperatorSpec",
     "PartitionKey",
     "Punctor",
+    "Scan",
     "Sink",
     "Sort",
     "Source",

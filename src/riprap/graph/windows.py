@@ -3,6 +3,7 @@
 count(n)       the n most recent tuples
 time("5s")     tuples younger than 5 s of event time
 punctuated()   everything since the last punctuation (aggregate and sort)
+session_window("30s")  tuples of a group with gaps of less than 30 s of event time between them (aggregate)
 zero()         nothing: tuples of this port meet the other port's window and are not kept (join)
 """
 
@@ -35,12 +36,20 @@ class Punctuated:
 
 
 @dataclass(frozen=True)
+class Session:
+    gap: Duration  # microseconds of event time, >= 1
+
+    def __str__(self) -> str:
+        return f"session_window({format_duration(self.gap)})"
+
+
+@dataclass(frozen=True)
 class Zero:
     def __str__(self) -> str:
         return "zero()"
 
 
-Window = Count | Time | Punctuated | Zero
+Window = Count | Time | Punctuated | Session | Zero
 
 
 def count(size: int) -> Count:
@@ -58,6 +67,13 @@ def time(size: str) -> Time:
 
 def punctuated() -> Punctuated:
     return Punctuated()
+
+
+def session_window(gap: str) -> Session:
+    duration = parse_duration(gap)
+    if duration < 1:
+        raise GraphError(f"session_window({gap!r}): a session ends after a gap of 1us or more, as in '30s'")
+    return Session(duration)
 
 
 def zero() -> Zero:

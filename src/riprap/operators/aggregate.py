@@ -10,12 +10,13 @@ from riprap.expressions import Expression
 from riprap.graph.aggregates import AggregateCall
 from riprap.graph.keys import KEY_COLUMNS, TIMER, OrderKey
 from riprap.graph.specs import Aggregate
-from riprap.graph.windows import Count, Punctuated, Time
+from riprap.graph.windows import Count, Punctuated, Session, Time
 from riprap.operators.columns import Keys, batch_of, key_columns, take, times_of, to_words
 from riprap.operators.contract import Channel, Emission, Punctuation, Setting
 from riprap.operators.functions import WindowFunction, Windows
 from riprap.operators.groups import GroupTable
 from riprap.operators.kernels.rings import insert_all
+from riprap.operators.kernels.sessions import end_sessions
 from riprap.operators.kernels.triggers import by_boundary, count_by_count, time_by_count
 from riprap.operators.rows import RowStore
 from riprap.operators.windowed import WindowedOperator
@@ -65,7 +66,7 @@ class AggregateOperator(WindowedOperator):
                 self.groups,
                 fields,
                 self.pool,
-                stamped=isinstance(spec.window, Time),
+                stamped=isinstance(spec.window, Time | Session),
                 period=spec.every.size if isinstance(spec.every, Count) and not spec.tumbling else 1,
                 speaks_by_time=isinstance(spec.every, Time) and not isinstance(spec.window, Time),
                 ring=self.ring,
@@ -73,6 +74,7 @@ class AggregateOperator(WindowedOperator):
         }
         self._boundary = _NONE  # the next one to speak, where time says when
         self._now = np.full(1, _NONE)  # greatest _ts of a tuple, where windows are of time
+        self._earliest = np.full(1, _NONE)  # no session that is open ends before it
 
     # Rows -------------------------------------------------------------------------------------------------------------
 
@@ -87,8 +89,8 @@ class AggregateOperator(WindowedOperator):
         store.reserve(groups)
         positions = np.empty(count, np.int64)
         boundaries = None
-        if isinstance(spec.every, Time):
-            spoken, boundaries = self._by_boundary(groups, times_of(batch), _NONE, positions)
+        if isinstance(spec.every, Time | Session):
+            spoken, boundaries = self._by_time(groups, times_of(batch), _NONE, positions)
         elif isinstance(spec.every, Count):
             spoken = self._by_count(groups, times_of(batch), positions)
         else:
@@ -117,19 +119,25 @@ class AggregateOperator(WindowedOperator):
         size = cast(Count, spec.window).size
         return _Spoken(*count_by_count(groups, *rings, size, every, spec.tumbling, spec.partial, positions))
 
-    def _by_boundary(
+    def _by_time(
         self, groups: np.ndarray, ts: np.ndarray, until: int, positions: np.ndarray
     ) -> tuple[_Spoken, np.ndarray]:
         """Insert rows and let boundaries speak; ordered by boundary, and by the groups' hash at each."""
         store, spec = self.stores[0], self.spec
-        by_time = isinstance(spec.window, Time)
-        window, every = cast(Time | Count, spec.window).size, cast(Time, spec.every).size
         known = min(self.groups.count, len(store.base))
-        out, boundary = by_boundary(
-            groups, ts, until, store.base, store.cap, store.head, store.tail, store.spoke, store.stamps, known,
-            window, every, by_time, self._boundary, self._now, positions,
-        )  # fmt: skip
-        self._boundary = int(boundary)
+        if isinstance(spec.window, Session):
+            out = end_sessions(
+                groups, ts, until, store.base, store.cap, store.head, store.tail, store.stamps, known,
+                spec.window.gap, self._now, self._earliest, positions,
+            )  # fmt: skip
+        else:
+            by_time = isinstance(spec.window, Time)
+            window, every = cast(Time | Count, spec.window).size, cast(Time, spec.every).size
+            out, boundary = by_boundary(
+                groups, ts, until, store.base, store.cap, store.head, store.tail, store.spoke, store.stamps, known,
+                window, every, by_time, self._boundary, self._now, positions,
+            )  # fmt: skip
+            self._boundary = int(boundary)
         out = out[np.lexsort((self.groups.hashes[out[:, 1]] & _HASH_BITS, out[:, 4]))]
         return _Spoken(*(np.ascontiguousarray(out[:, j]) for j in range(4))), out[:, 4]
 
@@ -146,7 +154,7 @@ class AggregateOperator(WindowedOperator):
 
     def _at_boundaries(self, spoken: _Spoken, boundaries: np.ndarray, *, triggered_by_rows: bool) -> Emission:
         boundaries = np.ascontiguousarray(boundaries)
-        number = boundaries // cast(Time, self.spec.every).size
+        number = boundaries if isinstance(self.spec.every, Session) else boundaries // cast(Time, self.spec.every).size
         keys = Keys(boundaries, np.array([TIMER], np.int64), number, self._group_numbers(spoken.who))
         return self._by_group(spoken, keys, spoken.rows if triggered_by_rows else None)
 
@@ -196,19 +204,21 @@ class AggregateOperator(WindowedOperator):
         return [emission, Emission(0, Punctuation(last))]
 
     def progress(self, key: OrderKey) -> list[Emission]:
-        if not isinstance(self.spec.every, Time) or self._boundary == _NONE or key.ts < self._boundary:
-            return []
-        return self._speak_until(key.ts)
+        return self._speak_until(key.ts) if self._waits_for(key.ts) else []
 
     def end(self) -> list[Emission]:
-        if not isinstance(self.spec.every, Time) or self._boundary == _NONE:
-            return []
-        return self._speak_until(_FOREVER)
+        return self._speak_until(_FOREVER) if self._waits_for(_FOREVER) else []
+
+    def _waits_for(self, time: int) -> bool:
+        """Whether something may speak at or before a time."""
+        if isinstance(self.spec.every, Session):
+            return bool(self._earliest[0] <= time) and self.groups.count > 0
+        return isinstance(self.spec.every, Time) and self._boundary != _NONE and self._boundary <= time
 
     def _speak_until(self, until: int) -> list[Emission]:
         nothing = np.empty(0, np.int64)
         before = self.tails(0)
-        spoken, boundaries = self._by_boundary(nothing, nothing, until, nothing)
+        spoken, boundaries = self._by_time(nothing, nothing, until, nothing)
         self._note(0, before, self._closed(spoken))
         if not len(spoken.who):
             return []
@@ -216,6 +226,10 @@ class AggregateOperator(WindowedOperator):
         return [self._at_boundaries(spoken, boundaries, triggered_by_rows=False)]
 
     def next_boundary(self) -> int | None:
+        if isinstance(self.spec.every, Session):
+            store, live = self.stores[0], self.stores[0].live()
+            last = store.base[live] + ((store.tail[live] - 1) & (store.cap[live] - 1))
+            return int(store.stamps[last].min()) + self.spec.every.gap if len(live) else None
         waits = isinstance(self.spec.every, Time) and self._boundary != _NONE and self.size() > 0
         return self._boundary if waits else None
 

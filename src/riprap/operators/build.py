@@ -9,10 +9,12 @@ from riprap.graph.keys import KeyShape
 from riprap.graph.specs import (
     Aggregate,
     Barrier,
+    Delay,
     Functor,
     Join,
     OperatorSpec,
     Punctor,
+    Scan,
     Sink,
     Sort,
     Source,
@@ -23,8 +25,9 @@ from riprap.graph.specs import (
 from riprap.operators.aggregate import AggregateOperator
 from riprap.operators.barrier import BarrierOperator
 from riprap.operators.contract import Channel, Emission, Operator, Setting
-from riprap.operators.functor import FunctorOperator, PunctorOperator, SplitOperator, narrowed
+from riprap.operators.functor import DelayOperator, FunctorOperator, PunctorOperator, SplitOperator, narrowed
 from riprap.operators.join import JoinOperator
+from riprap.operators.scan import ScanOperator
 from riprap.operators.sort import SortOperator
 from riprap.operators.union import UnionOperator
 from riprap.operators.user import UserDefinedOperator
@@ -47,6 +50,8 @@ CLASSES: dict[type[OperatorSpec], type[Operator]] = {
     Sort: SortOperator,
     Barrier: BarrierOperator,
     Punctor: PunctorOperator,
+    Delay: DelayOperator,
+    Scan: ScanOperator,
     Split: SplitOperator,
     Union: UnionOperator,
     UserDefined: UserDefinedOperator,

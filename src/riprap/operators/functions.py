@@ -22,6 +22,7 @@ from riprap.operators.kernels.folds import (
     sum_integers,
     sum_integers_sliding,
 )
+from riprap.operators.kernels.ranks import distinct_values, percentiles
 from riprap.operators.kernels.rings import positions_of
 from riprap.operators.rows import RowStore
 
@@ -45,6 +46,11 @@ class Windows:
         """Windows group by group, where sliding from one to the next is the better way; else None."""
         if int((self.hi - self.lo).sum()) <= _LONG * len(self.who):
             return None
+        return self.by_group
+
+    @cached_property
+    def by_group(self) -> np.ndarray:
+        """Windows group by group, each group's in order."""
         return np.argsort(self.who, kind="stable")
 
     def positions_at(self, index: np.ndarray) -> np.ndarray:
@@ -71,6 +77,15 @@ class WindowFunction:
     def _counts(self, windows: Windows) -> np.ndarray:
         valid = windows.store.column(self._column).valid if self._column else ALL_VALID
         return count_values(valid, *windows.ranges) if len(valid) else windows.hi - windows.lo
+
+    def _count_distinct(self, windows: Windows) -> pa.Array:
+        column = windows.store.column(self._column)
+        return pa.array(distinct_values(*column, *windows.ranges, windows.by_group))
+
+    def _percentile(self, windows: Windows) -> pa.Array:
+        column = windows.store.column(self._column)
+        values, some = percentiles(*column, *windows.ranges, windows.by_group, self._call.share)
+        return from_words(values, some, pa.float64(), windows.store.pool)
 
     def _sum(self, windows: Windows) -> pa.Array:
         values, some = self._sums(windows)

@@ -1,13 +1,13 @@
-"""Operators without state: functor, punctor, split. See `riprap.graph.specs` for their semantics."""
+"""Operators without state: functor, punctor, split, delay. See `riprap.graph.specs` for their semantics."""
 
 from typing import cast
 
 import numpy as np
 import pyarrow as pa
 
-from riprap.graph.keys import KEY_COLUMNS
-from riprap.graph.specs import Functor, Punctor, Split
-from riprap.operators.columns import batch_of, keys_of, take
+from riprap.graph.keys import KEY_COLUMNS, OrderKey, just_before
+from riprap.graph.specs import Delay, Functor, Punctor, Split
+from riprap.operators.columns import batch_of, key_columns, keys_of, take
 from riprap.operators.contract import Channel, Emission, Operator, Punctuation, Setting
 
 
@@ -56,15 +56,18 @@ class PunctorOperator(Operator):
 
     def process(self, channel: Channel, batch: pa.RecordBatch) -> list[Emission]:
         self.version += batch.num_rows
+        before = cast(Punctor, self.setting.spec).before
         marks = self._predicate.selection(batch)
         keys = keys_of(batch, self.setting.shapes[0])
         batch = narrowed(batch, self.setting.wanted[0])
         emissions: list[Emission] = []
         start = 0
         for mark in marks.tolist():
-            emissions.append(Emission(0, batch.slice(start, mark + 1 - start), np.arange(start, mark + 1)))
-            emissions.append(Emission(0, Punctuation(keys.at(mark))))
-            start = mark + 1
+            stop = mark if before else mark + 1
+            if stop > start:
+                emissions.append(Emission(0, batch.slice(start, stop - start), np.arange(start, stop)))
+            emissions.append(Emission(0, Punctuation(just_before(keys.at(mark)) if before else keys.at(mark))))
+            start = stop
         if start < batch.num_rows:
             emissions.append(Emission(0, batch.slice(start), np.arange(start, batch.num_rows)))
         return emissions
@@ -87,3 +90,25 @@ class SplitOperator(Operator):
             if len(rows):
                 emissions.append(Emission(port, take(narrowed(batch, self.setting.wanted[port]), rows), rows))
         return emissions
+
+
+class DelayOperator(Operator):
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self._delay = cast(Delay, setting.spec).delay
+
+    def process(self, channel: Channel, batch: pa.RecordBatch) -> list[Emission]:
+        self.version += batch.num_rows
+        keys = keys_of(batch, self.setting.shapes[0])
+        columns = {name: batch.column(name) for name in batch.schema.names if name in self.setting.wanted[0]}
+        columns |= key_columns(keys._replace(ts=keys.ts + self._delay), self.setting.output_shapes[0])
+        return [Emission(0, batch_of(columns))]
+
+    def punctuate(self, channel: Channel, punctuation: Punctuation) -> list[Emission]:
+        return [Emission(0, Punctuation(self._later(punctuation.key)))]
+
+    def output_progress(self, key: OrderKey) -> OrderKey:
+        return self._later(key)
+
+    def _later(self, key: OrderKey) -> OrderKey:
+        return key._replace(ts=key.ts + self._delay)

@@ -15,6 +15,7 @@ from riprap.operators.columns import (
     Keys,
     Numbering,
     batch_of,
+    concatenated,
     key_columns,
     keys_of,
     picked,
@@ -53,11 +54,12 @@ class JoinOperator(WindowedOperator):
     def __init__(self, setting: Setting) -> None:
         self.spec = cast(Join, setting.spec)
         combined = self.spec.combined_schema(setting.schemas)
+        self._outer = self.spec.how != "inner"
         self._predicate = self.spec.bind(self.spec.predicate, combined) if self.spec.predicate is not None else None
         self._projections: list[tuple[str, Bound]] | None = None
         if self.spec.projections is not None:
             self._projections = [
-                (name, self.spec.bind(expression, combined))
+                (name, self.spec.bind(expression, self.spec.shown_schema(setting.schemas)))
                 for name, expression in self.spec.projections
                 if name in setting.wanted[0]
             ]
@@ -87,7 +89,7 @@ class JoinOperator(WindowedOperator):
         self._renumbers = self.spec.renumbers(setting.shapes)
         # The port that keeps the latest tuple per group while the other keeps nothing, where it is so.
         latest = [p for p in (0, 1) if self.spec.windows[p] == Count(1) and not self.spec.stateful[1 - p]]
-        self._keeps_latest = latest[0] if latest and self.spec.per_group else None
+        self._keeps_latest = latest[0] if latest and self.spec.per_group and not both else None
         # Ports whose order keys matter: that of an arrival is its outputs' key, and its time may make windows forget.
         self._keyed = self._speaking if self._keeps_latest is not None else [0, 1]
         super().__init__(setting)
@@ -125,7 +127,7 @@ class JoinOperator(WindowedOperator):
                 for name in self.stored[port]:
                     store.write(name, positions[port], to_words(batches[port].column(name), self.pool))
             self._note(port, before[port])
-        emissions = self._emit(matches, positions, batches, keys)
+        emissions = self._emit(matches, positions, batches, keys, ports)
         self.tidy(len(ports))
         return emissions
 
@@ -184,15 +186,17 @@ class JoinOperator(WindowedOperator):
         positions: list[np.ndarray],
         batches: Sequence[pa.RecordBatch],
         keys: list[Keys | None],
+        ports: np.ndarray,
     ) -> list[Emission]:
+        pairs = self._one_sided if self._outer else self._pairs
+        if self._predicate is not None and len(matches.rows):
+            tested = pairs(matches, positions, batches, keys, self._tested, with_key=self._tests_key)
+            matches = matches.chosen(self._predicate.selection(tested))
+        if self._outer:
+            matches = self._with_unmatched(matches, ports)
         if not len(matches.rows):
             return []
-        if self._predicate is not None:
-            tested = self._pairs(matches, positions, batches, keys, self._tested, with_key=self._tests_key)
-            matches = matches.chosen(self._predicate.selection(tested))
-            if not len(matches.rows):
-                return []
-        shown = self._pairs(matches, positions, batches, keys, self._shown, with_key=self._shows_key)
+        shown = pairs(matches, positions, batches, keys, self._shown, with_key=self._shows_key)
         if self._projections is None:
             columns = dict(zip(shown.schema.names, shown.columns, strict=True))
         else:
@@ -233,6 +237,65 @@ class JoinOperator(WindowedOperator):
         if with_key:
             columns |= self._order_keys(matches, keys, number=False)
         return batch_of(columns)
+
+    def _with_unmatched(self, matches: _Matches, ports: np.ndarray) -> _Matches:
+        """And those arrivals that matched nothing and speak nevertheless: they met position -1."""
+        silent = np.ones(len(ports), bool)
+        silent[matches.triggers] = False
+        for port in (0, 1):
+            if not self.spec.outer(port):
+                silent &= ports != port
+        alone = np.flatnonzero(silent)
+        row_of = np.where(ports == 0, np.cumsum(ports == 0), np.cumsum(ports == 1)) - 1
+        triggers = np.concatenate([matches.triggers, alone])
+        order = np.argsort(triggers, kind="stable")
+        sides = matches.sides if len(matches.sides) else ports[matches.triggers]
+        return _Matches(
+            np.concatenate([matches.rows, row_of[alone]])[order],
+            np.concatenate([sides, ports[alone]])[order],
+            np.concatenate([matches.met, np.full(len(alone), -1)])[order],
+            triggers[order],
+        )
+
+    def _one_sided(
+        self,
+        matches: _Matches,
+        positions: list[np.ndarray],
+        batches: Sequence[pa.RecordBatch],
+        keys: list[Keys | None],
+        names: Sequence[str] | frozenset[str],
+        *,
+        with_key: bool,
+    ) -> pa.RecordBatch:
+        """As `_pairs`, where a pair may have one side only: columns of both come from the tuple that arrived."""
+        sides = matches.sides if len(matches.sides) else np.full(len(matches.rows), self._speaking[0])
+        mine = [np.flatnonzero(sides == port) for port in (0, 1)]
+        there = [port for port in (0, 1) if len(mine[port])] or self._speaking[:1]
+        order = pa.array(np.argsort(np.concatenate([mine[port] for port in there])))
+        columns: dict[str, pa.Array] = {}
+        for name in names:
+            parts = []
+            for port in there:
+                if name in self.setting.schemas[port].names:
+                    parts.append(taken(batches[port].column(name), matches.rows[mine[port]]))
+                else:
+                    parts.append(self._met(1 - port, name, matches.met[mine[port]]))
+            columns[name] = parts[0] if len(parts) == 1 else concatenated(parts).take(order)
+        if with_key:
+            columns |= self._order_keys(matches, keys, number=False)
+        return batch_of(columns)
+
+    def _met(self, port: int, name: str, met: np.ndarray) -> pa.Array:
+        """A column of what was met on a port, null where that was nothing."""
+        there = np.flatnonzero(met >= 0)
+        if not len(there):
+            return pa.nulls(len(met), self.setting.schemas[port].field(name).type)
+        found = self.stores[port].gather(name, met[there])
+        if len(there) == len(met):
+            return found
+        place = np.full(len(met), -1)
+        place[there] = np.arange(len(there))
+        return found.take(pa.array(place, mask=place < 0))
 
     def _order_keys(self, matches: _Matches, keys: list[Keys | None], *, number: bool = True) -> dict[str, pa.Array]:
         """Each output has its arrival's key, counted where one arrival gives several outputs."""

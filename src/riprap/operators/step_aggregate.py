@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.expressions.written import Block, Value
+from riprap.graph.aggregates import AggregateCall
 from riprap.graph.windows import Count
 from riprap.operators.aggregate import AggregateOperator
 from riprap.operators.function import Function
@@ -59,7 +60,7 @@ def aggregate_step(function: Function, operator: AggregateOperator, given: Given
     window = _Window(function, speaks, name, operator, f"{group} * {cap}", mask, first, index)
     for call in spec.calls:
         if call.name in setting.wanted[0]:
-            made[call.name] = window.call(call.name, call.function, operator.column_of(call))
+            made[call.name] = window.call(call, operator.column_of(call))
     window.write()
     if spec.tumbling:
         speaks.add(f"{head}[{g}] = {index}")
@@ -89,8 +90,8 @@ class _Window:
         self._behind = Block()
         self._sums: dict[str, tuple[str, str]] = {}
 
-    def call(self, name: str, what: str, column: str | None) -> Value:
-        function, operator = self._function, self._operator
+    def call(self, call: AggregateCall, column: str | None) -> Value:
+        function, operator, what = self._function, self._operator, call.function
         if column is None or (what == "count" and not operator.nullable(column)):
             return Value(pa.int64(), f"({self._hi} - {self._lo})")
         type_, nullable = operator.stores[0].type_of(column), operator.nullable(column)
@@ -103,9 +104,14 @@ class _Window:
             )
         if what == "count":
             return Value(pa.int64(), self._count(column))
+        if what == "count_distinct":
+            return self._ranked("distinct_in", column, type_, pa.int64())
         some = f"({self._count(column)} > 0)" if nullable else None
         if what in ("min", "max"):
             return self._extreme(column, what, type_, some)
+        if what == "percentile":
+            share = function.literal(float(call.share or 0.0))
+            return self._ranked("percentile_in", column, type_, pa.float64(), share, valid=some)
         total = self._sum(column, type_)
         made = pa.float64() if pa.types.is_floating(type_) else pa.int64()
         if what == "sum":
@@ -121,6 +127,19 @@ class _Window:
             self._before.append(f"{name} = 0")
             self._each.setdefault(column, []).append(f"{name} += 1")
         return name
+
+    def _ranked(
+        self, kernel: str, column: str, type_: pa.DataType, made: pa.DataType, *more: str, valid: str | None = None
+    ) -> Value:
+        """A function that looks at the order of the window's values."""
+        values = stored_column(self._function, self._name, self._operator, 0, column, type_)
+        arguments = [values, self._validity(column), self._base, self._mask, self._lo, self._hi, *more]
+        return under_name(self._function, self._behind, Value(made, f"{kernel}({', '.join(arguments)})", valid))
+
+    def _validity(self, column: str) -> str:
+        if self._operator.nullable(column):
+            return stored_validity(self._function, self._name, self._operator, 0, column)
+        return self._function.array("no_nulls", "=uint8", lambda views: _NO_NULLS)
 
     def _sum(self, column: str, type_: pa.DataType) -> str:
         if column in self._sums:
@@ -157,10 +176,7 @@ class _Window:
         self._behind.add(f"{result} = ({t} + {e}) + 0.0")
         doubtful = self._behind.sub(f"if {lost} != 0.0 or not np.isfinite({result}):")
         values = stored_column(self._function, self._name, self._operator, 0, column, pa.float64())
-        if self._operator.nullable(column):
-            valid = stored_validity(self._function, self._name, self._operator, 0, column)
-        else:
-            valid = self._function.array("no_nulls", "=uint8", lambda views: _NO_NULLS)
+        valid = self._validity(column)
         doubtful.sub(f"if not certain({t}, {e}, {lost}):").add(
             f"{result} = exactly({values}, {valid}, {self._base}, {self._mask}, {self._lo}, {self._hi})"
         )

@@ -17,14 +17,16 @@ import pyarrow as pa
 
 from riprap.expressions.written import Block, Unwritten, Value
 from riprap.graph.keys import SEQ, SRC, TS, N
-from riprap.graph.specs import Aggregate, Functor, Join, OperatorSpec, Sink, Source, Split, Union
+from riprap.graph.specs import Aggregate, Functor, Join, OperatorSpec, Scan, Sink, Source, Split, Union
 from riprap.graph.windows import Count, Zero
 from riprap.operators.aggregate import AggregateOperator
 from riprap.operators.contract import Operator
 from riprap.operators.function import Function
 from riprap.operators.join import JoinOperator
+from riprap.operators.scan import ScanOperator
 from riprap.operators.step_aggregate import aggregate_step
 from riprap.operators.step_join import join_step
+from riprap.operators.step_scan import scan_step
 from riprap.operators.step_state import Given, counted, flag, identifier, key_parts, operator_name, where
 from riprap.operators.union import UnionOperator
 
@@ -33,7 +35,16 @@ DENSE = 16  # tuples of the longest window that has a dense ring; longer ones ar
 
 def cannot_step(spec: OperatorSpec) -> str | None:
     """Why an operator has no step; None if it has."""
-    if type(spec) not in (Source, Sink, Functor, Split, Union, Aggregate, Join):  # a kind that stands for one is not it
+    if type(spec) not in (
+        Source,
+        Sink,
+        Functor,
+        Scan,
+        Split,
+        Union,
+        Aggregate,
+        Join,
+    ):  # a kind that stands for one is not it
         return f"a {spec.kind} runs on its own"
     match spec:
         case Aggregate():
@@ -45,6 +56,8 @@ def cannot_step(spec: OperatorSpec) -> str | None:
                 return "a user's function over a window"
             return None
         case Join():
+            if spec.how != "inner":
+                return "an outer join runs on its own"
             latest = [p for p in (0, 1) if spec.windows[p] == Count(1) and isinstance(spec.windows[1 - p], Zero)]
             if not latest or not spec.per_group:
                 return "an arrival can meet several tuples, or windows that time or the whole port makes forget"
@@ -60,6 +73,8 @@ def write_step(function: Function, operator: Operator, inputs: Sequence[Given], 
             return [inputs[0]]
         case Functor():
             return [_functor(function, operator, inputs[0])]
+        case Scan():
+            return [scan_step(function, cast(ScanOperator, operator), inputs[0])]
         case Split():
             return _split(function, operator, inputs[0])
         case Union():

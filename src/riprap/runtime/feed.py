@@ -3,6 +3,9 @@
 A *position* counts the rows of the input before a row, so it means the same to every attempt: a source that comes back
 begins at the position in its checkpoint and gives its rows the keys that they had before. Row groups, record batches
 and segments before it are not read.
+
+A source with a lateness sorts its input (`engine/lateness.py`). Its positions count the rows that it has given out, in
+their order. What it held is read again when it comes back: it reads from the beginning and passes over what it gave.
 """
 
 import os
@@ -12,7 +15,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from riprap.engine.inputs import Keyer, read_file
+from riprap.base.errors import DataError
+from riprap.engine.inputs import Keyer, read_file, times_of_input
+from riprap.engine.lateness import Sorter
 from riprap.graph.keys import SEQ, TS
 from riprap.graph.specs import Source
 from riprap.streams import StoredMark, Stream
@@ -36,17 +41,27 @@ class Feed:
         self.ended = False  # nothing will come any more
         self._keyer = Keyer(source, columns, position)
         self._rest: pa.RecordBatch | None = None  # keyed, not yet given out
+        self._emptied = False  # nothing is held any more, nor will be
         wanted = None if columns is None else {*columns, TS, SEQ, *([source.time] if source.time else [])}
         self._stream = Stream.open(path) if (Path(path) / DESCRIPTION).exists() else None
         self._follow = follow and self._stream is not None
         self._wanted = wanted
         self._seen: tuple[int, int, int] | None = None  # how far the stream was stable when it was last read
-        self._raw = self._stored() if self._stream else _ahead(read_file(path, wanted, skip=position))
+        self._source = source
+        self._sorter = None if source.lateness is None else Sorter(source.lateness)
+        self._read = position if self._sorter is None else 0  # rows of the input that were read
+        self._passed = 0 if self._sorter is None else position  # rows in order that were given out before
+        self._raw = self._stored() if self._stream else _ahead(read_file(path, wanted, skip=self._read))
+
+    @property
+    def late(self) -> int | None:
+        """Rows that came later than the source allows, and were left out; None where it has no lateness."""
+        return None if self._sorter is None else self._sorter.late
 
     def next(self, max_rows: int) -> pa.RecordBatch | None:
         """At most `max_rows` rows. None: there are none now, and if `ended`, there never will be."""
         if self._rest is None:
-            raw = self._next_raw()
+            raw = self._next_raw() if self._sorter is None else self._next_sorted(self._sorter)
             if raw is None:
                 return None
             self._rest = self._keyer.keyed(raw)
@@ -54,6 +69,25 @@ class Feed:
         self._rest = self._rest.slice(max_rows) if self._rest.num_rows > max_rows else None
         self.position += batch.num_rows
         return batch
+
+    def _next_sorted(self, sorter: Sorter) -> pa.RecordBatch | None:
+        """The next rows in order, those that were given out before aside."""
+        while not self._emptied:
+            raw = self._next_raw()
+            if raw is None and not self.ended:
+                return None
+            if raw is None:
+                self._emptied = True
+                rows = sorter.rest()
+            else:
+                rows = sorter.take(raw, times_of_input(raw, self._source))
+            if rows is None:
+                continue
+            again = min(self._passed, rows.num_rows)
+            self._passed -= again
+            if again < rows.num_rows:
+                return rows.slice(again)
+        return None
 
     def _next_raw(self) -> pa.RecordBatch | None:
         while not self.ended:
@@ -78,12 +112,18 @@ class Feed:
         columns = None
         if self._wanted is not None:
             columns = [name for name in self._stream.schema.names if name in self._wanted]
-        for item in self._stream.read(from_position=self.position, columns=columns, marks=True):
+        for item in self._stream.read(from_position=self._read, columns=columns, marks=True):
             if isinstance(item, StoredMark):
                 self.ended = item.kind == "end"
             else:
-                # Trimmed streams begin later than asked for.
-                self.position = self._keyer.row = item.next_position - item.batch.num_rows
+                if self._passed and item.next_position - item.batch.num_rows > self._read:
+                    raise DataError(
+                        f"source {self._source.name} has a lateness and reads its input again from the beginning, "
+                        "which was trimmed meanwhile; keep the stream whole while it is an input"
+                    )
+                self._read = item.next_position
+                if self._sorter is None:  # trimmed streams begin later than asked for
+                    self.position = self._keyer.row = item.next_position - item.batch.num_rows
                 self.ended = False  # it went on behind an end
                 yield item.batch
 

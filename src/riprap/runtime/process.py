@@ -31,6 +31,7 @@ from riprap.runtime.coordination.roster import Fenced
 from riprap.runtime.coordination.states import WorkerState
 from riprap.runtime.element.element import Element
 from riprap.runtime.element.ledger import Ledger, ledger_shape, open_ledger
+from riprap.runtime.feed import Feed
 from riprap.runtime.hosting import Arrival, HostEvent, Pace
 from riprap.runtime.layout import Pe
 from riprap.runtime.logs import LogFollower, LogSender
@@ -82,6 +83,7 @@ class _Process:
         self._first = first  # nobody can have died before
         self._clock: Clock = SYSTEM_CLOCK
         self._warnings: list[str] = []
+        self._feeds: dict[str, Feed] = {}
         self._epoch = self._line = 0
         self._logs: dict[ChannelId, LogSender] = {}
         self._followers: dict[ChannelId, LogFollower] = {}
@@ -179,7 +181,7 @@ class _Process:
             clock=self._clock,
             checkpointer=self._checkpointer,
             loaded=loaded,
-            feeds=lambda source, position: feed_of(run, pe, source, position),
+            feeds=self._feed,
             pace=Pace(run.rate),
             batch_rows=run.batch_rows,
             before=self._before,
@@ -205,6 +207,10 @@ class _Process:
                 if loaded[unit] is None:
                     raise DataError(f"{self._pe.id} is to go back to {assignment.target}, which is not there any more")
         return loaded
+
+    def _feed(self, source: str, position: int) -> Feed:
+        feed = self._feeds[source] = feed_of(self._run, self._pe, source, position)
+        return feed
 
     def _open_transport(self, stack: ExitStack) -> None:
         run, layout, pe = self._run, self._run.layout, self._pe
@@ -302,4 +308,5 @@ class _Process:
             dict(self._element.latencies.counts),
             checkpoint_metrics(self._checkpointer, self._element.protocol.missed),
             tuple(self._warnings),
+            {name: feed.late for name, feed in self._feeds.items() if feed.late is not None},
         )

@@ -28,7 +28,7 @@ from pyspark.sql.types import StructType
 
 from riprap.base.errors import DataError, UsageError, known
 from riprap.engine.engine import Engine, Output
-from riprap.engine.inputs import file_schema, keyed, read_file
+from riprap.engine.inputs import Keyer, file_schema, keyed, read_file
 from riprap.engine.pruning import wanted_columns
 from riprap.graph.graph import Graph
 from riprap.graph.keys import SEQ, TS, OrderKey
@@ -345,16 +345,10 @@ class _Feed:
     """Turns a source's rows of the united input into what the source is given."""
 
     def __init__(self, source: Source, columns: list[str]) -> None:
-        self._given: list[pa.RecordBatch] = []
-        self._checked = keyed(self._drain(), source, columns)
+        self._keyer = Keyer(source, columns)  # Spark has sorted the rows: none is late
 
     def keyed(self, rows: pa.RecordBatch, number: int) -> pa.RecordBatch:
         struct = rows.column(f"s{number}")
         columns = dict(zip([field.name for field in struct.type], struct.flatten(), strict=True))
         columns |= {TS: rows.column(TS), SEQ: rows.column(SEQ).cast(pa.int64())}
-        self._given.append(pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)))
-        return next(self._checked)
-
-    def _drain(self) -> Iterator[pa.RecordBatch]:
-        while self._given:
-            yield self._given.pop()
+        return self._keyer.keyed(pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)))

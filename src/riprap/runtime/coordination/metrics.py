@@ -26,6 +26,9 @@ class Metrics:
     latency: Mapping[int, int] = field(default_factory=dict)  # histogram of `latency.Latencies`, sinks only
     checkpoints: Mapping[str, CheckpointMetrics] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()  # what a user should know, sentences
+    late: Mapping[str, int] = field(
+        default_factory=dict
+    )  # by source with a lateness: rows that came later, of all lives
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -39,6 +42,7 @@ class Metrics:
             {int(bucket): count for bucket, count in data["latency"].items()},
             {name: CheckpointMetrics(**values) for name, values in data["checkpoints"].items()},
             tuple(data["warnings"]),
+            dict(data["late"]),
         )
 
 

@@ -40,6 +40,14 @@ class Lives:
     def latencies(self) -> Latencies:
         return Latencies().merge(Latencies(metrics.latency) for metrics in self._last.values())
 
+    def late(self) -> dict[str, int]:
+        """By source: a life that comes back counts what those before it counted again."""
+        found: dict[str, int] = {}
+        for metrics in self._last.values():
+            for source, count in metrics.late.items():
+                found[source] = max(found.get(source, 0), count)
+        return found
+
     def warnings(self) -> list[str]:
         return list(dict.fromkeys(f"{pe}: {text}" for (pe, _), m in self._last.items() for text in m.warnings))
 
@@ -93,6 +101,7 @@ def summary(
             for sink in layout.graph.sinks
         },
         "tuples": tuples,
+        "late": lives.late(),
         "seconds": seconds,
         "throughput": tuples / seconds if seconds > 0 else 0.0,
         "latency": {"p50": latencies.quantile(0.5), "p99": latencies.quantile(0.99)},

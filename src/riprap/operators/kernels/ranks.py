@@ -1,0 +1,163 @@
+"""Aggregate functions that look at the order of a window's values: how many differ, and percentiles.
+
+Emissions are taken group by group (`order`), in which both ends of a group's windows never fall. The values that any of
+a group's windows has are ranked once; from one window to the next only counts per rank change. NaN is above every
+number and equals itself, and -0.0 equals 0.0.
+
+`distinct_in` and `percentile_in` are the same for one short window, for the loops of compiled pieces.
+"""
+
+import numpy as np
+
+from riprap.operators.kernels import kernel
+
+
+@kernel
+def distinct_values(column, valid, base, cap, who, lo, hi, order):
+    """How many different values each window has, nulls aside."""
+    out = np.zeros(len(who), np.int64)
+    start = 0
+    while start < len(order):
+        stop = start
+        while stop < len(order) and who[order[stop]] == who[order[start]]:
+            stop += 1
+        first, last = lo[order[start]], hi[order[stop - 1]]
+        ranks, values = ranked(column, valid, base[who[order[start]]], cap[who[order[start]]] - 1, first, last)
+        counts = np.zeros(len(values), np.int64)
+        left = right = first
+        different = 0
+        for k in range(start, stop):
+            e = order[k]
+            while right < hi[e]:
+                rank = ranks[right - first]
+                if rank >= 0:
+                    different += counts[rank] == 0
+                    counts[rank] += 1
+                right += 1
+            while left < lo[e]:
+                rank = ranks[left - first]
+                if rank >= 0:
+                    counts[rank] -= 1
+                    different -= counts[rank] == 0
+                left += 1
+            out[e] = different
+        start = stop
+    return out
+
+
+@kernel
+def percentiles(column, valid, base, cap, who, lo, hi, order, share):
+    """The value below which `share` of each window lies, in proportion between two; and where there is one."""
+    out = np.zeros(len(who), np.float64)
+    some = np.zeros(len(who), np.uint8)
+    start = 0
+    while start < len(order):
+        stop = start
+        while stop < len(order) and who[order[stop]] == who[order[start]]:
+            stop += 1
+        first, last = lo[order[start]], hi[order[stop - 1]]
+        ranks, values = ranked(column, valid, base[who[order[start]]], cap[who[order[start]]] - 1, first, last)
+        tree = np.zeros(len(values) + 1, np.int64)  # counts per rank, added up in powers of two (a Fenwick tree)
+        left = right = first
+        held = 0
+        for k in range(start, stop):
+            e = order[k]
+            while right < hi[e]:
+                held += counted(tree, ranks[right - first], 1)
+                right += 1
+            while left < lo[e]:
+                held -= counted(tree, ranks[left - first], -1)
+                left += 1
+            if held > 0:
+                at = share * (held - 1)
+                below = int(at)
+                rest = at - below
+                some[e] = 1
+                out[e] = values[nth(tree, below)]
+                if rest > 0.0:
+                    above = float(values[nth(tree, below + 1)])
+                    if above != out[e]:
+                        out[e] = out[e] * (1.0 - rest) + above * rest
+        start = stop
+    return out, some
+
+
+@kernel
+def ranked(column, valid, at, mask, lo, hi):
+    """The rank of each value of a range of insertion indices (-1: null), and the different values, ascending."""
+    ranks = np.full(hi - lo, -1, np.int64)
+    there = np.empty(hi - lo, np.int64)
+    held = np.empty(hi - lo, column.dtype)
+    count = 0
+    for a in range(lo, hi):
+        p = at + (a & mask)
+        if len(valid) == 0 or valid[p]:
+            there[count] = a - lo
+            held[count] = column[p]
+            count += 1
+    ascending = np.argsort(held[:count], kind="mergesort")
+    values = np.empty(count, column.dtype)
+    different = 0
+    for k in range(count):
+        x = held[ascending[k]]
+        if k == 0 or differs(x, values[different - 1]):
+            values[different] = x
+            different += 1
+        ranks[there[ascending[k]]] = different - 1
+    return ranks, values[:different]
+
+
+@kernel
+def differs(x, y):
+    return x != y and not (x != x and y != y)
+
+
+@kernel
+def counted(tree, rank, change):
+    """Add to the count of a rank; returns how many values that is about: one, or none for a null."""
+    if rank < 0:
+        return 0
+    at = rank + 1
+    while at < len(tree):
+        tree[at] += change
+        at += at & -at
+    return 1
+
+
+@kernel
+def nth(tree, below):
+    """The least rank with more than `below` values up to it."""
+    step = 1
+    while 2 * step < len(tree):
+        step *= 2
+    at = 0
+    while step > 0:
+        if at + step < len(tree) and tree[at + step] <= below:
+            at += step
+            below -= tree[at]
+        step //= 2
+    return at
+
+
+@kernel
+def distinct_in(column, valid, at, mask, lo, hi):
+    """How many different values a window has, nulls aside."""
+    return len(ranked(column, valid, at, mask, lo, hi)[1])
+
+
+@kernel
+def percentile_in(column, valid, at, mask, lo, hi, share):
+    """The value below which `share` of a window lies; 0 where it has none."""
+    ranks, values = ranked(column, valid, at, mask, lo, hi)
+    ascending = np.sort(ranks[ranks >= 0])
+    if len(ascending) == 0:
+        return 0.0
+    place = share * (len(ascending) - 1)
+    below = int(place)
+    rest = place - below
+    result = float(values[ascending[below]])
+    if rest > 0.0:
+        above = float(values[ascending[below + 1]])
+        if above != result:
+            result = result * (1.0 - rest) + above * rest
+    return result

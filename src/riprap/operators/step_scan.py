@@ -1,0 +1,63 @@
+"""The step of a functor with state variables: a group's variables are read, updated one by one, and written back."""
+
+import pyarrow as pa
+
+from riprap.expressions.written import Unwritten, Value
+from riprap.operators.columns import is_text
+from riprap.operators.function import Function
+from riprap.operators.scan import ScanOperator
+from riprap.operators.step_state import (
+    Given,
+    counted,
+    group_of,
+    key_parts,
+    operator_name,
+    read_back,
+    stored_column,
+    stored_validity,
+    under_name,
+    where,
+    word_of,
+)
+
+
+def scan_step(function: Function, operator: ScanOperator, given: Given) -> Given:
+    spec, setting, name = operator.spec, operator.setting, operator_name(operator.spec)
+    if any(is_text(field.type) for field in operator.fields):
+        raise Unwritten("a state variable that is text")
+    keys = [given.row[column] for column in spec.by]
+    block, group = group_of(function, given.block, name, operator, keys, True)
+    head = function.array(f"{name}_head", "int64", lambda views: operator.stores[0].head)
+    tail = function.array(f"{name}_tail", "int64", lambda views: operator.stores[0].tail)
+    at, index = function.fresh("at"), function.fresh("a")
+    block.add(f"{at} = np.uint64({group})", f"{index} = {tail}[{at}]")
+    fresh = block.sub(f"if {index} == {head}[{at}]:")
+    row: dict[str, Value] = dict(given.row)
+    for field in operator.fields:
+        start, ok = operator.initial[field.name]
+        values = stored_column(function, name, operator, 0, field.name, field.type)
+        valid = stored_validity(function, name, operator, 0, field.name)
+        first = function.literal(float(start) if pa.types.is_floating(field.type) else int(start))
+        fresh.add(f"{values}[{at}] = {first}", f"{valid}[{at}] = {int(ok)}")
+    for field in operator.fields:  # as they are now: each is read before any is written
+        old = read_back(function, name, operator, 0, field.name, str(at), field.type, True)
+        row[field.name] = under_name(function, block, old)
+    for column, bound in operator.updates:
+        row[column] = under_name(function, block, function.expression(block, row, bound.expression))
+    for field in operator.fields:
+        values = stored_column(function, name, operator, 0, field.name, field.type)
+        valid = stored_validity(function, name, operator, 0, field.name)
+        new = row[field.name]
+        block.add(f"{values}[{at}] = {word_of(function, block, name, operator, new)}")
+        block.add(f"{valid}[{at}] = {new.valid or 1}")
+    block.add(f"{head}[{at}] = {index}", f"{tail}[{at}] = {index} + 1")
+    counter = given.counter
+    if spec.predicate is not None:
+        block, known = where(function, block, row, spec.predicate)
+        row = dict(known)
+        counter = counted(function, block, f"n_{name}")
+    if spec.projections is None:
+        made = {column: row[column] for column in setting.output_schemas[0].names if column in setting.wanted[0]}
+    else:
+        made = {c: function.expression(block, row, e) for c, e in spec.projections if c in setting.wanted[0]}
+    return Given(block, made | key_parts(given.row), counter, given.most)
