@@ -12,7 +12,7 @@ from riprap.engine.jitter import Jitter
 from riprap.faults.campaign import counts_jitter_in_tuples
 from riprap.faults.divided import runs_by_key
 from riprap.faults.golden import golden_run
-from riprap.faults.models import KINDS, Fault
+from riprap.faults.models import KINDS, STRIKES_ONCE, Fault
 from riprap.faults.outputs import sink_reader
 from riprap.faults.recording import load, record
 from riprap.faults.scoring import parse_score
@@ -84,7 +84,8 @@ def faults(draw, recording):
     if kind == "loss":
         restored = draw(st.sampled_from([start, draw(st.integers(0, start))]))
         state = draw(st.sampled_from([recording.key_at(restored), START_KEY]))
-    fault = Fault(kind, first, recording.key_at(end), state, draw(st.integers(0, 3)), ("x",))
+    columns, keys = (("k", "x", "i"), ("k",)) if kind in STRIKES_ONCE else (("x",), ())
+    fault = Fault(kind, first, recording.key_at(end), state, draw(st.integers(0, 30)), columns, keys)
     return fault, [start, restored]
 
 

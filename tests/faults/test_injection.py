@@ -91,6 +91,72 @@ def test_divergence_stays_within_its_bound_and_corruption_changes_one_bit():
     assert [int(bits).bit_count() for bits in flips] == [0, 0, 0, 0, 1, 1, 0, 0, 0, 0]
 
 
+EVERYTHING = ("k", "x")
+
+
+def passed(fault):
+    """The stream as an operator that only passes it on sees it."""
+    app = App("pass")
+    app.source("S", "k string, x double").select("k", "x", name="P").sink("Out")
+    graph = app.build() if fault is None else with_fault(app.build(), ["P"], fault)
+    return (
+        pa.Table.from_batches([event for _, event in Engine(graph).run({"S": [stream()]})])
+        .combine_chunks()
+        .to_batches()[0]
+    )
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_one_corrupted_tuple_is_the_app_over_a_stream_with_that_tuple_wrong(seed):
+    one = fault("corrupt-tuple", columns=EVERYTHING, seed=seed)
+    right, wrong = passed(None).to_pylist(), passed(one).to_pylist()
+    assert [row for row in range(10) if wrong[row] != right[row]] == [4]
+    if wrong[4]["k"] != "a":
+        assert wrong[4]["x"] == right[4]["x"]
+        assert (ord(wrong[4]["k"]) ^ ord("a")).bit_count() == 1
+    else:
+        bits = np.float64(wrong[4]["x"]).view(np.uint64) ^ np.float64(right[4]["x"]).view(np.uint64)
+        assert int(bits).bit_count() == 1
+    over_wrong = [
+        row
+        for _, event in Engine(sums()).run({"S": [passed(one)]})
+        for row in zip(*event.to_pydict().values(), strict=True)
+    ]
+    struck = [
+        row
+        for _, event in Engine(with_fault(sums(), ["A"], one)).run({"S": [stream()]})
+        for row in zip(*event.to_pydict().values(), strict=True)
+    ]
+    assert struck == over_wrong
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_corrupted_state_is_one_tuple_of_the_window_wrong(seed):
+    found = dict(ran(with_fault(sums(), ["A"], fault("corrupt-state", columns=EVERYTHING, seed=seed))))
+    golden, values = dict(GOLDEN), [float(2**j) for j in range(10)]
+    candidates = []
+    for place in (1, 2, 3):  # in the window when tuple 4 arrives; from 6 on none of them is
+        for bit in range(52):
+            wrong = np.array(values)
+            wrong[place : place + 1].view(np.uint64)[0] ^= np.uint64(1) << np.uint64(bit)
+            candidates.append(golden | {seq: sum(wrong[seq - 2 : seq + 1].tolist()) for seq in (4, 5)})
+    assert found in candidates
+
+
+def test_half_of_silent_corruptions_strike_the_tuple_and_half_the_state():
+    found = {"tuple": 0, "state": 0}
+    for seed in range(200):
+        same = dict(ran(with_fault(sums(), ["A"], fault("sdc", columns=("x",), seed=seed))))
+        found["state" if same[6] == dict(GOLDEN)[6] else "tuple"] += 1
+    assert 80 <= found["state"] <= 120
+
+
+def test_an_operator_without_state_is_struck_in_its_tuple():
+    for kind in ("corrupt-state", "sdc"):
+        wrong = passed(fault(kind, columns=EVERYTHING, seed=3)).to_pylist()
+        assert [row for row, right in enumerate(passed(None).to_pylist()) if wrong[row] != right] == [4]
+
+
 def test_a_reorder_lets_one_port_run_ahead():
     app = App("join")
     source = app.source("S", "k string, x double")

@@ -18,7 +18,9 @@ def command(
     app: AppName,
     input: InputPaths = None,
     scale: Annotated[str, typer.Option(help="demo: under a minute. paper: the published experiment.")] = "demo",
-    fault: Annotated[str, typer.Option(help="loss, duplicate, reorder, diverge or corrupt.")] = "loss",
+    fault: Annotated[
+        str, typer.Option(help="loss, duplicate, reorder, diverge, corrupt, corrupt-tuple, corrupt-state or sdc.")
+    ] = "loss",
     state: Annotated[str, typer.Option(help="What a loss does to state: kept, lost or checkpoint(AGE).")] = "kept",
     targets: Annotated[
         str, typer.Option(help="auto, all, or names; A+B are operators that fail together.", metavar="auto|all|NAME,…")

@@ -1,4 +1,6 @@
-"""Wrong values: what a divergence and a corruption do to numeric attributes. Pure functions of seed and order key."""
+"""Wrong values: what a divergence and a corruption do to attributes. Pure functions of seed and order key."""
+
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +19,47 @@ def alterable(schema: pa.Schema, grouped: frozenset[str]) -> tuple[str, ...]:
     return tuple(
         field.name for field in schema if field.type in (pa.float64(), pa.int64()) and field.name not in grouped
     )
+
+
+def corruptible(schema: pa.Schema) -> tuple[str, ...]:
+    """Columns of which a fault that strikes one tuple may flip a bit."""
+    return tuple(field.name for field in schema if field.type in (pa.float64(), pa.int64(), pa.string()))
+
+
+def corrupted(rows: pa.RecordBatch, row: int, names: Sequence[str], chance: int) -> tuple[pa.RecordBatch, str | None]:
+    """The rows with one bit of one of these columns flipped in one row, and the column; None where it had nothing."""
+    present = [name for name in names if name in rows.schema.names and rows.column(name)[row].is_valid]
+    if not present:
+        return rows, None
+    name, bit = present[chance % len(present)], chance // len(present)
+    at = rows.schema.get_field_index(name)
+    column = rows.column(at)
+    if isinstance(column, pa.DictionaryArray):
+        column = column.dictionary_decode()
+    value = column[row].as_py()
+    wrong = _flipped_text(value, bit) if isinstance(value, str) else _flipped_number(value, bit)
+    parts = [column.slice(0, row), pa.array([wrong], column.type), column.slice(row + 1)]
+    return rows.set_column(at, rows.schema.field(at).with_type(column.type), pa.concat_arrays(parts)), name
+
+
+def _flipped_number(value: float, bit: int) -> float:
+    array = np.array([value])
+    result: float = _flipped(array, np.array([True]), np.array([bit], np.uint64))[0].item()
+    return result
+
+
+def _flipped_text(text: str, bit: int) -> str:
+    """One of the lower five bits of one ASCII character: it stays one."""
+    places = [place for place, character in enumerate(text) if character.isascii()]
+    if not places:
+        return text
+    place = places[bit % len(places)]
+    return text[:place] + chr(ord(text[place]) ^ (1 << (bit // len(places) % 5))) + text[place + 1 :]
+
+
+def chance_of(batch: pa.RecordBatch, shape: KeyShape, row: int, seed: int) -> int:
+    """A random number that follows from the seed and the order key of a row."""
+    return int(_chance(batch.slice(row, 1), shape, seed)[0])
 
 
 def altered(batch: pa.RecordBatch, shape: KeyShape, rows: np.ndarray, fault: Fault) -> pa.RecordBatch:

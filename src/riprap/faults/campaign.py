@@ -17,8 +17,9 @@ from riprap.base.quantities import LONGEST, Duration, format_count, show_duratio
 from riprap.base.randomness import derived_seed
 from riprap.engine.engine import Engine
 from riprap.engine.jitter import Jitter
-from riprap.faults.alterations import alterable
-from riprap.faults.models import KEPT, Fault, FaultKind, StateOutcome
+from riprap.faults.alterations import alterable, corruptible
+from riprap.faults.divided import key_copies
+from riprap.faults.models import ALTERS, KEPT, STRIKES_ONCE, Fault, FaultKind, StateOutcome
 from riprap.faults.recording import Recording
 from riprap.graph.graph import Graph
 from riprap.graph.keys import START_KEY
@@ -106,9 +107,13 @@ class Outage:
             restored = START_KEY
         elif target.state.kind == "checkpoint":
             restored = recording.key_at(checkpoint_cut(recording, self.offset, target.state))
-        columns = _alterable(graph, target) if settings.fault in ("diverge", "corrupt") else ()
+        columns = _alterable(graph, target, settings.fault) if settings.fault in ALTERS else ()
         seed = derived_seed(settings.seed, settings.fault, target.name, self.offset)
-        return Fault(settings.fault, start, recording.key_at(self.end), restored, seed, columns)
+        keys: tuple[str, ...] = ()
+        if settings.fault in STRIKES_ONCE:  # each outage is another strike
+            seed = derived_seed(seed, self.rate, self.duration)
+            keys = tuple(sorted(frozenset().union(*(key_copies(graph, name) for name in target.operators))))
+        return Fault(settings.fault, start, recording.key_at(self.end), restored, seed, columns, keys)
 
 
 def counts_jitter_in_tuples(graph: Graph) -> bool:
@@ -131,15 +136,18 @@ def starts(settings: Settings, recording: Recording) -> list[int]:
     return sorted(cuts)
 
 
-def _alterable(graph: Graph, target: Target) -> tuple[str, ...]:
+def _alterable(graph: Graph, target: Target, kind: FaultKind) -> tuple[str, ...]:
     grouped = frozenset(name for spec in graph for key in spec.partition_keys for name in key or ())
     columns: dict[str, None] = {}
     for name in target.operators:
         spec = graph[name]
         schemas = (spec.schema,) if isinstance(spec, Source) else graph.input_schemas(name)
-        columns |= {column: None for schema in schemas for column in alterable(schema, grouped)}
+        for schema in schemas:
+            found = corruptible(schema) if kind in STRIKES_ONCE else alterable(schema, grouped)
+            columns |= dict.fromkeys(found)
     if not columns:
-        raise UsageError(f"{target.name} has no numeric attribute that could be wrong; use fault model loss instead")
+        what = "" if kind in STRIKES_ONCE else "numeric "
+        raise UsageError(f"{target.name} has no {what}attribute that could be wrong; use fault model loss instead")
     return tuple(columns)
 
 
@@ -188,7 +196,7 @@ def outages_of(settings: Settings, profile: TargetProfile, index: int, offset: i
         if profile.target.at_most is not None:
             duration = min(duration, profile.target.at_most)
         for rate in settings.rates:
-            lost = max(1, round(profile.rate(rate) * duration / _SECOND))
+            lost = 1 if settings.fault in STRIKES_ONCE else max(1, round(profile.rate(rate) * duration / _SECOND))
             if before + lost >= len(profile.inputs):
                 raise UsageError(
                     f"an outage of {show_duration(duration)} at {rate} rate costs {profile.target.name} "

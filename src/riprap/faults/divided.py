@@ -13,8 +13,8 @@ import pyarrow as pa
 from riprap.faults.models import FaultKind
 from riprap.graph.graph import Graph
 from riprap.graph.keys import overlapping
-from riprap.graph.partitioning import key_partitioning
-from riprap.graph.specs import Aggregate, Join, OperatorSpec, Punctor
+from riprap.graph.partitioning import key_partitioning, lineage_of
+from riprap.graph.specs import Aggregate, Delay, Join, OperatorSpec, Punctor, Scan, Source
 from riprap.graph.windows import Count, Zero
 
 
@@ -34,7 +34,8 @@ def dividing_columns(graph: Graph) -> dict[str, tuple[str, ...]] | None:
 def runs_by_key(graph: Graph, kind: FaultKind) -> bool:
     """Whether trials of this fault can run key by key.
 
-    A reorder holds tuples of all keys until one of any key comes; a wrong value could be that of the key itself.
+    A reorder holds tuples of all keys until one of any key comes; wrong values could be those of the keys themselves.
+    Where a fault strikes one tuple, the key that it gets instead of its own is known (`trials.py`).
     """
     columns = dividing_columns(graph)
     if columns is None or kind == "reorder":
@@ -43,8 +44,26 @@ def runs_by_key(graph: Graph, kind: FaultKind) -> bool:
     return texts or kind not in ("diverge", "corrupt")
 
 
+def key_copies(graph: Graph, name: str) -> frozenset[str]:
+    """Columns of an operator's inputs, or of a source, that are copies of the columns that divide the app."""
+    columns = dividing_columns(graph)
+    if columns is None:
+        return frozenset()
+    dividing = {(source, column) for source, own in columns.items() for column in own}
+    spec = graph[name]
+    if isinstance(spec, Source):
+        return frozenset(columns[name])
+    copies = lineage_of(graph)
+    return frozenset(
+        column
+        for stream in graph.inputs(name)
+        for column, origins in copies[f"{stream.source}.{stream.source_port}"].items()
+        if origins & dividing
+    )
+
+
 def _by_key_alone(spec: OperatorSpec) -> bool:
-    if isinstance(spec, Punctor):
+    if isinstance(spec, Punctor | Delay):
         return False
     if not any(spec.stateful):
         return True
@@ -52,7 +71,14 @@ def _by_key_alone(spec: OperatorSpec) -> bool:
         return False
     if isinstance(spec, Aggregate):
         return isinstance(spec.window, Count) and isinstance(spec.every, Count)
-    return isinstance(spec, Join) and spec.per_group and all(isinstance(w, Count | Zero) for w in spec.windows)
+    if isinstance(spec, Scan):
+        return True
+    return (
+        isinstance(spec, Join)
+        and spec.how == "inner"
+        and spec.per_group
+        and all(isinstance(w, Count | Zero) for w in spec.windows)
+    )
 
 
 def _renumbers(graph: Graph, spec: OperatorSpec) -> bool:

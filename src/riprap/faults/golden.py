@@ -101,7 +101,10 @@ def _digests_by_part(engine: Engine, recording: Recording) -> np.ndarray:
     order = np.argsort(recording.hashes)
     out = np.zeros((len(digests), recording.parts), np.uint64)
     for row, digest in enumerate(digests.values()):
-        out[row, order[np.searchsorted(recording.hashes, digest.keys, sorter=order)]] = digest.digests
+        # A corrupted key may be one that no tuple has: its state meets no tuple any more.
+        at = order[np.minimum(np.searchsorted(recording.hashes, digest.keys, sorter=order), len(order) - 1)]
+        known = recording.hashes[at] == digest.keys
+        out[row, at[known]] = digest.digests[known]
     return out
 
 

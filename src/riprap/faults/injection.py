@@ -16,16 +16,18 @@ import pyarrow as pa
 
 from riprap.base.errors import UsageError
 from riprap.base.randomness import derived_seed
-from riprap.engine.merger import just_before
-from riprap.faults.alterations import altered
-from riprap.faults.models import Fault
+from riprap.faults.alterations import altered, chance_of, corrupted
+from riprap.faults.corrupted_state import corrupt_state
+from riprap.faults.models import STRIKES_ONCE, Fault
 from riprap.graph.graph import Graph
-from riprap.graph.keys import KeyShape, OrderKey
+from riprap.graph.keys import KeyShape, OrderKey, just_before
 from riprap.graph.specs import Columns, OperatorSpec, PartitionKey, Sink, Source
 from riprap.graph.windows import Window
 from riprap.operators.build import operator_for, register
 from riprap.operators.columns import Keys, keys_of, take
 from riprap.operators.contract import Channel, Digest, Emission, Operator, Punctuation, Setting, State
+from riprap.operators.groups import GroupTable
+from riprap.operators.strings import StringPool
 
 _BEFORE, _DURING, _AFTER = 0, 1, 2
 
@@ -118,6 +120,8 @@ class InjectedOperator(Operator):
         # Tuples of the outage that a reorder holds back, with their ports; and the order in which ports will be served.
         self._held: list[list[pa.RecordBatch]] = [[] for _ in setting.shapes]
         first = derived_seed(self.fault.seed, "reorder") % max(1, len(setting.shapes))
+        self._struck = False  # whether a fault that strikes once has
+        self.moved: list[int] = []  # hashes of the keys that tuples were given instead of their own
         self._turns = [*range(first, len(setting.shapes)), *range(first)]
 
     # Rows -------------------------------------------------------------------------------------------------------------
@@ -152,10 +156,35 @@ class InjectedOperator(Operator):
             return self._chosen(self._before, batches, ports, np.flatnonzero(~during))
         if self.fault.kind == "duplicate":
             return self._chosen(self._before, batches, ports, np.repeat(np.arange(len(ports)), 1 + during))
+        if self.fault.kind in STRIKES_ONCE:
+            if not self._struck:
+                self._struck = True
+                return self._striking(batches, ports, int(np.argmax(during)))
+            return self._deliver(self._before, batches, ports, np.arange(len(ports)))
         for port, batch in enumerate(batches):
             mine = during[ports == port]
             if mine.any():
                 batches[port] = altered(batch, self.setting.shapes[port], mine, self.fault)
+        return self._deliver(self._before, batches, ports, np.arange(len(ports)))
+
+    def _striking(self, batches: list[pa.RecordBatch], ports: np.ndarray, first: int) -> list[Emission]:
+        """A fault that strikes once, at this merged row: in the state that the row finds, or in the row itself."""
+        port = int(ports[first])
+        row = int((ports[:first] == port).sum())
+        batch, shape = batches[port], self.setting.shapes[port]
+        chance = chance_of(batch, shape, row, self.fault.seed)
+        state = self.fault.kind == "corrupt-state" or (self.fault.kind == "sdc" and chance % 2 == 0)
+        if state:
+            emissions = self._chosen(self._before, batches, ports, np.arange(first))
+            if corrupt_state(self._before, port, batch.slice(row, 1), chance // 2):
+                return emissions + self._chosen(self._before, batches, ports, np.arange(first, len(ports)))
+        batches[port], name = corrupted(batch, row, self.fault.columns, chance // 2)
+        if name in self.fault.keys:
+            column = batches[port].column(name).slice(row, 1)
+            table = GroupTable([column.type], StringPool())
+            self.moved.append(int(table.hashes[table.groups([column])[0]]))
+        if state:  # the rows before it were given already
+            return emissions + self._chosen(self._before, batches, ports, np.arange(first, len(ports)))
         return self._deliver(self._before, batches, ports, np.arange(len(ports)))
 
     def _around_a_crash(self, batches: list[pa.RecordBatch], ports: np.ndarray, zones: np.ndarray) -> list[Emission]:

@@ -11,9 +11,15 @@ keys lie in [start, end), on every input port of every operator of the set. What
     corrupt    one bit of one numeric attribute of each tuple is flipped, silently (of the lower 32 bits of a whole
                number, of the 52 bits of a fraction)
 
-Attributes that operators group by are never altered. Which bit, which attribute and how much follow from the seed and
-the order key. What becomes of the operator's state is part of the fault: it is put back to what the tuples before the
-order key `restored` had made of it.
+    corrupt-tuple  one bit of one attribute of the first of these tuples is flipped, silently: of any attribute, text
+                   (of an ASCII character in it) and the keys that operators group by included
+    corrupt-state  one bit of one attribute is flipped in the operator's state, right before the first of these tuples:
+                   in a tuple that the state has for the same group. Where it has none, as corrupt-tuple
+    sdc            silent data corruption: corrupt-tuple or corrupt-state, each for half of the faults, as the seed says
+
+Attributes that operators group by are altered by the last three alone. Which bit, which attribute and how much follow
+from the seed and the order key. What becomes of the operator's state is part of the fault: it is put back to what the
+tuples before the order key `restored` had made of it.
 
     kept             restored = start: a checkpoint right before the failure, as the published method assumes
     checkpoint(age)  restored = start − age
@@ -30,8 +36,10 @@ from riprap.base.errors import UsageError, known
 from riprap.base.quantities import Duration, format_duration, parse_duration
 from riprap.graph.keys import START_KEY, OrderKey
 
-FaultKind = Literal["loss", "duplicate", "reorder", "diverge", "corrupt"]
+FaultKind = Literal["loss", "duplicate", "reorder", "diverge", "corrupt", "corrupt-tuple", "corrupt-state", "sdc"]
 KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
+STRIKES_ONCE = ("corrupt-tuple", "corrupt-state", "sdc")  # one tuple, however long the outage is
+ALTERS = ("diverge", "corrupt", *STRIKES_ONCE)
 DIVERGENCE = 0.01  # of the value
 NO_TIME = Duration(0)
 
@@ -45,7 +53,8 @@ class Fault:
     end: OrderKey  # > start
     restored: OrderKey  # <= start
     seed: int = 0
-    columns: tuple[str, ...] = ()  # numeric attributes that diverge or corrupt may touch
+    columns: tuple[str, ...] = ()  # attributes that may be altered
+    keys: tuple[str, ...] = ()  # those of them that divide the app by key
 
     @property
     def keeps_state(self) -> bool:

@@ -7,7 +7,8 @@ behaves like its upstream operator.
     loss, duplicate    sources; operators with an upstream that feeds several; operators with several inputs;
                        operators behind a stateful one; where a loss takes state with it, operators with state: their
                        upstream operator has other state to lose, or none
-    diverge, corrupt   the same, and operators behind one that computes new attributes: other values can be wrong there
+    diverge, corrupt…  the same, and operators behind one that computes new attributes: other values can be wrong there
+    corrupt-state, sdc the same, and operators with state
     reorder            operators with several inputs: order within a stream is kept, so others do not notice
 """
 
@@ -16,9 +17,9 @@ from dataclasses import dataclass
 
 from riprap.base.errors import UsageError, known
 from riprap.expressions.ast import Column
-from riprap.faults.models import KEPT, FaultKind, StateOutcome
+from riprap.faults.models import ALTERS, KEPT, FaultKind, StateOutcome
 from riprap.graph.graph import Graph
-from riprap.graph.specs import Functor, Join, OperatorSpec, Sink, Source
+from riprap.graph.specs import Functor, Join, OperatorSpec, Scan, Sink, Source
 
 
 @dataclass(frozen=True)
@@ -69,13 +70,15 @@ def _reason(graph: Graph, spec: OperatorSpec, kind: FaultKind, state: StateOutco
         return f"its upstream operator {upstream} is stateful"
     if state != KEPT and any(spec.stateful):
         return "it has state, which does not outlive it"
-    if kind in ("diverge", "corrupt") and _computes(graph[upstream]):
+    if kind in ("corrupt-state", "sdc") and any(spec.stateful):
+        return "it has state that can be wrong"
+    if kind in ALTERS and _computes(graph[upstream]):
         return f"its upstream operator {upstream} computes new attributes"
     return ""
 
 
 def _computes(spec: OperatorSpec) -> bool:
-    projections = spec.projections if isinstance(spec, Functor | Join) else None
+    projections = spec.projections if isinstance(spec, Functor | Join | Scan) else None
     return any(not isinstance(expression.root, Column) for _, expression in projections or ())
 
 

@@ -20,7 +20,7 @@ from riprap.engine.jitter import Jitter
 from riprap.faults.outputs import OutputRows, SinkReader, no_rows
 from riprap.faults.recording import Recording
 from riprap.graph.graph import Graph, StreamSpec
-from riprap.graph.specs import Join, Punctor, Sort
+from riprap.graph.specs import Delay, Join, Punctor, Sort
 from riprap.graph.windows import Count
 from riprap.operators.columns import keys_of
 from riprap.operators.kernels.selecting import find_unsettled
@@ -64,8 +64,9 @@ def golden_outputs(
     graph: Graph, recording: Recording, readers: Sequence[SinkReader], bound: int, *, divided: bool
 ) -> GoldenOutputs:
     """Prepare golden runs under jitters of at most `bound` tuples (or microseconds)."""
-    if any(isinstance(spec, Punctor | Sort) for spec in graph.operators):
-        # Punctuation would have to be kept with the tuples of a stream: run everything again.
+    if any(isinstance(spec, Punctor | Sort | Delay) for spec in graph.operators):
+        # Punctuation would have to be kept with the tuples of a stream, and what is delayed has another time than its
+        # position: run everything again.
         everything = frozenset(spec.name for spec in graph.operators)
         return GoldenOutputs(everything, {}, {reader.sink: no_rows(reader.score) for reader in readers}, None)
     merging = [spec.name for spec in graph.operators if spec.inputs > 1]

@@ -4,10 +4,10 @@
 test.
 
 `replay` begins at the golden state at the start of the outage. In an app that is divided by key it replays the keys
-that have tuples in the outage and no others, and a key is over as soon as it has no tuple on its way and the digests
-of its state are the golden ones at the same cut; what follows is the golden rest. In other apps everything is
-replayed, and the trial is over when the whole state is the golden one again. State that never comes back is replayed
-to the end of the stream.
+that have tuples in the outage, those that a tuple was given instead of its own, and no others; and a key is over as
+soon as it has no tuple on its way and the digests of its state are the golden ones at the same cut; what follows is the
+golden rest. In other apps everything is replayed, and the trial is over when the whole state is the golden one again.
+State that never comes back is replayed to the end of the stream.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,14 +18,13 @@ import numpy as np
 
 from riprap.engine.engine import Engine
 from riprap.engine.jitter import Jitter
-from riprap.engine.merger import just_before
 from riprap.faults.golden import Golden, Mark, checks_after, mark
 from riprap.faults.injection import InjectedOperator, with_fault
 from riprap.faults.models import Fault
 from riprap.faults.outputs import Difference, OutputRows, SinkReader, difference, joined
 from riprap.faults.recording import Recording
 from riprap.graph.graph import Graph
-from riprap.graph.keys import OrderKey
+from riprap.graph.keys import OrderKey, just_before
 from riprap.operators.columns import Keys
 from riprap.operators.kernels.selecting import rows_within
 
@@ -81,7 +80,7 @@ def replay(bench: Bench, targets: Sequence[str], fault: Fault) -> dict[str, Diff
     engine.restore(bench.golden.states[start])
     anchor = bench.position_of(fault.start)
     checks = [cut for cut in checks_after(anchor, recording.tuples) if cut > over]
-    remaining = _touched(bench, fault, start, over)
+    remaining = _touched(bench, targets, fault, start, over, checks)
     chosen = np.zeros(recording.parts, bool)
     chosen[remaining] = True
     seen: dict[str, list[OutputRows]] = {reader.sink: [reader.read([])] for reader in bench.readers}
@@ -112,14 +111,38 @@ def replay(bench: Bench, targets: Sequence[str], fault: Fault) -> dict[str, Diff
     return result
 
 
-def _touched(bench: Bench, fault: Fault, start: int, over: int) -> np.ndarray:
-    """Parts that the fault can touch: those with tuples in the outage; all where state is lost."""
+def _touched(
+    bench: Bench, targets: Sequence[str], fault: Fault, start: int, over: int, checks: Sequence[int]
+) -> np.ndarray:
+    """Parts that the fault can touch: those with tuples in the outage, and of keys that it gave them; all where state
+    is lost."""
     if not bench.divided or fault.loses_state:
         return np.arange(bench.recording.parts)
     touched = np.zeros(bench.recording.parts, bool)
     for source in bench.recording.sources:
         touched[source.part[slice(*np.searchsorted(source.position, (start, over)))]] = True
+    if fault.keys:
+        touched |= np.isin(
+            bench.recording.hashes, _moved(bench, targets, fault, start, checks, np.flatnonzero(touched))
+        )
     return np.flatnonzero(touched)
+
+
+def _moved(
+    bench: Bench, targets: Sequence[str], fault: Fault, start: int, checks: Sequence[int], parts: np.ndarray
+) -> np.ndarray:
+    """Hashes of the keys that the fault gives to tuples: it is let strike, to see."""
+    engine = Engine(with_fault(bench.graph, targets, fault), jitter=bench.jitter, cut_everywhere=True)
+    engine.restore(bench.golden.states[start])
+    at = start
+    for cut in [*checks, bench.recording.tuples]:
+        for _ in bench.recording.feed(engine, at, cut, parts):
+            pass
+        at = cut
+        if not _still_striking(engine):
+            break
+    struck = [operator for operator in engine.operators.values() if isinstance(operator, InjectedOperator)]
+    return np.array([key for operator in struck for key in operator.moved], np.uint64)
 
 
 def _over(bench: Bench, engine: Engine, golden: Mark, remaining: np.ndarray) -> np.ndarray:
