@@ -32,11 +32,18 @@ at = "5s"
 kind = "kill"
 targets = ["VWAP"]
 """
+SCORE = """
+import pyarrow.compute as pc
+
+def turnover(tuples):
+    return pc.sum(tuples[tuples.schema.names[-1]]).as_py() + tuples.num_rows
+"""
 
 
 def prove(directory: Path, *arguments: str) -> subprocess.CompletedProcess:
     (directory / "plan.toml").write_text(PLAN)
     (directory / "faults.toml").write_text(SCHEDULE)
+    (directory / "scores.py").write_text(SCORE)
     command = [sys.executable, "-m", "riprap.cli.main", "prove", "bargain-discovery", *arguments]
     return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=400)
 
@@ -45,7 +52,7 @@ def test_a_plan_that_holds_and_a_bound_that_cannot(tmp_path):
     """One run for both: nothing is lost, though one stream of seven is kept, and nobody is back in a millisecond."""
     ended = prove(
         tmp_path, "--plan", "plan.toml", "--for", "8s", "--rate", "5000", "--faults", "faults.toml", "--json",
-        "--out", "proof", "--recovery", "1ms",
+        "--out", "proof", "--recovery", "1ms", "--osf", "Sink=scores:turnover",
     )  # fmt: skip
     assert ended.returncode == 1, ended.stderr
     proof = json.loads(ended.stdout)
@@ -63,6 +70,11 @@ def test_a_plan_that_holds_and_a_bound_that_cannot(tmp_path):
     predicted = [fault["predicted"]["caught_up"] for fault in proof["faults"]]
     assert predicted == [4.0, 3.5, 1.0]  # seconds each back to the kept stream, or to the source
     assert proof["agreement"]["faults"] == 3
+    score = sink["score"]
+    assert score["function"].startswith("scores:turnover")
+    assert (score["found"], score["quality"]) == (score["expected"], 1.0)
+    assert score["found"] > 0
+    assert "How good the output is" in (tmp_path / "proof" / "proof.html").read_text()
     assert proof["broken"]
     assert all("where 0.001 s were promised" in sentence for sentence in proof["broken"])
     page = (tmp_path / "proof" / "proof.html").read_text()
@@ -91,6 +103,7 @@ def test_a_killed_driver_is_resumed(tmp_path):
         (("--for", "3s"), "a proof needs 8s or more"),
         (("--faults", "missing.toml"), "cannot read schedule missing.toml"),
         (("--out", "plan.toml"), "not an empty directory"),
+        (("--osf", "Nowhere=count(*)"), "cannot read 'Nowhere=count(*)' as an output score function"),
         (("--recovery", "soon"), "cannot read 'soon' as a duration"),
         (("--plan", "plan.toml", "--profile", "profile.json", "--recovery", "300ms"), "takes 400ms to be there again"),
         (("--plan", "plan.toml", "--profile", "missing.json"), "missing.json"),

@@ -13,10 +13,12 @@ import json
 import multiprocessing
 import signal
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from riprap.api.request import OutputScores, score_functions
 from riprap.api.run import Inputs, Settings, resume, run
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.base.errors import CheckFailed, DataError, MissingPrerequisite, RiprapError, UsageError
@@ -29,6 +31,7 @@ from riprap.proof.faults import KINDS
 from riprap.proof.injector import Injector, read_observations
 from riprap.proof.oracle import compare, expected_rows, found_rows
 from riprap.proof.prediction import predictions
+from riprap.proof.quality import qualities
 from riprap.proof.schedule import Choices, Fault, draw, read_schedule
 from riprap.proof.verdict import Proof, judge, results
 from riprap.report.proof import proof_report
@@ -56,6 +59,7 @@ def prove(
     kinds: tuple[str, ...] = (),
     recovery: Duration | None = None,
     profile: Path | str | None = None,
+    osf: OutputScores = (),
     rate: float | None = None,
     fuse: Fuse = "none",
     parallelism: Mapping[str, int] | None = None,
@@ -69,6 +73,8 @@ def prove(
     `inputs` may be a function that makes them: it is called when everything else has been checked.
     `kinds`: the kinds of faults that the seed chooses from (default: all that can be done here). `recovery`: the
     bound to hold it to, by default the plan's. `profile`: what `riprap profile --recovery` measured, for predictions.
+    `osf`: output score functions, as `assess` takes them; what they give for what came out is set beside what they give
+    for what should have.
     """
     directory = Path(out).absolute()
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
@@ -88,6 +94,7 @@ def prove(
             f"a recovery within {show_duration(recovery)} cannot be: by the profile a process takes "
             f"{show_duration(restart)} to be there again; give a longer bound"
         )
+    scores = score_functions(layout.graph, osf) if osf else {}
     choices = _choices(layout, kinds, local=master is None or master.startswith("local["))
     schedule = read_schedule(faults, choices, seconds) if faults is not None else draw(choices, seconds, seed)
     paths = {name: Path(path).absolute() for name, path in (inputs() if callable(inputs) else inputs).items()}
@@ -100,16 +107,15 @@ def prove(
     }  # fmt: skip
     summary = _run_through(directory, schedule, arguments, tell, warn)
     expected = expected_rows(layout.graph, paths)
-    sinks = {
-        name: compare(rows, found_rows(Path(summary["sinks"][name]["path"]), rows.schema))
-        for name, rows in expected.items()
-    }
+    found = {name: found_rows(Path(summary["sinks"][name]["path"]), rows.schema) for name, rows in expected.items()}
+    sinks = {name: compare(rows, found[name]) for name, rows in expected.items()}
     exact = {pe.id for pe in layout.pes if layout.plan(pe).exact and layout.plan(pe).units}
     predicted = predictions(layout.graph, choices.elements, exact, measured, restart, times.get("durable"))
     proof = judge(
         layout.graph, choices.elements, results(schedule, read_observations(directory), predicted), sinks, summary,
         bound=recovery, seed=seed,
     )  # fmt: skip
+    proof = replace(proof, scores=qualities(scores, expected, found))
     text = json.dumps(proof.as_json(), indent=2, ensure_ascii=False) + "\n"
     (directory / "proof.json").write_text(text)
     output = [

@@ -19,7 +19,7 @@ from riprap.faults.campaign import Rate, Settings, Target, check_settings, count
 from riprap.faults.functions import ScoreFunction, described
 from riprap.faults.models import parse_kind, parse_state
 from riprap.faults.placement import chosen_targets
-from riprap.faults.scoring import default_score, parse_score
+from riprap.faults.scoring import Score, default_score, parse_score
 from riprap.graph.graph import Graph
 
 _FUNCTION = re.compile(r"[\w.]+:\w+")
@@ -133,6 +133,15 @@ def _offset(given: float, tuples: int) -> int:
 def functions_of(graph: Graph, request: Request) -> dict[str, ScoreFunction]:
     """Score functions of the user's own, by sink: given as such, or as `module:function`."""
     return {name: given for name, given in _given_scores(graph, request.osf).items() if not isinstance(given, str)}
+
+
+def score_functions(graph: Graph, osf: OutputScores) -> dict[str, Score]:
+    """By sink: what scores its tuples. Without any, every sink has its default."""
+    return {
+        name: parse_score(given if isinstance(given, str) else described(given), graph.input_schemas(name)[0], name,
+                          None if isinstance(given, str) else given)
+        for name, given in _given_scores(graph, osf).items()
+    }  # fmt: skip
 
 
 def _scores(graph: Graph, osf: OutputScores) -> dict[str, str]:

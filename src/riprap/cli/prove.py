@@ -36,6 +36,10 @@ def command(
     profile: Annotated[
         Path | None, typer.Option(help="What `riprap profile --recovery` measured, for predictions.")
     ] = None,
+    osf: Annotated[
+        list[str] | None,
+        typer.Option(help="Output score function: sum(gain), module:function; SINK=… for several sinks."),
+    ] = None,
     fuse: Annotated[str, typer.Option(help="auto, none or all: which operators share a process.")] = "none",
     master: Annotated[str | None, typer.Option(help="Spark master.", show_default="local, sized for the run")] = None,
     out: Annotated[Path | None, typer.Option(help="Directory of the proof.", show_default="proof-APP")] = None,
@@ -74,6 +78,7 @@ def command(
             kinds=tuple(filter(None, (kind.strip() for kind in kinds.split(",")))),
             recovery=parse_duration(recovery) if recovery is not None else None,
             profile=profile,
+            osf=osf or (),
             fuse=fuse,  # type: ignore[arg-type]
             master=master,
             tell=tell,
@@ -123,6 +128,9 @@ def _print(proof: "Proof", directory: Path) -> None:
     OUT.print(table)
     if any(result.predicted is not None for result in proof.faults):
         OUT.print(_recoveries(proof))
+    for name, score in proof.scores.items():
+        share = "" if score.share is None else f" ({100 * score.share:.2f} %)"
+        OUT.print(f"{name}: {score.function} is {score.found:,.6g} of {score.expected:,.6g}{share}", soft_wrap=True)
     took = sorted(result.latency for result in proof.faults if result.latency is not None)
     if took:
         OUT.print(f"what was hit ran again after {took[len(took) // 2]:.2f} s (median), {took[-1]:.2f} s at most")

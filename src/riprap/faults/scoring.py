@@ -28,6 +28,8 @@ class Score(Protocol):
     """An output score function of one sink. `values` turns tuples into an array, and the score is one of the array."""
 
     @property
+    def text(self) -> str: ...
+    @property
     def nothing(self) -> np.ndarray: ...  # the values of no tuples
     @property
     def additive(self) -> bool: ...

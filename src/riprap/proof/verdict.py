@@ -10,7 +10,7 @@ Promises, by what the run says of its elements and what the plan says of itself:
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from riprap.base.quantities import Duration
@@ -18,6 +18,7 @@ from riprap.graph.graph import Graph
 from riprap.proof.faults import KINDS
 from riprap.proof.oracle import SinkVerdict
 from riprap.proof.prediction import Agreement, Predictions, agreement
+from riprap.proof.quality import Quality
 from riprap.proof.schedule import Fault
 
 
@@ -73,6 +74,7 @@ class Proof:
     broken: tuple[str, ...]  # promises that did not hold, a sentence each
     summary: Mapping[str, Any]
     agreement: Agreement | None = None  # of predicted and measured recoveries
+    scores: Mapping[str, Quality] = field(default_factory=dict)  # by sink that was given an output score function
 
     @property
     def holds(self) -> bool:
@@ -114,7 +116,12 @@ class Proof:
             ],
             "agreement": None if self.agreement is None else asdict(self.agreement),
             "sinks": {
-                name: {**asdict(verdict), "promised": self.promised[name]} for name, verdict in self.sinks.items()
+                name: {
+                    **asdict(verdict),
+                    "promised": self.promised[name],
+                    **({"score": self.scores[name].as_json()} if name in self.scores else {}),
+                }
+                for name, verdict in self.sinks.items()
             },
             "summary": dict(self.summary),
         }

@@ -32,6 +32,8 @@ def proof_report(proof: Proof, *, command: str = "", output: Sequence[tuple[floa
     if proof.agreement is not None:
         blocks.append(p.section("Predicted and measured", *_agreement(proof, measured)))
     blocks.append(p.section("What reached the sinks", _sinks(proof)))
+    if proof.scores:
+        blocks.append(p.section("How good the output is", _scores(proof)))
     blocks.append(p.section("Fault by fault, the slowest first", _faults(proof, measured)))
     skipped = [str(result.fault) for result in proof.faults if result.began is None]
     if skipped:
@@ -110,6 +112,15 @@ def _sinks(proof: Proof) -> str:
     ]
     columns = ["sink", "promised", "without faults", "found", "lost", "doubled", "wrong", "in order"]
     return p.table(columns, rows, numbers=(2, 3, 4, 5, 6))
+
+
+def _scores(proof: Proof) -> str:
+    rows = [
+        [name, score.function, f"{score.expected:,.6g}", f"{score.found:,.6g}",
+         "" if score.share is None else f"{100 * score.share:.2f} %"]
+        for name, score in proof.scores.items()
+    ]  # fmt: skip
+    return p.table(["sink", "output score function", "without faults", "found", "quality"], rows, numbers=(2, 3, 4))
 
 
 def _faults(proof: Proof, measured: Sequence[FaultResult]) -> str:
