@@ -158,3 +158,21 @@ def test_the_invariant_of_groups_can_fail():
     blind = [each for each in network.activities if ".deactivate" not in each.name]
     with pytest.raises(RiprapError, match=r"replica 0 of group0 is whole while it is active .* does not hold"):
         interpret(replace(network, activities=tuple(blind)), key(1, 0), Span(3.0))
+
+
+def test_the_invariant_of_instances_can_fail():
+    """A crash that forgets a tuple which is being processed is found out, and so is one that leaves streams full."""
+    scenario = Scenario(chain(kinds.functor("f", 0.002, 1.0)), (), Faults(forced={"f": 0.5}, recovery=2.0), 3.0)
+    network = build(scenario.deployment(), scenario.faults)
+    assert interpret(network, key(1, 0), Span(3.0)).events > 100
+
+    def forgetting(line):
+        return replace(network, activities=tuple(
+            replace(each, cases=tuple(replace(c, gates=tuple(
+                replace(g, function="\n".join(x for x in str(g.function).split("\n") if line not in x)) for g in c.gates
+            )) for c in each.cases)) if each.name == "f.die" else each
+            for each in network.activities
+        ))  # fmt: skip
+
+    with pytest.raises(RiprapError, match=r"f does one thing at a time while it is alive .* does not hold"):
+        interpret(forgetting("f.waiting = 0"), key(1, 0), Span(3.0))

@@ -31,6 +31,7 @@ class OperatorProfile:
     seconds_per_tuple: float  # of the wall clock, in this operator, per input tuple
     state_tuples: int  # in its state at the end
     state_bytes: int
+    port_state: tuple[int, ...] = ()  # per input port: tuples of it in the state at the end
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ def profile(graph: Graph, inputs: Mapping[str, Iterable[pa.RecordBatch]], *, clo
             statistics.seconds / total if total else 0.0,
             operator.size(),
             operator.snapshot().nbytes,
+            tuple(operator.port_size(port) for port in range(spec.inputs)),
         )
     given = sum(sum(engine.statistics[source.name].tuples_in) for source in graph.sources)
     return Profile(graph.name, length, given, operators)

@@ -185,6 +185,10 @@ class Operator(ABC):
         """Tuples in the state."""
         return 0
 
+    def port_size(self, port: int) -> int:
+        """Of them, those that came on one input port, as far as the operator tells them apart."""
+        return self.size() if port == 0 else 0
+
     retains = False  # whether `retained` says something: its semantics break if what is in its state is lost
 
     def retained(self, port: int) -> int:

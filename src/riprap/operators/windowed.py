@@ -115,6 +115,10 @@ class WindowedOperator(Operator):
         self._settle()
         return sum(store.size() for store in self.stores.values())
 
+    def port_size(self, port: int) -> int:
+        self._settle()
+        return self.stores[port].size() if port in self.stores else 0
+
     def tidy(self, rows: int) -> None:
         """After a call that brought `rows`: give room back when most of it is taken by what was forgotten.
 

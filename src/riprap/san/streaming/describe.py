@@ -75,7 +75,9 @@ def _operator(
     period = spec.every.size / _SECOND if isinstance(spec, Aggregate) and isinstance(spec.every, Time) else 0.0
     if isinstance(spec, Sort) and isinstance(spec.window, Time):
         period = spec.window.size / _SECOND
-    state = measured.state_tuples // max(1, sum(spec.stateful))
+    # A profile written by hand may know the whole alone: then the ports are taken to be alike.
+    whole = (measured.state_tuples // max(1, sum(spec.stateful)),) * spec.inputs
+    state = measured.port_state if len(measured.port_state) == spec.inputs else whole
     ratios = [
         stability.get((spec.name, number), Stability()).tainted_ratio
         for number in range(spec.inputs)
@@ -89,7 +91,7 @@ def _operator(
             means = (0.0,) * spec.outputs
         fitted = stability.get((spec.name, number), Stability())
         wrong = tuple(mean * ratio for mean in means)
-        ports.append(_port(seconds, means, wrong, state if spec.stateful[number] else 0, fitted))
+        ports.append(_port(seconds, means, wrong, state[number] if spec.stateful[number] else 0, fitted))
     if not period:
         return Operator(spec.name, spec.kind, tuple(ports), spec.outputs)
     per_trigger = tuple(out / max(1.0, profile.seconds / period) for out in measured.tuples_out)

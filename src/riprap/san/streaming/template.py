@@ -34,6 +34,7 @@ from riprap.san.formalism import (
     time_averaged,
 )
 from riprap.san.samplers import NEVER
+from riprap.san.streaming.conservation import one_thing_at_a_time
 from riprap.san.streaming.deployment import Deployment, Group, Instance, Link, Shock
 from riprap.san.streaming.faults import Faults
 from riprap.san.streaming.rewards import active_place, all_alive, availability, deliveries
@@ -125,6 +126,13 @@ class _Builder:
             if link.source == index:
                 self.place(self.stream(link, False))
                 self.place(self.stream(link, True))
+        incoming = [
+            self.stream(link, dirty)
+            for link in self.deployment.links
+            if link.target == index
+            for dirty in (False, True)
+        ]
+        self.invariants += one_thing_at_a_time(name, operator, self.faults, incoming)
         self.outside(index)
         self.take(index)
         for port in range(len(operator.inputs)):

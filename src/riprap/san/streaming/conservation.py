@@ -1,0 +1,30 @@
+"""What every marking of a network has to keep, whatever the activities do: no token is made or forgotten.
+
+An instance that is alive does one thing at a time: it waits, processes one tuple, or sends. One that is dead does
+nothing, and nothing is on its way to it. A crash that forgets to empty a place, a recovery that begins twice, or an
+activity that goes on behind a crash breaks this.
+"""
+
+from collections.abc import Sequence
+
+from riprap.san.formalism import Invariant
+from riprap.san.streaming.application import Operator
+from riprap.san.streaming.faults import Faults
+
+
+def one_thing_at_a_time(name: str, operator: Operator, faults: Faults, incoming: Sequence[str]) -> list[Invariant]:
+    """Of the instance called `name`; `incoming` are the places of the streams into it."""
+    doing = [f"{name}.waiting"]
+    for port in range(len(operator.inputs)):
+        doing += [f"{name}.processing{port}", f"{name}.processing_tainted{port}"]
+    sending = [
+        f"{name}.{kind}{output}" for output in range(operator.outputs) for kind in ("sending", "sending_tainted")
+    ]
+    if sending:
+        doing.append(f"min(1, {' + '.join(sending)})")
+    alive = f"{name}.alive" if faults.any_crash else "1"
+    found = [Invariant(f"{name} does one thing at a time while it is alive", f"{' + '.join(doing)} == {alive}")]
+    if faults.any_crash and incoming:
+        empty = f"{alive} == 1 or {' + '.join(incoming)} == 0"
+        found.append(Invariant(f"nothing is on its way to {name} while it is dead", empty))
+    return found
