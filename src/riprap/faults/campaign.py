@@ -159,7 +159,9 @@ def profile_targets(graph: Graph, recording: Recording, targets: Sequence[Target
     def watch(name: str, port: int, batch: object) -> None:
         if (name, port) in seen:
             shape = graph.shape(name) if isinstance(graph[name], Source) else graph.input_shapes(name)[port]
-            seen[name, port].append(recording.positions_of(keys_of(batch, shape)).astype(np.int32))
+            # What time triggers behind the last tuple counts as the last tuple's.
+            positions = np.minimum(recording.positions_of(keys_of(batch, shape)), recording.tuples - 1)
+            seen[name, port].append(positions.astype(np.int32))
 
     for _ in recording.feed(Engine(graph, watch=watch), 0, recording.tuples):
         pass
