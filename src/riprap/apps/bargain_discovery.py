@@ -4,10 +4,8 @@
                         └→ QuoteFilter ────────────────────┴→ BargainIndex → Sink
 
 TradeQuote makes the tuple smaller. The upper branch keeps, per stock, the volume-weighted average price of its five
-most recent trades
-(one output per trade, from the first one on). BargainIndex meets every quote with the latest average of its stock and
-gives out the quotes
-that ask for less, with the money to gain.
+most recent trades (one output per trade, from the first one on). BargainIndex meets every quote with the latest average
+of its stock and gives out the quotes that ask for less, with the money to gain.
 """
 
 from riprap.graph.builder import App

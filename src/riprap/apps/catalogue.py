@@ -33,8 +33,7 @@ def workload_module(name: str) -> ModuleType | None:
 
 def load_app(name: str) -> Graph:
     """The graph called `name`: a bundled app, or `module:attribute` where the attribute is a Graph, an App, or a
-    function
-    without arguments that returns one. Modules are also looked for in the current directory."""
+    function without arguments that returns one. Modules are also looked for in the current directory."""
     where = BUNDLED.get(name, name)
     module_name, colon, attribute = where.partition(":")
     if not colon or not module_name or not attribute:

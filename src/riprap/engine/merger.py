@@ -1,8 +1,8 @@
 """The order-key merge in front of an operator with several input ports.
 
 Each port is a queue of rows and punctuations. A row may pass once nothing that belongs before it can still come on
-another port: that
-is what progress tells. So the order in which rows pass depends on their keys (and on the jitter) alone, not on batches.
+another port: that is what progress tells. So the order in which rows pass depends on their keys (and on the jitter)
+alone, not on batches.
 
 Rows are merged by rows of numbers, their *order*: the order key; only `_seq` where that says the same; with a jitter,
 the arrival first.

@@ -1,10 +1,9 @@
 """The graph: operators and the streams between them, as frozen data.
 
 A graph is checked when it is made: every name is unique, every input port is connected once, every expression fits the
-columns
-that reach it, and there is no cycle but through streams marked as feedback. What follows from the operators (schemas,
-key
-shapes, order) is computed once and kept beside them; two graphs are equal when their operators and streams are.
+columns that reach it, and there is no cycle but through streams marked as feedback. What follows from the operators
+(schemas, key shapes, order) is computed once and kept beside them; two graphs are equal when their operators and
+streams are.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,10 +1,9 @@
 """Dividing an app by key: which columns of its sources keep everything that belongs together in one place.
 
 Every stateful operator divides its state by columns. Where all of these columns come unchanged from columns of the
-sources, and all
-operators agree on at least one of them, each partition of the sources by those columns can run on its own: the outputs
-together are the
-outputs of the whole. Otherwise the app runs in one place, and `reason` says which operator is why.
+sources, and all operators agree on at least one of them, each partition of the sources by those columns can run on its
+own: the outputs together are the outputs of the whole. Otherwise the app runs in one place, and `reason` says which
+operator is why.
 """
 
 from dataclasses import dataclass

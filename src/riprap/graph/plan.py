@@ -12,9 +12,8 @@
     [ha_groups.trades]
     replicas = 2
 
-A plan given at run time overrides the code: an operator that the plan names has the protection that the plan states
-and no other;
-an operator that it does not name keeps its annotations.
+A plan given at run time overrides the code: an operator that the plan names has the protection that the plan states and
+no other; an operator that it does not name keeps its annotations.
 """
 
 from collections.abc import Mapping

@@ -1,10 +1,8 @@
 """The operator contract: what protocols, replicas, checkpoints and campaigns rely on.
 
 An operator is a deterministic state machine over batches. Between two calls it is at a consistent cut: it has no
-threads, reads no
-clock, draws no random numbers and holds nothing back but the state that it shows. Its output for a sequence of tuples
-is
-the same however the sequence is cut into batches.
+threads, reads no clock, draws no random numbers and holds nothing back but the state that it shows. Its output for a
+sequence of tuples is the same however the sequence is cut into batches.
 
 Calls, all synchronous:
   process(channel, batch)           rows of one input channel, in order
@@ -17,12 +15,9 @@ Calls, all synchronous:
 Markers of protocols are handled around the operator; it never sees them.
 
 State: `snapshot()` is all of it, `delta(since)` what has changed since the version `since`, `restore(parts)` puts a
-snapshot and the
-deltas after it back, in order. `digest()` is a 64-bit hash per key over the logical content: two operators with the
-same digest for a key
-give the same output for the same further input of that key. `split_state` and `merge_states` divide state by ranges of
-key
-hashes, for shards.
+snapshot and the deltas after it back, in order. `digest()` is a 64-bit hash per key over the logical content: two
+operators with the same digest for a key give the same output for the same further input of that key. `split_state` and
+`merge_states` divide state by ranges of key hashes, for shards.
 """
 
 import itertools
@@ -71,8 +66,8 @@ class State:
     """State of one operator at a cut, as Arrow tables and whole numbers.
 
     A table called `X.keys` has one row per key: the key's columns, `_hash` (uint64), `_head` and `_tail` (range of
-    insertion indices in the
-    window) and `_rows` (how many of them follow here). `X.rows` has those rows, key after key, oldest first.
+    insertion indices in the window) and `_rows` (how many of them follow here). `X.rows` has those rows, key after key,
+    oldest first.
     """
 
     version: int  # rises with every change of the state: input rows, and controls that changed something

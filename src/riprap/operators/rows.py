@@ -1,8 +1,7 @@
 """Rows that an operator remembers: a window per group, column by column, in rings (see kernels/rings.py).
 
 One `RowStore` serves one input port. Everything durable about windows is here once: content, snapshot, delta, restore,
-digest, and
-forgetting groups that have nothing left.
+digest, and forgetting groups that have nothing left.
 """
 
 from collections.abc import Mapping, Sequence

@@ -10,9 +10,8 @@ some *age*:
 
 Where all operators that feed v keep a backup of their output (or v is a source, whose input is always kept), what it
 missed is replayed: the effective outage is 0, and with a checkpoint, or without any state, all is as if nothing had
-happened. Expected
-loss is failures per day × the assessed quality impact of that outage and age, summed over the operators: a sum leaves
-out that failures may coincide and that one operator's loss may hide another's.
+happened. Expected loss is failures per day × the assessed quality impact of that outage and age, summed over the
+operators: a sum leaves out that failures may coincide and that one operator's loss may hide another's.
 
 T(v), for the bound on recovery latency, is the time until it runs again plus what it has to reprocess (τ/2).
 """

@@ -39,8 +39,7 @@ class Chain:
 
 def solve(network: Network, horizon: float | None = None) -> dict[str, float]:
     """The expected value of every reward: in steady state, or over [0, horizon]. In steady state an accumulated or
-    impulse
-    reward is given per second."""
+    impulse reward is given per second."""
     chain = build(network)
     time_in = _steady(chain) if horizon is None else _occupancy(chain, horizon)
     total = float(time_in.sum())

@@ -1,13 +1,12 @@
 """The bounded run: an app over DataFrames or files, as a Spark job; a DataFrame out for each sink.
 
-The app is divided by key where the graph allows it (`riprap.graph.partitioning`): every task runs the whole app for
-its share of the keys,
-in the engine, and the outputs together are those of the whole app. Where the graph does not allow it, one task runs it.
+The app is divided by key where the graph allows it (`riprap.graph.partitioning`): every task runs the whole app for its
+share of the keys, in the engine, and the outputs together are those of the whole app. Where the graph does not allow
+it, one task runs it.
 
 From DataFrames, Spark brings each key's tuples to their task, in order. From files, every task reads them itself, with
-pyarrow, and keeps
-its keys: reading twice is cheaper than a shuffle for as many tasks as one machine has. DataFrame API only: it runs
-over Spark Connect too.
+pyarrow, and keeps its keys: reading twice is cheaper than a shuffle for as many tasks as one machine has. DataFrame API
+only: it runs over Spark Connect too.
 """
 
 import json
@@ -52,8 +51,7 @@ def run_bounded(
     """A DataFrame for each sink. Nothing runs until one of them is used.
 
     `inputs` has a DataFrame or a path (Parquet or Arrow) for each source; just that where there is one source. A
-    DataFrame needs `_ts`
-    (or the source's time column) and `_seq`. `partitions` defaults to the number of task slots.
+    DataFrame needs `_ts` (or the source's time column) and `_seq`. `partitions` defaults to the number of task slots.
     """
     spark = session(spark)
     if not graph.sinks:

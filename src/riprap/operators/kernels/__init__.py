@@ -1,9 +1,8 @@
 """Compiled array functions: no Arrow, no objects, no I/O; arrays in, arrays out, some updated in place where a
 docstring says so.
 
-They are compiled by Numba on first use, cached on disk, and release the interpreter lock. With NUMBA_DISABLE_JIT=1
-they run as
-plain Python with the same results, which the tests check.
+They are compiled by Numba on first use, cached on disk, and release the interpreter lock. With NUMBA_DISABLE_JIT=1 they
+run as plain Python with the same results, which the tests check.
 """
 
 from typing import Any

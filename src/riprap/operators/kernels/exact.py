@@ -1,9 +1,8 @@
 """Sums of floats that are exact and rounded once, so that a sum depends on what was added and on nothing else.
 
 A double is an integer times 2^-1074, so any sum of doubles is an integer of at most 2^11 + 64 bits: an accumulator of
-LIMBS 32-bit
-digits, kept in int64 so that carries can wait. Adding and taking away are exact, in any order; `rounded` gives the
-nearest double, ties to even: what Python's `math.fsum` gives.
+LIMBS 32-bit digits, kept in int64 so that carries can wait. Adding and taking away are exact, in any order; `rounded`
+gives the nearest double, ties to even: what Python's `math.fsum` gives.
 """
 
 import numpy as np

@@ -1,13 +1,11 @@
 """The aggregate functions over windows in rings.
 
-Emission e speaks over the insertion indices [lo[e], hi[e]) of group who[e]. `column` and `valid` (1 = not null; empty
-= no nulls)
-are indexed by position (see rings.py). Every function returns the values and whether each is not null.
+Emission e speaks over the insertion indices [lo[e], hi[e]) of group who[e]. `column` and `valid` (1 = not null; empty =
+no nulls) are indexed by position (see rings.py). Every function returns the values and whether each is not null.
 
 There are two ways to the same result. `direct` reads a window from end to end at each emission: the best for short
-ones. `sliding`
-takes emissions group by group (`order`) and only adds what came and takes away what went: the best for long ones that
-overlap.
+ones. `sliding` takes emissions group by group (`order`) and only adds what came and takes away what went: the best for
+long ones that overlap.
 """
 
 import math

@@ -5,8 +5,7 @@ own order.
 A row whose group is negative (a null key) meets nothing and is not kept.
 
 A window forgets by `stamps`, a column of its rings: `_ts` for TIME; the number of the tuple on its port for a COUNT
-window
-over the whole port. A COUNT window per group needs none.
+window over the whole port. A COUNT window per group needs none.
 """
 
 import numpy as np
@@ -24,13 +23,11 @@ def meet(
 ):  # fmt: skip
     """Writes, for each merged row, the insertion indices [lo, hi) of its group that it meets on the other port.
 
-    Also updated: `arrived` (tuples so far on each port), `now` (one entry: the greatest `_ts` so far), the rings'
-    heads and
-    tails, and the positions of inserted rows (-1: not kept).
+    Also updated: `arrived` (tuples so far on each port), `now` (one entry: the greatest `_ts` so far), the rings' heads
+    and tails, and the positions of inserted rows (-1: not kept).
 
-    The two halves are the same with the ports exchanged. They are written out because a compiled call that takes
-    arrays counts
-    references to each of them, which costs ten times the work that is done here for a row.
+    The two halves are the same with the ports exchanged. They are written out because a compiled call that takes arrays
+    counts references to each of them, which costs ten times the work that is done here for a row.
     """
     row0 = row1 = 0
     arrived0, arrived1 = arrived[0], arrived[1]

@@ -1,8 +1,7 @@
 """When an aggregate speaks: inserts a batch into its rings and says which windows speak at which row.
 
 Every function appends row i of the batch to the ring of its group and writes its position to `positions`. An emission
-is (row,
-group, lo, hi): at that row the group speaks over its insertion indices [lo, hi).
+is (row, group, lo, hi): at that row the group speaks over its insertion indices [lo, hi).
 """
 
 import numpy as np
