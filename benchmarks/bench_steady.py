@@ -1,0 +1,83 @@
+"""A long run: does its last minute cost what its first one did?
+
+Bargain Discovery with one element per operator at an even, low rate, so that messages are many (200 a second on every
+channel) and rows few. Of the first and of the last whole minute after the start: latency, seconds of a core that all
+elements used, and their resident memory. RIPRAP_STEADY_MINUTES says how long; 4 unless it is given, 31 shows minute 30.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.harness import Result, at_most, reported
+from riprap.api.run import run as run_app
+from riprap.apps import market, market_files
+from riprap.base.clock import SYSTEM_CLOCK
+from riprap.runtime.coordination.metrics import Metrics
+from riprap.runtime.coordination.roster import PeStatus
+from riprap.runtime.element.latency import Latencies
+from riprap.spark.session import hosting_session
+
+RATE = 20_000  # tuples/s
+MINUTES = int(os.environ.get("RIPRAP_STEADY_MINUTES", "4"))
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class _Moment(NamedTuple):
+    """What was counted until then: latencies of the sink, seconds of a core, bytes in memory."""
+
+    latencies: dict[int, int]
+    used: float
+    resident: int
+
+
+def run() -> Iterator[Result]:
+    moments: list[_Moment] = []  # one a minute, from the end of the first minute on
+    began: list[float] = []
+
+    def watch(state: str, table: Sequence[PeStatus]) -> None:
+        told = {status.pe: Metrics.from_json(status.metrics) for status in table if status.metrics}
+        if "Sink" not in told or not told["Sink"].latency:
+            return
+        began[:] = began or [SYSTEM_CLOCK.monotonic()]
+        if SYSTEM_CLOCK.monotonic() - began[0] >= 60 * len(moments):
+            seen = [_process(status.pid) for status in table]
+            used, resident = (sum(part) for part in zip(*seen, strict=True))
+            moments.append(_Moment(dict(told["Sink"].latency), used, int(resident)))
+
+    with tempfile.TemporaryDirectory(prefix="riprap-bench-") as directory:
+        source = Path(directory) / "market.parquet"
+        market_files.write(market.generate(RATE * 60 * (MINUTES + 1), seed=1), source, overwrite=True)
+        spark = hosting_session(8)
+        try:
+            seconds = 60.0 * MINUTES + 10
+            run_app(
+                "bargain-discovery", {"Source": source}, out=Path(directory) / "run", spark=spark, fuse="none",
+                rate=RATE, seconds=seconds, watch=watch,
+            )  # fmt: skip
+        finally:
+            spark.stop()
+    first, last = _minute(*moments[0:2]), _minute(*moments[-2:])
+    which = f"minute {len(moments) - 1} against minute 1, one element per operator, {RATE:,} tuples/s"
+    yield at_most("steady.latency.p50", last[0] / first[0], 1.25, which)
+    yield at_most("steady.latency.p99", last[1] / first[1], 1.5, which)
+    yield at_most("steady.processor", last[2] / first[2], 1.1, which)
+    yield at_most("steady.memory", moments[-1].resident / moments[1].resident, 1.05, which)
+    yield reported("steady.latency.p50, last minute", last[0], "ms", which)
+    yield reported("steady.processor, last minute", last[2] / 60, "cores", which)
+    yield reported("steady.memory, at the end", moments[-1].resident / 2**20, "MiB", which)
+
+
+def _minute(begin: _Moment, end: _Moment) -> tuple[float, float, float]:
+    """Median and 99th percentile of latency, in ms, and seconds of a core."""
+    spent = Latencies(end.latencies).since(begin.latencies)
+    return spent.quantile(0.5) or 0.0, spent.quantile(0.99) or 0.0, end.used - begin.used
+
+
+def _process(pid: int) -> tuple[float, int]:
+    """Seconds of a core that a process has used, and its resident bytes."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS, int(fields[21]) * _PAGE
