@@ -8,6 +8,7 @@ import pytest
 from wiring import LAYOUT, Peer, eventually, run_in
 
 from riprap.base.clock import SYSTEM_CLOCK
+from riprap.protocols.events import Told
 from riprap.runtime.coordination.client import Client, CoordinatorLost
 from riprap.runtime.coordination.coordinator import Coordinator
 from riprap.runtime.coordination.directing import Assignment
@@ -123,6 +124,30 @@ def test_elements_hear_of_each_other(coordinator, clients):
     assert one.find("G", 1, 0.0) is None
     other.close()
     eventually(lambda: one.find("G", 0, 0.0) is None, "striking out an address")
+
+
+def test_what_a_life_says_before_it_hears_that_it_goes_back_is_only_a_sign_of_life(coordinator, clients):
+    client = clients("F")
+    assert client.register().epoch == 1
+    client.status(WorkerState.RUNNING)
+    reach(coordinator, "F", WorkerState.RUNNING)
+    coordinator.go_back("F", Assignment(1, newest=False))
+    coordinator.go_back("F", Assignment(2, newest=False))
+    coordinator.say("F", {"for": "the life to come"})
+    client.announce("grpc://a:1")
+    client.status(WorkerState.ENDED)  # of the life that was, and was said too late
+    client.beat({"received": 7})
+    eventually(lambda: len(client._directed) == 3, "three words")
+    (beginning,) = client.directed()  # of the two the newer one: there is no going back to the older line
+    assert (beginning.epoch, beginning.assignment.line) == (3, 2)
+    client.begin(beginning)
+    assert client.directed() == [Told({"for": "the life to come"})]
+    client.beat({"received": 8})
+    eventually(lambda: status(coordinator, "F").metrics == {"received": 8}, "the sign of life")
+    client.check()  # it was not fenced
+    assert status(coordinator, "F").state is WorkerState.CATCHING_UP
+    assert status(coordinator, "F").epoch == 3
+    assert coordinator.find("F", 0, 0.0) is None
 
 
 def test_an_attempt_that_comes_too_late_is_refused(coordinator, clients):

@@ -14,7 +14,7 @@ from riprap.protocols.channels import ChannelId
 from riprap.protocols.events import ConsumerDown, ConsumerUp, ProducerGone
 from riprap.runtime.element.element import Element
 from riprap.runtime.element.ledger import ledger_shape, memory_ledger
-from riprap.runtime.hosting import Arrival, Pace
+from riprap.runtime.hosting import Arrival
 from riprap.runtime.layout import arrange
 from riprap.runtime.messages import Kind, Message
 from riprap.runtime.simulation import ListFeed, VirtualClock
@@ -77,7 +77,7 @@ class Bench:
             self.layout, self.pe, self.epoch, host=self.host, ledger=self.ledger, clock=self.clock,
             checkpointer=Checkpointer(self.storage, self.pe.id, self.epoch, units, background=False) if units else None,
             loaded={name: load(self.storage, self.pe.id, name, self.clock.now()) for name in units},
-            feeds=lambda source, position: ListFeed(batch(0, 10), position), pace=Pace(None), batch_rows=batch_rows,
+            feeds=lambda source, position: ListFeed(batch(0, 10), position), rates=None, batch_rows=batch_rows,
         )  # fmt: skip
 
     def received(self, channel) -> int:

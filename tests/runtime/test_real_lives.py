@@ -1,6 +1,7 @@
 """Real processes, without Spark: a protocol of a test, elements that go back without dying, and `kill -9`.
 
-Processes are forked before anything here speaks gRPC, and wait for their turn; those left over are ended at the end.
+Processes come from a fork server, which has never spoken gRPC, whatever tests ran here before. They wait for their
+turn; those left over are ended at the end.
 """
 
 import multiprocessing
@@ -46,7 +47,8 @@ def element(pipe) -> None:
 
 class Hosts:
     def __init__(self, number: int) -> None:
-        fork = multiprocessing.get_context("fork")
+        fork = multiprocessing.get_context("forkserver")
+        fork.set_forkserver_preload(["riprap.runtime.process", "riprap.protocols.registry"])
         self.spare = []
         for _ in range(number):
             here, there = fork.Pipe()

@@ -85,6 +85,26 @@ def any_app(random: Random) -> Graph:
     return app.build()
 
 
+def cyclic_app(random: Random) -> Graph:
+    """A cycle in which tuples go round until they are small, with a window on it or not, and something behind it."""
+    app = App("cyclic")
+    source = app.source("S0", "k string, x long, id long")
+    back = app.feedback("back", "k string, x long, id long", delay=random.choice(["100us", "1ms", "20ms"]))
+    both = source.union(back, name="Both")
+    if random.random() < 0.3:
+        turned = both.aggregate("sum(x) AS x", "max(id) AS id", window=time("5ms"), by="k", name="Sums")
+        turned.select("k", "CAST(x / 3 AS long) AS x", "id", where="x > 1", name="Third").feed("back")
+    else:
+        turned = both
+        both.select("k", "x - 1 AS x", "id", where="x > 0", name="Lower").feed("back")
+    for j in range(random.randint(0, 2)):
+        kind = random.choice(["filter", "map", "aggregate", "sort"])
+        [turned] = _BUILD[kind](random, lambda stream=turned: stream, f"{kind}{j}")
+    both.sink("All")
+    turned.sink("Out")
+    return app.build()
+
+
 def _window(random):
     return random.choice([count(1), count(3), count(7), time("5ms"), time("20ms"), punctuated()])
 

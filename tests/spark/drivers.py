@@ -19,12 +19,13 @@ import pytest
 
 HERE = Path(__file__).parent
 SOURCES = HERE.parents[1] / "src"
+REFERENCES = HERE.parent / "workloads"  # what workloads should give
 _ANSWER = "scene: "
 
 
 def environment() -> dict[str, str]:
     """For processes, and their Spark workers, that import riprap and the modules of this directory."""
-    paths = [str(HERE), str(SOURCES), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(HERE), str(REFERENCES), str(SOURCES), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 

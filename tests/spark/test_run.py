@@ -17,6 +17,7 @@ from riprap.apps.catalogue import load_app
 from riprap.apps.samples import cache_directory, sample_inputs
 from riprap.base.errors import UsageError
 from riprap.base.owner import owned
+from riprap.protocols.registry import REGISTRY
 
 APP = "bargain-discovery"
 PATIENCE = 300  # seconds; only how long a test that fails takes
@@ -49,6 +50,11 @@ def local(tmp_path_factory):
 )
 def test_local(local, scene):
     local(scene)
+
+
+@pytest.mark.parametrize("protocol", [name for name in REGISTRY if name != "partial"])
+def test_kills_under_a_protocol(local, protocol):
+    local("kills_under_a_protocol", protocol)
 
 
 @pytest.fixture(scope="module")

@@ -26,6 +26,7 @@ from riprap.graph.graph import Graph
 from riprap.graph.plan import parse_plan, plan_text
 from riprap.protocols.registry import LOGS, REGISTRY, SCOPES, configured
 from riprap.report.page import table
+from riprap.runtime.hosting import Rates
 from riprap.runtime.kills import parse_kills
 from riprap.runtime.layout import Fuse, Layout, arrange
 from riprap.spark.running import Show, Watch, ready_session, run_on_spark
@@ -47,7 +48,7 @@ class Settings:
     fuse: Fuse
     parallelism: Mapping[str, int]
     inputs: Mapping[str, str]
-    rate: float | None  # tuples/s of each source
+    rate: Rates  # tuples/s of each source, or by source
     seconds: float | None
     protocol: str = "partial"
     interval: str | None = None  # between checkpoints, of protocols other than partial
@@ -108,7 +109,7 @@ def run(
     plan: Path | str | None = None,
     fuse: Fuse = "auto",
     parallelism: Mapping[str, int] | None = None,
-    rate: float | None = None,
+    rate: Rates = None,
     seconds: float | None = None,
     protocol: str = "partial",
     interval: str | None = None,
@@ -217,7 +218,7 @@ _SHAPE: Mapping[str, Callable[[Any], bool]] = {
     "fuse": lambda value: value in get_args(Fuse),
     "parallelism": lambda value: isinstance(value, dict) and all(type(n) is int and n >= 1 for n in value.values()),
     "inputs": lambda value: isinstance(value, dict) and all(isinstance(path, str) for path in value.values()),
-    "rate": lambda value: value is None or _is_number(value),
+    "rate": lambda value: value is None or all(map(_is_number, value.values() if isinstance(value, dict) else [value])),
     "seconds": lambda value: value is None or _is_number(value),
     "protocol": lambda value: value in REGISTRY,
     "interval": lambda value: value is None or isinstance(value, str),

@@ -27,6 +27,7 @@ class InletCut(NamedTuple):
     taken_position: int = -1  # where a reader of the log goes on behind what was taken
     passed_position: int = -1  # where a reader of the log goes on to bring what had not passed
     waits: bool = False  # something was taken and had not passed
+    missed: int = 0  # items below `taken` that never came
 
 
 class CheckpointId(NamedTuple):

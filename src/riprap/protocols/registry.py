@@ -6,13 +6,15 @@ from typing import Any
 
 from riprap.base.errors import UsageError, known
 from riprap.base.quantities import parse_duration
-from riprap.protocols import coordinated, induced, recompute, unaligned, uncoordinated
+from riprap.protocols import coordinated, induced, recompute, repeat, unaligned, uncoordinated
 from riprap.protocols.partial import PARTIAL
 from riprap.protocols.protocol import ProtocolSpec
 
 REGISTRY: Mapping[str, ProtocolSpec] = {
     spec.name: spec
-    for spec in (PARTIAL, coordinated.SPEC, unaligned.SPEC, uncoordinated.SPEC, induced.SPEC, recompute.SPEC)
+    for spec in (
+        PARTIAL, coordinated.SPEC, unaligned.SPEC, uncoordinated.SPEC, induced.SPEC, repeat.SPEC, recompute.SPEC,
+    )  # fmt: skip
 }
 LOGS = ("persistent", "volatile")
 SCOPES = ("cycles", "all")
@@ -41,6 +43,8 @@ def configured(
             raise UsageError(f"--log {log}: expected {' or '.join(LOGS)}")
         if spec.retention[0] != "log":
             raise UsageError(f"--log is for uncoordinated and induced: {name} holds what is on its way")
+        if spec is repeat.SPEC and log == "volatile":
+            raise UsageError("--log volatile: repeat reads its logs again, so they are persistent; use uncoordinated")
         settings["log"] = log
         if log == "volatile":
             spec = replace(spec, retention=("hold", "hold"))

@@ -93,6 +93,13 @@ class Feed(Protocol):
 _STEP = 5_000  # microseconds; at 2,000 eight elements on two cores are busy with nothing but small batches
 
 
+Rates = float | Mapping[str, float] | None  # rows per second of every source, or by source; None: as they are taken
+
+
+def pace_of(rates: Rates, source: str) -> "Pace":
+    return Pace(rates.get(source) if isinstance(rates, Mapping) else rates)
+
+
 @dataclass(frozen=True)
 class Pace:
     """When rows of a source are due. Times are microseconds of the wall clock.

@@ -10,6 +10,8 @@ How operators are fused:
     auto  chains (one stream out, one stream in) of operators with equal protection and parallelism
     all   one fragment, or one for each part that persistent streams separate
 
+However that may be, the operators of a cycle are one fragment: what goes round in it never leaves the process.
+
 Each stream between fragments has one *retention*, which says what becomes of its tuples while the consumer is down.
 Users know them by what a crash does then, the stream's *recovery*:
 
@@ -29,6 +31,7 @@ from typing import Any, Literal, get_args
 import pyarrow as pa
 
 from riprap.base.errors import UsageError, known
+from riprap.graph.cycles import connected_parts, cyclic_parts
 from riprap.graph.graph import Graph, StreamSpec
 from riprap.graph.keys import SEQ, KeyShape
 from riprap.graph.specs import OperatorSpec, Sink, Source
@@ -218,7 +221,18 @@ class Layout:
                 sink is None and stream.feedback is not None,
             )
         sources = tuple(s.name for s in self.graph.sources if s.name in pe.fragment.members)
-        return Surroundings(pe.id, tuple(p.id for p in self.pes), facts, inputs, outputs, sources, self.settings)
+        cycle = next((part for part in self._cycles if pe.id in part), ())
+        pes = tuple(p.id for p in self.pes)
+        return Surroundings(pe.id, pes, facts, inputs, outputs, sources, self.settings, cycle=cycle)
+
+    @cached_property
+    def _cycles(self) -> list[tuple[str, ...]]:
+        """Elements that reach each other over channels."""
+        after: dict[str, list[str]] = {pe.id: [] for pe in self.pes}
+        for link in self.links:
+            for channel in link.channels():
+                after[self.producer(channel)].append(self.consumer(channel))
+        return connected_parts(after)
 
     def plan(self, pe: Pe) -> RestorePlan:
         """What is saved of an element, and how it comes back."""
@@ -240,8 +254,6 @@ def arrange(
     """Lay out a graph. `parallelism` overrides that of the operators it names; `settings` are of the protocol."""
     if fuse not in get_args(Fuse):
         raise UsageError(f"--fuse {fuse}: expected one of {', '.join(get_args(Fuse))}")
-    if graph.cyclic:
-        raise UsageError(f"app {graph.name} has feedback streams, which `run` cannot go round yet")
     for name, shards in (parallelism or {}).items():
         graph = graph.with_operator(replace(graph[name], parallelism=shards))
     for spec in graph:
@@ -249,6 +261,7 @@ def arrange(
             raise UsageError(f"{spec.name} would run in {spec.parallelism} shards; at most {MOST_SHARDS} are possible")
         if spec.parallelism > 1 and isinstance(spec, Source | Sink):
             raise UsageError(f"{spec.kind} {spec.name} runs in one place, not in {spec.parallelism}")
+    _check_cycles(graph)
     fragments = tuple(
         Fragment(members, graph[members[0]].parallelism) for members in _ordered(graph, _groups(graph, fuse))
     )
@@ -263,6 +276,23 @@ def arrange(
         if refused := protocol.refuses(surroundings):
             raise UsageError(refused)
     return layout
+
+
+def _check_cycles(graph: Graph) -> None:
+    """A cycle runs within one element."""
+    for cycle in cyclic_parts(graph):
+        for name in cycle:
+            if graph[name].parallelism > 1:
+                raise UsageError(
+                    f"{name} is on a cycle, and a cycle runs in one process: leave its parallelism at 1, "
+                    f"not {graph[name].parallelism}"
+                )
+        for stream in graph.streams:
+            if {stream.source, stream.target} <= set(cycle) and _kept(graph, stream):
+                raise UsageError(
+                    f"stream {stream.id} is persistent and lies on a cycle, which runs in one process: "
+                    "leave its protection out"
+                )
 
 
 def retention_of(graph: Graph, stream: StreamSpec, protocol: ProtocolSpec = PARTIAL) -> Retention:
@@ -296,20 +326,23 @@ def _link(graph: Graph, stream: StreamSpec, source: Fragment, target: Fragment, 
 def _groups(graph: Graph, fuse: Fuse) -> list[set[str]]:
     group = {name: {name} for name in graph.order}
 
-    def join(stream: StreamSpec) -> None:
-        left, right = group[stream.source], group[stream.target]
+    def unite(one: str, other: str) -> None:
+        left, right = group[one], group[other]
         if left is not right:
             left |= right
             for name in right:
                 group[name] = left
 
+    for cycle in cyclic_parts(graph):
+        for name in cycle[1:]:
+            unite(cycle[0], name)
     if fuse != "none":
         for stream in graph.streams:
             source, target = graph[stream.source], graph[stream.target]
             if _kept(graph, stream) or source.parallelism != target.parallelism:
                 continue
             if fuse == "all" or (_chained(graph, stream) and _alike(source, target)):
-                join(stream)
+                unite(stream.source, stream.target)
         _check_acyclic(graph, group, fuse)
     return list({id(members): members for members in group.values()}.values())
 

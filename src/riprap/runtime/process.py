@@ -32,7 +32,7 @@ from riprap.runtime.coordination.states import WorkerState
 from riprap.runtime.element.element import Element
 from riprap.runtime.element.ledger import Ledger, ledger_shape, open_ledger
 from riprap.runtime.feed import Feed
-from riprap.runtime.hosting import Arrival, HostEvent, Pace
+from riprap.runtime.hosting import Arrival, HostEvent
 from riprap.runtime.layout import Pe
 from riprap.runtime.logs import LogFollower, LogSender
 from riprap.runtime.messages import Message
@@ -155,6 +155,7 @@ class _Process:
         """A new element, with everything that belongs to its life alone."""
         run, layout, pe = self._run, self._run.layout, self._pe
         self._epoch, self._line = beginning.epoch, beginning.assignment.line
+        self._client.begin(beginning)
         self._transport.live_under(self._line)
         self._logs, self._followers = {}, {}
         for channel in layout.outlets(pe):
@@ -182,7 +183,7 @@ class _Process:
             checkpointer=self._checkpointer,
             loaded=loaded,
             feeds=self._feed,
-            pace=Pace(run.rate),
+            rates=run.rate,
             batch_rows=run.batch_rows,
             before=self._before,
         )

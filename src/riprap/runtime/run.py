@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from riprap.runtime.hosting import Rates
 from riprap.runtime.layout import Layout
 
 
@@ -37,7 +38,7 @@ class Run:
     host: str  # address that elements bind to: 127.0.0.1 on a loopback master, else ""; then the one that reaches the
     # coordinator is found
     tls: Tls | None = None
-    rate: float | None = None  # tuples/s of each source; None: as fast as they are taken
+    rate: Rates = None  # tuples/s of each source, or by source; None: as fast as they are taken
     batch_rows: int = 65_536  # most rows in one call of the engine
     buffer_bytes: int = 4 << 20  # most bytes that wait on one channel at its receiver
     heartbeat: float = 0.2  # seconds between signs of life

@@ -32,9 +32,10 @@ from riprap.protocols.cut import CheckpointId
 from riprap.protocols.events import Acknowledged, ConsumerDown, ConsumerUp, Durable, ProducerGone, Told
 from riprap.protocols.protocol import WHOLE
 from riprap.runtime.coordination.directing import Assignment, Directing
+from riprap.runtime.coordination.history import History
 from riprap.runtime.element.element import Element
 from riprap.runtime.element.ledger import Ledger, Ledgers, ledger_shape, memory_ledger
-from riprap.runtime.hosting import Arrival, HostEvent, Pace, Unneeded
+from riprap.runtime.hosting import Arrival, HostEvent, Rates, Unneeded
 from riprap.runtime.layout import Layout, Pe, sink_channel
 from riprap.runtime.messages import Message
 from riprap.runtime.recompute import Recomputation
@@ -59,16 +60,16 @@ class _Died(Exception):
     """A simulated crash in the middle of a call."""
 
 
-class _Wire:
+class Wire:
     """One connection of a channel, between two lives."""
 
-    def __init__(self, channel: ChannelId, producer: "_Life", consumer: "_Life") -> None:
+    def __init__(self, channel: ChannelId, producer: "Life", consumer: "Life") -> None:
         self.channel, self.producer, self.consumer = channel, producer, consumer
         self.queue: deque[Message] = deque()  # under way
         self.broken = False
 
 
-class _Life:
+class Life:
     """One life of an element, and its host."""
 
     def __init__(self, simulation: "Simulation", pe: Pe, epoch: int, ledger: Ledger, line: int) -> None:
@@ -77,7 +78,7 @@ class _Life:
         self.element: Element
         self.recomputation: Recomputation
         self.inbox: list[HostEvent] = []
-        self.wires: dict[ChannelId, _Wire] = {}  # out
+        self.wires: dict[ChannelId, Wire] = {}  # out
         self.finished = False
         self.doomed_at: int | None = None  # effects left before it dies
         self.down = 0  # microseconds from its death until the next life begins
@@ -119,8 +120,7 @@ class _Life:
         return ListSpill()
 
     def took(self, durable: Durable, size: int, taken: int) -> None:
-        line = self.line
-        self._simulation.to_director(self.pe.id, lambda directing: directing.took(line, durable, size, taken))
+        self._simulation.took(self, durable, size)
 
     def tell(self, message: Mapping[str, Any]) -> None:
         tell = lambda directing: directing.heard(self.pe.id, self.epoch, message)  # noqa: E731
@@ -137,7 +137,7 @@ class Simulation:
         *,
         seed: int,
         crashes: Sequence[Crash | Break | DirectorCrash] = (),
-        rate: float | None = None,
+        rate: Rates = None,
         batch_rows: int = 64,
         held_bytes: int = 1 << 20,
         compiled: bool = False,
@@ -147,10 +147,10 @@ class Simulation:
         self.layout, self.inputs, self.clock = layout, inputs, VirtualClock()
         self._random = generator(seed, "simulation")
         self.released: dict[ChannelId, int] = {}
-        self.lives: dict[str, _Life] = {}
+        self.lives: dict[str, Life] = {}
         self.restarts: dict[str, int] = {pe.id: 0 for pe in layout.pes}
         self.gone_back: dict[str, int] = {pe.id: 0 for pe in layout.pes}  # times without dying
-        self._pace = Pace(rate)
+        self._rates = rate
         self._batch_rows, self._held_bytes = batch_rows, held_bytes
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._scheduled = 0
@@ -160,6 +160,7 @@ class Simulation:
         self._past = SimulatedPast(self.storage, self.log, inputs, self.clock)
         self._arrives: dict[str, int] = {}  # when what was said last arrives, by way
         self.director_log: list[Mapping[str, Any]] = []
+        self.history = History(self.clock.now)
         self._directing: Directing | None = None
         self._direct()
         for pe in layout.pes:
@@ -187,7 +188,7 @@ class Simulation:
         for log in self._logs.values():
             log.flush()
 
-    def _handle(self, life: _Life, *events: HostEvent) -> None:
+    def _handle(self, life: Life, *events: HostEvent) -> None:
         """The loop of an element comes round, with what is in its inbox and these; it may die in it."""
         if not life.alive:
             return
@@ -223,7 +224,7 @@ class Simulation:
         else:
             self._die(life)
 
-    def _die(self, life: _Life) -> None:
+    def _die(self, life: Life) -> None:
         if not life.alive:
             return
         self.restarts[life.pe.id] += 1
@@ -234,7 +235,7 @@ class Simulation:
         self.to_director(life.pe.id, lambda directing: directing.lost(life.pe.id, life.epoch))
         self._later(life.down, lambda: self._begin(life.pe))
 
-    def _over(self, life: _Life) -> None:
+    def _over(self, life: Life) -> None:
         """A life is over, dead or gone back: what it had sent arrives in part, and its neighbours hear of it."""
         life.alive = False
         for wire in self._wires():
@@ -247,7 +248,7 @@ class Simulation:
                 wire.broken = True
                 self._later(self._soon(100, 30_000), bound(self._down, wire))
 
-    def _wires(self) -> list[_Wire]:
+    def _wires(self) -> list[Wire]:
         return [wire for life in self.lives.values() for wire in life.wires.values() if not wire.broken]
 
     def _break(self, channel: ChannelId) -> None:
@@ -272,7 +273,7 @@ class Simulation:
         before = self.lives.get(pe.id)
         epoch = before.epoch + 1 if before is not None else 1
         ledger = memory_ledger(ledger_shape(self.layout, pe), before.ledger if before is not None else None)
-        life = _Life(self, pe, epoch, ledger, assignment.line)
+        life = Life(self, pe, epoch, ledger, assignment.line)
         plan, storage, now = self.layout.plan(pe), self.storage[pe.id], self.clock.now()
         target = assignment.target
         loaded = {}
@@ -292,7 +293,7 @@ class Simulation:
             checkpointer=self._checkpointer(pe, epoch),
             loaded=loaded,
             feeds=lambda source, position: ListFeed(self.inputs[source], position),
-            pace=self._pace,
+            rates=self._rates,
             batch_rows=self._batch_rows,
             held_bytes=self._held_bytes,
             before=gone_back,
@@ -322,13 +323,19 @@ class Simulation:
             return None
         return Checkpointer(self.storage[pe.id], pe.id, epoch, units, background=False, clock=self.clock)
 
+    def took(self, life: Life, durable: Durable, size: int) -> None:
+        """A checkpoint of this life is on disk."""
+        line = life.line
+        self.to_director(life.pe.id, lambda directing: directing.took(line, durable, size, 0))
+
     # The director -----------------------------------------------------------------------------------------------------
 
     def _direct(self) -> None:
         """A director begins, with the log of those before it."""
         director = self.layout.protocol.director(self.layout.surroundings)
         pes = [pe.id for pe in self.layout.pes]
-        self._directing = Directing(director, pes, self, list(self.director_log), self.director_log.append)
+        log, append = list(self.director_log), self.director_log.append
+        self._directing = Directing(director, pes, self, log, append, self.history)
         for life in self.lives.values():
             if life.alive:
                 self._join(life)
@@ -339,7 +346,7 @@ class Simulation:
             directing.tick(self.clock.now())
             self._later(self._soon(1_000, 20_000), bound(self._tick_director, directing))
 
-    def _join(self, life: _Life) -> None:
+    def _join(self, life: Life) -> None:
         line, checkpoints = life.line, dict(life.element.checkpoints)
 
         def join(directing: Directing) -> None:
@@ -364,7 +371,7 @@ class Simulation:
 
         self._later(self._in_order(f"from {pe}"), deliver)
 
-    def _to_element(self, pe: str, act: Callable[[_Life], None]) -> None:
+    def _to_element(self, pe: str, act: Callable[[Life], None]) -> None:
         life = self.lives.get(pe)
 
         def deliver() -> None:
@@ -380,13 +387,13 @@ class Simulation:
         self._to_element(pe, lambda life: self._handle(life, Unneeded(ids)))
 
     def work_under(self, pe: str, line: int) -> None:
-        def act(life: _Life) -> None:
+        def act(life: Life) -> None:
             life.line = max(life.line, line)
 
         self._to_element(pe, act)
 
     def go_back(self, pe: str, assignment: Assignment) -> None:
-        def act(life: _Life) -> None:
+        def act(life: Life) -> None:
             if life.line < assignment.line:
                 self.flush_logs(life)
                 self._over(life)
@@ -418,10 +425,10 @@ class Simulation:
         self._handle(consumer)  # what has arrived counts
         if not (producer.alive and consumer.alive):
             return
-        producer.wires[channel] = _Wire(channel, producer, consumer)
+        producer.wires[channel] = Wire(channel, producer, consumer)
         self._handle(producer, ConsumerUp(channel, consumer.epoch, consumer.element.expected(channel)))
 
-    def _gone(self, wire: _Wire) -> None:
+    def _gone(self, wire: Wire) -> None:
         """The consumer notices that the producer's connection broke, after what still arrived."""
         if wire.queue and wire.consumer.alive and not wire.broken:
             self._deliver(wire)
@@ -430,7 +437,7 @@ class Simulation:
         wire.broken = True
         self._handle(wire.consumer, ProducerGone(wire.channel, wire.producer.epoch))
 
-    def _down(self, wire: _Wire) -> None:
+    def _down(self, wire: Wire) -> None:
         producer = wire.producer
         if producer.wires.get(wire.channel) is wire:
             del producer.wires[wire.channel]
@@ -438,10 +445,10 @@ class Simulation:
             if wire.consumer.alive:
                 self._later(self._soon(100, 10_000), bound(self._connect, wire.channel))
 
-    def under_way(self, wire: _Wire) -> None:
+    def under_way(self, wire: Wire) -> None:
         self._later(self._soon(50, 5_000), lambda: self._deliver(wire))
 
-    def _deliver(self, wire: _Wire) -> None:
+    def _deliver(self, wire: Wire) -> None:
         if wire.broken or not wire.queue or not wire.consumer.alive:
             return
         consumer = wire.consumer
@@ -464,12 +471,12 @@ class Simulation:
     def log(self, channel: ChannelId) -> MemoryLog:
         return self._logs.setdefault(channel, MemoryLog())
 
-    def flush_logs(self, life: _Life) -> None:
+    def flush_logs(self, life: Life) -> None:
         for channel in self.layout.outlets(life.pe):
             if channel in self._logs:
                 self._logs[channel].flush()
 
-    def _follow(self, life: _Life, channel: ChannelId) -> None:
+    def _follow(self, life: Life, channel: ChannelId) -> None:
         """The reader of a log brings what is stable, and looks again."""
         if not life.alive:
             return
@@ -485,7 +492,7 @@ class Simulation:
 
     # Time -------------------------------------------------------------------------------------------------------------
 
-    def _turn(self, life: _Life) -> None:
+    def _turn(self, life: Life) -> None:
         """The loop comes round without anything having come."""
         if life.alive:
             self._handle(life)

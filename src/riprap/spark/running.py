@@ -22,6 +22,7 @@ from riprap.runtime.coordination.metrics_file import MetricsFile
 from riprap.runtime.coordination.roster import PeStatus
 from riprap.runtime.coordination.states import SystemState, WorkerState
 from riprap.runtime.coordination.summary import Lives, summary
+from riprap.runtime.hosting import Rates
 from riprap.runtime.kills import Kill
 from riprap.runtime.layout import Layout
 from riprap.runtime.process import run_element
@@ -62,7 +63,7 @@ def run_on_spark(
     inputs: Mapping[str, str],
     directory: Path,
     *,
-    rate: float | None = None,
+    rate: Rates = None,
     seconds: float | None = None,
     kills: Sequence[Kill] = (),
     tls: bool = False,
@@ -102,7 +103,8 @@ def run_on_spark(
         driver.drive()
         coordinator.close()
         hosted.wait(30.0)
-        result = summary(directory, layout, coordinator.table(), driver.lives, coordinator.events)
+        table, events, history = coordinator.table(), coordinator.events, coordinator.history
+        result = summary(directory, layout, table, driver.lives, events, history)
     if coordinator.error is not None:
         raise _KINDS.get(coordinator.error_code, CheckFailed)(f"the run has failed: {coordinator.error}")
     return result

@@ -64,7 +64,7 @@ class Client:
         self._reader: flight.MetadataRecordBatchReader | None = None
         self._listener: Thread | None = None
         self._directed: list[Told | Unneeded | Beginning | int] = []
-        self.epoch = 0  # of the life that registered
+        self.epoch = 0  # of the life that speaks
         self.stopping = False  # the run is to end: finish and say `ended`
 
     def register(self) -> Beginning:
@@ -83,8 +83,12 @@ class Client:
         )
         self._listener.start()
         beginning = _beginning(self._about["pe"], registered)
-        self.epoch = beginning.epoch
+        self.begin(beginning)
         return beginning
+
+    def begin(self, beginning: Beginning) -> None:
+        """From now on it is this life that speaks."""
+        self.epoch = beginning.epoch
 
     def announce(self, location: str) -> None:
         """Tell where the element's endpoint is, once it can be connected to."""
@@ -117,12 +121,20 @@ class Client:
         self._tell(told=dict(message))
 
     def directed(self) -> list[Told | Unneeded | Beginning | int]:
-        """What the director has said since the last call, in order; a number is the line to work under."""
+        """What the director has said since the last call, in order; a number is the line to work under.
+
+        A `Beginning` comes alone: what was said to the life before it has no meaning any more, but for checkpoints that
+        are to be deleted, and what was said after it is for the life that begins.
+        """
         if not self._directed:
             return []
         with self._changed:
             directed, self._directed = self._directed, []
-        return directed
+            last = max((at for at, one in enumerate(directed) if isinstance(one, Beginning)), default=None)
+            if last is None:
+                return directed
+            self._directed = [one for one in directed[:last] if isinstance(one, Unneeded)] + directed[last + 1 :]
+        return [directed[last]]
 
     def find(self, pe: str, newer_than: int, timeout: float) -> Address | None:
         """The address of an element's current life if that is newer; waits for one up to `timeout` seconds.
@@ -174,7 +186,7 @@ class Client:
             with self._telling:
                 if self._ended:
                     raise CoordinatorLost(self._gone)
-                self._writer.write_metadata(json.dumps(message).encode())
+                self._writer.write_metadata(json.dumps({**message, "epoch": self.epoch}).encode())
         except _BROKEN as error:
             self._lost = True
             raise CoordinatorLost(self._gone) from error

@@ -1,7 +1,8 @@
 """The coordinator, in the driver: a Flight server that every processing element is connected to while it lives.
 
 An element opens one `DoExchange` call, which is its registration, its heartbeats and its death notice in one. Messages
-are JSON objects in `app_metadata`, whose first entry says what they are.
+are JSON objects in `app_metadata`, whose first entry says what they are. Those of an element also have the `epoch` of
+the life that speaks: what one said before it heard that it is to go back is a sign of life, and nothing else.
 
     from the element
       {pe, attempt, host, pid, executor_pid}  the registration; it is the call's descriptor
@@ -49,6 +50,7 @@ from riprap.base.errors import DataError, RiprapError
 from riprap.protocols.cut import CheckpointId, Cut
 from riprap.protocols.events import Durable
 from riprap.runtime.coordination.directing import Assignment, Directing, DirectorLog
+from riprap.runtime.coordination.history import History
 from riprap.runtime.coordination.roster import Fenced, PeStatus, Roster, Transition
 from riprap.runtime.coordination.states import IllegalTransition, SystemState, WorkerState
 from riprap.runtime.layout import Layout
@@ -63,6 +65,7 @@ _log = logging.getLogger(__name__)
 _LOOKS = 10  # times within `silence` that the coordinator looks for elements that hang
 _TICK = 0.1  # seconds: the longest between two ticks of the director
 _GOODBYE = 5.0  # seconds that elements have to hang up when the coordinator closes
+_OF_ANY_LIFE = ("failed", "took")  # counts even if its life is to go back; a checkpoint says its own line
 
 
 class _Call:
@@ -113,12 +116,14 @@ class Coordinator:
         self._server: Server | None = None
         self._watcher = Thread(target=self._watch, name="coordinator: silence", daemon=True)
         self._director_log = DirectorLog(run_directory / "director.jsonl")
+        self.history = History(clock.now)
         self._directing = Directing(
             layout.protocol.director(layout.surroundings),
             [pe.id for pe in layout.pes],
             self,
             self._director_log.read(),
             self._director_log.append,
+            self.history,
         )
         self.location = ""  # known after start()
 
@@ -222,7 +227,7 @@ class Coordinator:
         try:
             while (message := _read(reader)) is not None:
                 try:
-                    self._hear(pe, call.epoch, message)
+                    self._hear(pe, call, message)
                 except Fenced as error:
                     _log.warning("%s", error)
                     call.tell(fenced=str(error))
@@ -230,7 +235,7 @@ class Coordinator:
                     self.failed(pe, str(bug))
         finally:
             call.over()
-            self._lost(pe, call.epoch, call)
+            self._lost(pe, call)
 
     def _register(self, call: _Call, pe: str, attempt: int, host: str, pid: int, executor_pid: int) -> None:
         with self._changed:
@@ -256,11 +261,16 @@ class Coordinator:
         epochs = json.dumps(self._roster.epochs()).encode()
         LocalFiles(self._epochs_file.parent).put(self._epochs_file.name, epochs)
 
-    def _hear(self, pe: str, epoch: int, message: Mapping[str, Any]) -> None:
+    def _hear(self, pe: str, call: _Call, message: Mapping[str, Any]) -> None:
         (what, content), *_ = message.items()
         at, wall = self._clock.monotonic(), self._clock.now()
         with self._changed:
+            epoch = call.epoch  # under the lock: a going back changes it
+            if message["epoch"] < epoch and what not in _OF_ANY_LIFE:
+                what = "of before"
             match what:
+                case "of before":
+                    self._roster.sign(pe, epoch, at, wall)
                 case "beat":
                     self._roster.beat(pe, epoch, content, at, wall)
                 case "status":
@@ -291,8 +301,9 @@ class Coordinator:
         durable = Durable(CheckpointId(pe, unit, epoch, number), Cut.from_json(cut), tag, forced)
         self._directing.took(line, durable, bytes, taken)
 
-    def _lost(self, pe: str, epoch: int, call: _Call) -> None:
+    def _lost(self, pe: str, call: _Call) -> None:
         with self._changed:
+            epoch = call.epoch
             self._roster.lost(pe, epoch, self._clock.monotonic(), self._clock.now())
             if self._calls.get(pe) is call:
                 del self._calls[pe]

@@ -32,6 +32,7 @@ from riprap.protocols.director import (
 )
 from riprap.protocols.events import Durable
 from riprap.protocols.protocol import WHOLE
+from riprap.runtime.coordination.history import History
 
 
 class Assignment(NamedTuple):
@@ -82,7 +83,7 @@ class DirectorLog:
 
 
 class Directing:
-    """`append` makes an entry of the log durable."""
+    """`append` makes an entry of the log durable; `history`, where there is one, hears what was done."""
 
     def __init__(
         self,
@@ -91,8 +92,10 @@ class Directing:
         reach: Reach,
         log: Iterable[Mapping[str, Any]],
         append: Callable[[Mapping[str, Any]], None],
+        history: History | None = None,
     ) -> None:
         self._director, self._pes, self._reach, self._append = director, tuple(pes), reach, append
+        self._history = history
         self.line = 0
         self._targets: dict[str, tuple[int, CheckpointId | None]] = {}  # by element: its last going back
         self._settled: set[str] = set()  # elements with a checkpoint of their own since
@@ -145,6 +148,8 @@ class Directing:
             return
         if id_.unit == WHOLE and id_.pe in self._targets and id_.pe not in self._settled:
             self._settle(id_.pe)
+        if self._history is not None:
+            self._history.took(id_, size, taken, forced=durable.forced)
         self._tell(Took(id_, durable.cut, line, durable.tag, durable.forced, size, taken))
 
     def _settle(self, pe: str) -> None:
@@ -173,6 +178,8 @@ class Directing:
                     if line > self.line:  # else it is a repetition by a new director: those who join are told
                         self._append({"line": line, "targets": {pe: id_ and id_[1:] for pe, id_ in targets.items()}})
                         self._put_in_force(command)
+                        if self._history is not None:
+                            self._history.put_in_force(line, targets)
                         for pe in self._pes:
                             if pe in targets:
                                 self._reach.go_back(pe, self.assignment(pe))

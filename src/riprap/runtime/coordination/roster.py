@@ -160,10 +160,19 @@ class Roster:
         self._current(pe, epoch).location = location
 
     def beat(self, pe: str, epoch: int, metrics: Mapping[str, Any], at: float, wall: int) -> None:
-        self._sign(pe, epoch, at, wall).metrics = metrics
+        self.sign(pe, epoch, at, wall).metrics = metrics
+
+    def sign(self, pe: str, epoch: int, at: float, wall: int) -> _Entry:
+        """A sign of life of the current process; one that hung is what it was before."""
+        entry = self._current(pe, epoch)
+        entry.last_sign = at
+        if entry.state is WorkerState.HANGING:
+            entry.losses.pop()
+            self._enter(pe, entry.before_hanging, wall)
+        return entry
 
     def status(self, pe: str, epoch: int, state: WorkerState, at: float, wall: int) -> None:
-        entry = self._sign(pe, epoch, at, wall)
+        entry = self.sign(pe, epoch, at, wall)
         if entry.state is state:
             return
         loss = entry.losses[-1] if entry.losses else None
@@ -261,15 +270,6 @@ class Roster:
         entry = self._entries[pe]
         if epoch != entry.epoch or not entry.connected:
             raise Fenced(f"epoch {epoch} of {pe} is over; the last one is {entry.epoch}")
-        return entry
-
-    def _sign(self, pe: str, epoch: int, at: float, wall: int) -> _Entry:
-        """A sign of life of the current process; one that hung is what it was before."""
-        entry = self._current(pe, epoch)
-        entry.last_sign = at
-        if entry.state is WorkerState.HANGING:
-            entry.losses.pop()
-            self._enter(pe, entry.before_hanging, wall)
         return entry
 
     def _notice(self, entry: _Entry, at: float) -> None:

@@ -8,11 +8,15 @@ from urllib.parse import quote
 
 from riprap.protocols.protocol import WHOLE
 from riprap.runtime.coordination.counts import stream_counts
+from riprap.runtime.coordination.history import History
 from riprap.runtime.coordination.metrics import CheckpointMetrics, Metrics
 from riprap.runtime.coordination.roster import PeStatus, Transition
 from riprap.runtime.element.latency import Latencies
 from riprap.runtime.element.ledger import Ledger, ledger_shape, read_ledger
 from riprap.runtime.layout import Layout
+from riprap.streams import Stream
+from riprap.streams.description import is_stream
+from riprap.streams.files import LocalFiles
 
 
 class Lives:
@@ -66,7 +70,12 @@ def read_ledgers(directory: Path, layout: Layout) -> dict[str, Ledger]:
 
 
 def summary(
-    directory: Path, layout: Layout, table: Iterable[PeStatus], lives: Lives, events: Sequence[Transition]
+    directory: Path,
+    layout: Layout,
+    table: Iterable[PeStatus],
+    lives: Lives,
+    events: Sequence[Transition],
+    history: History,
 ) -> dict[str, Any]:
     """One JSON object. Seconds count from the first tuple of a source until the last element had ended."""
     ledgers = read_ledgers(directory, layout)
@@ -88,14 +97,10 @@ def summary(
         },
         "streams": {name: asdict(counts) for name, counts in stream_counts(layout, ledgers).items()},
         "checkpoints": lives.checkpoints(layout),
+        "protocol": {"name": layout.protocol.name, **history.summary()},
         "sinks": {
             sink.name: {
-                "tuples": sum(
-                    outlet.number
-                    for ledger in ledgers.values()
-                    for channel, outlet in ledger.outlets.items()
-                    if layout.sink(channel) == sink.name
-                ),
+                "tuples": rows_in(directory / "sinks" / sink.name),
                 "path": str(directory / "sinks" / sink.name),
             }
             for sink in layout.graph.sinks
@@ -107,6 +112,11 @@ def summary(
         "latency": {"p50": latencies.quantile(0.5), "p99": latencies.quantile(0.99)},
         "warnings": lives.warnings(),
     }
+
+
+def rows_in(path: Path) -> int:
+    """Of a persistent stream: what a reader finds there, whatever those who wrote it had counted."""
+    return Stream.open(path).stable().position if is_stream(LocalFiles(path)) else 0
 
 
 def _delivery(layout: Layout, pe: str) -> str:

@@ -34,7 +34,7 @@ from riprap.runtime.element.outputs import Outputs
 from riprap.runtime.element.restoring import SHARDS, Restoring
 from riprap.runtime.element.shard_merge import Given, shard_merges
 from riprap.runtime.element.stored import encode_message
-from riprap.runtime.hosting import Arrival, Feed, Host, HostEvent, Pace, Recomputed, Unneeded
+from riprap.runtime.hosting import Arrival, Feed, Host, HostEvent, Rates, Recomputed, Unneeded, pace_of
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Kind, Message
 
@@ -59,7 +59,7 @@ class Element:
         checkpointer: Checkpointer | None,
         loaded: Mapping[str, Loaded | None],
         feeds: Callable[[str, int], Feed],
-        pace: Pace,
+        rates: Rates,
         batch_rows: int = _BATCH_ROWS,
         held_bytes: int = HELD_BYTES,
         before: "Element | None" = None,
@@ -71,7 +71,7 @@ class Element:
         """
         self.pe, self.epoch = pe, epoch
         self._layout, self._host, self._ledger, self._clock = layout, host, ledger, clock
-        self._pace, self._batch_rows = pace, batch_rows
+        self._batch_rows = batch_rows
         self.plan = layout.plan(pe)
         self.protocol = layout.protocol.machine(layout.surroundings[pe.id], self.plan)
         self._hears = self.protocol.hears
@@ -81,7 +81,7 @@ class Element:
         begins = Restoring(layout, pe, self.plan, self._engine, self._merges, ledger, loaded, host.kept).begin()
         self._inputs = Inputs(
             layout, pe, self._engine, host, ledger, self._merges, begins.inlets, begins.behind, held_bytes,
-            exact=self.plan.exact,
+            exact=self.plan.exact, taken=self.plan.delivered == "taken",
         )  # fmt: skip
         self._outputs = Outputs(
             layout, pe, epoch, self._engine, host=host, ledger=ledger, clock=clock, sent=begins.sent, limit=held_bytes,
@@ -92,6 +92,7 @@ class Element:
             self._outputs.adopt(before._outputs)
         self._taken = dict(begins.sources)  # rows, by source
         self._feeds = {name: feeds(name, position) for name, position in self._taken.items()}
+        self._paces = {name: pace_of(rates, name) for name in self._feeds}
         self._over = False  # sources take nothing new
         self._ticked = 0
         self._carry_out_by_type: dict[type, Callable[[Any], None]] = {
@@ -200,7 +201,10 @@ class Element:
     def next_due(self) -> int | None:
         """When to look at the sources again, microseconds of the wall clock; None: no source here goes on."""
         now = self._clock.now()
-        looks = (self._pace.next_look(self._started(n, now), now, feed.position) for n, feed in self._feeds.items())
+        looks = (
+            self._paces[name].next_look(self._started(name, now), now, feed.position)
+            for name, feed in self._feeds.items()
+        )
         return min(looks, default=None)
 
     def flush(self) -> None:
@@ -298,6 +302,8 @@ class Element:
         """Take a message into the element."""
         if skip and message.items:
             message = _without(message, skip)
+        if message.number > way.inlet.next and self.plan.delivered == "taken":
+            way.record.missed += message.number - way.inlet.next
         way.inlet.next = message.number + message.items
         way.position = position
         for capture in way.recorded:
@@ -425,11 +431,11 @@ class Element:
         took = False
         for name, feed in list(self._feeds.items()) if self._outputs.ready else ():
             now = self._clock.now()
-            started, record = self._started(name, now), self._ledger.sources[name]
+            started, record, pace = self._started(name, now), self._ledger.sources[name], self._paces[name]
             # At the end of the run: what another life took, and this one has gone back behind, has been sent on.
             most = min(self._batch_rows, record.position - feed.position) if self._over else self._batch_rows
-            rows = self._pace.rows(started, now, feed.position, most)
-            born = min(now, self._pace.due(started, now, feed.position + rows // 2))  # of its middle tuple
+            rows = pace.rows(started, now, feed.position, most)
+            born = min(now, pace.due(started, now, feed.position + rows // 2))  # of its middle tuple
             batch = feed.next(rows) if rows > 0 else None
             if batch is not None:
                 took = True
@@ -447,7 +453,7 @@ class Element:
         """When the source's row 0 was due; the first look at it decides."""
         record = self._ledger.sources[source]
         if not record.started_at:
-            record.started_at = self._pace.begin(now, self._feeds[source].position)
+            record.started_at = self._paces[source].begin(now, self._feeds[source].position)
         return int(record.started_at)
 
 

@@ -54,7 +54,8 @@ class WayIn:
         return self.merged is not None and self.merged.rows > self.most_rows
 
     def cut(self) -> InletCut:
-        return self.cursor.cut()._replace(taken=self.inlet.next, taken_position=self.position)
+        taken, position = self.inlet.next, self.position
+        return self.cursor.cut()._replace(taken=taken, taken_position=position, missed=self.record.missed)
 
 
 class Inputs:
@@ -73,9 +74,11 @@ class Inputs:
         limit: int,
         *,
         exact: bool,
+        taken: bool,
     ) -> None:
         self._engine, self._layout, self.merges, self._ledger = engine, layout, merges, ledger
         self._exact = exact  # what was done before a crash is undone: nothing is given twice
+        self._by_taken = taken  # the ledger went back with the state, and what is missing was counted as it was taken
         self.behind = dict(behind)  # how far operators had come in another life
         retained: dict[tuple[str, int], Retained] = {}
         self.ways: dict[ChannelId, WayIn] = {}
@@ -184,7 +187,7 @@ class Inputs:
         record = way.record
         before = record.next
         way.cursor.came(number, None, end, position)
-        if number == before:  # in order
+        if number == before or self._by_taken:  # in order
             record.next = record.left = end
             return
         fresh = max(0, end - max(number, before))
@@ -208,6 +211,9 @@ class Inputs:
                 continue
             changed.append(way)
             record = way.record
+            if self._by_taken:
+                record.next = merged.next
+                continue
             had = record.next
             fresh = sum(max(0, numbers.stop - max(numbers.start, had)) for numbers in passed)
             again = sum(map(len, passed)) - fresh

@@ -9,6 +9,9 @@ An input goes on as its retention allows:
 
 Outputs have the numbers of the checkpoint where what is given out again is the same (`RestorePlan.exact`); else the
 numbers go on, for a log from what it has: what was numbered and did not get into it was never there.
+
+Where all go back together (*delivered* means taken) the counts of the ledger go back too: what was received or missed
+behind the checkpoint has not happened.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +22,7 @@ from riprap.engine.engine import Engine
 from riprap.engine.merger import MergerState
 from riprap.graph.keys import END_KEY, START_KEY, OrderKey
 from riprap.protocols.channels import ChannelId
-from riprap.protocols.cut import Cut
+from riprap.protocols.cut import Cut, InletCut
 from riprap.protocols.protocol import WHOLE, RestorePlan
 from riprap.runtime.element.ledger import Ledger
 from riprap.runtime.element.shard_merge import ShardMerge
@@ -98,10 +101,12 @@ class Restoring:
         if unit is None and retention == "hold":
             return record.left, -1
         cut = self._cuts.get(unit) if unit is not None else None
-        if cut is None:
-            return 0, 0 if retention == "log" else -1
-        inlet = cut.inlets[channel]
+        inlet = (
+            cut.inlets[channel] if cut is not None else InletCut(0, 0, *((0, 0) if retention == "log" else (-1, -1)))
+        )
         if self._plan.delivered == "taken":
+            record.next = record.left = inlet.taken
+            record.missed = inlet.missed
             return inlet.taken, inlet.taken_position
         return inlet.passed, inlet.passed_position
 
@@ -109,7 +114,10 @@ class Restoring:
         record = self._ledger.outlets[channel]
         if self._plan.exact:
             cut = self._cuts.get(WHOLE)
-            return cut.sent[channel] if cut is not None else 0
+            sent = cut.sent[channel] if cut is not None else 0
+            if self._plan.delivered == "taken":
+                record.number = sent
+            return sent
         if self._layout.retention(channel) == "log":
             record.number = self._kept(channel)
         return record.number

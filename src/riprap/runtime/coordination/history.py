@@ -1,0 +1,60 @@
+"""What a protocol did in a run: checkpoints that became durable, and lines that were put in force.
+
+Kept beside the director by whoever hosts it, in memory: it is for measuring, and nothing depends on it. Times are
+microseconds of the host's clock.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from riprap.protocols.cut import CheckpointId
+
+
+class Checkpoint(NamedTuple):
+    id: CheckpointId
+    at: int  # when it was captured
+    taken: int  # microseconds from then until it was durable
+    bytes: int
+    forced: bool
+
+
+class Line(NamedTuple):
+    number: int
+    at: int
+    rollback: Mapping[str, int]  # by element that goes back: microseconds since its checkpoint, or since the beginning
+
+
+class History:
+    def __init__(self, now: Callable[[], int]) -> None:
+        self._now = now
+        self.began = now()
+        self.checkpoints: dict[CheckpointId, Checkpoint] = {}
+        self.lines: list[Line] = []
+
+    def took(self, id_: CheckpointId, size: int, taken: int, *, forced: bool) -> None:
+        self.checkpoints[id_] = Checkpoint(id_, self._now() - taken, taken, size, forced)
+
+    def put_in_force(self, line: int, targets: Mapping[str, CheckpointId | None]) -> None:
+        now = self._now()
+        since = {pe: self.checkpoints[id_].at if id_ in self.checkpoints else self.began for pe, id_ in targets.items()}
+        self.lines.append(Line(line, now, {pe: max(now - at, 0) for pe, at in since.items()}))
+
+    def newest_before(self, pe: str, at: int) -> int:
+        """When the last checkpoint that an element had at a moment was captured; else when the run began."""
+        durable = [one.at for one in self.checkpoints.values() if one.id.pe == pe and one.at + one.taken <= at]
+        return max(durable, default=self.began)
+
+    def summary(self) -> dict[str, Any]:
+        """A JSON object."""
+        taken = list(self.checkpoints.values())
+        return {
+            "checkpoints": len(taken),
+            "forced": sum(one.forced for one in taken),
+            "bytes": sum(one.bytes for one in taken),
+            "take_ms": sum(one.taken for one in taken) / len(taken) / 1e3 if taken else 0.0,
+            "lines": [
+                {"line": line.number, "elements": len(line.rollback), "rollback": max(line.rollback.values()) / 1e6}
+                for line in self.lines
+                if line.rollback
+            ],
+        }
