@@ -113,8 +113,12 @@ class Element:
         self._do(self.protocol.begin(begins.cut, clock.now()))
         for channel, messages in begins.parked.items():
             way = self._inputs.ways[channel]
-            for message in messages:
-                self._arrived(way, Arrival(channel, replace(message, epoch=-1), way.position))
+            for (
+                message
+            ) in messages:  # the checkpoint has them: the protocol is not asked, and cannot capture in between
+                skip = way.inlet.fresh(-1, message.number, message.items)
+                if skip != NOTHING:
+                    self._deliver(way, replace(message, epoch=-1), skip, way.position)
 
     # For the host -----------------------------------------------------------------------------------------------------
 

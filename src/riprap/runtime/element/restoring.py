@@ -85,7 +85,7 @@ class Restoring:
                 next_, position = inlets[channel]
                 inlets[channel] = min(next_, messages[0].number), position
         return Beginning(
-            whole,
+            _with_parked(whole, parked) if whole is not None else None,
             inlets,
             {channel: self._sent(channel) for channel in self._layout.outlets(self._pe)},
             {name: self._source(name) for name in self._ledger.sources},
@@ -168,3 +168,13 @@ class Restoring:
                     gathered = gathered.emptied(shard, reached if comes_again else END_KEY)
                 self._merges[stream.id].restore(gathered)
         return mergers
+
+
+def _with_parked(cut: Cut, parked: Mapping[ChannelId, tuple[Message, ...]]) -> Cut:
+    """The cut as it is when what was saved with it has been taken: also what was recorded after the capture."""
+    inlets = dict(cut.inlets)
+    for channel, messages in parked.items():
+        for message in messages:
+            taken = max(inlets[channel].taken, message.number + message.items)
+            inlets[channel] = inlets[channel]._replace(taken=taken)
+    return replace(cut, inlets=inlets)
