@@ -10,7 +10,7 @@ SRC = Path(__file__).parents[2] / "src" / "riprap"
 # The order of docs/architecture.md, top to bottom.
 LAYERS = [
     "base", "expressions", "graph", "operators", "engine", "streams", "checkpoints", "protocols", "replication",
-    "runtime", "faults", "san", "planner", "proof", "spark", "apps", "workloads", "report", "api", "cli",
+    "runtime", "faults", "san", "planner", "proof", "spark", "apps", "workloads", "compare", "report", "api", "cli",
 ]  # fmt: skip
 
 

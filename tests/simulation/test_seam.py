@@ -41,3 +41,9 @@ def check(seed: int) -> int:
 @pytest.mark.parametrize("seeds", batches(120), ids=str)
 def test_a_protocol_in_one_file_keeps_the_output(seeds):
     assert sum(check(seed) for seed in seeds) > 0, "nobody went back"
+
+
+# A capture while a checkpoint's own messages were being taken in, with what waits on disk.
+@pytest.mark.parametrize("seed", [131, 136, 172, 221])
+def test_what_failed_once_does_not_again(seed):
+    check(seed)

@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 
 from riprap.cli import (
     assess,
+    compare,
     data,
     doctor,
     graph,
@@ -70,6 +71,7 @@ app.command("plan", rich_help_panel=_PLAN)(plan.command)
 app.command("run", rich_help_panel=_RUN)(run.command)
 app.command("run-bounded", rich_help_panel=_RUN)(run_bounded.command)
 app.command("prove", rich_help_panel=_PROVE)(prove.command)
+app.command("compare", rich_help_panel=_COMPARE)(compare.command)
 reproduce.app.command("assess")(reproduce_assess.command)
 reproduce.app.command("joins")(reproduce_joins.command)
 reproduce.app.command("san")(reproduce_san.command)

@@ -1,0 +1,170 @@
+"""The simulated host with costs: processing, checkpoints and restores take virtual time, and outputs are timed.
+
+In `simulation.py` work costs nothing, which is right for what may happen and wrong for how long it takes. Here an
+element that works on a message is *busy* for as long as its rows cost, and what comes meanwhile waits where it would in
+a run: on its way, so that a slow element exerts back pressure. A checkpoint keeps its element busy while it is copied
+and is durable when it is written; a life that begins is busy while its state is read.
+
+Rates can be divided by a factor, so that hours of a cluster fit into seconds of one process: there are so many times
+fewer rows, and each costs so many times more. Latencies, rounds, recovery and the share of a core that everything takes
+stay as they are; messages are smaller.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial as bound
+from typing import Any, NamedTuple
+
+from riprap.graph.graph import Graph
+from riprap.protocols.channels import ChannelId
+from riprap.protocols.events import Durable
+from riprap.runtime.hosting import Arrival, HostEvent
+from riprap.runtime.layout import Layout, Pe
+from riprap.runtime.messages import Message
+from riprap.runtime.simulated import MemoryLog
+from riprap.runtime.simulation import Life, Simulation, Wire
+
+_LOOK = (10_000, 30_000)  # microseconds between looks of an element at what is due
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Microseconds, unless they say otherwise. Taken from profiles of the workloads and from runs on two cores."""
+
+    row: Mapping[str, float]  # by kind of operator
+    message: float = 150.0  # of an element, from socket to socket, beside its operators
+    copy: float = 0.001  # per byte of a checkpoint
+    write: float = 0.005  # per byte of a checkpoint: 200 MB/s
+    sync: float = 3_000.0  # of a checkpoint, whatever its size
+    restart: float = 650_000.0  # from the death of a process until its successor has registered
+    restore: float = 40_000.0  # of a state, whatever its size
+    read: float = 0.005  # per byte of it
+
+    def of(self, graph: Graph, pe: Pe) -> float:
+        """Of a row that an element takes in, were it to pass all its operators."""
+        return sum(self.row.get(graph[name].kind, 0.3) for name in pe.fragment.members)
+
+
+ROWS = {"source": 0.05, "sink": 0.05, "functor": 0.05, "union": 0.05, "split": 0.1, "aggregate": 0.3, "join": 0.6}
+
+
+class Output(NamedTuple):
+    """Rows that reached a sink."""
+
+    at: int  # microseconds of the virtual clock
+    rows: int
+    born: int  # when what caused them was due at its source
+
+
+class TimedLog(MemoryLog):
+    """A persistent stream that remembers when its rows came; what a crash takes from it did not come."""
+
+    def __init__(self, now: Callable[[], int]) -> None:
+        super().__init__()
+        self._now = now
+        self._came: list[tuple[int, Output]] = []  # with the number behind the last row
+
+    def keep(self, message: Message) -> None:
+        before = self.next
+        super().keep(message)
+        if self.next > before and message.batch is not None:
+            self._came.append((self.next, Output(self._now(), self.next - before, message.born)))
+
+    def crash(self) -> None:
+        super().crash()
+        while self._came and self._came[-1][0] > self.next:
+            self._came.pop()
+
+    @property
+    def outputs(self) -> list[Output]:
+        return [output for _, output in self._came]
+
+
+class TimedSimulation(Simulation):
+    """`slower`: how many times more a row costs, because there are so many times fewer."""
+
+    def __init__(
+        self, layout: Layout, inputs: Mapping[str, Any], costs: Costs, *, slower: float = 1.0, **more: Any
+    ) -> None:
+        self._costs, self._slower = costs, slower
+        self._busy: dict[Life, int] = {}  # until when
+        self._woken: set[Life] = set()  # those that look again as soon as they are not
+        self._work = {pe.id: costs.of(layout.graph, pe) * slower for pe in layout.pes}
+        super().__init__(layout, inputs, **more)
+
+    def outputs(self, sink: str) -> list[Output]:
+        log = next(log for channel, log in self._logs.items() if channel.stream == sink)
+        assert isinstance(log, TimedLog)
+        return log.outputs
+
+    def log(self, channel: ChannelId) -> MemoryLog:
+        if channel not in self._logs:
+            sink = self.layout.sink(channel) is not None
+            self._logs[channel] = TimedLog(self.clock.now) if sink else MemoryLog()
+        return self._logs[channel]
+
+    # Work takes time --------------------------------------------------------------------------------------------------
+
+    def _left(self, life: Life) -> int:
+        return self._busy.get(life, 0) - self.clock.time
+
+    def _handle(self, life: Life, *events: HostEvent) -> None:
+        left = self._left(life)
+        if left > 0:
+            life.inbox += events
+            if life.alive and life not in self._woken:
+                self._woken.add(life)
+                self._later(left, bound(self._wake, life))
+            return
+        taken = [event.message for event in (*life.inbox, *events) if isinstance(event, Arrival)]
+        before = sum(source.position for source in life.ledger.sources.values())
+        super()._handle(life, *events)
+        pulled = max(sum(source.position for source in life.ledger.sources.values()) - before, 0)
+        rows = sum(message.items for message in taken) + pulled
+        if taken or pulled:
+            self._work_for(life, rows * self._work[life.pe.id] + self._costs.message * (len(taken) + (pulled > 0)))
+
+    def _work_for(self, life: Life, cost: float) -> None:
+        self._busy[life] = max(self._busy.get(life, 0), self.clock.time) + int(cost)
+
+    def _wake(self, life: Life) -> None:
+        self._woken.discard(life)
+        self._handle(life)
+
+    def _deliver(self, wire: Wire) -> None:
+        left = self._left(wire.consumer)
+        if left > 0 and not wire.broken and wire.queue and wire.consumer.alive:
+            self._later(left, bound(self._deliver, wire))
+        else:
+            super()._deliver(wire)
+
+    def _follow(self, life: Life, channel: ChannelId) -> None:
+        left = self._left(life)
+        if left > 0 and life.alive:
+            self._later(left, bound(self._follow, life, channel))
+        else:
+            super()._follow(life, channel)
+
+    def _turn(self, life: Life) -> None:
+        if life.alive:
+            self._handle(life)
+            self._later(self._soon(*_LOOK), bound(self._turn, life))
+
+    # Checkpoints and lives --------------------------------------------------------------------------------------------
+
+    def took(self, life: Life, durable: Durable, size: int) -> None:
+        """A checkpoint was copied; it is durable when it is written."""
+        size = int(size * self._slower)
+        self._work_for(life, size * self._costs.copy)
+        line, taken = life.line, int(self._costs.sync + size * self._costs.write)
+
+        def written() -> None:
+            if life.alive:
+                self.to_director(life.pe.id, lambda directing: directing.took(line, durable, size, taken))
+
+        self._later(taken, written)
+
+    def _live(self, pe: Pe, *arguments: Any) -> None:
+        super()._live(pe, *arguments)
+        sizes = [one.bytes for one in self.history.checkpoints.values() if one.id.pe == pe.id]
+        self._work_for(self.lives[pe.id], self._costs.restore + (sizes[-1] if sizes else 0) * self._costs.read)
