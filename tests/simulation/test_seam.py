@@ -43,7 +43,8 @@ def test_a_protocol_in_one_file_keeps_the_output(seeds):
     assert sum(check(seed) for seed in seeds) > 0, "nobody went back"
 
 
-# A capture while a checkpoint's own messages were being taken in, with what waits on disk.
+# A capture while a checkpoint's own messages were being taken in, with what waits on disk; a union in shards that
+# numbers what its ports have in common.
 @pytest.mark.parametrize("seed", [131, 136, 172, 221])
 def test_what_failed_once_does_not_again(seed):
     check(seed)

@@ -33,8 +33,8 @@ import pyarrow as pa
 from riprap.base.errors import UsageError, known
 from riprap.graph.cycles import connected_parts, cyclic_parts
 from riprap.graph.graph import Graph, StreamSpec
-from riprap.graph.keys import SEQ, KeyShape
-from riprap.graph.specs import OperatorSpec, Sink, Source
+from riprap.graph.keys import SEQ, KeyShape, overlapping
+from riprap.graph.specs import OperatorSpec, Sink, Source, Union
 from riprap.protocols.channel import Retention
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.partial import PARTIAL
@@ -316,11 +316,16 @@ def _link(graph: Graph, stream: StreamSpec, source: Fragment, target: Fragment, 
         by = ()
     elif key:
         by = key
-    elif source.shards == target.shards:
+    elif source.shards == target.shards and not _numbers_ports(graph, stream.target):
         by = None
     else:
         by = (SEQ,)  # nobody minds where a row goes; by its number, so that a restart repeats it
     return Link(stream, source, target, retention_of(graph, stream, protocol), by)
+
+
+def _numbers_ports(graph: Graph, name: str) -> bool:
+    """Whether it is a union that numbers tuples which come from one trigger on several ports: they go to one shard."""
+    return isinstance(graph[name], Union) and overlapping(list(graph.input_shapes(name)))
 
 
 def _groups(graph: Graph, fuse: Fuse) -> list[set[str]]:
@@ -340,6 +345,8 @@ def _groups(graph: Graph, fuse: Fuse) -> list[set[str]]:
         for stream in graph.streams:
             source, target = graph[stream.source], graph[stream.target]
             if _kept(graph, stream) or source.parallelism != target.parallelism:
+                continue
+            if target.parallelism > 1 and _numbers_ports(graph, stream.target):
                 continue
             if fuse == "all" or (_chained(graph, stream) and _alike(source, target)):
                 unite(stream.source, stream.target)
