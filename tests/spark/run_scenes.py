@@ -291,7 +291,7 @@ def kills_under_a_protocol(place, protocol):
     pes = result.summary["pes"]
     assert "Found" in killed
     assert {name for name, pe in pes.items() if pe["restarts"]} == killed
-    alone = protocol == "repeat"  # who fails goes back alone
+    alone = protocol in ("repeat", "recompute")  # who fails goes back alone
     assert all((pe["restarts"] + pe["went_back"] >= 1) or alone for pe in pes.values()), pes
     assert not alone or not any(pe["went_back"] for pe in pes.values()), pes
     found = result.sink("Sink")

@@ -111,6 +111,10 @@ def cases(
             raise UsageError(f"no protocol is called {name}; there are {known([NONE, *REGISTRY], name)}")
         if name == "partial":
             raise UsageError("partial is a plan, not a protocol with rounds or lines: compare with none instead")
+        if name == "recompute":
+            raise UsageError(
+                "recompute is for plans with few backups (riprap plan, riprap prove), and is not compared here"
+            )
     if windows is not None and windows not in get_args(Windows):
         raise UsageError(f"--windows {windows}: expected {' or '.join(get_args(Windows))}")
     if log == "volatile" and not {"uncoordinated", "induced"} & set(named):

@@ -13,8 +13,14 @@ from riprap.protocols.protocol import ProtocolSpec
 REGISTRY: Mapping[str, ProtocolSpec] = {
     spec.name: spec
     for spec in (
-        PARTIAL, coordinated.SPEC, unaligned.SPEC, uncoordinated.SPEC, induced.SPEC, repeat.SPEC, recompute.SPEC,
-    )  # fmt: skip
+        PARTIAL,
+        coordinated.SPEC,
+        unaligned.SPEC,
+        uncoordinated.SPEC,
+        induced.SPEC,
+        repeat.SPEC,
+        recompute.SPEC,
+    )
 }
 LOGS = ("persistent", "volatile")
 SCOPES = ("cycles", "all")

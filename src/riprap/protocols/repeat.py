@@ -11,7 +11,6 @@ costs the failed element alone. The price is a log of every stream, and that ope
 
 from collections.abc import Mapping
 
-from riprap.base.errors import UsageError
 from riprap.protocols.cut import CheckpointId
 from riprap.protocols.director import Command as DirectorCommand
 from riprap.protocols.director import Delete, Director, Joined, Took
@@ -22,13 +21,15 @@ from riprap.protocols.uncoordinated import Uncoordinated, interval_of
 
 
 def plan(surroundings: Surroundings) -> RestorePlan:
-    for name, facts in surroundings.operators.items():
-        if not facts.deterministic:
-            raise UsageError(
-                f"--protocol repeat: {name} is not deterministic and would not repeat itself; use coordinated instead"
-            )
     unit = Unit(tuple(surroundings.operators), interval_of(surroundings))
     return RestorePlan({WHOLE: unit}, whole=True, exact=True, delivered="passed")
+
+
+def refuses(surroundings: Surroundings) -> str:
+    for name, facts in surroundings.operators.items():
+        if not facts.deterministic:
+            return f"repeat needs elements that repeat themselves, and {name} is not deterministic: use coordinated"
+    return ""
 
 
 class Repeat(Uncoordinated):
@@ -59,4 +60,4 @@ class RepeatDirector(Director):
         return []
 
 
-SPEC = ProtocolSpec("repeat", plan, Repeat, RepeatDirector, retention=("log", "log"))
+SPEC = ProtocolSpec("repeat", plan, Repeat, RepeatDirector, retention=("log", "log"), refuses=refuses)

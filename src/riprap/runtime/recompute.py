@@ -29,7 +29,7 @@ from riprap.protocols.protocol import WHOLE
 from riprap.protocols.protocol import Protocol as Idle
 from riprap.runtime.element.element import HELD_BYTES, Element
 from riprap.runtime.element.ledger import ledger_shape, memory_ledger
-from riprap.runtime.hosting import Arrival, Feed, Pace, Recomputed, Spill
+from riprap.runtime.hosting import Arrival, Feed, Recomputed, Spill
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Message
 
@@ -116,7 +116,7 @@ class _Cone:
                 checkpointer=None,
                 loaded={WHOLE: loaded},
                 feeds=shadow.feed,
-                pace=Pace(None),
+                rates=None,
                 batch_rows=batch_rows,
                 held_bytes=held_bytes,
                 cut_everywhere=not compiled,
