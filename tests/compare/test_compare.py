@@ -130,4 +130,4 @@ def test_what_cannot_be_is_refused_before_anything_runs(wrong, words, tmp_path):
 def test_the_largest_rate_is_one_that_the_costs_allow(monkeypatch):
     monkeypatch.setattr("riprap.api.compare._STEPS", 2)
     (rate,) = find_maximum("nexmark-2", protocols=["none"], interval="1s", seconds=3.0).values()
-    assert 1e6 < rate < 1e6 / 0.04  # a row costs the dearest element 0.05 µs
+    assert 1e5 < rate < 1e8  # a row costs 0.05 µs in each element, a message 150 µs
