@@ -13,7 +13,6 @@ import json
 import os
 import signal
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from riprap.api.run import RunResult, run
+from riprap.base.clock import SYSTEM_CLOCK
 from riprap.base.errors import DataError, UsageError
 from riprap.base.quantities import format_duration
 from riprap.compare.advice import advice
@@ -216,11 +216,11 @@ class _Killer:
 
     def __call__(self, state: SystemState, table: Sequence[Any]) -> None:
         if self._since is None and state is SystemState.RUNNING:
-            self._since = time.monotonic()
-        if self._victims and self._since is not None and time.monotonic() - self._since >= self._after:
+            self._since = SYSTEM_CLOCK.monotonic()
+        if self._victims and self._since is not None and SYSTEM_CLOCK.monotonic() - self._since >= self._after:
             pids = [status.pid for status in table if status.pe in self._victims]
             self._victims = []
-            self.at = time.time()
+            self.at = SYSTEM_CLOCK.now() / 1e6
             for pid in pids:
                 os.kill(pid, signal.SIGKILL)
 
