@@ -1,5 +1,8 @@
 """Operators in one loop do what they do on their own: rows, keys, punctuation, progress, digests, counts, errors."""
 
+import tempfile
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -214,6 +217,17 @@ def test_groups_without_end():
     compared(app.build(), [("S", given_.slice(0, 100)), ("S", given_.slice(100))], ["S"])
 
 
+def test_a_row_may_bring_several_groups():
+    app = App("several")
+    stream = source(app)
+    doubled = stream.union(stream.select("k", "x + 10000 AS x", "i", name="Other"), name="U")
+    doubled.aggregate("sum(i) AS i", window=count(2), every=count(1), by="x", name="A").sink("Out")
+    right = stream.select("x * 2 AS y", "i AS j", name="R")
+    stream.join(right, on=[("x", "y")], left_window=count(1), right_window=zero(), name="J").sink("Out2")
+    given_ = rows(x=[float(j) for j in range(1000)], i=list(range(1000)))
+    compared(app.build(), [("S", given_.slice(0, 97)), ("S", given_.slice(97))], ["S"])
+
+
 # Compiled -------------------------------------------------------------------------------------------------------------
 
 
@@ -286,6 +300,54 @@ def test_every_kind_of_expression_compiles(compiler):
     assert compiled == collected(graph, Engine(graph).push("S", given_))
 
 
+CALLS = [
+    "sum(x) AS a", "sum(i) AS b", "avg(x) AS c", "avg(i) AS d", "min(x) AS e", "max(i) AS f", "count(x) AS g",
+    "count(*) AS h", "first(k) AS l", "last(x) AS m",
+]  # fmt: skip
+
+
+def every_step():
+    """One piece in which there is every step, with every kind of key, window, argument and numbering."""
+    app = App("steps")
+    stream = source(app)
+    low, high = stream.split("i < 3", otherwise=True, name="Split")
+    both = low.union(high, name="Union")
+    both.aggregate(*CALLS, window=count(3), every=count(1), by="k", name="Sliding").sink("Out")
+    both.aggregate(*CALLS, window=count(2), by=["k", "x"], name="Tumbling").sink("Out2")
+    both.aggregate("sum(i) AS i", window=count(4), every=count(2), name="Ungrouped").sink("Out3")
+    right = stream.filter("i > 1", name="F").select("k AS key", "x AS y", "upper(k) AS t", name="Right")
+    stream.join(
+        right, on=[("k", "key")], left_window=zero(), right_window=count(1), where="x >= y OR t = 'B'", name="Join"
+    ).sink("Out4")
+    return app.build()
+
+
+def test_every_step_compiles(compiler):
+    """The one other text that tests have compiled: with those above they are far fewer than 60, and counted."""
+    graph = every_step()
+    assert len(Engine(graph).pieces) == 1
+    size = 60
+    given_ = rows(
+        k=[None if j % 7 == 0 else "abc"[j % 3] for j in range(size)],
+        x=[None if j % 5 == 0 else j % 4 / 2 for j in range(size)],
+        i=[None if j % 11 == 0 else j % 6 for j in range(size)],
+    )
+    compared(graph, [("S", given_.slice(0, 17)), ("S", given_.slice(17))], ["S"])
+    assert compiler.compilations == 1
+
+
+@pytest.mark.soak
+@settings(max_examples=25)
+@given(st.data(), apps(sources=(1, 1), operators=(2, 6), kinds=STEPS))
+def test_random_graphs_compile(data, graph):
+    """As above, with machine code: a second or so an example."""
+    ((name, batch),) = data.draw(inputs(graph)).items()
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as place:
+        own = compiling.Compiler(compiling.Policy.ALWAYS, Path(place) / "compiled")
+        patch.setattr("riprap.engine.piece.COMPILER", own)
+        compared(graph, [(name, piece) for piece in cut(batch, [3, 50])], [name])
+
+
 def test_few_rows_are_interpreted_unless_prepared(compiler):
     compiler.policy = compiling.Policy.WHEN_WORTH_IT
     app = App("small")
@@ -299,7 +361,7 @@ def test_few_rows_are_interpreted_unless_prepared(compiler):
     assert compiler.compilations == 1
 
 
-def test_a_cache_that_others_can_write_is_refused(tmp_path):
+def test_a_cache_that_others_can_write_is_refused(tmp_path, monkeypatch):
     place = tmp_path / "shared"
     place.mkdir(mode=0o700)
     assert compiling.cache_directory(place) == place
@@ -307,6 +369,8 @@ def test_a_cache_that_others_can_write_is_refused(tmp_path):
     with pytest.raises(MissingPrerequisite, match="others can write"):
         compiling.cache_directory(place)
     assert compiling.cache_directory(tmp_path / "new").stat().st_mode & 0o777 == 0o700
+    monkeypatch.setenv("RIPRAP_COMPILED", str(tmp_path / "set"))
+    assert compiling.cache_directory() == tmp_path / "set"
 
 
 def test_names_follow_text_and_helpers(monkeypatch, tmp_path):

@@ -4,9 +4,10 @@ A text is a module of its own in the cache, named by the hash of the text, of th
 versions of Python and Numba; Numba keeps the machine code beside it. Numba does not see when a helper changes, so the
 name has to. While one process compiles a text, others that want it wait at a lock file and then read the result.
 
-The cache is a directory of the user's own: `directory` if it was set, else riprap/compiled below XDG_CACHE_HOME or
-~/.cache. It has mode 0700, and one that others can write is refused: what is in it is executed. A crash leaves a
-module without machine code, which the next process compiles again. Where no directory can be made nothing is kept.
+The cache is a directory of the user's own: `directory` or RIPRAP_COMPILED if one was set, else riprap/compiled below
+XDG_CACHE_HOME or ~/.cache. It has mode 0700, and one that others can write is refused: what is in it is executed. A
+crash leaves a module without machine code, which the next process compiles again. Where no directory can be made
+nothing is kept.
 
 A text that nobody has compiled yet runs interpreted until it has taken ROWS rows in this process: short runs never wait
 for a compiler. `Policy` says otherwise, for tests and for hosts that compile before they start.
@@ -116,7 +117,7 @@ class Compiler:
 def cache_directory(given: Path | None = None) -> Path | None:
     """Where compiled texts are kept, made if need be; None where none can be made."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "riprap"
-    place = given or base / "compiled"
+    place = given or Path(os.environ.get("RIPRAP_COMPILED") or base / "compiled")
     try:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError:
@@ -125,7 +126,7 @@ def cache_directory(given: Path | None = None) -> Path | None:
     if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise MissingPrerequisite(
             f"the cache of compiled fragments, {place}, belongs to another user or others can write to it, and what is "
-            f"in it is executed; make it your own (chmod 700 {place}) or set another with XDG_CACHE_HOME"
+            f"in it is executed; make it your own (chmod 700 {place}) or set another with RIPRAP_COMPILED"
         )
     return place if os.access(place, os.W_OK) else None
 

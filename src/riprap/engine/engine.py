@@ -10,7 +10,7 @@ contract) and operators with several ports get them merged by order key (`merger
 at a consistent cut.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -159,7 +159,12 @@ class Engine:
         tapped |= {(name, 0) for name in names if isinstance(graph[name], Sink)}
         inputs = graph.inputs(names[0])
         carried = carried_columns(graph, inputs[0], wanted) if inputs else kept_columns(graph, names[0], 0, wanted)
-        return RunningPiece(graph, names, self.operators, frozenset(tapped), carried)
+        return RunningPiece(graph, names, self.operators, frozenset(tapped), carried, self._clock)
+
+    @property
+    def running(self) -> list[RunningPiece]:
+        """The pieces that are one loop."""
+        return list(self._running.values())
 
     @property
     def statistics(self) -> dict[str, OperatorStatistics]:
@@ -224,9 +229,12 @@ class Engine:
         return self._sweep()
 
     def run(self, inputs: Mapping[str, Iterable[pa.RecordBatch]]) -> Iterable[Output]:
-        """Take bounded inputs, one per source, to their end; several are read side by side in the order of their
-        keys.
-        """
+        """Take bounded inputs, one per source, to their end."""
+        for name, batch in self.events(inputs):
+            yield from self.end(name) if batch is None else self.push(name, batch)
+
+    def events(self, inputs: Mapping[str, Iterable[pa.RecordBatch]]) -> Iterator[tuple[str, pa.RecordBatch | None]]:
+        """Bounded inputs, one per source, side by side in the order of their keys; None where one ends."""
         for name in inputs:
             self._entry(name)
         missing = [s.name for s in self.graph.sources if s.name in self.operators and s.name not in inputs]
@@ -239,11 +247,11 @@ class Engine:
             batch = next(reading[name], None)
             if batch is None:
                 del reading[name]
-                yield from self.end(name)
+                yield name, None
             elif batch.num_rows:
                 if len(reading) > 1:
                     reached[name] = self._last_key(name, batch)
-                yield from self.push(name, batch)
+                yield name, batch
 
     def progress(self, stream: str) -> OrderKey:
         """How far a stream (by id) that leaves the fragment has come: nothing at or below this key will leave on it."""

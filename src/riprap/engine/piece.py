@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import DataError
 from riprap.engine.compiling import COMPILER
 from riprap.expressions.kinds import HELD_BY_ARROW, kind_of
@@ -112,8 +113,9 @@ class RunningPiece:
         operators: Mapping[str, Operator],
         tapped: frozenset[tuple[str, int]],
         carried: pa.Schema,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._graph, self.names = graph, tuple(names)
+        self._graph, self.names, self._clock = graph, tuple(names), clock
         self._operators = {name: operators[name] for name in names}
         self._function = function = Function()
         self._taps: list[_Tap] = []
@@ -124,7 +126,9 @@ class RunningPiece:
         self._names = tuple(carried.names)
         self._schema, self._picked = pa.schema([]), list[int]()  # of the last record batch: where the columns are
         self._never_null = tuple(place for place, field in enumerate(carried) if not field.nullable)
-        self.seconds = 0.0
+        self.seconds = 0.0  # with what it takes to hand batches in and out
+        self.seconds_inside = 0.0  # in the loop alone
+        self.batches = 0
         self.onward = [
             s for name in names for s in graph.outputs(name) if s.target in operators and s.target not in names
         ]
@@ -247,7 +251,9 @@ class RunningPiece:
                 tap.make(rows)
             arguments = function.ready(views)
             run = COMPILER.function(self.text, self._arguments, rows)
+            start = self._clock.monotonic()
             run(done, views.rows, function.numbers, self._failed, *arguments)
+            self.seconds_inside += self._clock.monotonic() - start
             for after in function.after:
                 after()
             for tap in self._taps:
@@ -260,6 +266,7 @@ class RunningPiece:
             if done < views.rows:
                 for room in function.rooms:
                     room()
+        self.batches += 1
         self._account(views.rows)
         for name, op in self._watched():
             for port, tails in zip(op.stores, before[name], strict=True):

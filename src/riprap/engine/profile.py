@@ -1,5 +1,11 @@
-"""Profile: what a recorded stream makes of each operator — rates, selectivity, time per tuple, state."""
+"""Profile: what a recorded stream makes of each operator — rates, selectivity, time per tuple, state.
 
+Two engines take the stream side by side. One runs operator by operator and is watched: it counts. The other runs as it
+does in earnest, in pieces, and is timed: the loop of a piece per tuple, and what a batch costs at its edges. What a
+loop takes is divided among its operators as their times are when each runs on its own.
+"""
+
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -9,6 +15,7 @@ import pyarrow as pa
 
 from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.engine.engine import Engine
+from riprap.engine.piece import RunningPiece
 from riprap.graph.graph import Graph
 from riprap.graph.keys import TS
 from riprap.operators.columns import view
@@ -28,10 +35,21 @@ class OperatorProfile:
     peak_rate: tuple[float, ...]  # per input port: the most tuples in any whole second
     selectivity: tuple[float, ...]  # per output port: output tuples per input tuple
     port_selectivity: tuple[float, ...]  # per input port: outputs that this port's tuples triggered, per tuple
-    seconds_per_tuple: float  # of the wall clock, in this operator, per input tuple
+    seconds_per_tuple: float  # of the wall clock, in this operator, per input tuple; of a loop, its share
     state_tuples: int  # in its state at the end
     state_bytes: int
     port_state: tuple[int, ...] = ()  # per input port: tuples of it in the state at the end
+
+
+@dataclass(frozen=True)
+class PieceProfile:
+    """Operators that run as one loop."""
+
+    operators: tuple[str, ...]
+    tuples: int  # that entered
+    batches: int  # that they came in
+    seconds_per_tuple: float  # in the loop, per tuple that entered
+    seconds_per_batch: float  # at the edges: handing a batch in, and what comes of it out
 
 
 @dataclass(frozen=True)
@@ -40,6 +58,8 @@ class Profile:
     seconds: float  # of event time, first tuple to last
     tuples: int  # given to the sources
     operators: Mapping[str, OperatorProfile]
+    pieces: tuple[PieceProfile, ...] = ()
+    taken: float = 0.0  # seconds of the wall clock for the whole stream
 
 
 def profile(graph: Graph, inputs: Mapping[str, Iterable[pa.RecordBatch]], *, clock: Clock = SYSTEM_CLOCK) -> Profile:
@@ -56,9 +76,14 @@ def profile(graph: Graph, inputs: Mapping[str, Iterable[pa.RecordBatch]], *, clo
     def watch(name: str, port: int, batch: pa.RecordBatch) -> None:
         per_second[name][port].count(view(batch.column(TS), np.int64))
 
-    engine = Engine(graph, watch=watch, clock=clock)
-    for _ in engine.run({name: chain(first_batches[name], batches) for name, batches in reading.items()}):
-        pass
+    engine, timed = Engine(graph, watch=watch, clock=clock), Engine(graph, clock=clock)
+    taken = 0.0
+    for name, batch in engine.events({name: chain(first_batches[name], rest) for name, rest in reading.items()}):
+        engine.end(name) if batch is None else engine.push(name, batch)
+        start = clock.monotonic()
+        timed.end(name) if batch is None else timed.push(name, batch)
+        taken += clock.monotonic() - start
+    seconds = _seconds(engine, timed)
     first = min((s.first for ports in per_second.values() for s in ports if s.total), default=0)
     last = max((s.last for ports in per_second.values() for s in ports if s.total), default=0)
     length = max(last - first, 1) / _SECOND
@@ -79,13 +104,30 @@ def profile(graph: Graph, inputs: Mapping[str, Iterable[pa.RecordBatch]], *, clo
                 triggered / taken if taken else 0.0
                 for triggered, taken in zip(statistics.triggered, statistics.tuples_in, strict=True)
             ),
-            statistics.seconds / total if total else 0.0,
+            seconds[spec.name] / total if total else 0.0,
             operator.size(),
             operator.snapshot().nbytes,
             tuple(operator.port_size(port) for port in range(spec.inputs)),
         )
     given = sum(sum(engine.statistics[source.name].tuples_in) for source in graph.sources)
-    return Profile(graph.name, length, given, operators)
+    return Profile(graph.name, length, given, operators, tuple(map(_piece, timed.running)), taken)
+
+
+def _seconds(apart: Engine, timed: Engine) -> dict[str, float]:
+    """What each operator took in an engine of pieces, by what it took on its own."""
+    alone = {name: statistics.seconds for name, statistics in apart.statistics.items()}
+    found = {name: statistics.seconds for name, statistics in timed.statistics.items()}
+    for piece in timed.running:
+        total = sum(alone[name] for name in piece.names)
+        if total:
+            found |= {name: piece.seconds_inside * alone[name] / total for name in piece.names}
+    return found
+
+
+def _piece(piece: RunningPiece) -> PieceProfile:
+    tuples, edges = piece.total("n_entry"), piece.seconds - piece.seconds_inside
+    inside = piece.seconds_inside / tuples if tuples else 0.0
+    return PieceProfile(piece.names, tuples, piece.batches, inside, edges / piece.batches if piece.batches else 0.0)
 
 
 class _Seconds:
@@ -112,6 +154,10 @@ class _Seconds:
 def write_profile(result: Profile) -> str:
     """The profile as TOML, to be read or edited by hand."""
     lines = [f'app = "{result.app}"', f"seconds = {result.seconds!r}", f"tuples = {result.tuples}"]
+    lines.append(f"taken = {result.taken!r}")
+    for piece in result.pieces:
+        lines += ["", "[[pieces]]", f"operators = [{', '.join(json.dumps(name) for name in piece.operators)}]"]
+        lines += [f"{name} = {value!r}" for name, value in vars(piece).items() if name != "operators"]
     for row in result.operators.values():
         lines += ["", f'[operators."{row.name}"]', f'kind = "{row.kind}"']
         for name, value in vars(row).items():

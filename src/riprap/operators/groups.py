@@ -112,15 +112,16 @@ class GroupTable:
             return out
         return self._number(rows)
 
-    def make_room(self) -> int:
-        """For one more group at least; returns how many there may be before it has to be made again."""
+    def make_room(self, more: int = 1) -> int:
+        """For so many more groups; returns how many there may be before it has to be made again."""
+        need = self.count + more
         if self.by_code or not self.types:
-            if self.count == len(self._hashes):
-                self._ensure(2 * self.count)
+            if need > len(self._hashes):
+                self._ensure(2 * need)
             return len(self._hashes)
-        if self.count >= min(len(self.keys), len(self.slots) // 2, len(self._hashes)):
-            self._make_room(2 * self.count)
-            self._ensure(2 * self.count)
+        if need > min(len(self.keys), len(self.slots) // 2, len(self._hashes)):
+            self._make_room(2 * need)
+            self._ensure(2 * need)
         return min(len(self.keys), len(self.slots) // 2, len(self._hashes))
 
     def numbered(self, count: int) -> None:

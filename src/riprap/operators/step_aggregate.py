@@ -31,7 +31,7 @@ def aggregate_step(function: Function, operator: AggregateOperator, given: Given
     name = operator_name(spec)
     size, every = cast(Count, spec.window).size, cast(Count, spec.every).size
     keys = [given.row[column] for column in spec.by]
-    block, group = group_of(function, given.block, name, operator, keys, True)
+    block, group = group_of(function, given.block, name, operator, keys, True, given.most)
     at, index, first = (function.fresh(stem) for stem in ("at", "a", "lo"))
     head = function.array(f"{name}_head", "int64", lambda views: operator.stores[0].head)
     tail = function.array(f"{name}_tail", "int64", lambda views: operator.stores[0].tail)

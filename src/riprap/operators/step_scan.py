@@ -26,7 +26,7 @@ def scan_step(function: Function, operator: ScanOperator, given: Given) -> Given
     if any(is_text(field.type) for field in operator.fields):
         raise Unwritten("a state variable that is text")
     keys = [given.row[column] for column in spec.by]
-    block, group = group_of(function, given.block, name, operator, keys, True)
+    block, group = group_of(function, given.block, name, operator, keys, True, given.most)
     head = function.array(f"{name}_head", "int64", lambda views: operator.stores[0].head)
     tail = function.array(f"{name}_tail", "int64", lambda views: operator.stores[0].tail)
     at, index = function.fresh("at"), function.fresh("a")

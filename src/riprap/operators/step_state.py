@@ -99,9 +99,15 @@ def identifier(name: str) -> str:
 
 
 def group_of(
-    function: Function, block: Block, name: str, operator: WindowedOperator, keys: Sequence[Value], null_is_a_key: bool
+    function: Function,
+    block: Block,
+    name: str,
+    operator: WindowedOperator,
+    keys: Sequence[Value],
+    null_is_a_key: bool,
+    most: int = 1,
 ) -> tuple[Block, str]:
-    """The block in which a row has a group, and the group's number."""
+    """The block in which a row has a group, and the group's number; `most` are there for a row of the entry."""
 
     def groups() -> GroupTable:
         return operator.groups
@@ -109,7 +115,8 @@ def group_of(
     if not keys:
         return block, "np.int64(0)"
     group, count = f"{name}_g", function.counter(f"{name}_count", lambda: groups().count)
-    room = function.number(f"{name}_room", operator.make_room)
+    operator.new_groups += most
+    room = function.number(f"{name}_room", lambda: operator.make_room() + 1 - operator.new_groups)
     check = f"if {count} >= {room}:"
     if not any(isinstance(item, Block) and item.header == check for item in function.checks.items):
         function.checks.sub(check).add("done = i", "break")

@@ -35,6 +35,7 @@ _DTYPES = {
 }
 _BOOLEAN, _DICTIONARY = pa.bool_().id, pa.dictionary(pa.int32(), pa.string()).id
 CODE = np.dtype(np.int32)
+_CODES = _DTYPES | {pa.int32().id: CODE, pa.int64().id: np.dtype(np.int64), pa.uint64().id: np.dtype(np.uint64)}
 
 
 def dtype_of(type_: pa.DataType) -> np.dtype:
@@ -93,9 +94,9 @@ def column_of(array: pa.Array) -> Column:
     elif array.dictionary.null_count:  # NULL is never a value
         return column_of(array.dictionary_decode())
     codes, dictionary = array.indices, array.dictionary
-    dtype = np.dtype(codes.type.to_pandas_dtype())
+    dtype = _CODES[codes.type.id]
     values = _values(codes, dtype)
-    if dtype != CODE or valid is not None:
+    if dtype is not CODE or valid is not None:
         values = values.astype(CODE)
     if valid is not None:
         values[valid == 0] = 0

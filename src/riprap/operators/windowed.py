@@ -21,6 +21,7 @@ class WindowedOperator(Operator):
 
     _tumbles = False  # whether windows are given out for good, and then begin anew
     _size = 1  # tuples of a window that a step keeps
+    new_groups = 1  # that one row of a piece's entry can bring
     ring = 0  # places of every group's ring, where a step overwrites them; 0: rings grow, and hold a batch as well
 
     def __init__(self, setting: Setting) -> None:
@@ -38,12 +39,12 @@ class WindowedOperator(Operator):
 
     def use_rings(self, size: int) -> None:
         """From here on a step keeps windows of at most `size` tuples; nothing is in them yet."""
-        self.ring, self._size = 1 << (size - 1).bit_length(), size
+        self.ring, self._size, self.new_groups = 1 << (size - 1).bit_length(), size, 0
         self._start_over()
 
     def make_room(self) -> int:
-        """For one more group; returns how many there may be before it has to be made again."""
-        room = self.groups.make_room()
+        """For what one row can bring; returns how many groups there may be before it has to be made again."""
+        room = self.groups.make_room(self.new_groups)
         for store in self.stores.values():
             store.spread(room)
         return room

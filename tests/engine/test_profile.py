@@ -1,0 +1,38 @@
+"""The profile of an app: what is told of loops adds up to what is told of their operators."""
+
+import itertools
+import tomllib
+
+import pytest
+
+from riprap.apps import market
+from riprap.apps.catalogue import load_app
+from riprap.engine.profile import profile, write_profile
+
+
+class Ticking:
+    """A second passes whenever somebody looks."""
+
+    def __init__(self) -> None:
+        self._now = itertools.count()
+
+    def monotonic(self) -> float:
+        return float(next(self._now))
+
+
+def test_a_loop_is_timed_inside_and_at_its_edges():
+    batches = market.generate(3_000, seed=1).combine_chunks().to_batches(max_chunksize=1_000)
+    result = profile(load_app("bargain-discovery"), {"Source": batches}, clock=Ticking())
+    (piece,) = result.pieces
+    assert piece.operators == tuple(load_app("bargain-discovery").order)
+    assert (piece.tuples, piece.batches) == (3_000, 3)
+    inside = piece.seconds_per_tuple * piece.tuples  # one look before a call and one behind it: a second a call
+    assert inside >= 3
+    # Between two calls one as well, and one more for each batch and for the end.
+    assert piece.seconds_per_batch * piece.batches == pytest.approx(inside + 4)
+    operators = result.operators.values()
+    assert sum(row.seconds_per_tuple * sum(row.tuples_in) for row in operators) == pytest.approx(inside)
+    assert piece.seconds_per_tuple * 3_000 + piece.seconds_per_batch * 3 <= result.taken
+    written = tomllib.loads(write_profile(result))
+    assert written["pieces"][0]["operators"] == list(piece.operators)
+    assert written["operators"]["VWAP"]["tuples_in"] == list(result.operators["VWAP"].tuples_in)
