@@ -63,8 +63,9 @@ class Case:
 # Apps of all operators ------------------------------------------------------------------------------------------------
 
 
-def any_app(random: Random) -> Graph:
-    """Chains, diamonds, several sources, of every kind of operator; every loose end leads to a sink."""
+def any_app(random: Random, kinds: dict[str, Callable] | None = None) -> Graph:
+    """Chains, diamonds, several sources, of many kinds of operators, or of `kinds`; every loose end leads to a sink."""
+    build = kinds or BUILD
     app = App("any")
     streams = [app.source(f"S{j}", "k string, x long, id long") for j in range(random.randint(1, 2))]
     unused = list(streams)
@@ -76,8 +77,8 @@ def any_app(random: Random) -> Graph:
         return stream
 
     for j in range(random.randint(1, 4)):
-        kind = random.choice(list(_BUILD))
-        made = _BUILD[kind](random, pick, f"{kind}{j}")
+        kind = random.choice(list(build))
+        made = build[kind](random, pick, f"{kind}{j}")
         streams += made
         unused += made
     for j, stream in enumerate(unused):
@@ -99,7 +100,7 @@ def cyclic_app(random: Random) -> Graph:
         both.select("k", "x - 1 AS x", "id", where="x > 0", name="Lower").feed("back")
     for j in range(random.randint(0, 2)):
         kind = random.choice(["filter", "map", "aggregate", "sort"])
-        [turned] = _BUILD[kind](random, lambda stream=turned: stream, f"{kind}{j}")
+        [turned] = BUILD[kind](random, lambda stream=turned: stream, f"{kind}{j}")
     both.sink("All")
     turned.sink("Out")
     return app.build()
@@ -134,7 +135,7 @@ def _barrier(random, pick, name):
     return [pick().barrier(other, name=f"{name}b").select("k", "x", "other AS id", name=name)]
 
 
-_BUILD = {
+BUILD = {
     "filter": lambda random, pick, name: [pick().filter(random.choice(["x > 1", "k = 'a'", "id % 2 = 0"]), name=name)],
     "map": lambda random, pick, name: [pick().select("k", "x * 2 AS x", "id", name=name)],
     "punctuate": lambda random, pick, name: [pick().punctuate(random.choice(["x = 1", "k = 'b'"]), name=name)],
