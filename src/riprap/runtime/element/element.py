@@ -22,7 +22,6 @@ from riprap.engine.engine import Engine, Output
 from riprap.graph.keys import END_KEY
 from riprap.operators.columns import keys_of
 from riprap.operators.contract import Punctuation
-from riprap.operators.views import concatenated
 from riprap.protocols import events as seam
 from riprap.protocols.channel import NOTHING
 from riprap.protocols.channels import ChannelId
@@ -37,6 +36,7 @@ from riprap.runtime.element.stored import encode_message
 from riprap.runtime.hosting import Arrival, Feed, Host, HostEvent, Rates, Recomputed, Unneeded, pace_of
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Kind, Message
+from riprap.runtime.transport.joining import follows, joined
 
 _BATCH_ROWS = 65_536
 HELD_BYTES = 64 << 20
@@ -476,28 +476,10 @@ def _joined(arrivals: list[Arrival], most: int) -> Iterator[Arrival]:
     rows = 0
     for arrival in arrivals:
         items = arrival.message.items
-        if run and (rows + items > most or not _follows(run[-1].message, arrival.message)):
-            yield _one(run)
+        if run and (rows + items > most or not follows(run[-1].message, arrival.message)):
+            yield run[-1]._replace(message=joined([each.message for each in run]))
             run, rows = [], 0
         run.append(arrival)
         rows += items
     if run:
-        yield _one(run)
-
-
-def _follows(before: Message, after: Message) -> bool:
-    return (
-        before.kind is Kind.ROWS
-        and after.kind is Kind.ROWS
-        and before.epoch == after.epoch
-        and before.header == after.header
-        and before.number + before.items == after.number
-    )
-
-
-def _one(run: list[Arrival]) -> Arrival:
-    if len(run) == 1:
-        return run[0]
-    batches = [arrival.message.batch for arrival in run if arrival.message.batch is not None]
-    joined = replace(run[0].message, batch=concatenated(batches), progress=run[-1].message.progress)
-    return run[-1]._replace(message=joined)
+        yield run[-1]._replace(message=joined([each.message for each in run]))

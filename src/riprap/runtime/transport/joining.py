@@ -1,7 +1,7 @@
-"""Joining small messages into larger ones, for a sender that has fallen behind.
+"""Joining small messages into larger ones, for whoever has fallen behind: a sender, or an element that takes them.
 
-A message costs 30 to 50 µs on its way whatever its size, and above some ten thousand rows nothing is gained. So a
-sender joins what has queued up, and sends at once what has not.
+A message costs 30 to 50 µs on its way whatever its size, and above some ten thousand rows nothing is gained. So what
+has queued up is joined, and what has not is sent, or taken, at once.
 
 Joined are neighbours whose items are consecutive: rows with rows, and progress with the rows or the progress before
 it. Never across a change of header or epoch, never a punctuation, a marker or the end: those stay where they are. Nor
@@ -24,14 +24,15 @@ def take_joined(queue: deque[Message], most_rows: int, fences: Container[int] = 
     group = [queue.popleft()]
     rows = group[0].items
     while (
-        queue and _follows(group[-1], queue[0]) and rows + queue[0].items <= most_rows and queue[0].number not in fences
+        queue and follows(group[-1], queue[0]) and rows + queue[0].items <= most_rows and queue[0].number not in fences
     ):
         rows += queue[0].items
         group.append(queue.popleft())
-    return _joined(group), len(group)
+    return joined(group), len(group)
 
 
-def _follows(one: Message, other: Message) -> bool:
+def follows(one: Message, other: Message) -> bool:
+    """Whether the two can be one message."""
     return (
         (one.kind, other.kind) in _JOINABLE
         and one.header == other.header
@@ -48,7 +49,8 @@ _JOINABLE = {
 }
 
 
-def _joined(group: list[Message]) -> Message:
+def joined(group: list[Message]) -> Message:
+    """One message that says what these say, each of which follows the one before."""
     if len(group) == 1:
         return group[0]
     batches = [message.batch for message in group if message.batch is not None]
