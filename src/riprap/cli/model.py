@@ -1,8 +1,7 @@
 """`riprap model`: availability and wrong tuples over hours of faults, for any technique, before it is deployed."""
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,10 +11,8 @@ from riprap.cli.model_options import groups_of, hosts_of, rates_of
 from riprap.cli.outputs import output_directory
 
 if TYPE_CHECKING:
-    from riprap.engine.profile import Profile
-    from riprap.graph.graph import Graph
-    from riprap.san.streaming.describe import Stability
-    from riprap.san.streaming.scenario import Protection
+    from riprap.api.model import AssessedImpact, Prediction
+    from riprap.san.streaming.application import Application
 
 
 def command(
@@ -87,14 +84,13 @@ def command(
     json: AsJson = False,
 ) -> None:
     """Predict what faults do to an app over time: availability, tainted tuples, resources."""
+    from riprap.api.model import assessed_impact, describe_app, model, protections_of
     from riprap.base.quantities import parse_duration, parse_number, parse_share, parse_whole
     from riprap.cli.console import print_json
     from riprap.cli.progress import spark_runner
     from riprap.san.statistics import Precision
-    from riprap.san.streaming.describe import describe, with_poisson, with_rate
+    from riprap.san.streaming.describe import with_poisson
     from riprap.san.streaming.faults import Faults
-    from riprap.san.streaming.scenario import Scenario
-    from riprap.san.streaming.study import study
 
     # Whatever can be wrong with the question is found before anything is measured.
     output_directory(out)
@@ -126,119 +122,37 @@ def command(
         "age": parse_duration(checkpoint_age) / 1e6,
         "punctuation": parse_duration(punctuation) / 1e6,
     }
-    assessed = _assessed(against, graph) if against is not None else None
-    protections = _protections(graph, technique, settings, groups_of(group, settings["failover"], graph))
-    measured = _profile(graph, profile, input, tuples, seed)
-    stability = _calibration(graph, input, tuples, seed) if calibrate or assessed is not None else {}
-    application = describe(graph, measured, stability=stability)
+    assessed = assessed_impact(against, graph) if against is not None else None
+    protected = protections_of(graph, technique or (), settings, groups_of(group, settings["failover"], graph))
+    fitted = calibrate or assessed is not None
+    inputs = input_paths(graph, input, tuples, seed) if profile is None or fitted else {}
+    application, stability = describe_app(graph, inputs, measured=profile, calibrated=fitted, seed=seed)
     if poisson:
         application = with_poisson(application)
     if assessed is not None:
         _print_agreement(application, assessed, seed, as_json=json)
         return
-    asked = asked or [sum(each.arrivals.rate for each in application.operators if each.arrivals)]
-    scenarios = {
-        (name, rate): Scenario(with_rate(application, rate), protection, faults, hours * 3600)
-        for name, protection in protections.items()
-        for rate in asked
-    }
     with spark_runner(master, f"modelling {graph.name}", quiet=json) as runner:
-        labelled = {f"{name} at {rate:g}": scenario for (name, rate), scenario in scenarios.items()}
-        found = study(labelled, wanted, runner, method=method, seed=seed)  # type: ignore[arg-type]
-    answers = dict(zip(scenarios, found.values(), strict=True))
-    rows = [{"technique": name, "rate": rate, **asdict(answer)} for (name, rate), answer in answers.items()]
-    result = {
-        "app": graph.name,
-        "hours": hours,
-        "crash_rate": crash_rate,
-        "sdc_rate": sdc_rate,
-        "recovery_seconds": faults.recovery,
-        "confidence": wanted.confidence,
-        "method": method,
-        "seed": seed,
-        "calibration": [
-            {"operator": name, "port": port, **asdict(fitted)} for (name, port), fitted in stability.items()
-        ],
-        "answers": rows,
-    }
+        found = model(
+            graph, application, protected, faults, hours, runner,
+            rates=asked, precision=wanted, method=method, seed=seed, stability=stability,  # type: ignore[arg-type]
+        )  # fmt: skip
     if out is not None:
-        _write(out, application, answers, scenarios, result)
+        found.write(out)
     if json:
-        print_json(result)
+        print_json(found.as_json())
     else:
-        _print(result, answers)
+        _print(found)
 
 
-def _profile(graph: "Graph", given: Path | None, input: list[str] | None, tuples: int, seed: int) -> "Profile":
-    """The profile of a file, or one measured now."""
-    from riprap.engine.inputs import keyed, read_file
-    from riprap.engine.profile import profile
-    from riprap.san.streaming.describe import read_profile
-
-    if given is not None:
-        return read_profile(given)
-    paths = input_paths(graph, input, tuples, seed)
-    return profile(graph, {source.name: keyed(read_file(paths[source.name]), source) for source in graph.sources})
-
-
-def _calibration(graph: "Graph", input: list[str] | None, tuples: int, seed: int) -> "dict[tuple[str, int], Stability]":
-    from riprap.engine.inputs import keyed, read_file
-    from riprap.san.streaming.calibrate import calibrate
-
-    paths = input_paths(graph, input, tuples, seed)
-    return calibrate(
-        graph, {source.name: keyed(read_file(paths[source.name]), source) for source in graph.sources}, seed
-    )
-
-
-def _protections(
-    graph: "Graph",
-    techniques: list[str] | None,
-    settings: dict[str, float],
-    groups: "tuple[Protection, ...]",
-) -> "dict[str, tuple[Protection, ...]]":
-    """By technique, or what the annotations say."""
-    from riprap.san.streaming.describe import protections
-    from riprap.san.streaming.scenario import Protection
-    from riprap.san.streaming.techniques import technique
-
-    if not techniques:
-        planned = protections(graph, settings["failover"])
-        return {"as planned": (*planned, *groups)}
-    inner = tuple(spec.name for spec in graph.operators if spec.kind not in ("source", "sink"))
-    found = {}
-    for name in techniques:
-        known = technique(name)
-        own = {key: value for key, value in settings.items() if key in known.SETTINGS}
-        found[known.NAME] = groups if name == "ha-group" and groups else (Protection(name, inner, own),)
-    return found
-
-
-def _assessed(directory: Path, graph: "Graph") -> "tuple[dict[str, float], float, bool]":
-    """I of each operator under the longest outage assessed, that outage in seconds, and whether state is kept."""
-    from riprap.base.quantities import Duration
-    from riprap.planner.assessment import LOST, read_assessment
-
-    found = read_assessment(directory)
-    if found.app != graph.name:
-        raise UsageError(f"--against {directory} is an assessment of {found.app}, not of {graph.name}")
-    kept = all(Duration(0) in each.impact for each in found.operators.values())
-    age = Duration(0) if kept else LOST
-    rows = {name: each.impact.get(age) or next(iter(each.impact.values())) for name, each in found.operators.items()}
-    impact = {name: own[-1][1] for name, own in rows.items() if name in graph}
-    return impact, max(own[-1][0] for own in rows.values()) / 1e6, kept
-
-
-def _print_agreement(
-    application: Any, assessed: "tuple[dict[str, float], float, bool]", seed: int, *, as_json: bool
-) -> None:
+def _print_agreement(application: "Application", assessed: "AssessedImpact", seed: int, *, as_json: bool) -> None:
     from rich.table import Table
 
     from riprap.cli.console import OUT, print_json
     from riprap.san.streaming.against import agreement
 
-    impact, outage, kept = assessed
-    found = agreement(application, impact, outage, state_kept=kept, seed=seed)
+    outage = assessed.outage
+    found = agreement(application, assessed.impact, outage, state_kept=assessed.state_kept, seed=seed)
     if as_json:
         operators = {name: {"tainted": found.tainted[name], "I": found.impact[name]} for name in found.impact}
         print_json({"outage_seconds": outage, "operators": operators, "rank_correlation": found.correlation})
@@ -261,45 +175,15 @@ def _rates(text: str | None) -> list[float]:
     return [parse_number(part, "--rates", least=0.001, most=1e12) for part in text.split(",")]
 
 
-def _write(out: Path, application: Any, answers: Any, scenarios: Any, result: dict[str, Any]) -> None:
-    import json
-
-    from riprap.report.model import model_report
-    from riprap.san.drawing import draw
-    from riprap.san.streaming.template import build
-
-    by_technique: dict[str, dict[float, Any]] = {}
-    for (name, rate), answer in answers.items():
-        by_technique.setdefault(name, {})[rate] = answer
-    settings = {
-        "simulated": f"{result['hours']:g} h",
-        "crashes": f"{result['crash_rate']:g}/s",
-        "corruptions": f"{result['sdc_rate']:g}/s",
-        "recovery": f"{result['recovery_seconds']:g} s",
-    }
-    notes = ["A tainted tuple may be wrong; how wrong is not modelled."]
-    if not result["calibration"]:
-        notes.append(
-            "Not calibrated: a loss is taken to cost the whole state. Use --calibrate to fit it from recorded data."
-        )
-    first = next(iter(scenarios.values()))
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "model.html").write_text(model_report(application, by_technique, settings, notes))
-        (out / "network.svg").write_text(draw(build(first.deployment(), first.faults)))
-        (out / "results.json").write_text(json.dumps(result, indent=2) + "\n")
-    except OSError as error:
-        raise UsageError(f"cannot write to {out}: {error.strerror}") from error
-
-
-def _print(result: dict[str, Any], answers: Any) -> None:
+def _print(found: "Prediction") -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     from riprap.cli.console import OUT
 
-    title = f"{result['app']} over {result['hours']:g} h: crashes {result['crash_rate']:g}/s, "
-    title += f"corruptions {result['sdc_rate']:g}/s"
+    answers, faults = found.answers, found.faults
+    title = f"{found.app} over {found.hours:g} h: crashes {faults.crash_rate:g}/s, "
+    title += f"corruptions {faults.sdc_rate:g}/s"
     table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False)
     several = any(len(answer.sinks) > 1 for answer in answers.values())
     for heading in (
