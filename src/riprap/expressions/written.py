@@ -39,6 +39,7 @@ class Block:
     header: str = ""
     parent: "Block | None" = None
     items: "list[str | Block]" = field(default_factory=list)
+    only: tuple[str, frozenset[object]] | None = None  # the text of a value, and what it is in this block
 
     def add(self, *lines: str) -> None:
         self.items += lines
@@ -477,6 +478,16 @@ def not_null_where(node: Node) -> frozenset[str]:
         case Column(name):
             return frozenset((name,))
     return frozenset()
+
+
+def only_values(node: Node) -> tuple[str, frozenset[object]] | None:
+    """A column, and the few values that it has in every row for which a condition is true."""
+    match node:
+        case Call("=", (Column(name), Literal(value, _))) if isinstance(value, str):
+            return name, frozenset((value,))
+        case Call("AND", (left, right)):
+            return only_values(left) or only_values(right)
+    return None
 
 
 def _read(node: Node) -> frozenset[str]:

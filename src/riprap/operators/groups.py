@@ -92,7 +92,7 @@ class GroupTable:
         if known is None or known[0] is not ids:
             if len(self._luts) >= _REMEMBERED:
                 del self._luts[next(iter(self._luts))]
-            known = self._luts[id(ids)] = (ids, np.full(len(ids) + 1, -1, np.int64))
+            known = self._luts[id(ids)] = (ids, np.full(len(ids) + 1, -1, np.int32))
         known[1][0] = self._null_group
         return known[1]
 

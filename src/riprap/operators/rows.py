@@ -62,6 +62,8 @@ class RowStore:
         self._marks: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}  # version → head, tail, spoke
         self.ring = ring  # places of every ring, side by side, where there is one size for all
         if ring:
+            self.ends = np.zeros((64, 2), np.int64)  # head and tail in one cache line: a step reads both
+            self.head, self.tail = self.ends.T
             self.spread(64)
 
     # Inserting and reading --------------------------------------------------------------------------------------------
@@ -90,8 +92,10 @@ class RowStore:
         if groups * self.ring <= self._room and groups <= len(self.cap) and self.cap[groups - 1]:
             return
         if groups > len(self.base):
-            for name in ("base", "cap", "head", "tail", "spoke", "_scratch"):
+            for name in ("base", "cap", "spoke", "_scratch"):
                 setattr(self, name, _padded(getattr(self, name), groups))
+            self.ends = np.concatenate([self.ends, np.zeros((groups - len(self.ends), 2), np.int64)])
+            self.head, self.tail = self.ends.T
         self.pool.moves += 1
         self.base = np.arange(len(self.base), dtype=np.int64) * self.ring
         self.cap = np.full(len(self.base), self.ring, np.int64)

@@ -14,6 +14,7 @@ from riprap.operators.function import Function
 from riprap.operators.step_state import (
     Given,
     counted,
+    ends_of,
     group_of,
     identifier,
     key_parts,
@@ -33,12 +34,11 @@ def aggregate_step(function: Function, operator: AggregateOperator, given: Given
     keys = [given.row[column] for column in spec.by]
     block, group = group_of(function, given.block, name, operator, keys, True, given.most)
     at, index, first = (function.fresh(stem) for stem in ("at", "a", "lo"))
-    head = function.array(f"{name}_head", "int64", lambda views: operator.stores[0].head)
-    tail = function.array(f"{name}_tail", "int64", lambda views: operator.stores[0].tail)
+    ends = ends_of(function, name, operator, 0)
     ring = operator.ring
     cap, mask = function.number(f"{name}_cap", lambda: ring), function.number(f"{name}_mask", lambda: ring - 1)
     g = function.fresh("g")
-    block.add(f"{g} = np.uint64({group})", f"{index} = {tail}[{g}]",
+    block.add(f"{g} = np.uint64({group})", f"{index} = {ends}[{g}, 1]",
               f"{at} = np.uint64({group} * {cap} + ({index} & {mask}))")  # fmt: skip
     arguments: dict[str, Value] = {}
     for column, bound in operator.arguments:
@@ -47,9 +47,9 @@ def aggregate_step(function: Function, operator: AggregateOperator, given: Given
                   + word_of(function, block, name, operator, value))  # fmt: skip
         if value.valid is not None or operator.nullable(column):
             block.add(f"{stored_validity(function, name, operator, 0, column)}[{at}] = {value.valid or 1}")
-    block.add(f"{index} += 1", f"{tail}[{g}] = {index}", f"{first} = {head}[{g}]")
+    block.add(f"{index} += 1", f"{ends}[{g}, 1] = {index}", f"{first} = {ends}[{g}, 0]")
     width = function.number(f"{name}_size", lambda: size)
-    block.sub(f"if {index} - {first} > {width}:").add(f"{first} = {index} - {width}", f"{head}[{g}] = {first}")
+    block.sub(f"if {index} - {first} > {width}:").add(f"{first} = {index} - {width}", f"{ends}[{g}, 0] = {first}")
     conditions = []
     if every > 1:
         conditions.append(f"{index} % {function.number(f'{name}_every', lambda: every)} == 0")
@@ -63,7 +63,7 @@ def aggregate_step(function: Function, operator: AggregateOperator, given: Given
             made[call.name] = window.call(call, operator.column_of(call))
     window.write()
     if spec.tumbling:
-        speaks.add(f"{head}[{g}] = {index}")
+        speaks.add(f"{ends}[{g}, 0] = {index}")
     ordered = {column: made[column] for column in setting.output_schemas[0].names if column in made}
     counter = given.counter if speaks is given.block else counted(function, speaks, f"n_{name}")
     return Given(speaks, ordered | key_parts(given.row), counter, given.most)

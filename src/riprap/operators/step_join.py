@@ -11,6 +11,7 @@ from riprap.operators.step_state import (
     Row,
     comes_first,
     counted,
+    ends_of,
     flag,
     group_of,
     key_parts,
@@ -39,12 +40,11 @@ def join_step(function: Function, operator: JoinOperator, inputs: Sequence[Given
         row, block = inputs[port].row, blocks[port]
         keys = [row[pair[port]] for pair in spec.on]
         block, group = group_of(function, block, name, operator, keys, False)
-        head = function.array(f"{name}_head", "int64", lambda views: operator.stores[kept].head)
-        tail = function.array(f"{name}_tail", "int64", lambda views: operator.stores[kept].tail)
+        ends = ends_of(function, name, operator, kept)
         at, index = function.fresh("at"), function.fresh("a")
         block.add(f"{at} = np.uint64({group})")
         if port == kept:
-            block.add(f"{index} = {tail}[{at}]", f"{head}[{at}] = {index}", f"{tail}[{at}] = {index} + 1")
+            block.add(f"{index} = {ends}[{at}, 1]", f"{ends}[{at}, 0] = {index}", f"{ends}[{at}, 1] = {index} + 1")
             for column in operator.stored[port]:
                 value = row[column]
                 stored = stored_column(function, name, operator, port, column, setting.schemas[port].field(column).type)
@@ -52,7 +52,7 @@ def join_step(function: Function, operator: JoinOperator, inputs: Sequence[Given
                 if setting.schemas[port].field(column).nullable:
                     block.add(f"{stored_validity(function, name, operator, port, column)}[{at}] = {value.valid or 1}")
             continue
-        block = block.sub(f"if {tail}[{at}] > {head}[{at}]:")
+        block = block.sub(f"if {ends}[{at}, 1] > {ends}[{at}, 0]:")
         pair: dict[str, Value] = {}
         for column, origin in operator.port_of.items():
             if origin == port and column in row:

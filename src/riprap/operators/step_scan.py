@@ -9,6 +9,7 @@ from riprap.operators.scan import ScanOperator
 from riprap.operators.step_state import (
     Given,
     counted,
+    ends_of,
     group_of,
     key_parts,
     operator_name,
@@ -27,11 +28,10 @@ def scan_step(function: Function, operator: ScanOperator, given: Given) -> Given
         raise Unwritten("a state variable that is text")
     keys = [given.row[column] for column in spec.by]
     block, group = group_of(function, given.block, name, operator, keys, True, given.most)
-    head = function.array(f"{name}_head", "int64", lambda views: operator.stores[0].head)
-    tail = function.array(f"{name}_tail", "int64", lambda views: operator.stores[0].tail)
+    ends = ends_of(function, name, operator, 0)
     at, index = function.fresh("at"), function.fresh("a")
-    block.add(f"{at} = np.uint64({group})", f"{index} = {tail}[{at}]")
-    fresh = block.sub(f"if {index} == {head}[{at}]:")
+    block.add(f"{at} = np.uint64({group})", f"{index} = {ends}[{at}, 1]")
+    fresh = block.sub(f"if {index} == {ends}[{at}, 0]:")
     row: dict[str, Value] = dict(given.row)
     for field in operator.fields:
         start, ok = operator.initial[field.name]
@@ -50,7 +50,7 @@ def scan_step(function: Function, operator: ScanOperator, given: Given) -> Given
         new = row[field.name]
         block.add(f"{values}[{at}] = {word_of(function, block, name, operator, new)}")
         block.add(f"{valid}[{at}] = {new.valid or 1}")
-    block.add(f"{head}[{at}] = {index}", f"{tail}[{at}] = {index} + 1")
+    block.add(f"{ends}[{at}, 0] = {index}", f"{ends}[{at}, 1] = {index} + 1")
     counter = given.counter
     if spec.predicate is not None:
         block, known = where(function, block, row, spec.predicate)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from riprap.expressions import Expression
 from riprap.expressions.kinds import HELD_BY_ARROW
-from riprap.expressions.written import Block, Value, not_null_where
+from riprap.expressions.written import Block, Value, not_null_where, only_values
 from riprap.graph.keys import KEY_COLUMNS
 from riprap.graph.specs import OperatorSpec
 from riprap.operators.columns import is_text
@@ -40,7 +40,16 @@ def where(function: Function, block: Block, row: Row, predicate: Expression) -> 
     condition = function.truth(block, row, predicate)
     there = not_null_where(predicate.root)
     known = {name: replace(value, valid=None) if name in there else value for name, value in row.items()}
-    return block.sub(f"if {condition}:"), known
+    # Behind a block for other values of the same column it need not be asked where that one was taken.
+    only = only_values(predicate.root)
+    last = block.items[-1] if block.items else None
+    before = last.only if isinstance(last, Block) and only is not None else None
+    if only is not None:
+        only = (row[only[0]].text, only[1])
+    otherwise = before is not None and only is not None and before[0] == only[0] and not before[1] & only[1]
+    inner = block.sub(f"{'elif' if otherwise else 'if'} {condition}:")
+    inner.only = (only[0], only[1] | before[1]) if otherwise and only is not None and before is not None else only
+    return inner, known
 
 
 def counted(function: Function, block: Block, name: str) -> str:
@@ -144,11 +153,11 @@ def _by_code(
     nulls: bool,
 ) -> None:
     ids, of_code = _ids(function, name, operator, key)
-    lut = function.array(f"{name}_lut_{key.dictionary}", "int64", lambda views: operator.groups.lut(ids()))
+    lut = function.array(f"{name}_lut_{key.dictionary}", "int32", lambda views: operator.groups.lut(ids()))
     of_id = function.array(f"{name}_of_id", "int64", lambda views: operator.groups.group_of_id())
     own = function.array(f"{name}_own", "int64", lambda views: operator.groups.own_ids)
     place = f"np.uint64({key.text} + 1)"  # place 0 stands for null
-    block.add(f"{group} = {lut}[{f'{place} if {key.valid} else np.uint64(0)' if nulls else place}]")
+    block.add(f"{group} = np.int64({lut}[{f'{place} if {key.valid} else np.uint64(0)' if nulls else place}])")
     unknown = block.sub(f"if {group} < 0:")
     known = unknown
     if nulls:
@@ -220,6 +229,11 @@ def word_of(function: Function, block: Block, name: str, operator: WindowedOpera
     if pa.types.is_floating(value.type):
         return f"float({value.text})"
     return f"np.int64({value.text})"
+
+
+def ends_of(function: Function, name: str, operator: WindowedOperator, port: int) -> str:
+    """Where each group's window begins and ends, side by side."""
+    return function.array(f"{name}_ends", "int64:2", lambda views: operator.stores[port].ends)
 
 
 def stored_column(
