@@ -186,11 +186,16 @@ class MappedReadable(LocalReadable):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         size = self.size()
+        self._advised = 0  # up to where what is to be read has been asked for
         self._buffer = pa.py_buffer(mmap.mmap(self._file, size, prot=mmap.PROT_READ) if size else b"")
 
     def read_at(self, offset: int, size: int) -> pa.Buffer:
-        if size >= self.chunk and self._file >= 0:  # a long read: have what follows brought from disk meanwhile
-            os.posix_fadvise(self._file, offset, 4 * self.chunk, os.POSIX_FADV_WILLNEED)
+        if size >= self.chunk and self._file >= 0 and offset + self.chunk > self._advised:
+            # A long read: have what follows brought from disk meanwhile. Each part is asked for once, because asking
+            # for what is there already takes time too.
+            begin = max(offset, self._advised)
+            self._advised = offset + 4 * self.chunk
+            os.posix_fadvise(self._file, begin, self._advised - begin, os.POSIX_FADV_WILLNEED)
         offset = min(offset, self._buffer.size)
         return self._buffer.slice(offset, max(min(size, self._buffer.size - offset), 0))
 

@@ -36,7 +36,7 @@ def check_key_columns(schema: pa.Schema) -> None:
             raise DataError(f"the column {field.name} is dictionary-encoded: cast it to {field.type.value_type} first")
 
 
-def int64_values(batch: pa.RecordBatch, name: str) -> np.ndarray:
+def int64_values(batch: pa.RecordBatch, name: str | int) -> np.ndarray:
     """The values of a 64-bit column without a copy. Key columns have no nulls (checked when appended)."""
     column = batch.column(name)
     return np.frombuffer(column.buffers()[1], np.int64, len(column), column.offset * 8)

@@ -26,6 +26,7 @@ from riprap.streams.lock import WriterLock
 from riprap.streams.mark import Mark, read_mark
 from riprap.streams.segment import Builder, Carry, Start, opening, read_start, recover, segment_name, walk
 from riprap.streams.summary import Summary
+from riprap.streams.syncing import BackgroundSync
 
 _VECTORS = 512  # buffers per writev; the system allows 1024
 MOST_MESSAGES = 1 << 16  # in a segment, so that walking its headers stays quick
@@ -168,6 +169,10 @@ class Log:
 
     def sync(self) -> None:
         os.fdatasync(self._file)
+
+    def sync_beside(self, syncing: BackgroundSync) -> None:
+        """Begin to sync what was written, and do not wait."""
+        syncing.start(self._file)
 
     def check_lock(self) -> None:
         if not self._lock.held():

@@ -2,8 +2,8 @@
 
 `append` serializes and checks the batch in the caller's thread and queues it; one thread per writer takes everything
 queued, writes it with one system call, syncs once, publishes how far the stream is stable, and completes the futures
-(group commit). While a sync runs, the next group gathers. `append` blocks while `outstanding` appends or bytes wait,
-so memory is bounded.
+(group commit). While a sync runs, the next group gathers. `append` blocks while `outstanding` appends or bytes wait, so
+memory is bounded. Where no append waits for a sync and nothing is queued, the caller writes it itself.
 
 When an append counts as done, by the stream's `stability`:
 
@@ -49,6 +49,7 @@ from riprap.streams.lock import acquire
 from riprap.streams.log import Cut, Log
 from riprap.streams.mark import Mark, MarkFile
 from riprap.streams.retention import enforce
+from riprap.streams.syncing import BackgroundSync
 
 _KINDS: dict[str, int] = {name: kind for kind, name in MARKS.items()}
 
@@ -96,6 +97,7 @@ class Writer:
         self._files = files
         self._description = description
         self._nothing = _nothing_of(description.schema)
+        self._key_places = tuple(description.schema.get_field_index(name) for name in ("_ts", "_seq"))
         self._clock = clock
         self._producer = producer_id(producer)
         self._lock = acquire(directory, producer, epoch, clock)
@@ -119,8 +121,10 @@ class Writer:
         self._waiting_bytes = 0
         self._changed = threading.Condition()
         self._closing = False
+        self._writing = False  # somebody commits a group
         self._failure: BaseException | None = None
         self._synced_at = clock.now()
+        self._syncing = BackgroundSync()
         self._thread = threading.Thread(target=self._run, name=f"riprap-writer-{directory.name}", daemon=True)
         self._thread.start()
 
@@ -247,14 +251,29 @@ class Writer:
             else:
                 rows = sum(batch.num_rows for batch in batches)
                 append = _Append(messages, batches, Appended(self._position - rows, rows), future)
-            self._queue.append(append)
             self._waiting += 1
             self._waiting_bytes += append.size
             if settings.stability == "none":
                 future.set_result(append.appended)
-            if len(self._queue) == 1:
-                self._changed.notify_all()
+            at_once = self._at_once(append)
+            if at_once:
+                self._writing = True
+            else:
+                self._queue.append(append)
+                if len(self._queue) == 1:
+                    self._changed.notify_all()
+        if at_once:
+            self._finish([append])
         return future
+
+    def _at_once(self, append: _Append) -> bool:
+        """Whether an append is written by who made it, rather than by the thread.
+
+        Where nobody waits for a sync that is quicker: two threads that take turns at the interpreter's lock spend more
+        time on that than the write takes. Finishing a segment syncs, and is left to the thread.
+        """
+        idle = not self._queue and not self._writing
+        return idle and self._description.settings.stability == "async" and not self._log.must_roll(append.size)
 
     def _framed(
         self,
@@ -307,13 +326,13 @@ class Writer:
         schema = self._description.schema
         if not batch.schema.equals(schema):
             raise DataError(f"this batch has ({shown(batch.schema)}), the stream has ({shown(schema)}): see `evolve`")
-        for name in ("_ts", "_seq"):
-            if batch.column(name).null_count:
+        for name, place in zip(("_ts", "_seq"), self._key_places, strict=True):
+            if batch.column(place).null_count:
                 raise DataError(f"the column {name} has nulls: every row of a stream has an order key")
         return batch
 
     def _range(self, batch: pa.RecordBatch) -> Range:
-        ts, seq = int64_values(batch, "_ts"), int64_values(batch, "_seq")
+        ts, seq = (int64_values(batch, place) for place in self._key_places)
         if not self._description.keys_never_fall:
             return Range(int(ts.min()), int(ts.max()), int(seq.min()), int(seq.max()))
         rising = np.greater_equal if "_n" in batch.schema.names else np.greater  # rows of one trigger share its `_seq`
@@ -378,6 +397,7 @@ class Writer:
             self._closing = True
             self._changed.notify_all()
         self._thread.join()
+        self._syncing.close()
         withdraw(self._directory, self._live)
         try:
             if self._failure is None and self._description.settings.stability != "none":
@@ -404,31 +424,37 @@ class Writer:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._queue or self._closing)
+                self._changed.wait_for(lambda: (self._queue or self._closing) and not self._writing)
                 if not self._queue:
                     return
                 group = list(self._queue)
                 self._queue.clear()
-            try:
-                self._commit(group)
-                failure: BaseException | None = None
-            except BaseException as error:
-                failure = error
-            with self._changed:
-                if failure is not None:
-                    self._failure = failure
-                    group += self._queue
-                    self._queue.clear()
-                self._waiting -= len(group)
-                self._waiting_bytes -= sum(append.size for append in group)
-                self._changed.notify_all()
-            for append in group:
-                if failure is not None and not append.future.done():
-                    append.future.set_exception(failure)
-                elif not append.future.done():
-                    append.future.set_result(append.appended)
-            if failure is not None:
+                self._writing = True
+            if not self._finish(group):
                 return
+
+    def _finish(self, group: list[_Append]) -> bool:
+        """Commit a group, as the only one who writes, and complete its futures; False: the writer has failed."""
+        try:
+            self._commit(group)
+            failure: BaseException | None = None
+        except BaseException as error:
+            failure = error
+        with self._changed:
+            if failure is not None:
+                self._failure = failure
+                group += self._queue
+                self._queue.clear()
+            self._writing = False
+            self._waiting -= len(group)
+            self._waiting_bytes -= sum(append.size for append in group)
+            self._changed.notify_all()
+        for append in group:
+            if failure is not None and not append.future.done():
+                append.future.set_exception(failure)
+            elif not append.future.done():
+                append.future.set_result(append.appended)
+        return failure is None
 
     def _commit(self, group: list[_Append]) -> None:
         settings = self._description.settings
@@ -445,11 +471,17 @@ class Writer:
         self._log.write(messages)
         if settings.stability == "fsync":
             self._log.sync()
-        elif settings.stability == "async" and self._clock.now() - self._synced_at >= _SYNC_EVERY:
-            self._synced_at = self._clock.now()
-            self._log.sync()
+        elif settings.stability == "async":
+            self._sync_beside()
         self._log.check_lock()
         self._publish(group)
+
+    def _sync_beside(self) -> None:
+        """About once a second."""
+        now = self._clock.now()
+        if now - self._synced_at >= _SYNC_EVERY and not self._syncing.busy:
+            self._synced_at = now
+            self._log.sync_beside(self._syncing)
 
     def _publish(self, group: list[_Append]) -> None:
         mark: Mark = self._log.end._replace(commits=self._live.mark.commits + 1)
