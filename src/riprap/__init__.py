@@ -17,6 +17,7 @@ _HOMES = {
     "apply": "riprap.graph.aggregates",
     "backup": "riprap.graph.annotations",
     "checkpoint": "riprap.graph.annotations",
+    "continuous": "riprap.graph.annotations",
     "ha_group": "riprap.graph.annotations",
     "persist": "riprap.graph.annotations",
     "count": "riprap.graph.windows",
@@ -44,6 +45,7 @@ __all__ = [
     "backup",
     "check_operator",
     "checkpoint",
+    "continuous",
     "count",
     "ha_group",
     "persist",
@@ -59,7 +61,7 @@ __all__ = [
 if TYPE_CHECKING:
     from riprap.engine.engine import Engine
     from riprap.graph.aggregates import apply
-    from riprap.graph.annotations import backup, checkpoint, ha_group, persist
+    from riprap.graph.annotations import backup, checkpoint, continuous, ha_group, persist
     from riprap.graph.builder import App, Stream
     from riprap.graph.graph import Graph
     from riprap.graph.plan import read_plan

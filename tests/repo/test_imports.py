@@ -9,8 +9,9 @@ SRC = Path(__file__).parents[2] / "src" / "riprap"
 
 # The order of docs/architecture.md, top to bottom.
 LAYERS = [
-    "base", "expressions", "graph", "operators", "engine", "streams", "checkpoints", "protocols", "replication",
-    "runtime", "faults", "san", "planner", "proof", "spark", "apps", "workloads", "compare", "report", "api", "cli",
+    "base", "expressions", "graph", "operators", "engine", "streams", "checkpoints", "continuous", "protocols",
+    "replication", "runtime", "faults", "san", "planner", "proof", "spark", "apps", "workloads", "compare", "report",
+    "api", "cli",
 ]  # fmt: skip
 
 

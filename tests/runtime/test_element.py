@@ -30,7 +30,7 @@ class Host:
         self.sent.append((channel, message))
         return True
 
-    def keep(self, channel, message):
+    def keep(self, channel, message, record=b""):
         self.kept_messages.append((channel, message))
 
     def kept(self, channel):

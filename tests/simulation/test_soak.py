@@ -1,7 +1,16 @@
 """Thousands of schedules. A failure names the check and the seed that repeat it."""
 
 import pytest
-from tests.simulation import test_counts, test_fault_free, test_gaps, test_pairs, test_replay, test_seam
+from tests.simulation import (
+    test_continuous,
+    test_counts,
+    test_fault_free,
+    test_gaps,
+    test_pairs,
+    test_power,
+    test_replay,
+    test_seam,
+)
 from tests.simulation.taps import watch_progress
 
 CHECKS = {
@@ -10,6 +19,8 @@ CHECKS = {
     "gaps": (test_gaps.check, 3500),
     "everything at once": (test_gaps.check_everything_at_once, 1000),
     "replay": (test_replay.check, 3000),
+    "continuous": (test_continuous.check, 5000),
+    "power": (test_power.check, 2000),
     "fault-free": (test_fault_free.check, 1000),
     "pairs": (test_pairs.check, 1500),
     "going back": (test_seam.check, 1500),

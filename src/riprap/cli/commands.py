@@ -19,8 +19,10 @@ from riprap.cli import (
     prove,
     reproduce,
     reproduce_assess,
+    reproduce_cec,
     reproduce_joins,
     reproduce_san,
+    reproduce_streams,
     reproduce_yield,
     run,
     run_bounded,
@@ -73,8 +75,10 @@ app.command("run-bounded", rich_help_panel=_RUN)(run_bounded.command)
 app.command("prove", rich_help_panel=_PROVE)(prove.command)
 app.command("compare", rich_help_panel=_COMPARE)(compare.command)
 reproduce.app.command("assess")(reproduce_assess.command)
+reproduce.app.command("cec")(reproduce_cec.command)
 reproduce.app.command("joins")(reproduce_joins.command)
 reproduce.app.command("san")(reproduce_san.command)
+reproduce.app.command("streams")(reproduce_streams.command)
 reproduce.app.command("yield")(reproduce_yield.command)
 app.add_typer(reproduce.app, name="reproduce", rich_help_panel=_COMPARE)
 app.add_typer(stream.app, name="stream", rich_help_panel=_STREAMS)

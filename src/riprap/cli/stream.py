@@ -72,15 +72,17 @@ def show(stream: Path_, json: Json = False) -> None:
 
     from riprap.base.quantities import format_count, format_size
     from riprap.cli.console import OUT, print_json
+    from riprap.continuous.listing import newest
     from riprap.streams.overview import overview, segment_table
     from riprap.streams.stream import Stream
 
     opened = Stream.open(stream)
-    seen, segments = overview(opened), segment_table(opened)
+    seen, segments, record = overview(opened), segment_table(opened), newest(opened)
     if json:
         columns = {field.name: str(field.type) for field in opened.schema}
         settings = asdict(opened.description.settings)
-        print_json({**vars(seen), "columns": columns, "settings": settings, "finished": segments})
+        recorded = None if record is None else vars(record)
+        print_json({**vars(seen), "columns": columns, "settings": settings, "finished": segments, "record": recorded})
         return
     facts = {
         "stream": f"{seen.location}  ({seen.id})",
@@ -94,6 +96,10 @@ def show(stream: Path_, json: Json = False) -> None:
         "columns": ", ".join(f"{field.name} {field.type}" for field in opened.schema),
         "settings": ", ".join(f"{name} {value}" for name, value in asdict(opened.description.settings).items()),
         "writer": "alive" if seen.written else "none",
+        "records": ""
+        if record is None
+        else f"the newest is {record.frame}: {format_count(record.open)} windows are open, "
+        f"{format_count(record.replay)} rows of input would be read again",
         "readers": ", ".join(f"{name} at {format_count(at)}" for name, at in seen.readers.items()) or "none",
     }
     table = Table(box=None, show_header=False)
@@ -124,6 +130,7 @@ def verify(stream: Path_, json: Json = False) -> None:
 
     from riprap.base.quantities import format_count, format_size
     from riprap.cli.console import ERR, OUT, print_json
+    from riprap.continuous.listing import check as check_records
     from riprap.streams.stream import Stream
     from riprap.streams.verify import verify as check
 
@@ -131,17 +138,57 @@ def verify(stream: Path_, json: Json = False) -> None:
     with Progress(TextColumn("checking"), BarColumn(), DownloadColumn(), console=ERR, transient=True) as progress:
         task = progress.add_task("checking", total=None)
         report = check(opened, lambda done, of: progress.update(task, completed=done, total=of))
+    records, wrong = (0, []) if report.damage else check_records(opened)
     if json:
-        print_json({**vars(report), "damage": [vars(item) for item in report.damage]})
+        damage = [vars(item) for item in report.damage]
+        print_json({**vars(report), "damage": damage, "records": records, "wrong_records": wrong})
     else:
         for item in report.damage:
             OUT.print(f"{item.file}: byte {item.offset}: {item.what}", soft_wrap=True)
+        for text in wrong:
+            OUT.print(text, soft_wrap=True)
         OUT.print(
             f"{format_count(report.batches)} batches, {format_count(report.rows)} rows, "
             f"{format_size(report.bytes)} in {report.segments} segments are sound"
+            + (f"; {format_count(records)} records hold together" if records and not wrong else "")
         )
-    if report.damage:
-        raise CheckFailed(f"{stream} is damaged in {len(report.damage)} places, listed above")
+    if report.damage or wrong:
+        raise CheckFailed(f"{stream} is damaged in {len(report.damage) + len(wrong)} places, listed above")
+
+
+@app.command("records")
+def records(
+    stream: Path_,
+    rows: Annotated[int, typer.Option("--rows", "-n", min=0, help="How many of the last ones; 0: all.")] = 20,
+    json: Json = False,
+) -> None:
+    """List the records of continuous checkpoints that a stream carries."""
+    from collections import deque
+
+    from rich.table import Table
+
+    from riprap.base.quantities import format_count, format_size
+    from riprap.cli.console import OUT, print_json
+    from riprap.continuous import listing
+    from riprap.streams.stream import Stream
+
+    found = deque(listing.records(Stream.open(stream)), rows or None)
+    if json:
+        print_json([vars(line) for line in found])
+        return
+    if not found:
+        OUT.print(f"{stream} has no records: it is not the output of an operator with continuous checkpoints")
+        return
+    table = Table(box=None)
+    for column in ("record", "position", "life", "size", "opened", "checked", "closed", "open", "replay"):
+        table.add_column(column, justify="right")
+    for line in found:
+        counts = (line.opened, line.checked, line.closed, line.open, line.replay)
+        table.add_row(
+            str(line.frame), format_count(line.position), str(line.epoch), format_size(line.bytes),
+            *map(format_count, counts),
+        )  # fmt: skip
+    OUT.print(table)
 
 
 @app.command("tail")

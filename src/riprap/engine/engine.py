@@ -104,6 +104,8 @@ class Engine:
         }
         self._cycles = cycles(graph, chosen) if graph.cyclic else []
         apart = {name: "it is on a cycle" for cycle in self._cycles for name in cycle.members}
+        recorded = [name for name in self._order if graph[name].annotations.continuous is not None]
+        apart |= dict.fromkeys(recorded, "its windows are recorded as they change")
         if cut_everywhere or watch is not None:
             apart = dict.fromkeys(self._order, "every operator runs on its own here")
         self.pieces = self._divided(wanted, chosen, jitter, apart)

@@ -15,6 +15,16 @@ class HaGroup:
 
 
 @dataclass(frozen=True)
+class Continuous:
+    """Continuous checkpoints in the operator's own output. What is not given follows from the goal, or a default."""
+
+    recovery: Duration | None = None  # how soon it is to be where it was, without detection and restart
+    every: Duration | None = None  # T: in which time each slow window that changed is saved
+    slow_after: Duration | None = None  # H: for how long a window is open before it is slow; both in event time
+    shot: int | None = None  # M: windows that are saved at once
+
+
+@dataclass(frozen=True)
 class Annotations:
     """What protects one operator. The default is nothing: it restarts from scratch."""
 
@@ -22,20 +32,26 @@ class Annotations:
     persist: frozenset[int] | None = None  # output ports whose streams are persistent; None: not stated
     backup: bool = False  # all of its output streams are persistent
     ha_group: HaGroup | None = None
+    continuous: Continuous | None = None  # instead of checkpoints at intervals; its output streams are persistent
 
     def __or__(self, other: "Annotations") -> "Annotations":
         """Both; where both state something, `other` wins."""
+        said = other if other.checkpoint_every is not None or other.continuous is not None else self
         return Annotations(
-            other.checkpoint_every or self.checkpoint_every,
+            said.checkpoint_every,
             self.persist if other.persist is None else other.persist,
             self.backup or other.backup,
             other.ha_group or self.ha_group,
+            said.continuous,
         )
 
     def describe(self) -> list[str]:
         words = []
         if self.checkpoint_every is not None:
             words.append(f"checkpoint every {format_duration(self.checkpoint_every)}")
+        if self.continuous is not None:
+            goal = self.continuous.recovery
+            words.append("continuous checkpoints" + ("" if goal is None else f" for {format_duration(goal)}"))
         if self.backup:
             words.append("backup")
         if self.persist:
@@ -51,6 +67,24 @@ def checkpoint(every: str) -> Annotations:
     if interval < 1:
         raise GraphError(f"checkpoint(every={every!r}): the interval must be longer than nothing")
     return Annotations(checkpoint_every=interval)
+
+
+def continuous(
+    recovery: str | None = None, *, every: str | None = None, slow_after: str | None = None, shot: int | None = None
+) -> Annotations:
+    """Save the operator's windows one by one in its own output, e.g. `continuous(recovery="500ms")`.
+
+    `recovery` is how soon after a restart it is to be where it was; `every`, `slow_after`, `shot` (T, H and M) follow
+    from it where they are not given.
+    """
+    durations = {"recovery": recovery, "every": every, "slow_after": slow_after}
+    parsed = {name: None if text is None else parse_duration(text) for name, text in durations.items()}
+    for name in ("recovery", "every"):
+        if parsed[name] is not None and parsed[name] < 1:  # type: ignore[operator]
+            raise GraphError(f"continuous({name}={durations[name]!r}): it must be longer than nothing")
+    if shot is not None and (type(shot) is not int or shot < 1):
+        raise GraphError(f"continuous(shot={shot!r}): expected how many windows are saved at once, 1 or more")
+    return Annotations(continuous=Continuous(parsed["recovery"], parsed["every"], parsed["slow_after"], shot))
 
 
 def backup() -> Annotations:

@@ -4,7 +4,8 @@
     recovery = "2s"          # a bound: what an element that failed misses is recomputed, and nothing is lost
 
     [operators.Aggregator]
-    checkpoint = "1s"        # interval between checkpoints of its state
+    checkpoint = "1s"        # interval between checkpoints of its state; or "continuous", in its own output
+    recovery = "500ms"       # with "continuous": how soon it is to be where it was
     backup = true            # all of its output streams are persistent
     persist = [0]            # output ports whose streams are persistent
     ha_group = "trades"      # replicated together with the others of that group
@@ -24,12 +25,13 @@ from typing import Any
 from riprap.base.documents import parse_toml, read_text, shortened
 from riprap.base.errors import GraphError, PlanError, UsageError, known
 from riprap.base.quantities import Duration, format_duration, parse_duration
-from riprap.graph.annotations import Annotations, HaGroup, checkpoint
+from riprap.graph.annotations import Annotations, Continuous, HaGroup, checkpoint, continuous
 from riprap.graph.graph import Graph
 from riprap.graph.groups import ha_groups
 
 _TOP_KEYS = ("app", "recovery", "operators", "ha_groups")
-_OPERATOR_KEYS = ("checkpoint", "backup", "persist", "ha_group")
+_CONTINUOUS_KEYS = ("recovery", "every", "slow_after", "shot")
+_OPERATOR_KEYS = ("checkpoint", "backup", "persist", "ha_group", *_CONTINUOUS_KEYS)
 _GROUP_KEYS = ("replicas",)
 _MOST_REPLICAS = 64
 
@@ -106,6 +108,8 @@ def write_plan(plan: Plan) -> str:
         lines += ["", f"[operators.{_quoted(name)}]"]
         if annotations.checkpoint_every is not None:
             lines.append(f'checkpoint = "{format_duration(annotations.checkpoint_every)}"')
+        if annotations.continuous is not None:
+            lines += _written(annotations.continuous)
         if annotations.backup:
             lines.append("backup = true")
         if annotations.persist is not None:
@@ -133,11 +137,15 @@ def _recovery(value: Any) -> Duration | None:
 def _operator(name: str, table: Mapping[str, Any], groups: Mapping[str, HaGroup]) -> Annotations:
     _only(table, _OPERATOR_KEYS, f"operator {name}")
     interval = table.get("checkpoint")
+    mixed = _continuous(name, table) if interval == "continuous" else None
+    for key in _CONTINUOUS_KEYS if mixed is None else ():
+        if key in table:
+            raise PlanError(f'operator {name}: {key} is for checkpoint = "continuous"; write that too, or leave it out')
     try:
-        every = checkpoint(interval).checkpoint_every if interval is not None else None
+        every = checkpoint(interval).checkpoint_every if interval is not None and mixed is None else None
     except (UsageError, GraphError, TypeError) as error:
         raise PlanError(
-            f'operator {name}: checkpoint = {shortened(interval)}; write an interval, as in "1s"'
+            f'operator {name}: checkpoint = {shortened(interval)}; write an interval, as in "1s", or "continuous"'
         ) from error
     backup = table.get("backup", False)
     if not isinstance(backup, bool):
@@ -152,8 +160,29 @@ def _operator(name: str, table: Mapping[str, Any], groups: Mapping[str, HaGroup]
     if group is not None and group not in groups:
         raise PlanError(f"operator {name}: HA group {group} is not described; described groups: {known(groups, group)}")
     return Annotations(
-        every, frozenset(ports) if ports is not None else None, backup, groups[group] if group is not None else None
+        every,
+        frozenset(ports) if ports is not None else None,
+        backup,
+        groups[group] if group is not None else None,
+        mixed,
     )
+
+
+def _continuous(name: str, table: Mapping[str, Any]) -> Continuous | None:
+    try:
+        given = {key: table[key] for key in _CONTINUOUS_KEYS if key in table}
+        return continuous(given.pop("recovery", None), **given).continuous
+    except (UsageError, GraphError, TypeError, AttributeError) as error:
+        wrong = ", ".join(f"{key} = {shortened(table[key])}" for key in _CONTINUOUS_KEYS if key in table)
+        raise PlanError(
+            f'operator {name}: {wrong}; write durations, as in recovery = "500ms", and shot as a whole number'
+        ) from error
+
+
+def _written(mixed: Continuous) -> list[str]:
+    times = {"recovery": mixed.recovery, "every": mixed.every, "slow_after": mixed.slow_after}
+    lines = [f'{key} = "{format_duration(value)}"' for key, value in times.items() if value is not None]
+    return ['checkpoint = "continuous"', *lines, *([] if mixed.shot is None else [f"shot = {mixed.shot}"])]
 
 
 def _group(name: str, table: Mapping[str, Any]) -> HaGroup:

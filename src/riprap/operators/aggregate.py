@@ -18,7 +18,9 @@ from riprap.operators.groups import GroupTable
 from riprap.operators.kernels.rings import insert_all
 from riprap.operators.kernels.sessions import end_sessions
 from riprap.operators.kernels.triggers import by_boundary, count_by_count, time_by_count
+from riprap.operators.repeating import of_count, stamped
 from riprap.operators.rows import RowStore
+from riprap.operators.tracking import Touched
 from riprap.operators.windowed import WindowedOperator
 
 _NONE, _FOREVER = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -79,14 +81,18 @@ class AggregateOperator(WindowedOperator):
     # Rows -------------------------------------------------------------------------------------------------------------
 
     def process(self, channel: Channel, batch: pa.RecordBatch) -> list[Emission]:
+        if self.repeating:
+            assert self.repetition is not None
+            (batch,) = self.repetition.put([batch])
         count = batch.num_rows
         self.version += count
         if count == 0:
             return []
         store, spec = self.stores[0], self.spec
-        groups = self.groups.groups([batch.column(name) for name in spec.by]) if spec.by else np.zeros(count, np.int64)
+        groups = self.groups_of(0, batch)
         before = self.tails(0)
         store.reserve(groups)
+        touched = self.tracker.before(groups) if self.tracker is not None else None
         positions = np.empty(count, np.int64)
         boundaries = None
         if isinstance(spec.every, Time | Session):
@@ -99,6 +105,8 @@ class AggregateOperator(WindowedOperator):
         for name, bound in self.arguments:
             store.write(name, positions, to_words(bound.evaluate(batch), self.pool))
         self._note(0, before, self._closed(spoken))
+        if touched is not None:
+            self._track(touched, groups, times_of(batch), spoken)
         if spoken is None or not len(spoken.who):
             emissions = []
         elif boundaries is not None:
@@ -107,6 +115,18 @@ class AggregateOperator(WindowedOperator):
             emissions = [self._at_rows(spoken, batch)]
         self.tidy(count)
         return emissions
+
+    def groups_of(self, port: int, batch: pa.RecordBatch) -> np.ndarray:
+        if not self.spec.by:
+            return np.zeros(batch.num_rows, np.int64)
+        return self.groups.groups([batch.column(name) for name in self.spec.by])
+
+    def _track(self, touched: Touched, groups: np.ndarray, ts: np.ndarray, spoken: _Spoken | None) -> None:
+        assert self.tracker is not None
+        if self.spec.tumbling:
+            self.tracker.tumbled(touched, groups, ts, spoken.who if spoken is not None else np.empty(0, np.int64))
+        else:
+            self.tracker.slid(touched, ts)
 
     def _by_count(self, groups: np.ndarray, ts: np.ndarray, positions: np.ndarray) -> _Spoken:
         store, spec = self.stores[0], self.spec
@@ -184,6 +204,10 @@ class AggregateOperator(WindowedOperator):
     # Control ----------------------------------------------------------------------------------------------------------
 
     def punctuate(self, channel: Channel, punctuation: Punctuation) -> list[Emission]:
+        if self.repetition is not None and self.repetition.punctuated(0):
+            return []
+        if self.tracker is not None:
+            self.tracker.marks[0] += 1
         passed = Emission(0, punctuation)
         if not isinstance(self.spec.window, Punctuated):
             return [passed]
@@ -200,6 +224,8 @@ class AggregateOperator(WindowedOperator):
         store.head[who] = store.tail[who]
         self.version += 1
         self._note(0, before, self._closed(spoken))
+        if self.tracker is not None:
+            self.tracker.close(who)
         last = key._replace(n=int(self._group_numbers(who[-1:])[0]))
         return [emission, Emission(0, Punctuation(last))]
 
@@ -211,6 +237,8 @@ class AggregateOperator(WindowedOperator):
 
     def _waits_for(self, time: int) -> bool:
         """Whether something may speak at or before a time."""
+        if self.repeating:
+            return False
         if isinstance(self.spec.every, Session):
             return bool(self._earliest[0] <= time) and self.groups.count > 0
         return isinstance(self.spec.every, Time) and self._boundary != _NONE and self._boundary <= time
@@ -220,6 +248,8 @@ class AggregateOperator(WindowedOperator):
         before = self.tails(0)
         spoken, boundaries = self._by_time(nothing, nothing, until, nothing)
         self._note(0, before, self._closed(spoken))
+        if self.tracker is not None and self.spec.tumbling:
+            self.tracker.close(spoken.who)
         if not len(spoken.who):
             return []
         self.version += 1
@@ -237,22 +267,34 @@ class AggregateOperator(WindowedOperator):
         # A punctuation may still follow the tuple with that key, and what it triggers has the tuple's key.
         return key._replace(n=-1) if isinstance(self.spec.window, Punctuated) else key
 
+    # The past ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def speaking_period(self) -> int:  # type: ignore[override]
+        return self.spec.every.size if isinstance(self.spec.every, Time) else 0
+
+    def insert_past(
+        self, port: int, batch: pa.RecordBatch, groups: np.ndarray, ts: np.ndarray, number: np.ndarray
+    ) -> None:
+        words = [(name, to_words(bound.evaluate(batch), self.pool)) for name, bound in self.arguments]
+        self.stores[0].insert(groups, words, stamped(self.spec.window, ts, number), of_count(self.spec.window))
+
     # State ------------------------------------------------------------------------------------------------------------
 
-    def _settle(self) -> None:
+    def settle(self, groups: np.ndarray | None = None) -> None:
         if not isinstance(self.spec.window, Time):
             return
         by_time = isinstance(self.spec.every, Time)
         # A boundary forgets what is older than its window; a tuple, what is as old or older.
         newest = self._boundary - 1 if by_time else int(self._now[0])
         if (self._boundary if by_time else newest) != _NONE:
-            self.stores[0].forget(newest - self.spec.window.size)
+            self.stores[0].forget(newest - self.spec.window.size, groups)
 
     def _decides(self) -> tuple[int, ...]:
         return (self._boundary,) if isinstance(self.spec.every, Time) else ()
 
-    def _scalars(self) -> dict[str, int]:
+    def scalars(self) -> dict[str, int]:
         return {"boundary": self._boundary, "now": int(self._now[0])}
 
-    def _restore_scalars(self, scalars: Mapping[str, int]) -> None:
+    def restore_scalars(self, scalars: Mapping[str, int]) -> None:
         self._boundary, self._now[0] = scalars["boundary"], scalars["now"]

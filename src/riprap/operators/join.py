@@ -21,17 +21,20 @@ from riprap.operators.columns import (
     picked,
     renumbered_progress,
     taken,
+    times_of,
     to_words,
 )
 from riprap.operators.contract import Channel, Emission, Punctuation, Setting
 from riprap.operators.groups import GroupTable
 from riprap.operators.kernels.matches import COUNT, TIME, ZERO, list_matches, meet, meet_latest
+from riprap.operators.repeating import of_count, stamped
 from riprap.operators.rows import RowStore
 from riprap.operators.windowed import WindowedOperator
 
 _EARLIEST = np.iinfo(np.int64).min // 2  # before every time, with room to subtract a window
 _NO_RINGS = np.zeros(1, np.int64)
 _ONE_SIDE = np.empty(0, np.int8)
+_NO_ROWS = np.empty(0, np.int64)
 
 
 class _Matches(NamedTuple):
@@ -115,23 +118,36 @@ class JoinOperator(WindowedOperator):
         return self.process_merged(batches, np.full(batch.num_rows, channel.port, np.int8))
 
     def process_merged(self, batches: Sequence[pa.RecordBatch], ports: np.ndarray) -> list[Emission]:
+        if self.repeating:
+            assert self.repetition is not None
+            batches = self.repetition.put(batches)
+            ports = ports[len(ports) - sum(batch.num_rows for batch in batches) :]
+            if not len(ports):
+                return []
         self.version += len(ports)
         present = [bool(batch.num_rows) for batch in batches]
         keyed = [present[p] and p in self._keyed for p in (0, 1)]
         keys = [keys_of(batches[p], self.setting.shapes[p]) if keyed[p] else None for p in (0, 1)]
-        groups = [self._groups(batches[p], p) if present[p] else np.empty(0, np.int64) for p in (0, 1)]
+        groups = [self.groups_of(p, batches[p]) if present[p] else np.empty(0, np.int64) for p in (0, 1)]
         before = [self.tails(p) if p in self.stores else None for p in (0, 1)]
+        touched = None
+        if self.tracker is not None:
+            for port, store in self.stores.items():
+                store.reserve(groups[port])
+            touched = self.tracker.before(*groups)
         matches, positions = self._meet(ports, groups, keys)
         for port, store in self.stores.items():
             if present[port]:
                 for name in self.stored[port]:
                     store.write(name, positions[port], to_words(batches[port].column(name), self.pool))
             self._note(port, before[port])
+        if self.tracker is not None and touched is not None:
+            self.tracker.slid(touched, *(times_of(batch) if batch.num_rows else _NO_ROWS for batch in batches))
         emissions = self._emit(matches, positions, batches, keys, ports)
         self.tidy(len(ports))
         return emissions
 
-    def _groups(self, batch: pa.RecordBatch, port: int) -> np.ndarray:
+    def groups_of(self, port: int, batch: pa.RecordBatch) -> np.ndarray:
         if not self.spec.on:
             return np.zeros(batch.num_rows, np.int64)
         columns = [batch.column(pair[port]) for pair in self.spec.on]
@@ -313,6 +329,10 @@ class JoinOperator(WindowedOperator):
         return key_columns(result, self.setting.output_shapes[0])
 
     def punctuate(self, channel: Channel, punctuation: Punctuation) -> list[Emission]:
+        if self.repetition is not None and self.repetition.punctuated(channel.port):
+            return []
+        if self.tracker is not None:
+            self.tracker.marks[channel.port] += 1
         key = self._numbering.key(punctuation.key) if self._renumbers else punctuation.key
         return [Emission(0, Punctuation(key))]
 
@@ -321,20 +341,28 @@ class JoinOperator(WindowedOperator):
 
     # State ------------------------------------------------------------------------------------------------------------
 
-    def _settle(self) -> None:
+    def insert_past(
+        self, port: int, batch: pa.RecordBatch, groups: np.ndarray, ts: np.ndarray, number: np.ndarray
+    ) -> None:
+        window = self.spec.windows[port]
+        words = [(name, to_words(batch.column(name), self.pool)) for name in self.stored[port]]
+        most = of_count(window) if self.spec.per_group else 0
+        self.stores[port].insert(groups, words, stamped(window, ts, number), most)
+
+    def settle(self, groups: np.ndarray | None = None) -> None:
         for port, store in self.stores.items():
             window = self.spec.windows[port]
             if isinstance(window, Time):
-                store.forget(int(self._now[0]) - window.size)
+                store.forget(int(self._now[0]) - window.size, groups)
             elif isinstance(window, Count) and not self.spec.per_group:
-                store.forget(int(self._arrived[port]) - window.size)
+                store.forget(int(self._arrived[port]) - window.size, groups)
                 store.stamp_origin = int(self._arrived[port])
 
-    def _scalars(self) -> dict[str, int]:
+    def scalars(self) -> dict[str, int]:
         counts = {"arrived0": int(self._arrived[0]), "arrived1": int(self._arrived[1]), "now": int(self._now[0])}
         return counts | self._numbering.scalars()
 
-    def _restore_scalars(self, scalars: Mapping[str, int]) -> None:
+    def restore_scalars(self, scalars: Mapping[str, int]) -> None:
         self._arrived[:] = scalars["arrived0"], scalars["arrived1"]
         self._now[0] = scalars["now"]
         self._numbering.restore(scalars)

@@ -132,6 +132,17 @@ class RowStore:
             valid = words.valid if len(words.valid) else np.ones(len(positions), np.uint8)
             scatter(column.valid, positions, valid)
 
+    def insert(self, groups: np.ndarray, columns: Sequence[tuple[str, Words]], stamps: np.ndarray, most: int) -> None:
+        """Append a row for each entry of `groups`, none of them negative; a window keeps its newest `most` (0: all)."""
+        self.reserve(groups)
+        positions = insert_all(groups, self.base, self.cap, self.tail)
+        for name, words in columns:
+            self.write(name, positions, words)
+        if STAMP in self._columns:
+            self.write(STAMP, positions, Words(stamps, ALL_VALID))
+        if most:
+            self.head[groups] = np.maximum(self.head[groups], self.tail[groups] - most)
+
     def column(self, name: str) -> Words:
         """A whole stored column, by position."""
         column = self._columns[name]
@@ -161,9 +172,10 @@ class RowStore:
         count = min(self.groups.count, len(self.base))
         return int((self.tail[:count] - self.head[:count]).sum())
 
-    def forget(self, before: int) -> None:
-        """Drop rows whose stamp is `before` or less from every window."""
-        expire(self.live(), self.stamps, self.base, self.cap, self.head, self.tail, before)
+    def forget(self, before: int, groups: np.ndarray | None = None) -> None:
+        """Drop rows whose stamp is `before` or less from every window, or from those of some groups."""
+        chosen = self.live() if groups is None else groups
+        expire(chosen, self.stamps, self.base, self.cap, self.head, self.tail, before)
 
     def positions(self, groups: np.ndarray) -> np.ndarray:
         """Positions of the windows of these groups, one after another, oldest first."""
@@ -201,16 +213,20 @@ class RowStore:
         while len(self._marks) > _MARKS:
             del self._marks[next(iter(self._marks))]
         groups = groups[np.argsort(self.groups.hashes[groups])]
-        rows = rows[groups]
+        return self.save_groups(prefix, groups, rows[groups])
+
+    def save_groups(self, prefix: str, groups: np.ndarray, rows: np.ndarray) -> dict[str, pa.RecordBatch]:
+        """The tables of these groups, each with so many of its newest rows."""
+        head, tail = self.head[groups], self.tail[groups]
         keys = {f"_key{j}": column for j, column in enumerate(self.groups.columns(groups))} if self.groups.types else {}
         keys |= {
             "_hash": pa.array(self.groups.hashes[groups]),
-            "_head": pa.array(head[groups]),
-            "_tail": pa.array(tail[groups]),
-            "_spoke": pa.array(spoke[groups]),
+            "_head": pa.array(head),
+            "_tail": pa.array(tail),
+            "_spoke": pa.array(self.spoke[groups] if self.speaks_by_time else np.zeros(len(groups), np.int64)),
             "_rows": pa.array(rows),
         }
-        positions = positions_of(groups, tail[groups] - rows, tail[groups], self.base, self.cap)
+        positions = positions_of(groups, tail - rows, tail, self.base, self.cap)
         content = self.rows(positions) or {"_": pa.nulls(len(positions))}
         return {f"{prefix}.keys": _decoded(keys), f"{prefix}.rows": _decoded(content)}
 

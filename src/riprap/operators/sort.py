@@ -137,11 +137,11 @@ class SortOperator(WindowedOperator):
     def _decides(self) -> tuple[int, ...]:
         return (self._boundary,) if isinstance(self.spec.window, Time) else self._last[:3]
 
-    def _scalars(self) -> dict[str, int]:
+    def scalars(self) -> dict[str, int]:
         last = {"last_ts": self._last.ts, "last_src": self._last.src, "last_seq": self._last.seq}
         return {"boundary": self._boundary} | last | self._numbering.scalars()
 
-    def _restore_scalars(self, scalars: Mapping[str, int]) -> None:
+    def restore_scalars(self, scalars: Mapping[str, int]) -> None:
         self._boundary = scalars["boundary"]
         self._last = OrderKey(scalars["last_ts"], scalars["last_src"], scalars["last_seq"])
         self._numbering.restore(scalars)

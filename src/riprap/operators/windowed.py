@@ -1,6 +1,6 @@
 """What aggregates, joins, sorts and barriers have in common: windows in row stores, and therefore state."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -9,8 +9,10 @@ from riprap.operators.columns import ALL_VALID
 from riprap.operators.contract import Digest, Operator, Setting, State, WindowEvent, check_chain
 from riprap.operators.groups import GroupTable
 from riprap.operators.kernels.hashing import hash_words
+from riprap.operators.repeating import Past, Repetition
 from riprap.operators.rows import RowStore, window_table
 from riprap.operators.strings import StringPool
+from riprap.operators.tracking import Tracker
 
 _LITTLE = 65_536  # places in stores, groups and strings that are not worth tidying up
 _SLACK = 8  # how many of them may be held for each that is needed
@@ -27,6 +29,8 @@ class WindowedOperator(Operator):
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
         self._events: list[WindowEvent] | None = None  # None: nobody is watching
+        self.tracker: Tracker | None = None  # None: windows are not recorded as they change
+        self.repetition: Repetition | None = None  # not over: it comes back, and repeats its past
         self._largest = 0  # rows that a call brought at most
         self._tidy_at = _LITTLE  # what may be held before `tidy` looks whether it is needed
         self._start_over()
@@ -57,19 +61,19 @@ class WindowedOperator(Operator):
         """Set `groups`, `stores` and everything else of the state to empty."""
         raise NotImplementedError
 
-    def _scalars(self) -> dict[str, int]:
+    def scalars(self) -> dict[str, int]:
         """The whole numbers of the state."""
         return {}
 
-    def _restore_scalars(self, scalars: Mapping[str, int]) -> None:
+    def restore_scalars(self, scalars: Mapping[str, int]) -> None:
         pass
 
     def _decides(self) -> tuple[int, ...]:
         """Those whole numbers of the state that decide, beside its window, what a key gives out next."""
         return ()
 
-    def _settle(self) -> None:
-        """Forget what can no longer matter, so that equal content looks equal."""
+    def settle(self, groups: np.ndarray | None = None) -> None:
+        """Forget what can no longer matter, so that equal content looks equal; of all groups, or of some."""
 
     # The contract -----------------------------------------------------------------------------------------------------
 
@@ -80,11 +84,11 @@ class WindowedOperator(Operator):
         return self._save(since if all(store.marked(since) for store in self.stores.values()) else None)
 
     def _save(self, since: int | None) -> State:
-        self._settle()
+        self.settle()
         tables: dict[str, pa.RecordBatch] = {}
         for port, store in self.stores.items():
             tables |= store.save(f"port{port}", self.version, since)
-        return State(self.version, since, self._scalars(), tables)
+        return State(self.version, since, self.scalars(), tables)
 
     def restore(self, parts: Sequence[State]) -> None:
         check_chain(parts)
@@ -93,12 +97,12 @@ class WindowedOperator(Operator):
             for port, store in self.stores.items():
                 store.load(f"port{port}", part.tables)
         self.version = parts[-1].version
-        self._restore_scalars(parts[-1].scalars)
+        self.restore_scalars(parts[-1].scalars)
         for store in self.stores.values():
             store.mark(self.version)
 
     def digest(self) -> Digest:
-        self._settle()
+        self.settle()
         each = [store.live() for store in self.stores.values()]  # ascending
         groups = each[0] if len(each) == 1 else np.unique(np.concatenate(each))
         total = np.zeros(len(groups), np.uint64)
@@ -113,11 +117,11 @@ class WindowedOperator(Operator):
         return Digest(self.groups.hashes[groups][order], total[order])
 
     def size(self) -> int:
-        self._settle()
+        self.settle()
         return sum(store.size() for store in self.stores.values())
 
     def port_size(self, port: int) -> int:
-        self._settle()
+        self.settle()
         return self.stores[port].size() if port in self.stores else 0
 
     def tidy(self, rows: int) -> None:
@@ -129,14 +133,45 @@ class WindowedOperator(Operator):
         self._largest = max(self._largest, rows)
         if self._held() <= self._tidy_at:
             return
-        self._settle()
+        self.settle()
         needed = self._largest + sum(len(store.live()) + store.size() for store in self.stores.values())
         if self._held() > _SLACK * needed:
+            moving = self.tracker.moving() if self.tracker is not None else None
             self.restore([self.snapshot()])
+            if self.tracker is not None and moving is not None:
+                self.tracker.moved(moving)
         self._tidy_at = max(_LITTLE, 2 * self._held(), _SLACK * needed)
 
     def _held(self) -> int:
         return self.pool.count + self.groups.count + sum(store.used for store in self.stores.values())
+
+    # Records of windows as they change (`riprap.continuous`) ----------------------------------------------------------
+
+    speaking_period = 0  # microseconds between boundaries, where windows of a count of tuples speak by time
+
+    def track(self) -> Tracker:
+        """Keep account of which windows open, change and close, from here on."""
+        self.tracker = Tracker(self, len(self.setting.schemas))
+        return self.tracker
+
+    def repeat(self, past: Past, then: Callable[[Repetition], None] | None = None) -> Repetition:
+        """What comes next came before, up to a point: see `repeating.py`. State of open windows was put in."""
+        self.repetition = Repetition(self, past, then)
+        return self.repetition
+
+    @property
+    def repeating(self) -> bool:
+        return self.repetition is not None and not self.repetition.over
+
+    def groups_of(self, port: int, batch: pa.RecordBatch) -> np.ndarray:
+        """The group of each row of a port; -1: none."""
+        raise NotImplementedError
+
+    def insert_past(
+        self, port: int, batch: pa.RecordBatch, groups: np.ndarray, ts: np.ndarray, number: np.ndarray
+    ) -> None:
+        """Put rows into windows without giving anything out; `number`: which rows of the port they are."""
+        raise NotImplementedError
 
     # Window events ----------------------------------------------------------------------------------------------------
 
@@ -148,7 +183,7 @@ class WindowedOperator(Operator):
         return events
 
     def window_content(self, port: int, key_hash: int) -> pa.RecordBatch | None:
-        self._settle()
+        self.settle()
         found = np.flatnonzero(self.groups.hashes[: self.groups.count] == np.uint64(key_hash))
         store = self.stores.get(port)
         if store is None or not len(found) or found[0] >= len(store.base):

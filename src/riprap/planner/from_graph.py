@@ -89,7 +89,9 @@ def plan_with_backups(
     for operator in graph:
         own = operator.annotations
         every = own.checkpoint_every or (intervals or {}).get(operator.name)
-        wanted = Annotations(every, own.persist, operator.name in backups, own.ha_group)
+        if own.continuous is not None:
+            every = None
+        wanted = replace(own, checkpoint_every=every, backup=operator.name in backups)
         if wanted not in (Annotations(), own) or own != Annotations():
             operators[operator.name] = wanted
     return Plan(graph.name, operators, bound)

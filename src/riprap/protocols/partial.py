@@ -59,6 +59,9 @@ def plan(surroundings: Surroundings) -> RestorePlan:
             if facts.stateful and facts.checkpoint_every is not None
         }
         return RestorePlan(units, whole=False, exact=False, delivered="passed", reason=reason)
+    continuous = next((name for name, facts in operators.items() if facts.continuous), "")
+    if continuous and exact:
+        return RestorePlan({}, whole=True, exact=True, delivered="passed", continuous=continuous)
     stateful = any(facts.stateful for facts in operators.values())
     intervals = [facts.checkpoint_every for facts in operators.values() if facts.checkpoint_every is not None]
     every = min(intervals, default=None if stateful else POSITIONS_EVERY)

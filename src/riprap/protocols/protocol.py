@@ -41,6 +41,7 @@ class OperatorFacts:
     tolerates_loss: bool
     checkpoint_every: int | None  # microseconds; None: not asked for
     memory: int | None = None  # microseconds of event time after which nothing is left of an input; None: not bounded
+    continuous: bool = False  # its state is recorded in its own output
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,7 @@ class RestorePlan:
     exact: bool
     delivered: Literal["taken", "passed"]
     reason: str = ""  # why it is not exact, if it is not
+    continuous: str = ""  # the operator whose state is recorded in its own output, instead of in checkpoints
 
 
 class Protocol:

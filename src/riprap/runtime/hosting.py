@@ -1,6 +1,6 @@
 """What an element needs from its host: where effects go, where input comes from, when it is due."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -55,8 +55,29 @@ class Host(Protocol):
     def send(self, channel: ChannelId, message: Message) -> bool:
         """To the consumer; False: there is no room now."""
 
-    def keep(self, channel: ChannelId, message: Message) -> None:
-        """Append to the persistent stream of the channel, or of a sink; what is there already is not kept twice."""
+    def keep(self, channel: ChannelId, message: Message, record: bytes = b"") -> None:
+        """Append to the persistent stream of the channel, or of a sink; what is there already is not kept twice.
+
+        `record`: of the element's own state; it is there if what is new in the message is.
+        """
+
+    def keep_record(self, channel: ChannelId, record: bytes) -> None:
+        """Append a record alone."""
+
+    def records(self, channel: ChannelId) -> Iterable[bytes]:
+        """What was recorded on a channel that leads out, newest first."""
+
+    def stable_records(self, channel: ChannelId) -> int:
+        """How many records of this life are there for good."""
+
+    def row(self, channel: ChannelId) -> int:
+        """How many rows the persistent stream of a channel that leads out has, queued ones too."""
+
+    def warn(self, text: str) -> None:
+        """Tell whoever watches the run."""
+
+    def retain(self, channel: ChannelId, row: int) -> None:
+        """Nothing recorded on a channel that leads out is needed before this row."""
 
     def kept(self, channel: ChannelId) -> int:
         """The number of the first item that the persistent stream of the channel does not have."""

@@ -34,7 +34,8 @@ from riprap.base.errors import UsageError, known
 from riprap.graph.cycles import connected_parts, cyclic_parts
 from riprap.graph.graph import Graph, StreamSpec
 from riprap.graph.keys import SEQ, KeyShape, overlapping
-from riprap.graph.specs import OperatorSpec, Sink, Source, Union
+from riprap.graph.specs import Aggregate, Join, OperatorSpec, Sink, Source, Union
+from riprap.graph.windows import Punctuated, Session
 from riprap.protocols.channel import Retention
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.partial import PARTIAL
@@ -200,7 +201,11 @@ class Layout:
             spec = self.graph[name]
             every = spec.annotations.checkpoint_every
             facts[name] = OperatorFacts(
-                any(spec.stateful), spec.deterministic, spec.tolerates_loss, None if every is None else int(every)
+                any(spec.stateful),
+                spec.deterministic,
+                spec.tolerates_loss,
+                None if every is None else int(every),
+                continuous=spec.annotations.continuous is not None,
             )
         inputs = {
             channel: Neighbour(
@@ -275,6 +280,8 @@ def arrange(
     for surroundings in layout.surroundings.values():
         if refused := protocol.refuses(surroundings):
             raise UsageError(refused)
+    for fragment in fragments:
+        _check_continuous(layout, fragment)
     return layout
 
 
@@ -295,6 +302,39 @@ def _check_cycles(graph: Graph) -> None:
                 )
 
 
+def _check_continuous(layout: Layout, fragment: Fragment) -> None:
+    """Continuous checkpoints need input that can be read again, and an element with one stateful operator."""
+    graph = layout.graph
+    for spec in (graph[name] for name in fragment.members):
+        if spec.annotations.continuous is None:
+            continue
+        has = f"{spec.name} has continuous checkpoints"
+        windows = (*spec.windows, *((spec.every,) if isinstance(spec, Aggregate) else ()))
+        if not isinstance(spec, Aggregate | Join) or any(
+            isinstance(window, Punctuated | Session) for window in windows
+        ):
+            raise UsageError(
+                f"{has}, which are for aggregates over windows of count or time and for joins: give it an interval"
+            )
+        if layout.protocol is not PARTIAL:
+            raise UsageError(f"{has}, which go with the protocol partial and not with {layout.protocol.name}")
+        for other in (graph[name] for name in fragment.members):
+            if other is not spec and any(other.stateful):
+                raise UsageError(
+                    f"{has} and would share its element with {other.name}, which has state too: use --fuse auto"
+                )
+            if not other.deterministic:
+                raise UsageError(f"{has}, and {other.name} in its element is not deterministic: give it an interval")
+        for link in layout.links:
+            if link.target == fragment and link.retention != "log":
+                raise UsageError(
+                    f"{has}, and its input {link.stream.id} could not be read again: make it persistent, with "
+                    f"persist() or backup() at {link.stream.source}"
+                )
+            if link.source == fragment and link.stream.source != spec.name:
+                raise UsageError(f"{has}, and {link.stream.id} leaves its element in front of it: use --fuse none")
+
+
 def retention_of(graph: Graph, stream: StreamSpec, protocol: ProtocolSpec = PARTIAL) -> Retention:
     if _kept(graph, stream):
         return "log"
@@ -304,7 +344,8 @@ def retention_of(graph: Graph, stream: StreamSpec, protocol: ProtocolSpec = PART
 
 def _kept(graph: Graph, stream: StreamSpec) -> bool:
     annotations = graph[stream.source].annotations
-    return annotations.backup or stream.source_port in (annotations.persist or ())
+    kept = annotations.backup or annotations.continuous is not None
+    return kept or stream.source_port in (annotations.persist or ())
 
 
 def _link(graph: Graph, stream: StreamSpec, source: Fragment, target: Fragment, protocol: ProtocolSpec) -> Link:
@@ -363,8 +404,9 @@ def _chained(graph: Graph, stream: StreamSpec) -> bool:
 def _alike(source: OperatorSpec, target: OperatorSpec) -> bool:
     """Equal protection: a crash of either costs the same. Without state a checkpoint makes no difference."""
     left, right = source.annotations, target.annotations
-    intervals = {a.checkpoint_every for spec, a in ((source, left), (target, right)) if any(spec.stateful)}
-    return len(intervals) <= 1 and left.ha_group == right.ha_group
+    saved = {(a.checkpoint_every, a.continuous) for spec, a in ((source, left), (target, right)) if any(spec.stateful)}
+    alone = target.annotations.continuous is not None and any(source.stateful)  # one stateful operator per element
+    return len(saved) <= 1 and not alone and left.ha_group == right.ha_group
 
 
 def _check_acyclic(graph: Graph, group: Mapping[str, set[str]], fuse: Fuse) -> None:

@@ -12,7 +12,9 @@ the producer trims what no reader needs, now and then.
 """
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from threading import Event, Thread
 from typing import Protocol
@@ -29,8 +31,10 @@ from riprap.runtime.messages import Kind, Message
 from riprap.streams import StoredBatch, StoredMark, Stream
 from riprap.streams.description import Stability, is_stream
 from riprap.streams.files import LocalFiles
+from riprap.streams.writer import Appended
 
 _TRIM_EVERY = 5.0  # seconds
+_OWN = "own-records"  # the name under which a producer reads its own log
 _KINDS = {"punctuation": Kind.PUNCTUATION, "progress": Kind.PROGRESS, "end": Kind.END, "marker": Kind.MARKER}
 
 
@@ -75,14 +79,19 @@ class LogSender:
         self._writer = self._stream.writer(producer=str(channel), epoch=epoch)
         self._progress = START_KEY  # told in this life
         self._trimmed_at = clock.monotonic()
+        self._recorded: deque[Future[Appended]] = deque()  # appends with records that are not known to be stable
+        self._stable_records = 0
 
     @property
     def next(self) -> int:
         """Number of the first item that the log does not have."""
         return self._writer.last_sequence + 1
 
-    def keep(self, message: Message) -> None:
-        """Append what is new in a message. Blocks while too much waits to be written; raises what went wrong."""
+    def keep(self, message: Message, record: bytes = b"") -> None:
+        """Append what is new in a message. Blocks while too much waits to be written; raises what went wrong.
+
+        A record goes with the rows, in the same append; where none is new, behind the message.
+        """
         repeated = self.next - message.number
         if repeated < 0:
             raise DataError(
@@ -94,7 +103,12 @@ class LogSender:
             key = self._new(told)
             batch = plain(message.batch.slice(repeated).batch(), self._schema)
             last = message.number + message.items - 1
-            self._writer.append(batch, sequence=last, progress=key, born=message.born, payload=message.header)
+            future = self._writer.append(
+                batch, sequence=last, progress=key, born=message.born, payload=message.header, record=record
+            )
+            if record:
+                self._recorded.append(future)
+                record = b""
         elif message.punctuation is not None and repeated == 0:
             behind, number = message.punctuation, message.number
             self._writer.mark(behind, kind="punctuation", sequence=number, born=message.born, payload=message.header)
@@ -106,8 +120,34 @@ class LogSender:
             key = self._new(told)
             if key is not None:
                 self._writer.mark(key, kind="progress")
+        if record:
+            self.record(record)
         if self._clock.monotonic() - self._trimmed_at >= _TRIM_EVERY:
             self.trim()
+
+    def record(self, record: bytes) -> None:
+        """Append a record alone."""
+        self._recorded.append(self._writer.mark(None, kind="record", payload=record))
+
+    def records(self) -> Iterator[bytes]:
+        """What was recorded, newest first."""
+        return (found.payload for found in self._stream.records_backwards())
+
+    @property
+    def stable_records(self) -> int:
+        """How many records of this life are there for good."""
+        while self._recorded and self._recorded[0].done():
+            self._recorded.popleft().result()
+            self._stable_records += 1
+        return self._stable_records
+
+    @property
+    def row(self) -> int:
+        return self._writer.position
+
+    def retain(self, row: int) -> None:
+        """Trimming is to leave what was recorded from this row on: the producer is a reader of its own log."""
+        self._stream.register_reader(_OWN, max(row - 1, 0))
 
     def _new(self, progress: OrderKey | None) -> OrderKey | None:
         """The progress, if it was not told already; it then counts as told."""
@@ -120,7 +160,7 @@ class LogSender:
         """Delete what the consumer has said it will never ask for again."""
         self._trimmed_at = self._clock.monotonic()
         readers = self._stream.readers()
-        if readers:
+        if readers.keys() - {_OWN}:
             self._stream.trim(before_position=min(readers.values()))
 
     def flush(self) -> None:

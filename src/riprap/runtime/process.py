@@ -11,7 +11,7 @@ the end again.
 """
 
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from typing import Any
 from urllib.parse import quote
@@ -99,8 +99,27 @@ class _Process:
     def send(self, channel: ChannelId, message: Message) -> bool:
         return self._transport.send(channel, message)
 
-    def keep(self, channel: ChannelId, message: Message) -> None:
-        self._logs[channel].keep(message)
+    def keep(self, channel: ChannelId, message: Message, record: bytes = b"") -> None:
+        self._logs[channel].keep(message, record)
+
+    def keep_record(self, channel: ChannelId, record: bytes) -> None:
+        self._logs[channel].record(record)
+
+    def records(self, channel: ChannelId) -> Iterator[bytes]:
+        return self._logs[channel].records()
+
+    def stable_records(self, channel: ChannelId) -> int:
+        return self._logs[channel].stable_records
+
+    def row(self, channel: ChannelId) -> int:
+        return self._logs[channel].row
+
+    def retain(self, channel: ChannelId, row: int) -> None:
+        self._logs[channel].retain(row)
+
+    def warn(self, text: str) -> None:
+        if text not in self._warnings:
+            self._warnings.append(text)
 
     def kept(self, channel: ChannelId) -> int:
         return self._logs[channel].next
@@ -124,10 +143,6 @@ class _Process:
 
     def tell(self, message: Mapping[str, Any]) -> None:
         self._client.told(message)
-
-    def _warn(self, text: str) -> None:
-        if text not in self._warnings:
-            self._warnings.append(text)
 
     # Lives ------------------------------------------------------------------------------------------------------------
 
@@ -167,7 +182,7 @@ class _Process:
         self._checkpointer = None
         if units:
             storage = LocalStorage(run.directory / "checkpoints")
-            self._checkpointer = Checkpointer(storage, pe.id, self._epoch, units, clock=self._clock, warn=self._warn)
+            self._checkpointer = Checkpointer(storage, pe.id, self._epoch, units, clock=self._clock, warn=self.warn)
             life.callback(self._checkpointer.close)
         ledgers = run.directory / "ledgers" / quote(pe.id, safe="")
         self._ledger = open_ledger(ledgers, self._epoch, ledger_shape(layout, pe))
@@ -196,7 +211,7 @@ class _Process:
 
     def _loaded(self, beginning: Beginning) -> dict[str, Loaded | None]:
         storage, plan = LocalStorage(self._run.directory / "checkpoints"), self._run.layout.plan(self._pe)
-        now, assignment, warn = self._clock.now(), beginning.assignment, self._warn
+        now, assignment, warn = self._clock.now(), beginning.assignment, self.warn
         loaded: dict[str, Loaded | None] = {}
         for unit in plan.units:
             if assignment.newest or unit != WHOLE:

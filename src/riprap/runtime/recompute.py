@@ -218,7 +218,25 @@ class _Shadow:
     def send(self, channel: ChannelId, message: Message) -> bool:
         return self._cone.put(channel, message)
 
-    def keep(self, channel: ChannelId, message: Message) -> None:
+    def keep(self, channel: ChannelId, message: Message, record: bytes = b"") -> None:
+        pass
+
+    def keep_record(self, channel: ChannelId, record: bytes) -> None:
+        pass
+
+    def records(self, channel: ChannelId) -> tuple[bytes, ...]:
+        return ()
+
+    def stable_records(self, channel: ChannelId) -> int:
+        return 0
+
+    def row(self, channel: ChannelId) -> int:
+        return 0
+
+    def retain(self, channel: ChannelId, row: int) -> None:
+        pass
+
+    def warn(self, text: str) -> None:
         pass
 
     def kept(self, channel: ChannelId) -> int:

@@ -40,6 +40,13 @@ class DirectorCrash(NamedTuple):
     down: int
 
 
+class PowerCut(NamedTuple):
+    """Every element dies at once, with all that was written and not synced, and what they counted."""
+
+    at: int
+    down: int
+
+
 class VirtualClock:
     """Time that moves when the simulation says so."""
 
@@ -72,14 +79,27 @@ class ListFeed:
 
 
 class MemoryLog:
-    """A persistent stream: messages cut at item numbers, the tail of which is not safe yet."""
+    """A persistent stream: messages cut at item numbers, the tail of which is not safe yet.
 
-    def __init__(self) -> None:
+    What is `stable` its readers see. With `fsync` that is synced; without, it is synced some time later (`sync`), and a
+    power cut takes the rest.
+    """
+
+    def __init__(self, fsync: bool = True) -> None:
+        self._fsync = fsync
+        self._synced = self._synced_records = 0
         self.stable: list[Message] = []
+        self.records: list[bytes] = []  # that are stable
         self._tail: list[Message] = []
+        self._tail_records: list[bytes] = []
         self.next = 0  # number of the first item that is not there
 
-    def keep(self, message: Message) -> None:
+    def record(self, record: bytes) -> None:
+        self._tail_records.append(record)
+
+    def keep(self, message: Message, record: bytes = b"") -> None:
+        if record:
+            self._tail_records.append(record)
         skip = self.next - message.number
         if message.items and skip >= message.items:
             if message.progress is None or skip > message.items:
@@ -94,11 +114,22 @@ class MemoryLog:
 
     def flush(self) -> None:
         self.stable += self._tail
-        self._tail = []
+        self.records += self._tail_records
+        self._tail, self._tail_records = [], []
+        if self._fsync:
+            self.sync()
+
+    def sync(self) -> None:
+        """What readers see survives a power cut from here on."""
+        self._synced, self._synced_records = len(self.stable), len(self.records)
+
+    def power_cut(self) -> None:
+        del self.stable[self._synced :], self.records[self._synced_records :]
+        self.crash()
 
     def crash(self) -> None:
         """The process that writes it dies."""
-        self._tail = []
+        self._tail, self._tail_records = [], []
         self.next = max((m.number + m.items for m in self.stable), default=0)
 
     def rows(self) -> list[pa.RecordBatch]:

@@ -9,6 +9,8 @@ Fault model, each with delays drawn from the seed:
   - of what it had sent, a part is still delivered, in order, and the rest is lost;
   - its neighbours learn of the death some time later, and of its return some time after that;
   - a connection between two elements that live breaks; what was under way is lost, and it is opened again;
+  - the power fails: every element dies, and of persistent streams only what was synced is left (`fsync`: all that was
+    seen); the ledgers are lost;
   - the director dies, with what it was told and what it said and had not arrived, and a new one begins with its log;
   - an element that lives goes back to a checkpoint when the director says so;
   - a checkpoint is on disk whole, or not at all; the ledger survives, as memory that the kernel owns does.
@@ -17,7 +19,7 @@ Channels keep their order and have little room. Clocks do not jump. Disks do not
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial as bound
 from typing import Any
 
@@ -47,11 +49,12 @@ from riprap.runtime.simulated import (
     ListFeed,
     ListSpill,
     MemoryLog,
+    PowerCut,
     SimulatedPast,
     VirtualClock,
 )
 
-__all__ = ["Break", "Crash", "DirectorCrash", "ListFeed", "MemoryLog", "Simulation", "VirtualClock"]
+__all__ = ["Break", "Crash", "DirectorCrash", "ListFeed", "MemoryLog", "PowerCut", "Simulation", "VirtualClock"]
 
 _ROOM = 8  # messages under way on one channel
 
@@ -83,6 +86,7 @@ class Life:
         self.doomed_at: int | None = None  # effects left before it dies
         self.down = 0  # microseconds from its death until the next life begins
         self._simulation = simulation
+        self._recorded = 0  # records before this life
 
     def _effect(self) -> None:
         if self.doomed_at is not None:
@@ -99,9 +103,30 @@ class Life:
         self._simulation.under_way(wire)
         return True
 
-    def keep(self, channel: ChannelId, message: Message) -> None:
+    def keep(self, channel: ChannelId, message: Message, record: bytes = b"") -> None:
         self._effect()
-        self._simulation.log(channel).keep(message)
+        self._simulation.log(channel).keep(message, record)
+
+    def keep_record(self, channel: ChannelId, record: bytes) -> None:
+        self._effect()
+        self._simulation.log(channel).record(record)
+
+    def records(self, channel: ChannelId) -> Iterator[bytes]:
+        log = self._simulation.log(channel)
+        self._recorded = len(log.records)
+        return reversed(log.records)
+
+    def stable_records(self, channel: ChannelId) -> int:
+        return len(self._simulation.log(channel).records) - self._recorded
+
+    def row(self, channel: ChannelId) -> int:
+        return self._simulation.log(channel).next
+
+    def retain(self, channel: ChannelId, row: int) -> None:
+        pass
+
+    def warn(self, text: str) -> None:
+        pass
 
     def kept(self, channel: ChannelId) -> int:
         return self._simulation.log(channel).next
@@ -136,14 +161,16 @@ class Simulation:
         inputs: Mapping[str, pa.RecordBatch],
         *,
         seed: int,
-        crashes: Sequence[Crash | Break | DirectorCrash] = (),
+        crashes: Sequence[Crash | Break | DirectorCrash | PowerCut] = (),
         rate: Rates = None,
         batch_rows: int = 64,
         held_bytes: int = 1 << 20,
         compiled: bool = False,
+        fsync: bool = True,
     ) -> None:
         """`compiled`: fragments run as generated loops, as they do in a run; to compile one takes a second."""
-        self._compiled = compiled
+        self._compiled, self._fsync = compiled, fsync
+        self._unpowered: set[str] = set()  # elements whose ledger is lost
         self.layout, self.inputs, self.clock = layout, inputs, VirtualClock()
         self._random = generator(seed, "simulation")
         self.released: dict[ChannelId, int] = {}
@@ -203,12 +230,19 @@ class Simulation:
 
     # Faults -----------------------------------------------------------------------------------------------------------
 
-    def _strike(self, fault: Crash | Break | DirectorCrash) -> None:
+    def _strike(self, fault: Crash | Break | DirectorCrash | PowerCut) -> None:
         match fault:
             case Crash():
                 self._crash(fault)
             case Break():
                 self._break(fault.channel)
+            case PowerCut():
+                for life in list(self.lives.values()):
+                    life.down = fault.down
+                    self._die(life)
+                    self._unpowered.add(life.pe.id)
+                for log in self._logs.values():
+                    log.power_cut()
             case DirectorCrash():
                 self._directing = None
                 self._later(fault.down, self._direct)
@@ -272,7 +306,9 @@ class Simulation:
         """A life begins, in a new process or in that of the one before."""
         before = self.lives.get(pe.id)
         epoch = before.epoch + 1 if before is not None else 1
-        ledger = memory_ledger(ledger_shape(self.layout, pe), before.ledger if before is not None else None)
+        counted = before.ledger if before is not None and pe.id not in self._unpowered else None
+        self._unpowered.discard(pe.id)
+        ledger = memory_ledger(ledger_shape(self.layout, pe), counted)
         life = Life(self, pe, epoch, ledger, assignment.line)
         plan, storage, now = self.layout.plan(pe), self.storage[pe.id], self.clock.now()
         target = assignment.target
@@ -308,6 +344,7 @@ class Simulation:
         for channel in self.layout.inputs(pe):
             if self.layout.retention(channel) == "log":
                 position, _ = life.element.replay_from(channel)
+                assert position >= self.released.get(channel, 0), f"{channel} is read again where it may be trimmed"
                 self._read[channel] = position
                 self._later(self._soon(10, 2000), bound(self._follow, life, channel))
             else:
@@ -469,7 +506,9 @@ class Simulation:
     # Persistent streams -----------------------------------------------------------------------------------------------
 
     def log(self, channel: ChannelId) -> MemoryLog:
-        return self._logs.setdefault(channel, MemoryLog())
+        if channel not in self._logs:
+            self._logs[channel] = MemoryLog(self._fsync)
+        return self._logs[channel]
 
     def flush_logs(self, life: Life) -> None:
         for channel in self.layout.outlets(life.pe):

@@ -64,9 +64,9 @@ class TimedLog(MemoryLog):
         self._now = now
         self._came: list[tuple[int, Output]] = []  # with the number behind the last row
 
-    def keep(self, message: Message) -> None:
+    def keep(self, message: Message, record: bytes = b"") -> None:
         before = self.next
-        super().keep(message)
+        super().keep(message, record)
         if self.next > before and message.batch is not None:
             self._came.append((self.next, Output(self._now(), self.next - before, message.born)))
 

@@ -19,7 +19,7 @@ from riprap.base.clock import Clock
 from riprap.checkpoints.checkpointer import Checkpointer
 from riprap.checkpoints.load import Loaded
 from riprap.engine.engine import Engine, Output
-from riprap.graph.keys import END_KEY
+from riprap.graph.keys import END_KEY, OrderKey
 from riprap.operators.columns import keys_of
 from riprap.operators.contract import Punctuation
 from riprap.protocols import events as seam
@@ -30,6 +30,7 @@ from riprap.runtime.element.capturing import Capturing, OpenCapture
 from riprap.runtime.element.inputs import Inputs, WayIn
 from riprap.runtime.element.ledger import Ledger
 from riprap.runtime.element.outputs import Outputs
+from riprap.runtime.element.recording import Recording
 from riprap.runtime.element.restoring import SHARDS, Restoring
 from riprap.runtime.element.shard_merge import Given, shard_merges
 from riprap.runtime.element.stored import encode_message
@@ -78,7 +79,12 @@ class Element:
         self._capturing = Capturing(pe.id, checkpointer)
         self._engine = Engine(layout.graph, pe.fragment.members, clock=clock, cut_everywhere=cut_everywhere, views=True)
         self._merges = shard_merges(layout, pe)
-        begins = Restoring(layout, pe, self.plan, self._engine, self._merges, ledger, loaded, host.kept).begin()
+        self._recording = (
+            Recording(layout, pe, self.plan.continuous, self._engine, host, clock) if self.plan.continuous else None
+        )
+        begins = Restoring(
+            layout, pe, self.plan, self._engine, self._merges, ledger, loaded, host.kept, self._recording
+        ).begin()
         self._inputs = Inputs(
             layout, pe, self._engine, host, ledger, self._merges, begins.inlets, begins.behind, held_bytes,
             exact=self.plan.exact, taken=self.plan.delivered == "taken",
@@ -86,6 +92,8 @@ class Element:
         self._outputs = Outputs(
             layout, pe, epoch, self._engine, host=host, ledger=ledger, clock=clock, sent=begins.sent, limit=held_bytes,
             exact=self.plan.exact, emitted=self._emitted if seam.Emitted in self._hears else None,
+            told=self._recording.told if self._recording is not None else None,
+            recorded=self._recording.channel if self._recording is not None else None,
         )  # fmt: skip
         self.latencies = self._outputs.latencies
         if before is not None:
@@ -129,7 +137,7 @@ class Element:
     def handle(self, events: Iterable[HostEvent] = ()) -> bool:
         """Take what happened, in its order; then do what is due. Whether anything came, or was taken from a source."""
         arrivals: list[Arrival] = []
-        came = False
+        came, began = False, self._clock.monotonic()
         for event in events:
             if isinstance(event, Arrival):
                 arrivals.append(event)
@@ -148,6 +156,8 @@ class Element:
             self._ticked = now
             self._tick(now)
         self._outputs.flush()
+        if self._recording is not None and (came or pulled):
+            self._recording.worked(self._clock.monotonic() - began)
         return came or pulled
 
     def expected(self, channel: ChannelId) -> int:
@@ -193,6 +203,15 @@ class Element:
     def checkpoints(self) -> Mapping[CheckpointId, Cut]:
         """That are on disk."""
         return self._capturing.checkpoints
+
+    @property
+    def recording(self) -> Recording | None:
+        """Its continuous checkpoints; None: it has none."""
+        return self._recording
+
+    def taken(self, source: str) -> int:
+        """Rows that were taken from a source."""
+        return self._taken[source]
 
     def live_cut(self) -> Cut:
         """Where the element is now, as a cut of the whole of it."""
@@ -319,6 +338,8 @@ class Element:
 
     def _give(self, way: WayIn, message: Message, position: int) -> None:
         """To the merge and the operators."""
+        if self._recording is not None and message.kind is Kind.END:
+            position = way.cursor.cut().taken_position  # who comes back from records reads the end again
         if message.progress is not None and message.born:
             self._outputs.entered.note(message.progress, message.born)
         event: Given | None = message.batch
@@ -347,12 +368,19 @@ class Element:
         In this order, and nothing in between: so a crash at any effect finds the ledger true.
         """
         changed = self._inputs.settle()
-        self._outputs.give(outputs, born)
+        self._outputs.give(outputs, born, self._record if self._recording is not None else None)
         if seam.Passed in self._hears:
             if way is not None and way.merged is None:
                 changed.append(way)
             for one in changed:
                 self._do(self.protocol.handle(seam.Passed(one.channel, one.cursor.next, one.record.left)))
+
+    def _record(self, gave: bool, told: OrderKey) -> bytes:
+        """What is to be recorded of the state, here and now."""
+        assert self._recording is not None
+        inlets = {channel: way.cursor.cut() for channel, way in self._inputs.ways.items()}
+        sent = {channel: way.outlet.number for channel, way in self._outputs.ways.items()}
+        return self._recording.record(gave, inlets, self._taken, sent, told)
 
     def _emitted(self, channel: ChannelId, number: int, items: int) -> None:
         self._do(self.protocol.handle(seam.Emitted(channel, number, items)))
@@ -426,6 +454,8 @@ class Element:
         for taken in self._capturing.finished():
             self._host.took(taken.durable, taken.bytes, taken.taken)
             self._tell(taken.durable)
+        if self._recording is not None:
+            self._recording.tick(now)
         for dropped in self._capturing.dropped():
             self._tell(dropped)
         self._tell(seam.Tick(now))

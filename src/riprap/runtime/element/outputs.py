@@ -10,7 +10,7 @@ import numpy as np
 
 from riprap.base.clock import Clock
 from riprap.engine.engine import Engine, Output
-from riprap.graph.keys import END_KEY, KeyShape, OrderKey
+from riprap.graph.keys import END_KEY, START_KEY, KeyShape, OrderKey
 from riprap.operators.columns import Keys, keys_of
 from riprap.operators.contract import Punctuation
 from riprap.protocols.channel import Outlet
@@ -20,7 +20,7 @@ from riprap.runtime.element.entry_times import EntryTimes
 from riprap.runtime.element.latency import Latencies
 from riprap.runtime.element.ledger import Ledger
 from riprap.runtime.element.shard_merge import Given
-from riprap.runtime.element.ways import WAYS, Way
+from riprap.runtime.element.ways import WAYS, LoggingWay, Way
 from riprap.runtime.hosting import Host
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Kind, Message
@@ -54,10 +54,14 @@ class Outputs:
         limit: int,
         exact: bool,
         emitted: Callable[[ChannelId, int, int], None] | None,
+        told: OrderKey | None = None,
+        recorded: ChannelId | None = None,
     ) -> None:
+        """`told`: progress that another life has told for sure. `recorded`: the channel whose log carries records."""
         self.latencies = Latencies()  # of what left through sinks
         self.entered = EntryTimes()
         self._epoch, self._clock, self._exact, self._emitted = epoch, clock, exact, emitted
+        self._host, self._recorded = host, recorded
         self.ways: dict[ChannelId, Way] = {}
         for channel in layout.outlets(pe):
             retention, record = layout.retention(channel), ledger.outlets[channel]
@@ -77,14 +81,19 @@ class Outputs:
             stream.reached = _of(engine.progress if sink is None else engine.reached, name)
             self._streams[name] = stream
         for stream in self._streams.values():  # a state that was restored may have come some way already
-            stream.told = stream.reached()
+            stream.told = max(stream.reached(), told or START_KEY)
             for way in stream.ways:
                 way.told = stream.told
 
     # Giving out -------------------------------------------------------------------------------------------------------
 
-    def give(self, outputs: list[Output], born: int) -> None:
-        """Outputs of the engine, and the progress that it has made."""
+    def give(self, outputs: list[Output], born: int, record: Callable[[bool, OrderKey], bytes] | None = None) -> None:
+        """Outputs of the engine, and the progress that it has made.
+
+        `record` is asked, when all is numbered, for what is to be kept with it of the element's own state: it is told
+        whether anything is given out, and the progress that was told before.
+        """
+        told = min(stream.told for stream in self._streams.values()) if record is not None else START_KEY
         given: dict[str, list[Given]] = {}
         for name, event in outputs:
             given.setdefault(name, []).append(event)
@@ -93,6 +102,8 @@ class Outputs:
             progress = stream.reached()
             if name in given or progress > stream.told:
                 self._leave(stream, given.get(name, ()), progress, born, leaving)
+        if record is not None:
+            self._keep_record(record(bool(given), told), leaving)
         for way, messages, news in leaving:
             if messages:
                 way.give(messages)
@@ -101,6 +112,27 @@ class Outputs:
         if leaving:
             self.entered.forget(min(stream.told for stream in self._streams.values()))
         self.flush()
+
+    def _keep_record(self, record: bytes, leaving: list[tuple[Way, list[Message], bool]]) -> None:
+        """What has a record leaves at once, and that of the channel with the records last."""
+        if not record:
+            return
+        assert self._recorded is not None
+        own = self.ways[self._recorded]
+        assert isinstance(own, LoggingWay)
+        mine: list[Message] = []
+        for way, messages, _ in leaving:
+            if way is own:
+                mine = list(messages)
+            elif messages:
+                way.give(messages)
+            messages.clear()
+        if len(self.ways) > 1:
+            self._host.flush()  # the record promises that what the others had is there
+        if mine:
+            own.give(mine, record)
+        else:
+            own.keep_record(record)
 
     def _leave(
         self,

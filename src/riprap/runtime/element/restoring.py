@@ -25,6 +25,7 @@ from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import Cut, InletCut
 from riprap.protocols.protocol import WHOLE, RestorePlan
 from riprap.runtime.element.ledger import Ledger
+from riprap.runtime.element.recording import Recording
 from riprap.runtime.element.shard_merge import ShardMerge
 from riprap.runtime.element.stored import decode_message
 from riprap.runtime.layout import Layout, Pe
@@ -56,7 +57,9 @@ class Restoring:
         ledger: Ledger,
         loaded: Mapping[str, Loaded | None],
         kept: Callable[[ChannelId], int],
+        recording: Recording | None = None,
     ) -> None:
+        self._recording = recording
         self._layout, self._pe, self._plan, self._engine, self._merges = layout, pe, plan, engine, merges
         self._ledger, self._loaded, self._kept = ledger, loaded, kept
         self._cuts = {
@@ -65,6 +68,16 @@ class Restoring:
         self._unit = {operator: name for name, unit in plan.units.items() for operator in unit.operators}
 
     def begin(self) -> Beginning:
+        recording = self._recording
+        if recording is not None:
+            return Beginning(
+                None,
+                {channel: recording.inlet(channel) for channel in self._layout.inputs(self._pe)},
+                {channel: recording.sent(channel) for channel in self._layout.outlets(self._pe)},
+                {name: recording.source(name) for name in self._ledger.sources},
+                {},
+                {},
+            )
         whole = self._cuts.get(WHOLE)
         if self._plan.whole:
             found = self._loaded.get(WHOLE)

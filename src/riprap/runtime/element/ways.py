@@ -28,7 +28,7 @@ class Way:
         self._epoch, self._host, self._limit = epoch, host, limit
 
     def give(self, messages: Sequence[Message]) -> None:
-        """Messages of one call of the engine, the last of which may tell progress."""
+        """Messages of one call of the engine, the last of which may tell progress; never none."""
         raise NotImplementedError
 
     def advance(self, born: int = 0) -> None:
@@ -198,9 +198,14 @@ class LoggingWay(Way):
 
     ready = True  # type: ignore[assignment]
 
-    def give(self, messages: Sequence[Message]) -> None:
-        for message in messages:
+    def give(self, messages: Sequence[Message], record: bytes = b"") -> None:
+        for message in messages[:-1]:
             self._host.keep(self.channel, message)
+        self._host.keep(self.channel, messages[-1], record)
+
+    def keep_record(self, record: bytes) -> None:
+        """Keep a record of the element's own state."""
+        self._host.keep_record(self.channel, record)
 
     def advance(self, born: int = 0) -> None:
         self._host.keep(self.channel, self._progress(born))

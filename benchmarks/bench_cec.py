@@ -1,0 +1,91 @@
+"""Continuous checkpoints against the same app with `persist()`, and the pause that they save."""
+
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.harness import Result, at_least, at_most, reported, side_by_side
+from riprap.apps.window_records import SCENARIOS, Outcome, build, measure, prices, started
+from riprap.base.quantities import Duration
+from riprap.checkpoints.checkpointer import Checkpointer
+from riprap.checkpoints.storage import LocalStorage
+from riprap.engine.engine import Engine
+from riprap.graph.annotations import Annotations, Continuous, persist
+
+ROWS = 1 << 20
+OPEN = 500_000  # windows
+
+
+def run() -> Iterator[Result]:
+    with tempfile.TemporaryDirectory(prefix="riprap-bench-") as scratch:
+        yield from overhead(Path(scratch))
+        yield from pause(Path(scratch))
+
+
+def overhead(directory: Path) -> Iterator[Result]:
+    for scenario in SCENARIOS:
+        table = prices(scenario, ROWS)
+        outcomes: dict[str, Outcome] = {}
+
+        def one(mode: str, scenario=scenario, table=table, outcomes=outcomes) -> None:
+            outcomes[mode] = measure(scenario, mode, table, directory, every=20_000)
+
+        taken = side_by_side({mode: lambda mode=mode: one(mode) for mode in ("kept", "disk", "checks")}, rounds=5)
+        for mode in ("disk", "checks"):
+            what = "records" if mode == "disk" else "records and checks every 20 ms"
+            totals = outcomes[mode].totals
+            how = (
+                f"{what}: {ROWS / taken[mode]:,.0f} rows/s, with persist() {ROWS / taken['kept']:,.0f}; opened "
+                f"{totals.opened:,}, checked {totals.checked:,}, closed {totals.closed:,}, within {totals.within:,}"
+            )
+            yield at_least(
+                f"continuous over persist(), {scenario.name}, {mode}", taken["kept"] / taken[mode], 0.95, how
+            )
+
+
+def pause(directory: Path) -> Iterator[Result]:
+    """500,000 open windows: the longest turn of the loop with records, and what a copy at an interval takes."""
+    turns = 400
+    warm = np.arange(OPEN)
+    ids = np.concatenate([warm, np.random.Generator(np.random.Philox(1)).integers(0, OPEN, turns * 1_000)])
+    table = pa.RecordBatch.from_arrays(
+        [
+            pa.array(ids), pa.array(ids % 997), pa.array(["x"] * len(ids)),
+            pa.array(np.arange(len(ids)) * 20, pa.timestamp("us", "UTC")), pa.array(np.arange(len(ids))),
+        ],
+        names=["item", "price", "description", "_ts", "_seq"],
+    )  # fmt: skip
+    longest = {}
+    for name, protect in {
+        "records": Annotations(continuous=Continuous(None, Duration(1_000_000), Duration(100_000), 500)),
+        "none": persist(0),
+    }.items():
+        element, host = started(build(1_000, protect), table, directory / name, batch_rows=1_000)
+        for _ in range(OPEN // 1_000):
+            element.handle()
+        took = []
+        for _ in range(turns):
+            begin = time.perf_counter()
+            element.handle()
+            took.append(time.perf_counter() - begin)
+        longest[name] = (max(took), float(np.percentile(took, 99)))
+        host.close()
+    graph = build(1_000, persist(0))
+    engine = Engine(graph, ("Prices", "Mean"))
+    engine.push("Prices", table)
+    checkpointer = Checkpointer(LocalStorage(directory / "checkpoints"), "pe", 1, {"fragment": ("Prices", "Mean")})
+    begin = time.perf_counter()
+    checkpointer.copy("fragment", engine, {}, 0, {})
+    copied = time.perf_counter() - begin
+    checkpointer.close()
+    more = (longest["records"][0] - longest["none"][0]) * 1e3
+    how = (
+        f"{OPEN:,} open windows, turns of 1,000 rows: longest {longest['records'][0] * 1e3:.2f} ms, without records "
+        f"{longest['none'][0] * 1e3:.2f} (99 %: {longest['records'][1] * 1e3:.2f} and {longest['none'][1] * 1e3:.2f})"
+    )
+    yield at_most("longest pause of continuous checkpoints", max(more, 0.0), 2, how, "ms")
+    yield reported("pause of a checkpoint at an interval", copied * 1e3, "ms", "the same windows, copied at once")

@@ -1,0 +1,234 @@
+"""What continuous checkpoints cost: the published experiment (average price by item), run again on one element.
+
+Input is (item, price, description). Three applications: *fast* has windows of one tuple, *slow* two items and windows
+of 1,000, *mixed* 110 items, 100 of them frequent and 10 rare, and windows of 10. Each runs in one element, a source and
+the aggregate, whose output is kept:
+
+    native  the output is made, and kept nowhere
+    net     records are made as well, and kept nowhere
+    kept    the output is kept, no records: `persist()`
+    disk    output and records are kept, and no window is ever checked
+    checks  and windows are checked, T = H
+
+The element is the one that runs in a Spark task; around it is nothing but its log.
+"""
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.base.clock import SYSTEM_CLOCK, Clock
+from riprap.base.quantities import Duration
+from riprap.base.randomness import generator
+from riprap.continuous.record import Totals
+from riprap.graph.annotations import Annotations, Continuous, persist
+from riprap.graph.builder import App
+from riprap.graph.graph import Graph
+from riprap.graph.windows import count
+from riprap.protocols.channels import ChannelId
+from riprap.protocols.events import Durable
+from riprap.runtime.element.element import Element
+from riprap.runtime.element.ledger import ledger_shape, memory_ledger
+from riprap.runtime.hosting import Spill
+from riprap.runtime.layout import Layout, Pe, arrange
+from riprap.runtime.logs import LogSender
+from riprap.runtime.messages import Message
+
+MODES = ("native", "net", "kept", "disk", "checks")
+_NEVER = Duration(3_600_000_000_000)
+_APART = 20  # microseconds of event time between two tuples
+
+
+@dataclass(frozen=True)
+class Scenario:
+    name: str
+    window: int
+    items: int
+    rare: int  # of the items
+    published: str
+
+
+SCENARIOS = (
+    Scenario("fast", 1, 110, 10, "16 % to the net, 35 % to disk"),
+    Scenario("slow", 1_000, 2, 0, "10 % to disk"),
+    Scenario("mixed", 10, 110, 10, "16 % to the net, 35 % to disk"),
+)
+
+
+def build(window: int, protect: Annotations) -> Graph:
+    app = App("prices")
+    source = app.source("Prices", "item long, price long, description string")
+    source.aggregate("avg(price) AS price", window=count(window), by="item", name="Mean", protect=(protect,)).sink(
+        "Out"
+    )
+    return app.build()
+
+
+def prices(scenario: Scenario, rows: int, seed: int = 1) -> pa.RecordBatch:
+    """Rare items come a hundred times as seldom as others."""
+    draws = generator(seed, "prices", scenario.name)
+    weights = np.ones(scenario.items)
+    weights[scenario.items - scenario.rare :] = 0.01
+    items = draws.choice(scenario.items, rows, p=weights / weights.sum()).astype(np.int64)
+    names = pa.array([f"item number {item}" for item in range(scenario.items)])
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(items),
+            pa.array(draws.integers(1, 1_000, rows)),
+            pa.DictionaryArray.from_arrays(pa.array(items.astype(np.int32)), names),
+            pa.array(np.arange(rows) * _APART, pa.timestamp("us", "UTC")),
+            pa.array(np.arange(rows)),
+        ],
+        names=["item", "price", "description", "_ts", "_seq"],
+    )
+
+
+class Feed:
+    """A table in memory."""
+
+    def __init__(self, table: pa.RecordBatch, position: int) -> None:
+        self._table, self.position, self.ended = table, position, False
+
+    def next(self, max_rows: int) -> pa.RecordBatch | None:
+        batch = self._table.slice(self.position, max_rows)
+        self.position += batch.num_rows
+        self.ended = not batch.num_rows
+        return batch if batch.num_rows else None
+
+
+class LogHost:
+    """Around one element: its logs, or nothing at all."""
+
+    def __init__(self, directory: Path | None, layout: Layout, pe: Pe, epoch: int, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.sent: dict[ChannelId, int] = {}
+        self.logs: dict[ChannelId, LogSender] = {}
+        for number, channel in enumerate(layout.outlets(pe) if directory is not None else ()):
+            assert directory is not None
+            path = directory / f"output-{number}"
+            self.logs[channel] = LogSender(path, channel, layout.schema(channel), epoch, clock=clock)
+        self.recorded_bytes = 0
+        self.warnings: list[str] = []
+
+    def keep(self, channel: ChannelId, message: Message, record: bytes = b"") -> None:
+        self.recorded_bytes += len(record)
+        if channel in self.logs:
+            self.logs[channel].keep(message, record)
+
+    def keep_record(self, channel: ChannelId, record: bytes) -> None:
+        self.recorded_bytes += len(record)
+        if channel in self.logs:
+            self.logs[channel].record(record)
+
+    def records(self, channel: ChannelId) -> Iterator[bytes]:
+        return self.logs[channel].records() if channel in self.logs else iter(())
+
+    def stable_records(self, channel: ChannelId) -> int:
+        return self.logs[channel].stable_records if channel in self.logs else 0
+
+    def row(self, channel: ChannelId) -> int:
+        return self.logs[channel].row if channel in self.logs else 0
+
+    def kept(self, channel: ChannelId) -> int:
+        return self.logs[channel].next if channel in self.logs else 0
+
+    def flush(self) -> None:
+        for log in self.logs.values():
+            log.flush()
+
+    def close(self) -> None:
+        for log in self.logs.values():
+            log.close()
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
+    def retain(self, channel: ChannelId, row: int) -> None:
+        pass
+
+    def release(self, channel: ChannelId, position: int) -> None:
+        pass
+
+    def acknowledge(self, channel: ChannelId, next_: int) -> None:
+        pass
+
+    def send(self, channel: ChannelId, message: Message) -> bool:
+        return True
+
+    def spill(self, channel: ChannelId) -> Spill:
+        raise AssertionError("nothing is held here")
+
+    def took(self, durable: Durable, size: int, taken: int) -> None:
+        pass
+
+    def tell(self, message: Mapping[str, Any]) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One run."""
+
+    scenario: str
+    mode: str
+    every: int  # T = H, microseconds; 0: no checks
+    rows: int
+    seconds: float
+    longest: float  # seconds that the loop took at most for one turn
+    totals: Totals
+    recorded_bytes: int
+
+    @property
+    def rows_per_second(self) -> float:
+        return self.rows / self.seconds
+
+
+def annotations(mode: str, every: int, shot: int) -> Annotations:
+    if mode in ("native", "kept"):
+        return persist(0)
+    pace = Duration(every) if mode == "checks" else _NEVER
+    return Annotations(continuous=Continuous(None, pace, pace, shot))
+
+
+def started(
+    graph: Graph, table: pa.RecordBatch, directory: Path | None, epoch: int = 1, batch_rows: int = 8192
+) -> tuple[Element, LogHost]:
+    """The element with the source, and what surrounds it."""
+    layout = arrange(graph)
+    pe = layout.hosting("Mean")[0]
+    host = LogHost(directory, layout, pe, epoch)
+    element = Element(
+        layout, pe, epoch, host=host, ledger=memory_ledger(ledger_shape(layout, pe)), clock=SYSTEM_CLOCK,
+        checkpointer=None, loaded={}, feeds=lambda name, position: Feed(table, position), rates=None,
+        batch_rows=batch_rows,
+    )  # fmt: skip
+    element.prepare()
+    return element, host
+
+
+def measure(
+    scenario: Scenario, mode: str, table: pa.RecordBatch, directory: Path, *, every: int = 0, shot: int = 64,
+    batch_rows: int = 8192,
+) -> Outcome:  # fmt: skip
+    """Take the whole table through the element; logs are deleted afterwards."""
+    graph = build(scenario.window, annotations(mode, every, shot))
+    place = None if mode in ("native", "net") else directory / f"{scenario.name}-{mode}-{every}"
+    element, host = started(graph, table, place, batch_rows=batch_rows)
+    clock, longest = SYSTEM_CLOCK, 0.0
+    begin = before = clock.monotonic()
+    while not element.ended:
+        element.handle()
+        now = clock.monotonic()
+        longest, before = max(longest, now - before), now
+    host.flush()
+    seconds = clock.monotonic() - begin
+    host.close()
+    recording = element.recording
+    totals = (recording.totals if recording is not None else None) or Totals()
+    if place is not None:
+        shutil.rmtree(place)
+    return Outcome(scenario.name, mode, every, table.num_rows, seconds, longest, totals, host.recorded_bytes)

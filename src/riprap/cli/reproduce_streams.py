@@ -1,0 +1,46 @@
+"""`riprap reproduce streams`: throughput with and without persistent output, beside what was published."""
+
+from typing import Annotated
+
+import typer
+
+
+def command(
+    megabytes: Annotated[int, typer.Option("--megabytes", help="Tuples per run.", min=1, max=100_000)] = 128,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Figures 3.5 to 3.9 and table 3.1: tuples of 256 B to 4 KiB, batching 1 to 64, chains of 1 to 8 filters."""
+    import tempfile
+    from dataclasses import asdict
+    from pathlib import Path
+
+    from rich.table import Table
+
+    from riprap.apps.persistent_chain import BATCHING, CHAINS, MODES, PUBLISHED, SIZES, measure
+    from riprap.cli.console import ERR, OUT, print_json
+
+    cases = [(size, batching, 1) for size in SIZES for batching in BATCHING]
+    cases += [(4096, 16, chain) for chain in CHAINS[1:]]
+    outcomes = []
+    with tempfile.TemporaryDirectory(prefix="riprap-streams-") as scratch:
+        for size, batching, chain in cases:
+            ERR.print(f"tuples of {size} bytes, batching {batching}, chain of {chain} …", style="dim")
+            for mode in MODES:
+                measure(size, batching, chain, mode, 4 << 20, Path(scratch))  # warms up
+                outcomes.append(measure(size, batching, chain, mode, megabytes << 20, Path(scratch)))
+    if json:
+        rows = [{**asdict(one), "rate": one.rate, "predicted": one.predicted} for one in outcomes]
+        print_json({"rows": rows, "published": PUBLISHED})
+        return
+    table = Table(box=None)
+    for name in ("tuple", "batching", "chain", "native", "async", "fsync", "async/native", "M predicted", "M seen"):
+        table.add_column(name, justify="right")
+    by_case = {(one.size, one.batching, one.chain, one.mode): one for one in outcomes}
+    for size, batching, chain in cases:
+        native, kept, stable = (by_case[size, batching, chain, mode] for mode in MODES)
+        table.add_row(
+            f"{size} B", str(batching), str(chain), *(f"{one.rate / 1e6:,.0f} MB/s" for one in (native, kept, stable)),
+            f"{kept.rate / native.rate:.2f}", f"{stable.predicted / 1e3:,.0f} KB", f"{stable.seen / 1e3:,.0f} KB",
+        )  # fmt: skip
+    OUT.print(table)
+    OUT.print(f"published, 4 KiB and batching 16: {PUBLISHED}. M is equation 3.1 for the runs with fsync.")

@@ -1,0 +1,134 @@
+"""Records of one operator, made as it goes on: on its own thread, between two calls, so that each is a consistent cut.
+
+`record` ends the frame and gives what is to be appended with the output of the frame. The points of frames that some
+window's unsaved rows come after are remembered, those of others forgotten.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.continuous.record import Point, Record, Totals
+from riprap.continuous.schedule import Pace, Schedule
+from riprap.graph.keys import START_KEY, OrderKey
+from riprap.operators.windowed import WindowedOperator
+
+VERSION = "_version"  # of the operator's state, among the scalars of a record
+_POINTS = 4096  # that may be remembered beyond those needed, before they are looked through
+
+
+class Recorder:
+    """`begins`: the point at which recording begins, frame 0 of a stream or the last one of another life."""
+
+    def __init__(
+        self, operator: WindowedOperator, pace: Pace, begins: Point | None = None, totals: Totals | None = None
+    ) -> None:
+        self._operator = operator
+        self.tracker = operator.tracker or operator.track()
+        self.schedule = Schedule(pace)
+        self.tracker.renumbered = self.schedule.renumber
+        ports = self.tracker.ports
+        nothing = np.zeros(ports, np.int64)
+        self.totals = totals or Totals()
+        self._points = {0: Point(0, START_KEY, nothing, nothing)}
+        if begins is not None:
+            self._points = {begins.frame: begins}
+        self.checked_rows = 0  # in the last record
+
+    def remember(self, point: Point) -> None:
+        """A point that unsaved rows of restored windows come after."""
+        self._points[point.frame] = point
+
+    @property
+    def frame(self) -> int:
+        """The one that is going on."""
+        return self.tracker.frame
+
+    def due(self) -> bool:
+        """Whether something is to be recorded although nothing is given out."""
+        return self.tracker.eventful or self.schedule.due(self.tracker.now)
+
+    def record(self, key: OrderKey, numbers: Mapping[str, int], *, press: int = 0) -> Record:
+        """The record of this frame, which ends here. Windows whose oldest record is of a frame before `press`, M of
+        them at most, are checked whole."""
+        tracker, schedule, frame = self.tracker, self.schedule, self.tracker.frame
+        schedule.opened(tracker.opened_since())
+        schedule.age(tracker.now, tracker.number, tracker.since)
+        chosen = np.empty(0, np.int64)
+        if schedule.due(tracker.now):
+            chosen = tracker.close_empty(schedule.shoot(tracker.now, tracker.number))
+            chosen = chosen[tracker.base[chosen] >= 0]
+        pressed = self._pressed(press, chosen)
+        whole, tables = self._check(chosen, pressed)
+        happened = tracker.happened()
+        totals = self.totals
+        self.totals = Totals(
+            tracker.open,
+            tracker.now,
+            totals.opened + len(happened.opened),
+            totals.checked + len(whole),
+            totals.closed + len(happened.closed),
+            totals.within + happened.within,
+        )
+        cut = Point(frame, key, tracker.rows.copy(), tracker.marks.copy(), dict(numbers))
+        self._points[frame] = cut
+        unsaved = self._points[tracker.bases.least(frame)]
+        self._forget(unsaved.frame)
+        scalars = {**self._operator.scalars(), VERSION: self._operator.version}
+        hashes = self._operator.groups.hashes[happened.opened]
+        tracker.end_frame()
+        return Record(
+            cut, unsaved, self.totals, scalars, hashes, happened.at, happened.start, happened.closed, whole, tables
+        )
+
+    @property
+    def oldest(self) -> int:
+        """The frame of the oldest record that is needed to come back to the last one."""
+        return self.tracker.origins.least(self.tracker.frame - 1)
+
+    def _pressed(self, press: int, chosen: np.ndarray) -> np.ndarray:
+        tracker = self.tracker
+        if press <= 0 or tracker.origins.least(tracker.frame) >= press:
+            return np.empty(0, np.int64)
+        behind = np.flatnonzero((tracker.number >= 0) & (tracker.origin < press))
+        behind = behind[~np.isin(behind, chosen)][: self.schedule.pace.shot]
+        return tracker.close_empty(behind)
+
+    def _check(
+        self, chosen: np.ndarray, pressed: np.ndarray
+    ) -> tuple[np.ndarray, dict[int, tuple[pa.RecordBatch, pa.RecordBatch]]]:
+        """The content of windows: the rows since their last record, or all where those before are more than it."""
+        groups = np.concatenate([chosen, pressed])
+        self.checked_rows = 0
+        if not len(groups):
+            return np.empty(0, bool), {}
+        tracker, stores, frame = self.tracker, self._operator.stores, self.tracker.frame
+        size, new = np.zeros((2, len(groups)), np.int64)
+        for port, store in stores.items():
+            held = store.tail[groups] - store.head[groups]
+            size += held
+            new += np.minimum(held, store.tail[groups] - tracker.saved[port][groups])
+        whole = (tracker.chain[groups] + new > size) | (np.arange(len(groups)) >= len(chosen)) | (new == size)
+        tables = {}
+        for port, store in stores.items():
+            tail = store.tail[groups]
+            held = tail - store.head[groups]
+            rows = np.where(whole, held, np.minimum(held, tail - tracker.saved[port][groups]))
+            name = f"port{port}"
+            saved = store.save_groups(name, groups, rows)
+            tables[port] = (saved[f"{name}.keys"], saved[f"{name}.rows"])
+            tracker.saved[port][groups] = tail
+            self.checked_rows += int(rows.sum())
+        tracker.chain[groups] = np.where(whole, size, tracker.chain[groups] + new)
+        bases = tracker.base[groups]
+        tracker.bases.drop(bases[bases >= 0])
+        tracker.base[groups] = -1
+        tracker.origins.drop(tracker.origin[groups[whole]])
+        tracker.origin[groups[whole]] = frame
+        tracker.origins.add(frame, int(whole.sum()))
+        return whole, tables
+
+    def _forget(self, before: int) -> None:
+        if len(self._points) > _POINTS and next(iter(self._points)) < before:
+            self._points = {frame: point for frame, point in self._points.items() if frame >= before}

@@ -1,0 +1,146 @@
+"""An operator that comes back repeats its past: rows that it had before, of which some are in its state already.
+
+What a *past* says: which windows were open at a point of the past, and for each of them from which row of a port on
+rows are missing in the state that was put back. Everything before that point was given out then. So until the point is
+reached nothing is given out, nothing closes and nothing else opens: rows of open windows that are missing are put in,
+all others are ignored, and at the point the whole numbers of the state become what they were.
+
+Rows are counted by port, from the beginning of the stream, so that ties of times or keys do not matter. Punctuations
+are counted too, because they are given out.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.graph.windows import Count, Time, Window
+from riprap.operators.columns import times_of
+from riprap.operators.hashes import HashNumbers
+
+if TYPE_CHECKING:
+    from riprap.operators.windowed import WindowedOperator
+
+
+@dataclass(frozen=True)
+class Past:
+    """Windows in the order of `windows`; arrays by port have a line for each port."""
+
+    windows: HashNumbers  # that were open
+    start: np.ndarray  # number of the first row of a port that the state does not have
+    at: np.ndarray  # insertion index of that row
+    bare: np.ndarray  # whether nothing of a window was put back: it opened with that row
+    boundary: np.ndarray  # the next boundary when the state was saved that was put back
+    scalars: Mapping[str, int]
+    rows: np.ndarray  # that had come on each port at the point
+    marks: np.ndarray  # punctuations
+    from_rows: np.ndarray  # the same where repeating begins
+    from_marks: np.ndarray
+
+
+class Repetition:
+    """One operator on its way to where it was. `over` says that it is there."""
+
+    def __init__(
+        self, operator: "WindowedOperator", past: Past, then: "Callable[[Repetition], None] | None" = None
+    ) -> None:
+        """`then` is called when it is over, before a row that comes behind it is taken."""
+        self._operator, self._past, self._then = operator, past, then
+        self.rows, self.marks = past.from_rows.copy(), past.from_marks.copy()
+        self.seen = np.zeros(past.windows.count, bool)  # windows that rows were put into
+        self._unseen = past.bare.copy()
+        self._spoken = np.zeros(past.windows.count, np.int64)  # of those rows, how many a boundary has had
+        self.over = False
+        self._look()
+
+    def punctuated(self, port: int) -> bool:
+        """A punctuation comes; whether it is one of the past."""
+        if self.over or self.marks[port] >= self._past.marks[port]:
+            return False
+        self.marks[port] += 1
+        self._look()
+        return True
+
+    def put(self, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        """Rows come, a batch for each port; gives what of them is not of the past."""
+        rest = []
+        for port, batch in enumerate(batches):
+            count = int(min(batch.num_rows, self._past.rows[port] - self.rows[port]))
+            if count > 0:
+                self._put(port, batch.slice(0, count))
+                self.rows[port] += count
+            rest.append(batch.slice(max(count, 0)))
+        self._look()
+        assert self.over or not any(batch.num_rows for batch in rest), "rows overtook rows of the past"
+        return rest
+
+    def _put(self, port: int, batch: pa.RecordBatch) -> None:
+        operator, past = self._operator, self._past
+        store = operator.stores.get(port)
+        if store is None:
+            return
+        groups = operator.groups_of(port, batch)
+        number = np.arange(self.rows[port], self.rows[port] + len(groups))
+        windows = np.where(groups >= 0, past.windows.find(operator.groups.hashes[groups]), -1)
+        missing = np.flatnonzero((windows >= 0) & (number >= past.start[port][windows]))
+        if not len(missing):
+            return
+        windows, groups = windows[missing], groups[missing]
+        self.seen[windows] = True
+        fresh = self._unseen[windows]
+        if fresh.any():
+            ones, places = np.unique(windows[fresh], return_index=True)
+            self._unseen[ones] = False
+            for each, other in operator.stores.items():
+                other.reserve(np.empty(0, np.int64))
+                own = groups[fresh][places]
+                other.head[own] = other.tail[own] = past.at[each][ones]
+        ts = times_of(batch)[missing]
+        operator.insert_past(port, batch.take(pa.array(missing)), groups, ts, number[missing])
+        if store.speaks_by_time:
+            every = operator.speaking_period
+            spoken = windows[(ts // every) * every + every < past.scalars["boundary"]]
+            np.add.at(self._spoken, spoken, 1)
+
+    def _look(self) -> None:
+        """Whether the point is reached; then the state is what it was there."""
+        past = self._past
+        if self.over or (self.rows < past.rows).any() or (self.marks < past.marks).any():
+            return
+        self.over = True
+        operator = self._operator
+        operator.restore_scalars(past.scalars)
+        groups = self.groups()
+        for port, store in operator.stores.items():
+            if store.speaks_by_time and len(groups):
+                passed = (past.scalars["boundary"] > past.boundary) | past.bare
+                spoken = past.at[port] + self._spoken
+                known = store.spoke[groups]
+                store.spoke[groups] = np.where(passed & (~past.bare | (self._spoken > 0)), spoken, known)
+        operator.settle()
+        if self._then is not None:
+            self._then(self)
+
+    def groups(self) -> np.ndarray:
+        """The group of each window."""
+        table, past = self._operator.groups, self._past
+        if not past.windows.count:
+            return np.empty(0, np.int64)
+        windows = past.windows.find(table.hashes[: table.count])
+        out = np.full(past.windows.count, -1, np.int64)
+        found = np.flatnonzero(windows >= 0)
+        out[windows[found]] = found
+        assert (out >= 0).all(), "a window that was open has neither state nor rows"
+        return out
+
+
+def stamped(window: Window, ts: np.ndarray, number: np.ndarray) -> np.ndarray:
+    """What rows are forgotten by: their time, or which row of their port they are."""
+    return ts if isinstance(window, Time) else number + 1
+
+
+def of_count(window: Window) -> int:
+    """How many rows a window holds at most; 0: as many as there are."""
+    return window.size if isinstance(window, Count) else 0

@@ -1,0 +1,296 @@
+"""Which windows of an operator are open, which of them have changed, and what of each is saved: arrays by group.
+
+A *tracker* is told of every call of its operator, before and after, and works out what happened from where the rings of
+the groups that were touched begin and end. Nothing here looks at one window at a time, nor at windows that a call did
+not touch.
+
+Time is counted in *frames*: what happens between two records of an operator's state (`riprap.continuous`) belongs to
+the frame that the second one ends. Frame 0 ended at the beginning. A window is *dirty* in a frame if it has rows that
+no record has; its *base* is then the last frame after which all of them came. Its *origin* is the frame of the oldest
+record that is needed to put it together.
+
+A window is known by its group and a number that only grows: a group opens again after it closed. Tumbling windows
+close when they have spoken. Others are one window per group, which closes when somebody looks (`close_empty`) and all
+its rows have been forgotten. A window that opens and closes within a frame is counted, and leaves nothing else.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.operators.kernels.tracking import distinct, nth_rows
+
+if TYPE_CHECKING:
+    from riprap.operators.windowed import WindowedOperator
+
+_LEAST = np.iinfo(np.int64).min
+_NOTHING = np.empty(0, np.int64)
+
+
+class Touched(NamedTuple):
+    """The groups that rows of a call are of, and where their rings were before it: a line for each port."""
+
+    groups: np.ndarray
+    head: np.ndarray
+    tail: np.ndarray
+
+
+class Happened(NamedTuple):
+    """Windows that opened and closed in a frame, by the hash of their key."""
+
+    opened: np.ndarray  # groups
+    at: np.ndarray  # insertion index of the first row, a line for each port
+    start: np.ndarray  # rows that had come on each port before it
+    closed: np.ndarray  # hashes of windows that an earlier frame had opened
+    within: int  # windows that opened and closed in it
+
+
+class FrameCounts:
+    """How many windows have each frame as their base, or as their origin; and the least frame that any has."""
+
+    def __init__(self) -> None:
+        self._first = 0  # frame of the first place
+        self._low = 0  # no place before it has any
+        self._counts = np.zeros(64, np.int64)
+
+    def add(self, frame: int, windows: int) -> None:
+        at = frame - self._first
+        if at >= len(self._counts):
+            keep = self._counts[self._low :]
+            self._first += self._low
+            at = frame - self._first
+            self._counts = np.zeros(max(64, 2 * len(keep), 2 * at), np.int64)
+            self._counts[: len(keep)] = keep
+            self._low = 0
+        self._counts[at] += windows
+        if windows:
+            self._low = min(self._low, at)
+
+    def drop(self, frames: np.ndarray) -> None:
+        if len(frames):
+            np.subtract.at(self._counts, frames - self._first, 1)
+
+    def least(self, otherwise: int) -> int:
+        counts, low = self._counts, self._low
+        while low < len(counts) and not counts[low]:
+            low += 1
+        self._low = low
+        return otherwise if low == len(counts) else self._first + low
+
+
+class Tracker:
+    """Of one operator, which calls `before` and `after` around whatever changes its windows."""
+
+    def __init__(self, operator: "WindowedOperator", ports: int) -> None:
+        self._operator, self.ports = operator, ports
+        self.frame = 1  # the one that is going on
+        self.rows = np.zeros(ports, np.int64)  # that have come on each port, since the beginning
+        self.marks = np.zeros(ports, np.int64)  # punctuations
+        self.now = _LEAST  # greatest _ts of a row
+        self.open = 0  # windows
+        self.bases, self.origins = FrameCounts(), FrameCounts()
+        self._numbers = 0  # of windows, given so far
+        self._stamp = 0
+        self._within = 0
+        self._opened: list[np.ndarray] = []  # groups and numbers, of this frame
+        self._closed: list[np.ndarray] = []  # hashes
+        self.renumbered: Callable[[np.ndarray], None] | None = None  # hears of new numbers of groups: by old ones
+        self._make(64)
+
+    def _make(self, room: int) -> None:
+        """Empty arrays for so many groups."""
+        self.number = np.full(room, -1, np.int64)  # of the open window; -1: none is
+        self.since = np.zeros(room, np.int64)  # _ts of its first row
+        self.base = np.full(room, -1, np.int64)  # -1: not dirty
+        self.origin = np.zeros(room, np.int64)
+        self.first = np.zeros(room, np.int64)  # frame in which it opened
+        self.chain = np.zeros(room, np.int64)  # rows in the records since the last whole one
+        self.saved = np.zeros((self.ports, room), np.int64)  # insertion index behind the last row that a record has
+        self.at = np.zeros((self.ports, room), np.int64)  # of a window that opened in this frame
+        self.start = np.zeros((self.ports, room), np.int64)
+        self._marks = np.zeros(room, np.int64)
+        self._slots = np.zeros(room, np.int64)
+
+    _BY_GROUP = ("number", "since", "base", "origin", "first", "chain", "saved", "at", "start", "_marks", "_slots")
+
+    def make_room(self) -> None:
+        count, room = self._operator.groups.count, len(self.number)
+        if count > room:
+            old = {name: getattr(self, name) for name in self._BY_GROUP}
+            self._make(max(count, 2 * room))
+            for name, array in old.items():
+                getattr(self, name)[..., :room] = array
+
+    # Calls ------------------------------------------------------------------------------------------------------------
+
+    def before(self, *groups: np.ndarray) -> Touched:
+        """Rows of these groups are about to come, an array for each port; rings have room for them already."""
+        self.make_room()
+        self._stamp += 1
+        every = groups[0] if len(groups) == 1 else np.concatenate(groups)
+        touched = distinct(every, self._marks, self._stamp, self._slots)
+        head, tail = np.zeros((2, self.ports, len(touched)), np.int64)
+        for port, store in self._operator.stores.items():
+            head[port], tail[port] = store.head[touched], store.tail[touched]
+        return Touched(touched, head, tail)
+
+    def tumbled(self, touched: Touched, groups: np.ndarray, ts: np.ndarray, spoke: np.ndarray) -> None:
+        """After rows of port 0, where every window in `spoke` was given out for good."""
+        store, who = self._operator.stores[0], touched.groups
+        head, tail = store.head[who], store.tail[who]
+        was = self.number[who] >= 0
+        ended = was & (head > touched.head[0])
+        others = distinct(spoke, self._marks, self._stamp, self._slots) if len(spoke) else _NOTHING
+        fresh = (tail > head) & (~was | ended)
+        self._changed(who[was & ~ended])
+        closing = np.concatenate([who[ended], others]) if len(others) else who[ended]
+        self._within += len(spoke) - len(closing)
+        self.close(closing)
+        if fresh.any():
+            rows = nth_rows(groups, self._slots, np.where(fresh, head - touched.tail[0], len(groups)))[fresh]
+            self._open(who[fresh], ts[rows], head[fresh][None], (self.rows[0] + rows)[None])
+        self._came(0, ts)
+
+    def slid(self, touched: Touched, *ts: np.ndarray) -> None:
+        """After rows of all ports, where windows forget, and are never given out for good."""
+        who = touched.groups
+        was = self.number[who] >= 0
+        self._changed(who[was])
+        if not was.all():
+            fresh = ~was
+            alive = np.zeros(len(who), bool)
+            for store in self._operator.stores.values():
+                alive |= (store.tail[who] > store.head[who]) | (store.tail[who] % store.period != 0)
+            fresh &= alive
+            times = np.full(int(fresh.sum()), max(int(t[0]) for t in ts if len(t)), np.int64)
+            self._open(who[fresh], times, touched.tail[:, fresh], np.repeat(self.rows[:, None], len(times), axis=1))
+        for port, times in enumerate(ts):
+            self._came(port, times)
+
+    def spoke(self, groups: np.ndarray) -> None:
+        """Windows of these groups were given out for good without a row."""
+        self.close(groups)
+
+    def _came(self, port: int, ts: np.ndarray) -> None:
+        self.rows[port] += len(ts)
+        if len(ts):
+            self.now = max(self.now, int(ts[-1]))
+
+    def _changed(self, groups: np.ndarray) -> None:
+        clean = groups[self.base[groups] < 0]
+        if len(clean):
+            self.base[clean] = self.frame - 1
+            self.bases.add(self.frame - 1, len(clean))
+
+    def _open(self, groups: np.ndarray, ts: np.ndarray, at: np.ndarray, start: np.ndarray) -> None:
+        count, frame = len(groups), self.frame
+        numbers = np.arange(self._numbers, self._numbers + count)
+        self._numbers += count
+        self.number[groups], self.since[groups], self.first[groups] = numbers, ts, frame
+        self.base[groups], self.origin[groups], self.chain[groups] = frame - 1, frame, 0
+        self.at[:, groups], self.start[:, groups], self.saved[:, groups] = at, start, at
+        self.bases.add(frame - 1, count)
+        self.origins.add(frame, count)
+        self.open += count
+        self._opened.append(np.stack([groups, numbers]))
+
+    def close(self, groups: np.ndarray) -> None:
+        """The windows of these groups, which are open, are no more."""
+        if not len(groups):
+            return
+        bases = self.base[groups]
+        self.bases.drop(bases[bases >= 0])
+        self.origins.drop(self.origin[groups])
+        told = self.first[groups] < self.frame
+        self._closed.append(self._operator.groups.hashes[groups[told]])
+        self._within += int((~told).sum())
+        self.number[groups] = self.base[groups] = -1
+        self.open -= len(groups)
+
+    def close_empty(self, groups: np.ndarray) -> np.ndarray:
+        """Close those of these windows that have forgotten all their rows; gives the others."""
+        self._operator.settle(groups)
+        alive = np.zeros(len(groups), bool)
+        for store in self._operator.stores.values():
+            alive |= (store.tail[groups] > store.head[groups]) | (store.tail[groups] % store.period != 0)
+        self.close(groups[~alive])
+        return groups[alive]
+
+    # Frames -----------------------------------------------------------------------------------------------------------
+
+    def happened(self) -> Happened:
+        """What this frame has opened and closed, before it is ended."""
+        if self._opened:
+            groups, numbers = np.concatenate(self._opened, axis=1)
+            groups = groups[self.number[groups] == numbers]
+        else:
+            groups = _NOTHING
+        closed = np.concatenate(self._closed) if self._closed else np.empty(0, np.uint64)
+        return Happened(groups, self.at[:, groups], self.start[:, groups], closed, self._within)
+
+    @property
+    def eventful(self) -> bool:
+        """Something opened or closed in this frame."""
+        return bool(self._opened or self._closed)
+
+    def end_frame(self) -> None:
+        """What happens from here on belongs to the next one."""
+        self.frame += 1
+        self._opened, self._closed, self._within = [], [], 0
+
+    def opened_since(self) -> np.ndarray:
+        """Groups and numbers of the windows that opened in this frame, oldest first; some may have closed since."""
+        return np.concatenate(self._opened, axis=1) if self._opened else np.empty((2, 0), np.int64)
+
+    # After a restore --------------------------------------------------------------------------------------------------
+
+    def begin(
+        self,
+        frame: int,
+        groups: np.ndarray,
+        bases: np.ndarray,
+        origins: np.ndarray,
+        saved: np.ndarray,
+        chain: np.ndarray,
+    ) -> None:
+        """These windows are open behind a frame; the bases of those that are not dirty are -1."""
+        self.make_room()
+        self.frame = frame + 1
+        self.number[groups] = np.arange(len(groups))
+        self._numbers = self.open = len(groups)
+        self.since[groups] = _LEAST  # so all of them count as slow
+        self.base[groups], self.origin[groups], self.chain[groups], self.saved[:, groups] = bases, origins, chain, saved
+        for counts, frames in ((self.bases, bases[bases >= 0]), (self.origins, origins)):
+            for one, windows in zip(*np.unique(frames, return_counts=True), strict=True):
+                counts.add(int(one), int(windows))
+
+    def moving(self) -> "Moving":
+        """What has to be known to find the open windows again when the operator has numbered its groups anew."""
+        groups = np.flatnonzero(self.number >= 0)
+        table = self._operator.groups
+        return Moving(groups, table.columns(groups) if table.types else [])
+
+    def moved(self, before: "Moving") -> None:
+        """It has."""
+        operator, there = self._operator, before.groups
+        now = operator.groups.groups(before.columns) if before.columns and len(there) else there
+        for store in operator.stores.values():
+            store.reserve(_NOTHING)
+        old = {name: getattr(self, name) for name in self._BY_GROUP}
+        self._make(max(64, operator.groups.count))
+        for name in self._BY_GROUP:
+            getattr(self, name)[..., now] = old[name][..., there]
+        self._marks[:] = 0
+        new = np.full(len(old["number"]), -1, np.int64)
+        new[there] = now
+        self._opened = [np.stack([new[groups], numbers])[:, new[groups] >= 0] for groups, numbers in self._opened]
+        if self.renumbered is not None:
+            self.renumbered(new)
+        self.close_empty(now)  # the operator has forgotten them
+
+
+class Moving(NamedTuple):
+    groups: np.ndarray
+    columns: list[pa.Array]
