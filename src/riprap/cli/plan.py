@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from riprap.graph.graph import Graph
-    from riprap.graph.plan import Plan
     from riprap.planner.backup_plan import BackupPlan
     from riprap.planner.tradeoff import Tradeoff
 
@@ -288,59 +287,23 @@ def _plan_budget(
     graph: "Graph | None", target: str, directories: list[Path], budget: str, bound: Duration | None, reassess: bool,
     out: Path | None, report: Path | None, json: bool,
 ) -> None:  # fmt: skip
-    from riprap.planner.assessment import merged_assessment, read_assessment
-    from riprap.planner.budget import budget_problem, parse_budget
-    from riprap.planner.tradeoff import tradeoff
+    from riprap.api.plan import plan_budget, reassessed
+    from riprap.cli.console import ERR
+    from riprap.graph.plan import write_plan
+    from riprap.report.budget_report import budget_report
 
     if graph is None:
         raise UsageError("--from-assessment plans for an app, not for a topology file: give the app that was assessed")
-    assessment = merged_assessment([read_assessment(directory) for directory in directories])
-    if assessment.app != graph.name:
-        raise PlanError(f"the assessment in {directories[0]} is of app {assessment.app}, and this is app {graph.name}")
-    inner = set(assessment.operators)
-    # Sinks hand over what they get: an assessment may leave them out.
-    sinks = {sink.name for sink in graph.sinks} - inner
-    streams = [stream for stream in graph.streams if not {stream.source, stream.target} & sinks]
-    asked = budget_problem(
-        assessment,
-        [(stream.source, stream.target) for stream in streams if stream.feedback is None],
-        [(stream.source, stream.target) for stream in streams if stream.feedback is not None],
-    )
-    curve = tradeoff(asked, parse_budget(budget, bound))
-    from riprap.graph.plan import write_plan
-    from riprap.planner.from_graph import plan_with_protection
-    from riprap.report.budget_report import budget_report
-
-    best = curve.steps[-1].protection
-    chosen = plan_with_protection(graph, best, assessment.settings.replicas)
-    written = _write(out, write_plan(chosen))
-    written += _write(
-        report, budget_report(graph, curve, command=f"riprap plan {target} --from-assessment {directories[0]}")
-    )
-    measured = _reassess(graph, chosen, directories[0], json) if reassess else {}
-    _show_budget(curve, written, measured, json)
-
-
-def _reassess(graph: "Graph", chosen: "Plan", directory: Path, json: bool) -> dict[str, dict[str, float]]:
-    """The assessment again under the chosen plan: impact of each protected operator before and after."""
-    from riprap.api.assess import run_request
-    from riprap.api.impact import read_request
-    from riprap.api.request import Request
-    from riprap.cli.console import ERR
-    from riprap.graph.plan import write_plan
-
-    path = directory / "reassessed-plan.toml"
-    path.write_text(write_plan(chosen))
-    if not json:
-        ERR.print("assessing again under the plan …")
-    found = run_request(read_request(directory, Request, graph, path), directory)
-    like = {place.operator: place.operator if place.chosen else place.like for place in found.placed}
-    before = {summary.target: float(summary.paired.I) for summary in found.summaries}
-    return {
-        name: {"before": before[like[name]], "after": float(summary.paired.I)}
-        for name, summary in found.protected.items()
-        if like[name] in before
-    }
+    found = plan_budget(graph, directories, budget, bound)
+    written = _write(out, write_plan(found.plan))
+    page = budget_report(graph, found.curve, command=f"riprap plan {target} --from-assessment {directories[0]}")
+    written += _write(report, page)
+    measured = {}
+    if reassess:
+        if not json:
+            ERR.print("assessing again under the plan …")
+        measured = reassessed(graph, found.plan, directories[0])
+    _show_budget(found.curve, written, measured, json)
 
 
 def _show_budget(curve: "Tradeoff", written: list[str], measured: dict[str, dict[str, float]], json: bool) -> None:
