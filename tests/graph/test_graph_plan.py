@@ -27,6 +27,11 @@ def test_what_is_written_is_read_back(app, operators, recovery):
     assert parse_plan(write_plan(plan)) == plan
 
 
+def test_a_plan_may_name_a_protocol():
+    plan = Plan("a", {}, None, "coordinated", 2_000_000)
+    assert parse_plan(write_plan(plan)) == plan
+
+
 def test_a_plan_overrides_the_code():
     app = App("a")
     stream = app.source("S", "x long", protect=checkpoint("1s")).filter("x > 0", name="F", protect=checkpoint("2s"))
@@ -43,9 +48,13 @@ def test_a_plan_overrides_the_code():
     [
         ("app = ", "this is not TOML"),
         ("", 'does not say which app it is for; write app = "name"'),
-        ('app = "x"\nspeed = 1', "the plan has unknown key speed; known keys: app, recovery, operators, ha_groups"),
+        ('app = "x"\nspeed = 1', "the plan has unknown key speed; known keys: app, recovery, protocol, interval, "),
         ('app = "x"\nrecovery = "soon"', "recovery = 'soon'; write how long a recovery may take, as in \"2s\""),
         ('app = "x"\nrecovery = "0s"', "recovery = '0s'; write how long"),
+        ('app = "x"\nprotocol = 3', "protocol = 3; write the name of one"),
+        ('app = "x"\ninterval = "2s"', "has an interval and no protocol"),
+        ('app = "x"\nprotocol = "unaligned"\ninterval = "0s"', "interval = '0s'; write the time between checkpoints"),
+        ('app = "x"\nrecovery = "2s"\nprotocol = "unaligned"', "write one of them"),
         ('app = "x"\nrecovery = 2', "recovery = 2; write how long"),
         (
             'app = "x"\n[operators.A]\nchekpoint = "1s"',

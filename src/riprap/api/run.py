@@ -21,6 +21,7 @@ from riprap.base.disk import when_room
 from riprap.base.documents import read_json, shortened
 from riprap.base.errors import DataError, UsageError
 from riprap.base.owner import is_empty, owned
+from riprap.base.quantities import format_duration
 from riprap.engine.input_check import check_columns, check_input
 from riprap.graph.graph import Graph
 from riprap.graph.plan import parse_plan, plan_text
@@ -60,7 +61,7 @@ class Settings:
             if not self.app:
                 raise UsageError("this run was begun with a graph, not with a name: give resume() the graph again")
             graph = load_app(self.app)
-        name = self.protocol
+        name, interval = self.protocol, self.interval
         if self.plan is not None:
             plan = parse_plan(self.plan)
             graph = plan.apply(graph)
@@ -70,7 +71,15 @@ class Settings:
                     "--protocol out, or `recovery` in the plan"
                 )
             name = "recompute" if plan.recovery is not None else name
-        spec, settings = configured(name, interval=self.interval, log=self.log, scope=self.scope)
+            if plan.protocol is not None:
+                if name not in ("partial", plan.protocol):
+                    raise UsageError(
+                        f"the plan says protocol = {plan.protocol!r} and --protocol is {name}: leave one out"
+                    )
+                name = plan.protocol
+                if interval is None and plan.interval is not None:
+                    interval = format_duration(plan.interval)
+        spec, settings = configured(name, interval=interval, log=self.log, scope=self.scope)
         return arrange(graph, self.fuse, self.parallelism, spec, settings)
 
 

@@ -2,6 +2,8 @@
 
     app = "bargain-discovery"
     recovery = "2s"          # a bound: what an element that failed misses is recomputed, and nothing is lost
+    protocol = "coordinated" # instead: a protocol under which all go back together, and what it takes its checkpoints
+    interval = "10s"         # after
 
     [operators.Aggregator]
     checkpoint = "1s"        # interval between checkpoints of its state; or "continuous", in its own output
@@ -29,7 +31,7 @@ from riprap.graph.annotations import Annotations, Continuous, HaGroup, checkpoin
 from riprap.graph.graph import Graph
 from riprap.graph.groups import ha_groups
 
-_TOP_KEYS = ("app", "recovery", "operators", "ha_groups")
+_TOP_KEYS = ("app", "recovery", "protocol", "interval", "operators", "ha_groups")
 _CONTINUOUS_KEYS = ("recovery", "every", "slow_after", "shot")
 _OPERATOR_KEYS = ("checkpoint", "backup", "persist", "ha_group", *_CONTINUOUS_KEYS)
 _GROUP_KEYS = ("replicas",)
@@ -38,11 +40,16 @@ _MOST_REPLICAS = 64
 
 @dataclass(frozen=True)
 class Plan:
-    """Protection by operator name, for the app of that name. `recovery`: how long any recovery may take."""
+    """Protection by operator name, for the app of that name. `recovery`: how long any recovery may take.
+
+    `protocol`, by its name, and the `interval` of its checkpoints; None: what the run says.
+    """
 
     app: str
     operators: Mapping[str, Annotations]
     recovery: Duration | None = None
+    protocol: str | None = None
+    interval: Duration | None = None
 
     def apply(self, graph: Graph) -> Graph:
         """The graph with this protection instead of its own where the plan says so."""
@@ -96,7 +103,19 @@ def parse_plan(text: str) -> Plan:
             raise PlanError(
                 f'HA group {name} has no members; write ha_group = "{name}" at an operator, or leave it out'
             )
-    return Plan(data["app"], operators, _recovery(data.get("recovery")))
+    protocol = data.get("protocol")
+    if protocol is not None and not isinstance(protocol, str):
+        raise PlanError(f'protocol = {shortened(protocol)}; write the name of one, as in "coordinated"')
+    recovery = _time(data, "recovery", "how long a recovery may take")
+    interval = _time(data, "interval", "the time between checkpoints of the protocol")
+    if interval is not None and protocol is None:
+        raise PlanError('the plan has an interval and no protocol; write protocol = "coordinated", or leave it out')
+    if recovery is not None and protocol not in (None, "recompute"):
+        raise PlanError(
+            f"the plan has a bound of recovery, which is met by recomputing, and protocol = {protocol!r}: "
+            "write one of them"
+        )
+    return Plan(data["app"], operators, recovery, protocol, interval)
 
 
 def write_plan(plan: Plan) -> str:
@@ -104,6 +123,10 @@ def write_plan(plan: Plan) -> str:
     lines = [f"app = {_quoted(plan.app)}"]
     if plan.recovery is not None:
         lines.append(f'recovery = "{format_duration(plan.recovery)}"')
+    if plan.protocol is not None:
+        lines.append(f"protocol = {_quoted(plan.protocol)}")
+    if plan.interval is not None:
+        lines.append(f'interval = "{format_duration(plan.interval)}"')
     for name, annotations in plan.operators.items():
         lines += ["", f"[operators.{_quoted(name)}]"]
         if annotations.checkpoint_every is not None:
@@ -122,7 +145,8 @@ def write_plan(plan: Plan) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _recovery(value: Any) -> Duration | None:
+def _time(data: Mapping[str, Any], key: str, meaning: str) -> Duration | None:
+    value = data.get(key)
     if value is None:
         return None
     try:
@@ -130,7 +154,7 @@ def _recovery(value: Any) -> Duration | None:
     except UsageError:
         bound = 0
     if bound <= 0:
-        raise PlanError(f'recovery = {shortened(value)}; write how long a recovery may take, as in "2s"')
+        raise PlanError(f'{key} = {shortened(value)}; write {meaning}, as in "2s"')
     return Duration(bound)
 
 
