@@ -145,10 +145,11 @@ def _union(function: Function, operator: UnionOperator, inputs: Sequence[Given],
         chosen = loop.sub(f"if {port} == {index}:")
         chosen.sub(f"if not {has}:").add("continue")
         for column, value in made.items():
-            if value is not given.row[column]:
-                chosen.add(f"{value.text} = {given.row[column].text}")
+            of_port = given.row[column]
+            if (value.text, value.valid) != (of_port.text, of_port.valid):  # else it has it already
+                chosen.add(f"{value.text} = {of_port.text}")
                 if value.valid is not None:
-                    chosen.add(f"{value.valid} = {given.row[column].valid or True}")
+                    chosen.add(f"{value.valid} = {of_port.valid or True}")
     if operator.renumbers:
         last = function.column(f"{name}_last", "int64", lambda views: operator.numbering.last)
         src = made[SRC].text if SRC in made else str(operator.setting.shapes[0].src)
