@@ -92,7 +92,8 @@ def test_the_command_writes_a_page_and_goes_on(tmp_path, capsys, monkeypatch):
 
     told = command("--protocols", "coordinated,repeat")
     assert max(map(len, told.splitlines()[:4])) <= 80
-    assert "repeat @ 700ms" in told
+    assert "nexmark-2, checkpoints every 700ms" in told
+    assert told.splitlines()[3].startswith("repeat ")
     page = (out / "comparison.html").read_text()
     assert "published" not in page.split("How it was measured")[0].split("<table>")[1]  # of 700 ms nothing was
     assert "lost and repeated nothing" in page

@@ -8,6 +8,8 @@ import typer
 from riprap.cli.inputs import AsJson
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from riprap.api.compare import Comparison
     from riprap.compare.grid import Case
     from riprap.compare.measures import Result
@@ -117,6 +119,12 @@ def command(
         _print(comparison)
 
 
+def _intervals(cases: "Iterable[Case]") -> str:
+    from riprap.base.quantities import format_duration
+
+    return "checkpoints every " + " and ".join(dict.fromkeys(format_duration(case.interval) for case in cases))
+
+
 def _short(result: "Result") -> dict[str, Any]:
     return {name: value for name, value in result.as_json().items() if name != "series"}
 
@@ -124,18 +132,23 @@ def _short(result: "Result") -> dict[str, Any]:
 def _print(comparison: "Comparison") -> None:
     from rich.table import Table
 
+    from riprap.base.quantities import format_duration
     from riprap.cli.console import OUT
     from riprap.compare.grid import groups
 
     for group in groups(comparison.results):
         chosen = {case: r for case, r in comparison.results.items() if case.group == group}
-        table = Table(title=next(iter(chosen)).title, title_justify="left", box=None, pad_edge=False)
+        table = Table(
+            title=f"{next(iter(chosen)).title}, {_intervals(chosen)}", title_justify="left", box=None, pad_edge=False
+        )
         for name in ("protocol", "rows/s", "p50 ms", "p99 ms", "cp", "forced", "first s", "back s", "lost", "twice"):
             table.add_column(name, justify="left" if name == "protocol" else "right", no_wrap=name != "protocol")
+        alike = len({case.interval for case in chosen}) == 1  # then there is no need to say it in each line
         for case, r in chosen.items():
+            label = case.label.replace(f" @ {format_duration(case.interval)}", "") if alike else case.label
             first, back = ("–" if v is None else f"{v:.1f}" for v in (r.first_output, r.recovery_adaptive))
             table.add_row(
-                case.label, f"{r.throughput:,.0f}", f"{r.latency_p50:.0f}", f"{r.latency_p99:.0f}", f"{r.checkpoints}",
+                label, f"{r.throughput:,.0f}", f"{r.latency_p50:.0f}", f"{r.latency_p99:.0f}", f"{r.checkpoints}",
                 f"{r.forced}", first if case.failure else "", back if case.failure else "", f"{r.lost:,}",
                 f"{r.repeated:,}",
             )  # fmt: skip
