@@ -3,9 +3,11 @@
 from random import Random
 
 import numpy as np
+import pytest
 
+from riprap.base.errors import PlanError
 from riprap.base.quantities import Duration
-from riprap.planner.executed import as_executed
+from riprap.planner.executed import as_executed, met
 from riprap.planner.files import optimal_interval
 from riprap.planner.topology import topology
 
@@ -39,3 +41,23 @@ def test_every_task_of_random_graphs():
 
 def test_the_best_interval_by_young():
     assert optimal_interval(Duration(86_400_000_000), Duration(50_000)) == round((2 * 0.05 * 86_400) ** 0.5 * 1e6)
+
+
+def test_backups_are_added_until_the_bound_is_met():
+    for seed in range(30):
+        random = Random(seed)
+        size = random.randint(3, 8)
+        edges = [(a, b) for b in range(size) for a in range(b) if random.random() < 0.5]
+        intervals, pace = [random.randint(10, 50) for _ in range(size)], [random.random() for _ in range(size)]
+        names = [str(one) for one in range(size)]
+        graph = topology("t", [(name, Duration(1)) for name in names], [(names[a], names[b]) for a, b in edges])
+        none, alone = np.zeros(size, bool), as_executed(graph, intervals, pace, np.ones(size, bool)).max()
+        bound = np.full(size, alone * random.choice([1.0, 1.5, 3.0]))
+        kept = met(graph, intervals, pace, none, bound, none)
+        assert (as_executed(graph, intervals, pace, kept) <= bound).all()
+        for task in np.flatnonzero(kept):
+            fewer = kept.copy()
+            fewer[task] = False
+            assert (as_executed(graph, intervals, pace, fewer) > bound).any(), "none of them is needless"
+    with pytest.raises(PlanError, match="no plan recomputes fast enough"):
+        met(graph, intervals, pace, none, np.full(size, alone / 2), none)

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from riprap.apps.catalogue import load_app
 from riprap.base.errors import RiprapError, UsageError
 from riprap.cli.main import app
-from riprap.cli.model_options import groups_of, hosts_of, rates_of
+from riprap.cli.model_options import groups_of, hosts_of, hosts_of_layout, rates_of
 from riprap.faults.published import TABLE
 from riprap.san.streaming.against import agreement, crash_taint
 from riprap.san.streaming.published import bargain_discovery
@@ -34,6 +34,8 @@ def test_what_is_written_is_what_is_meant():
         (lambda: rates_of(["Sauce=1"], "--sdc-rate-of", GRAPH), "did you mean Source"),
         (lambda: rates_of(["Source=often"], "--sdc-rate-of", GRAPH), "--sdc-rate-of"),
         (lambda: hosts_of(["left=Source"], GRAPH), "write HOST=A,B@RATE"),
+        (lambda: hosts_of_layout("auto", GRAPH), "write FUSE@RATE"),
+        (lambda: hosts_of_layout("some@1e-4", GRAPH), "choose one of auto, none, all"),
         (lambda: hosts_of(["left=Source@-1"], GRAPH), "--host"),
         (lambda: groups_of(["Source,VWAP"], 1.0, GRAPH), "write GROUP=A,B"),
         (lambda: groups_of(["a=Source,VWAP", "b=VWAP"], 1.0, GRAPH), "VWAP is named twice"),
@@ -71,3 +73,13 @@ def test_against_another_app_gets_a_sentence(tmp_path):
     error = CliRunner().invoke(app, ["model", "bargain-discovery", "--against", str(tmp_path)]).exception
     assert isinstance(error, RiprapError)
     assert "an assessment of other, not of bargain-discovery" in str(error)
+
+
+def test_elements_of_a_layout_are_hosts():
+    hosts = hosts_of_layout("auto@1e-4", GRAPH)
+    assert {host.crash_rate for host in hosts} == {1e-4}
+    assert sorted(name for host in hosts for name in host.operators) == sorted(
+        operator.name for operator in GRAPH if operator.kind != "sink"
+    )
+    assert any(len(host.operators) > 1 for host in hosts)
+    assert hosts_of_layout(None, GRAPH) == ()

@@ -26,7 +26,7 @@ from riprap.base.quantities import Duration, show_duration
 from riprap.engine.inputs import count_rows
 from riprap.graph.graph import Graph
 from riprap.graph.plan import parse_plan, plan_text
-from riprap.planner.files import read_profile, read_recovery
+from riprap.planner.files import read_recovery
 from riprap.proof.faults import KINDS
 from riprap.proof.injector import Injector, read_observations
 from riprap.proof.oracle import compare, expected_rows, found_rows
@@ -86,7 +86,6 @@ def prove(
     layout = settings.layout(None if isinstance(app, str) else app)
     if recovery is None and settings.plan is not None:
         recovery = parse_plan(settings.plan).recovery
-    measured = read_profile(Path(profile)) if profile is not None else {}
     times = read_recovery(Path(profile)) if profile is not None else {}
     restart = times.get("restart")
     if recovery is not None and restart is not None and recovery <= restart:
@@ -110,7 +109,7 @@ def prove(
     found = {name: found_rows(Path(summary["sinks"][name]["path"]), rows.schema) for name, rows in expected.items()}
     sinks = {name: compare(rows, found[name]) for name, rows in expected.items()}
     exact = {pe.id for pe in layout.pes if layout.plan(pe).exact and layout.plan(pe).units}
-    predicted = predictions(layout.graph, choices.elements, exact, measured, restart, times.get("durable"))
+    predicted = predictions(layout.graph, choices.elements, exact, restart, times.get("durable"))
     proof = judge(
         layout.graph, choices.elements, results(schedule, read_observations(directory), predicted), sinks, summary,
         bound=recovery, seed=seed,

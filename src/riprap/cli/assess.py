@@ -25,6 +25,12 @@ def command(
     targets: Annotated[
         str, typer.Option(help="auto, all, or names; A+B are operators that fail together.", metavar="auto|all|NAME,…")
     ] = "auto",
+    colocated: Annotated[
+        str | None,
+        typer.Option(
+            help="Targets are the elements of `run --fuse` auto, none or all: what one process takes with it."
+        ),
+    ] = None,
     offsets: Annotated[
         str | None,
         typer.Option(help="Where faults strike: tuples, or shares such as 0.3.", metavar="N,…", show_default="scale"),
@@ -61,6 +67,13 @@ def command(
     from riprap.apps.catalogue import load_app
 
     graph = load_app(app)
+    if colocated is not None:
+        from riprap.base.errors import UsageError
+        from riprap.cli.colocation import together
+
+        if targets != "auto":
+            raise UsageError("--colocated says what the targets are: leave --targets out")
+        targets = ",".join("+".join(members) for members in together(graph, colocated, "--colocated"))
     if explain:
         _explain(graph, fault, state, osf or [], as_json=json)
         return

@@ -7,7 +7,7 @@ import typer
 
 from riprap.base.errors import UsageError
 from riprap.cli.inputs import AppName, AsJson, InputPaths, PlanFile, Seed, Tuples, input_paths, planned_app
-from riprap.cli.model_options import groups_of, hosts_of, rates_of
+from riprap.cli.model_options import groups_of, hosts_of, hosts_of_layout, rates_of
 from riprap.cli.outputs import output_directory
 
 if TYPE_CHECKING:
@@ -70,6 +70,10 @@ def command(
     host: Annotated[
         list[str] | None, typer.Option("--host", help="HOST=A,B@RATE: operators that a machine takes down together.")
     ] = None,
+    hosts: Annotated[
+        str | None,
+        typer.Option("--hosts", help="FUSE@RATE: the operators of each element of `run --fuse FUSE` go together."),
+    ] = None,
     group: Annotated[
         list[str] | None,
         typer.Option("--group", help="GROUP=A,B: with --technique ha-group, who is replicated together."),
@@ -115,7 +119,7 @@ def command(
         parse_duration(recovery) / 1e6,
         crash_rates=rates_of(crash_rate_of, "--crash-rate-of", graph),
         sdc_rates=rates_of(sdc_rate_of, "--sdc-rate-of", graph),
-        hosts=hosts_of(host, graph),
+        hosts=hosts_of(host, graph) + hosts_of_layout(hosts, graph),
     )
     settings = {
         "failover": parse_duration(failover) / 1e6,

@@ -38,6 +38,20 @@ def hosts_of(given: Sequence[str] | None, graph: "Graph") -> "tuple[Host, ...]":
     return tuple(found)
 
 
+def hosts_of_layout(given: str | None, graph: "Graph") -> "tuple[Host, ...]":
+    """`FUSE@RATE`: every element of that layout is a process, which takes its operators down together."""
+    from riprap.cli.colocation import together
+    from riprap.san.streaming.faults import Host
+
+    if given is None:
+        return ()
+    fuse, at, rate = given.partition("@")
+    if not at:
+        raise UsageError(f"--hosts {given}: write FUSE@RATE, as in auto@1e-5")
+    each = parse_number(rate, "--hosts", most=1e6)
+    return tuple(Host(members[0], members, each) for members in together(graph, fuse, "--hosts"))
+
+
 def groups_of(given: Sequence[str] | None, failover: float, graph: "Graph") -> "tuple[Protection, ...]":
     """`GROUP=A,B`: operators that are replicated together; what is in none restarts."""
     from riprap.san.streaming.scenario import Protection

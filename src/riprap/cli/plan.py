@@ -9,7 +9,7 @@ import typer
 from riprap.base.errors import CheckFailed, PlanError, UsageError, known
 from riprap.base.quantities import Duration, format_size, parse_duration, show_duration
 from riprap.cli.outputs import output_file
-from riprap.cli.plan_told import Asked, Told, told_of
+from riprap.cli.plan_told import Asked, Told, held_as_executed, told_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,6 +109,7 @@ def command(
     else:
         limit = parse_duration(time_limit) / 1e6
         plan = plan_backups(asked, algorithm=algorithm, existing=existing, time_limit=limit)
+        plan = held_as_executed(plan, loaded)
     written = _write(out, _plan_text(loaded, plan, bound)) + _write(report, _report(plan, target, recovery))
     told = told_of(plan, bound, loaded, measured)
     _show(plan, written, told, json)

@@ -80,22 +80,46 @@ def told_of(plan: "BackupPlan", bound: Duration, asked: Asked, proof: Path | Non
     return Told(restart, None if left is None else left / 1e6, executed, measured, missed, tuple(sentences))
 
 
+def held_as_executed(plan: "BackupPlan", asked: Asked) -> "BackupPlan":
+    """The plan, with more backups where the model's do not meet the bound as a run executes it."""
+    from riprap.planner.backup_plan import given_backups
+    from riprap.planner.executed import met
+
+    speeds = _speeds(plan.asked.topology, asked)
+    if speeds is None:
+        return plan
+    problem = plan.asked
+    kept = met(problem.topology, *speeds, plan.solution.backups, problem.bound, problem.must_not)
+    if (kept == plan.solution.backups).all():
+        return plan
+    return given_backups(problem, [name for task, name in enumerate(problem.topology.tasks) if kept[task]])
+
+
 def _executed(plan: "BackupPlan", asked: Asked) -> dict[str, float]:
     from riprap.planner.executed import as_executed
 
-    topology, graph = plan.asked.topology, asked.graph
-    if graph is None or not asked.profiles or topology.cuts.any():
+    topology = plan.asked.topology
+    speeds = _speeds(topology, asked)
+    if speeds is None:
         return {}
+    found = as_executed(topology, *speeds, plan.solution.backups)
+    return {name: float(found[task]) / 1e6 for task, name in enumerate(topology.tasks)}
+
+
+def _speeds(topology: "Topology", asked: Asked) -> tuple[list[int], list[float]] | None:
+    """Intervals and paces of all tasks; None: they are not all known."""
+    graph = asked.graph
+    if graph is None or not asked.profiles or topology.cuts.any():
+        return None
     intervals, pace = [], []
     for name in topology.tasks:
         profile = asked.profiles.get(name)
         every = (profile.checkpoint if profile else None) or graph[name].annotations.checkpoint_every
         if profile is None or profile.output is None or profile.latency is not None or every is None:
-            return {}  # not measured
+            return None  # not measured
         intervals.append(int(every) + int(asked.durable or 0))
         pace.append(profile.pace)
-    found = as_executed(topology, intervals, pace, plan.solution.backups)
-    return {name: float(found[task]) / 1e6 for task, name in enumerate(topology.tasks)}
+    return intervals, pace
 
 
 def _measured(directory: Path) -> dict[str, dict[str, float]]:

@@ -109,7 +109,7 @@ def _recoveries(proof: "Proof") -> "Table":
         table.add_column(name, justify="left" if name == "hit" else "right")
     for name, found in sorted(by.items()):
         restart, caught_up = (max(getattr(r, what) for r in found) for what in ("restart", "caught_up"))
-        table.add_row(name, str(len(found)), f"{restart:.2f} s", f"{caught_up:.2f} s", f"≤ {found[0].predicted:g} s")
+        table.add_row(name, str(len(found)), f"{restart:.2f} s", f"{caught_up:.2f} s", f"≤ {found[0].predicted:.2f} s")
     return table
 
 

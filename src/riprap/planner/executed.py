@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from riprap.base.errors import PlanError
 from riprap.planner.topology import Topology
 
 
@@ -33,3 +34,36 @@ def as_executed(topology: Topology, intervals: Sequence[int], pace: Sequence[flo
                     span[source] = max(span.get(source, 0.0), span[one] + intervals[source])
         found[task] = sum(pace[one] * length for one, length in span.items())
     return found
+
+
+def met(
+    topology: Topology,
+    intervals: Sequence[int],
+    pace: Sequence[float],
+    backups: np.ndarray,
+    bound: np.ndarray,
+    may_not: np.ndarray,
+) -> np.ndarray:
+    """These backups, and as many more as L as executed needs for the bound; the one that helps most first."""
+    kept = backups.copy()
+
+    def excess(chosen: np.ndarray) -> tuple[float, float]:
+        late = as_executed(topology, intervals, pace, chosen) - bound
+        return float(late.max()), float(np.maximum(late, 0).sum())
+
+    while (now := excess(kept))[0] > 0:
+        tried = []
+        for task in np.flatnonzero(~kept & ~may_not).tolist():
+            kept[task] = True
+            tried.append((*excess(kept), task))
+            kept[task] = False
+        if not tried or min(tried)[:2] >= now:
+            raise PlanError(
+                "no plan recomputes fast enough: as executed, at the measured speed of the operators, more backups do "
+                f"not help, and {now[0] / 1e6:.2g} s are missing; give shorter checkpoint intervals, or a longer bound"
+            )
+        kept[min(tried)[2]] = True
+    for task in np.flatnonzero(kept & ~backups).tolist():  # one that a later one made needless goes
+        kept[task] = False
+        kept[task] = excess(kept)[0] > 0
+    return kept

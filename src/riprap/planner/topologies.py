@@ -66,6 +66,14 @@ def signal_guru(*, heaviest: int = 1, seed: int = 0) -> Topology:
     return _build("SignalGuru", tasks, np.array(sorted(edges)), heaviest, seed)
 
 
+def signal_guru_of_one(*, heaviest: int = 1, seed: int = 0) -> Topology:
+    """The nine steps for a single phone with two filters of each kind: 12 tasks, to be run on a small machine."""
+    tasks = ["Camera", "Dispatch", "Colour1", "Colour2", "Shape1", "Shape2", "Motion1", "Motion2"]
+    tasks += ["Voting", "Group", "Predict", "Sink"]
+    edges = [(0, 1), (1, 2), (1, 3), (2, 4), (2, 5), (3, 4), (3, 5), (4, 6), (5, 7), (6, 8), (7, 8)]
+    return _build("SignalGuru(1)", tasks, np.array([*edges, (8, 9), (9, 10), (10, 11)]), heaviest, seed)
+
+
 def twitter_sentiment(topics: int, filters: int, sentiments: int, *, heaviest: int = 1, seed: int = 0) -> Topology:
     """source → hot topics → merger → filters; source → filters; filters × sentiments; sentiments → sink."""
     tasks = ["Source", *(f"HotTopic{i + 1}" for i in range(topics)), "Merger"]

@@ -9,7 +9,7 @@ Of a sink: rows that are lost. None where everything that leads to it is exactly
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -43,7 +43,6 @@ def predictions(
     graph: Graph,
     hosts: Mapping[str, Iterable[str]],
     exact: Collection[str],
-    profile: Mapping[str, TaskProfile] | None = None,
     restart: Duration | None = None,
     durable: Duration | None = None,
 ) -> Predictions:
@@ -53,9 +52,8 @@ def predictions(
     """
     known = {}
     for operator in graph:
-        own = (profile or {}).get(operator.name, TaskProfile())
-        every = operator.annotations.checkpoint_every or own.checkpoint or Duration(EVERY)
-        known[operator.name] = replace(own, checkpoint=every, durable=durable)
+        every = operator.annotations.checkpoint_every or Duration(EVERY)
+        known[operator.name] = TaskProfile(checkpoint=every, durable=durable)
     topology = topology_of(graph, known, estimate="worst")
     backups = np.array([graph[name].annotations.backup for name in topology.tasks])
     latency = effect(topology, backups).latency

@@ -139,7 +139,7 @@ def _faults(proof: Proof, measured: Sequence[FaultResult]) -> str:
         for result in [*never, *measured]
     ]
     columns = ["fault", "of", "at", "ran again after", "restarted", "caught up", "predicted", "what must hold"]
-    return p.table(columns, rows, numbers=(2, 3, 4, 5, 6))
+    return p.table(columns, rows, numbers=(2, 3, 4, 5, 6), long=(7,))
 
 
 def _seconds(value: float | None) -> str:

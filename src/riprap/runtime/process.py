@@ -44,6 +44,7 @@ from riprap.runtime.transport.outlets import Outlet
 from riprap.runtime.transport.transport import Transport
 
 _TICK = 0.02  # seconds between looks at what is due
+_TURN = 0.1  # seconds of input that are recomputed in one turn of the loop
 _IDLE = 0.005  # seconds: the longest that the loop sleeps while something may become due
 
 
@@ -69,6 +70,13 @@ def run_element(run: Run, pe_id: str, attempt: int, executor_pid: int) -> None:
                 client.failed(f"{_named(error)}\n{traceback.format_exc()}")
     finally:
         client.close()
+
+
+def _rows_at_once(run: Run) -> int:
+    """Rows that a source recomputes in one turn: few enough to stop soon behind what is missing, and to give signs."""
+    rates = run.rate.values() if isinstance(run.rate, Mapping) else () if run.rate is None else (run.rate,)
+    rows = max((int(rate * _TURN) for rate in rates), default=run.batch_rows)
+    return max(16, min(rows, run.batch_rows))
 
 
 def _named(error: Exception) -> str:
@@ -204,7 +212,7 @@ class _Process:
         )
         self._element.prepare()
         past = StoredPast(run, self._epoch, self._clock)
-        self._recomputation = Recomputation(layout, past, self._clock, batch_rows=run.batch_rows)
+        self._recomputation = Recomputation(layout, past, self._clock, batch_rows=_rows_at_once(run))
         self._before = None
         self._client.joined(self._line, self._element.checkpoints)
         self._connect(life)
@@ -274,7 +282,8 @@ class _Process:
             beats.alive()
             missing = element.missing
             events: list[HostEvent] = [*transport.poll(0.0 if missing else self._wait(), element.unread)]
-            events += self._recomputation.bring(missing)
+            if not element.blocked:
+                events += self._recomputation.bring(missing)
             for directed in client.directed():
                 if isinstance(directed, Beginning):
                     return directed

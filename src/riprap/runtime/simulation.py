@@ -221,7 +221,9 @@ class Simulation:
             return
         taken, life.inbox = [*life.inbox, *events], []
         try:
-            life.element.handle([*taken, *life.recomputation.bring(life.element.missing)])
+            if not life.element.blocked:
+                taken += life.recomputation.bring(life.element.missing)
+            life.element.handle(taken)
             if life.element.ended and not life.finished:
                 life.finished = True
                 self.to_director(life.pe.id, lambda directing: directing.finished(life.pe.id, life.epoch))

@@ -1,0 +1,39 @@
+"""Apps in published shapes: every tuple takes every way, and each task waits for what its pace says."""
+
+import pyarrow as pa
+import pytest
+
+from riprap.apps import shaped
+from riprap.engine.engine import Engine
+from riprap.planner import topologies
+
+
+@pytest.mark.parametrize(
+    ("build", "topology"),
+    [
+        (shaped.twitter_sentiment, topologies.twitter_sentiment(2, 2, 2)),
+        (shaped.signal_guru, topologies.signal_guru_of_one()),
+    ],
+)
+def test_every_task_is_an_operator_and_every_way_is_taken(build, topology):
+    graph = build()
+    names = {operator.name for operator in graph}
+    assert set(topology.tasks) <= names
+    rates = shaped.tuple_rates(topology, 1.0)
+    (source,), (sink,) = graph.sources, graph.sinks
+    rows = pa.RecordBatch.from_arrays(
+        [pa.array([1, 2], pa.int64()), pa.array([0, 1], pa.timestamp("us", "UTC")), pa.array([0, 1], pa.int64())],
+        names=["id", "_ts", "_seq"],
+    )
+    found = [event for name, event in Engine(graph).run({source.name: [rows]}) if name == sink.name]
+    assert sum(batch.num_rows for batch in found) == 2 * rates["Sink"]
+
+
+def test_a_second_of_input_waits_as_long_as_the_pace_says():
+    waiting = shaped.Waiting(micros=1.0)
+    batch = pa.record_batch({"id": [1, 2, 3], "_ts": [1, 2, 3], "_seq": [0, 1, 2]})
+    (rows,) = waiting.process(0, batch)
+    assert rows.batch.schema.names == ["id"]
+    fresh = shaped.Waiting(micros=1.0)
+    fresh.load(waiting.save())
+    assert fresh.count == 3
