@@ -109,8 +109,8 @@ class Recording:
 
     def parts_of(self, positions: np.ndarray) -> np.ndarray:
         """The part of the source tuple at each position."""
-        if len(self.sources) == 1:
-            return self.sources[0].part[positions]
+        if len(self.sources) == 1:  # what time triggers behind the last tuple belongs to no other
+            return self.sources[0].part[np.minimum(positions, self.tuples - 1)]
         out = np.empty(len(positions), np.int32)
         for source in self.sources:
             rows = np.minimum(np.searchsorted(source.position, positions), len(source.position) - 1)
