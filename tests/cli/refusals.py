@@ -8,7 +8,7 @@ import pytest
 
 from riprap.base.errors import MissingPrerequisite
 from riprap.cli.main import main
-from riprap.spark import session
+from riprap.spark import launching, session
 
 CODES = {0, 1, 2, 3, 130}
 
@@ -21,6 +21,7 @@ def no_spark(monkeypatch, tmp_path):
         raise MissingPrerequisite("this is where Spark would start")
 
     monkeypatch.setattr(session, "_build", refuse)
+    monkeypatch.setattr(launching, "launch", lambda master: None)
     monkeypatch.setattr(session.SparkSession, "getActiveSession", lambda: None)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "80")

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from riprap.base.clock import SYSTEM_CLOCK
-from riprap.cli.live_table import LiveTable
+from riprap.cli.live_table import LiveTable, waiting
 from riprap.runtime.coordination.metrics import Metrics
 from riprap.runtime.coordination.metrics_file import MetricsFile
 from riprap.runtime.coordination.roster import PeStatus
@@ -92,3 +92,28 @@ def test_the_table_shows_the_lines_of_the_last_second(tmp_path):
         table("running", metrics.lines)
     assert "run is running" in out.getvalue()
     assert "Sink" in out.getvalue()
+
+
+def test_a_run_that_does_not_come_to_start_says_what_it_waits_for():
+    def lines(**states):
+        return [
+            {"pe": pe, "state": state, "in": 0, "out": 0, "rate": None, "latency": None, "lost": 0, "restarts": 0}
+            | {"checkpoint_age": None, "checkpoint_bytes": None}
+            for pe, state in states.items()
+        ]
+
+    assert waiting("running", lines(A="starting")) == ""
+    assert waiting("starting", lines(A="running", B="catching_up", C="starting")).startswith("waiting for C to get a")
+    assert waiting("starting", lines(A="running", B="restoring")) == (
+        "waiting for B to read their state and compile their operators"
+    )
+    many = waiting("starting", lines(A="starting", B="starting", C="starting", D="starting", E="starting"))
+    assert many.startswith("waiting for A, B, C and 2 more to get a process")
+    console = Console(file=io.StringIO(), width=200)
+    with LiveTable(console, show=True) as table:
+        for _ in range(20):
+            table("starting", lines(A="starting"))
+        table("starting", lines(A="restoring"))
+    said = console.file.getvalue()
+    assert said.count("waiting for A to get a process") == 1
+    assert "waiting for A to read" in said

@@ -18,6 +18,7 @@ annotations = st.builds(
     persist=st.one_of(st.none(), st.frozensets(st.integers(0, 3), min_size=1)),
     backup=st.booleans(),
     ha_group=st.one_of(st.none(), st.sampled_from(list(groups.values()))),
+    stability=st.sampled_from((None, "async", "group", "fsync")),
 )
 
 
@@ -69,6 +70,11 @@ def test_a_plan_overrides_the_code():
         ('app = "x"\n[operators.A]\nbackup = "yes"', "operator A: backup = 'yes'; write true or false"),
         ('app = "x"\n[operators.A]\npersist = 0', "operator A: persist = 0; write a list of output ports"),
         ('app = "x"\n[operators.A]\npersist = [-1]', "operator A: persist"),
+        (
+            'app = "x"\n[operators.A]\nstability = "none"',
+            "operator A: stability = 'none'; write one of async, group, fsync",
+        ),
+        ('app = "x"\n[operators.A]\nstability = ["fsync"]', "operator A: stability = "),
         ('app = "x"\n[operators.A]\nha_group = "g"', "operator A: HA group g is not described; described groups: none"),
         ('app = "x"\n[ha_groups.g]\nreplicas = 2', "HA group g has no members"),
         (
@@ -94,6 +100,9 @@ def test_what_does_not_fit_the_graph():
         parse_plan('app = "bargain-discovery"\n[operators.Agregator]\nbackup = true').apply(graph)
     with pytest.raises(PlanError, match="persists output 1 of VWAP, which has 1 outputs"):
         parse_plan('app = "bargain-discovery"\n[operators.VWAP]\npersist = [1]').apply(graph)
+    with pytest.raises(PlanError, match="operator VWAP: stability is of persistent streams, and it has none"):
+        parse_plan('app = "bargain-discovery"\n[operators.VWAP]\nstability = "fsync"').apply(graph)
+    parse_plan('app = "bargain-discovery"\n[operators.Sink]\nstability = "fsync"').apply(graph)  # keeps what it gets
 
 
 def test_files(tmp_path):

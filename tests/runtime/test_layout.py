@@ -37,6 +37,44 @@ def test_a_persistent_stream_separates_fragments():
     assert recoveries(layout) == {"S→F": "replay"}
 
 
+def backups(**protection):
+    app = App("backups")
+    stream = app.source("S", "k string, x long", protect=protection.get("S", backup()))
+    stream = stream.filter("x > 0", name="F", protect=protection.get("F", backup()))
+    stream = stream.aggregate("sum(x) AS x", window=count(5), by="k", name="A",
+                              protect=[protection.get("A", backup()), checkpoint("50ms")])  # fmt: skip
+    stream.sink("Sink")
+    return app.build()
+
+
+@pytest.mark.parametrize("fuse", ["auto", "all"])
+def test_backups_between_backups_share_an_element_that_is_exact(fuse):
+    layout = arrange(backups(), fuse)
+    assert [pe.fragment.members for pe in layout.pes] == [("S", "F", "A", "Sink")]
+    assert not layout.links
+    plan = layout.plan(layout.pe("S"))
+    assert plan.exact
+    assert plan.units[WHOLE].every == 50_000
+
+
+@pytest.mark.parametrize(
+    ("protection", "members"),
+    [
+        ({"F": persist()}, [("S",), ("F",), ("A", "Sink")]),  # readers ask for it
+        ({"S": ()}, [("S", "F"), ("A", "Sink")]),  # what comes to the filter cannot be had again by itself
+        (
+            {"F": ()},
+            [("S",), ("F", "A"), ("Sink",)],
+        ),  # the stream to the sink is all that would be left of what A gave out
+        ({"A": ()}, [("S", "F"), ("A", "Sink")]),
+    ],
+    ids=str,
+)
+def test_a_persistent_stream_stays_where_something_beside_it_is_lost(protection, members):
+    layout = arrange(backups(**protection), "auto")
+    assert [pe.fragment.members for pe in layout.pes] == members
+
+
 def test_shards_have_ids_and_channels():
     layout = arrange(chain(), "none", {"A": 3})
     assert [pe.id for pe in layout.pes if pe.fragment.name == "A"] == ["A/0", "A/1", "A/2"]

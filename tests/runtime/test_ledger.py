@@ -5,7 +5,8 @@ import pytest
 from riprap.base.errors import DataError
 from riprap.graph.keys import START_KEY, OrderKey
 from riprap.protocols.channels import ChannelId
-from riprap.runtime.element.ledger import LedgerShape, open_ledger, read_ledger
+from riprap.runtime.element.ledger import Ledger, LedgerShape, memory_ledger, open_ledger, read_ledger
+from riprap.runtime.simulated import Cells
 
 IN, OUT = ChannelId("A→B"), ChannelId("B→C", 1, 2)
 SHAPE = LedgerShape((IN,), (OUT, ChannelId("Sink")), ("B",), ("S",))
@@ -27,13 +28,53 @@ def test_records_do_not_touch_each_other(tmp_path):
     records = [*ledger.inlets.values(), *ledger.outlets.values(), *ledger.operators.values(), *ledger.sources.values()]
     assert ledger.outlets[OUT].key == ledger.operators["B"].key == START_KEY
     cells = [record.at + offset for record in records for offset in range(record.WIDTH)]
-    assert cells == list(range(len(ledger.cells)))
+    assert cells == list(range(SHAPE.cells))
     ledger.outlets[OUT].key = OrderKey(-5, 1, 2, 3)
     ledger.outlets[OUT].number = 9
     again = read_ledger(tmp_path, SHAPE)
     assert (again.outlets[OUT].key, again.outlets[OUT].number) == (OrderKey(-5, 1, 2, 3), 9)
     assert again.operators["B"].key == START_KEY
     assert sum(map(bool, again.cells)) == 5
+
+
+def test_a_call_counts_whole_or_not_at_all(tmp_path):
+    """A life that is killed at any store of a call leaves what was before it, or all of it."""
+    first = open_ledger(tmp_path, 1, SHAPE)
+    first.inlets[IN].next, first.outlets[OUT].number, first.outlets[OUT].key = 3, 4, OrderKey(1, 1, 1, 1)
+
+    class Killed(Exception):
+        pass
+
+    def call(ledger):
+        ledger.begin()
+        ledger.inlets[IN].next = 7
+        ledger.sources["S"].position = 10
+        ledger.outlets[OUT].number, ledger.outlets[OUT].key = 9, OrderKey(5, 5, 5, 5)
+        ledger.commit()
+
+    def counted(ledger):
+        outlet = ledger.outlets[OUT]
+        return ledger.inlets[IN].next, ledger.sources["S"].position, outlet.number, outlet.key
+
+    before, after = (3, 0, 4, OrderKey(1, 1, 1, 1)), (7, 10, 9, OrderKey(5, 5, 5, 5))
+    found = []
+    for stores in range(100):
+        left = iter(range(stores))
+
+        def stored(left=left):
+            if next(left, None) is None:
+                raise Killed
+
+        cells = memoryview(bytearray(first.cells.tobytes())).cast("q")
+        try:
+            call(Ledger(SHAPE, Cells(cells, stored)))
+        except Killed:
+            found.append(counted(memory_ledger(SHAPE, Ledger(SHAPE, cells))))
+            continue
+        break
+    assert set(found) == {before}
+    assert len(found) > SHAPE.cells
+    assert counted(memory_ledger(SHAPE, Ledger(SHAPE, cells))) == after
 
 
 def test_the_ledger_of_another_layout_is_refused(tmp_path):

@@ -247,3 +247,20 @@ def test_between_processes_with_kills(tmp_path):
     taken.until_end(3000)
     follower.close()
     assert taken.items == [number % 7 == 3 for number in range(3000)]
+
+
+@pytest.mark.parametrize(("stability", "stored"), [("async", "async"), ("group", "fsync"), ("fsync", "fsync")])
+def test_an_item_is_kept_as_its_stability_says(tmp_path, monkeypatch, stability, stored):
+    sender = LogSender(tmp_path, CHANNEL, SCHEMA, 0, stability=stability)
+    syncs = []
+    monkeypatch.setattr(sender._writer._log, "sync", lambda: syncs.append(sender.next))
+    kept = []
+    for message in Items([False] * 12).messages({4, 8}):
+        sender.keep(message)
+        kept.append(sender.next)
+        if stability == "fsync":  # nobody goes on before the sync of what was kept
+            assert syncs[-1:] == [sender.next]
+    sender.flush()
+    assert Stream.open(tmp_path).description.settings.stability == stored
+    assert syncs[-1:] == ([] if stability == "async" else [12])
+    sender.close()

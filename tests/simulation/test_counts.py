@@ -71,8 +71,9 @@ def _compare(run: Case, simulation: Simulation) -> None:
     for link in layout.links:
         stream, counts = link.stream, counted[link.stream.id]
         assert counts.lost >= 0
-        assert link.recovery != "replay" or counts.lost == 0
         producers = [pe for pe in layout.pes if pe.fragment == link.source]
+        # What a producer that is not exact had numbered, and its log not yet written, when it died.
+        assert link.recovery != "replay" or counts.lost == 0 or not layout.plan(producers[0]).exact
         (consumer, *_) = [layout.plan(pe) for pe in layout.pes if pe.fragment == link.target]
         if isinstance(graph[stream.source], Source):
             given = set(run.inputs[stream.source].column("id").to_pylist())

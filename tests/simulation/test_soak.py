@@ -10,6 +10,7 @@ from tests.simulation import (
     test_power,
     test_replay,
     test_seam,
+    test_sources,
 )
 from tests.simulation.taps import watch_progress
 
@@ -24,6 +25,7 @@ CHECKS = {
     "fault-free": (test_fault_free.check, 1000),
     "pairs": (test_pairs.check, 1500),
     "going back": (test_seam.check, 1500),
+    "sources": (test_sources.check, 3000),
 }
 
 

@@ -7,8 +7,10 @@ import json
 import os
 import random
 import signal
+import socket
 import statistics
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -20,6 +22,7 @@ import references
 import tap_oracle
 import tapped
 from drivers import main
+from pyspark.sql import SparkSession
 
 from riprap.api.run import RunResult, run
 from riprap.apps.catalogue import load_app
@@ -30,6 +33,7 @@ from riprap.engine.engine import Engine
 from riprap.engine.inputs import keyed, read_file
 from riprap.runtime.coordination.states import SystemState
 from riprap.spark.session import hosting_session
+from riprap.streams import Stream
 from riprap.workloads.catalogue import load_workload
 
 SLOTS = 10
@@ -205,6 +209,32 @@ def random_kills_and_true_counts(place, seconds=20, every=1.5, seed=1):
         raise AssertionError(f"seed {seed}: {json.dumps(summary['streams'])} {summary['pes']}") from error
 
 
+def killed_sources_lose_nothing_uncounted(place, seed=1, kills=3, fuse="auto"):
+    """The oracle reads inputs and sinks alone, and adds what is said to be lost."""
+    chance, rows, rate = random.Random(seed), 60_000, 30_000
+    place.mkdir(exist_ok=True)
+    path = numbers(place, rows)
+    times = sorted(chance.uniform(0.2, rows / rate - 0.2) for _ in range(kills))
+    kill = ",".join(f"{chance.choice(['One', 'Two'])}@{at:.3f}s" for at in times)
+    result = run(tapped.two_sources(), {"One": path, "Two": path}, out=place / "run", rate=rate, fuse=fuse, kill=kill)
+    summary = result.summary
+    told = f"seed {seed}, {fuse}: {json.dumps(summary['streams'])} {summary['sources']} {summary['sinks']}"
+    assert sum(pe["restarts"] for pe in summary["pes"].values()) >= 1, told
+    for name, stream in summary["streams"].items():
+        if name.startswith(("One→", "Two→")):
+            assert stream["sent"] + summary["sources"][name[:3]]["lost"] == rows, told
+    lost = sum(stream["lost"] for name, stream in summary["streams"].items() if "Both" in name)
+    lost += sum(source["lost"] for source in summary["sources"].values()) + summary["sinks"]["All"]["lost"]
+    out = result.sink("All")
+    assert len(set(zip(out["_src"].to_pylist(), out["_seq"].to_pylist(), strict=True))) == out.num_rows, told
+    assert out.num_rows + lost == 2 * rows, told
+
+
+def fifty_kills_of_sources(place):
+    for seed in range(50):
+        killed_sources_lose_nothing_uncounted(place / str(seed), seed, 1 + seed % 3, ["auto", "none", "all"][seed % 3])
+
+
 def five_minutes_of_kills(place):
     random_kills_and_true_counts(place, seconds=300, every=5, seed=time.time_ns())
 
@@ -308,6 +338,72 @@ def kills_under_a_protocol(place, protocol):
     assert any("Found" in killed_at(rate) for rate in (15_000, 5_000, 1_500))
 
 
+# Live inputs ----------------------------------------------------------------------------------------------------------
+
+
+def live_inputs_are_followed(place):
+    """Spark's `rate` and `socket` sources into streams, a run that follows them and is killed, a query behind it."""
+    spark = SparkSession.getActiveSession()
+    server, enough = socket.create_server(("127.0.0.1", 0)), threading.Event()
+    talking = threading.Thread(target=_talk, args=(server, enough), daemon=True)
+    talking.start()
+    lines = spark.readStream.format("socket").option("host", "127.0.0.1").option("port", server.getsockname()[1])
+    lines = lines.option("includeTimestamp", "true").load()
+    rate = spark.readStream.format("rate").option("rowsPerSecond", 100).load()
+    ways = {
+        "Numbers": rate.selectExpr("value", "timestamp AS _ts", "value AS _seq"),
+        "Lines": lines.selectExpr("CAST(value AS long) AS value", "timestamp AS _ts", "CAST(value AS long) AS _seq"),
+    }
+    paths = {name: place / name for name in ways}
+    queries = [
+        frame.writeStream.format("riprap")
+        .option("checkpointLocation", str(place / f"{name}-query"))
+        .start(str(paths[name]))
+        for name, frame in ways.items()
+    ]
+    while not all((path / "stream.json").exists() for path in paths.values()):
+        assert all(query.exception() is None for query in queries)
+        time.sleep(0.1)
+
+    def end(watcher):
+        """Once the union has died and come back, and both inputs have brought some more."""
+        [union] = [status for status in watcher.table if status.pe == "Both"]
+        if enough.is_set() or not union.restarts or watcher.state is not SystemState.RUNNING:
+            return
+        if all(Stream.open(path).stable().position > 100 for path in paths.values()):
+            enough.set()
+            for query in queries:
+                query.stop()
+            for path in paths.values():
+                with Stream.open(path).writer(producer="the end") as writer:
+                    writer.mark(None, kind="end")
+
+    given = {name: f"stream:{path}" for name, path in paths.items()}
+    result = run(
+        tapped.live(), given, out=place / "run", follow=True, fuse="none", kill="Both@0.5s", watch=Watcher(end)
+    )
+    assert result.summary["pes"]["Both"]["restarts"] >= 1
+    assert all(stream["lost"] == 0 for stream in result.summary["streams"].values()), result.summary["streams"]
+    behind = spark.readStream.format("riprap").load(result.summary["sinks"]["All"]["path"])
+    behind.writeStream.format("parquet").option("path", str(place / "out")).option(
+        "checkpointLocation", str(place / "out-query")
+    ).trigger(availableNow=True).start().awaitTermination()
+    out = pq.read_table(place / "out")
+    found = sorted(zip(out["_src"].to_pylist(), out["value"].to_pylist(), strict=True))
+    held = [Stream.open(paths[name]).read() for name in ("Numbers", "Lines")]
+    expected = [(src, value) for src, items in enumerate(held) for i in items for value in i.batch["value"].to_pylist()]
+    assert found == sorted(expected)
+
+
+def _talk(server, enough):
+    connection, _ = server.accept()
+    with connection, contextlib.suppress(OSError):
+        number = 0
+        while not enough.wait(0.005):
+            connection.sendall(f"{number}\n".encode())
+            number += 1
+
+
 # Errors ---------------------------------------------------------------------------------------------------------------
 
 
@@ -374,6 +470,7 @@ def bad_input_is_refused_in_a_sentence(place):
         ([BARGAINS, "--parallelism", "Aggregator", *out], 2, "write OPERATOR=N"),
         ([BARGAINS, "--parallelism", "Aggregator=20", *out], 3, "has 12 free of 12"),
         ([BARGAINS, "--fuse", "some", *out], 2, "auto, none, all"),
+        ([BARGAINS, "--stability", "none", *out], 2, "one of async, group, fsync"),
         ([BARGAINS, "--for", "1s", "--until-end", *out], 2, "--for and --until-end"),
         ([BARGAINS, "--for", "soon", *out], 2, "soon"),
         ([BARGAINS, "--plan", plan, *out], 2, "the plan is for app other"),
@@ -433,9 +530,14 @@ def a_checkpoint_in_the_plan_saves_the_state(place):
 
 def the_resumed_run_is_exact(place, directory, source):
     """`directory`: of a run from `source` with replay streams only."""
+    since = time.monotonic()
     code, out, err = command("--resume", directory, "--json")
+    elapsed = time.monotonic() - since
     assert code == 0, err
     summary = json.loads(out)
+    assert 0 <= summary["seconds"] <= elapsed
+    assert summary["throughput"] * summary["seconds"] == pytest.approx(summary["tuples"] - summary["resumed_at"])
+    assert (summary["latency"]["p99"] or 0) <= 1.1 * 1000 * elapsed  # nothing from before is in it
     for name, stream in summary["streams"].items():
         assert stream["recovery"] == "replay", name
         assert stream["sent"] == stream["received"], name

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from riprap.graph.annotations import backup, checkpoint
 from riprap.graph.builder import App
-from riprap.graph.windows import count
+from riprap.graph.windows import count, zero
 from riprap.operators.user import Rows, UserOperator
 
 _lives = itertools.count()
@@ -66,6 +66,25 @@ def tapped(books):
     tap(upper.union(lower, name="Both"), "M").sink("Merged")
     kept = app.source("Kept", "x long, way long", protect=backup())
     tap(tap(kept, "R1", [saved, backup()]), "R2", saved).sink("Exact")
+    return app.build()
+
+
+def live():
+    """The app of docs/live-inputs.md."""
+    app = App("live")
+    numbers = app.source("Numbers", "value long", protect=backup())
+    lines = app.source("Lines", "value long", protect=backup())
+    numbers.union(lines, name="Both", protect=backup()).sink("All")
+    return app
+
+
+def two_sources():
+    """A union and a join of two sources."""
+    app = App("two-sources")
+    one, two = (app.source(name, "x long") for name in ("One", "Two"))
+    one.union(two, name="Both").sink("All")
+    other = two.select("x", "x AS y", name="Other")
+    one.join(other, on="x", left_window=count(2), right_window=zero(), select=["x", "y"], name="Join").sink("Pairs")
     return app.build()
 
 

@@ -41,6 +41,8 @@ def local(tmp_path_factory):
         "in_shards",
         "killed_elements_come_back_alone",
         "a_stopped_element_is_replaced",
+        "killed_sources_lose_nothing_uncounted",
+        "live_inputs_are_followed",
         "random_kills_and_true_counts",
         "a_checkpoint_in_the_plan_saves_the_state",
         "the_command_tells_what_became_of_the_run",
@@ -79,6 +81,11 @@ def test_standalone(tmp_path):
 @pytest.mark.soak
 def test_five_minutes_of_kills(local):
     local("five_minutes_of_kills")
+
+
+@pytest.mark.soak
+def test_fifty_kills_of_sources(local):
+    local("fifty_kills_of_sources")
 
 
 # The command as a process of its own ----------------------------------------------------------------------------------

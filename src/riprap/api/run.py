@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import pyarrow as pa
 
@@ -21,8 +21,11 @@ from riprap.base.disk import when_room
 from riprap.base.documents import read_json, shortened
 from riprap.base.errors import DataError, UsageError
 from riprap.base.owner import is_empty, owned
+from riprap.base.phases import Phases
 from riprap.base.quantities import format_duration
 from riprap.engine.input_check import check_columns, check_input
+from riprap.graph.annotations import Stability
+from riprap.graph.builder import App
 from riprap.graph.graph import Graph
 from riprap.graph.plan import parse_plan, plan_text
 from riprap.protocols.registry import LOGS, REGISTRY, SCOPES, configured
@@ -36,6 +39,7 @@ from riprap.streams.description import is_stream
 from riprap.streams.files import LocalFiles
 
 _FORMAT = 1  # of run.json
+STREAM = "stream:"  # may stand before the directory of a persistent stream
 
 Inputs = Mapping[str, str | os.PathLike[str]]  # by source
 
@@ -55,6 +59,8 @@ class Settings:
     interval: str | None = None  # between checkpoints, of protocols other than partial
     log: str | None = None  # persistent or volatile
     scope: str | None = None  # of induced
+    stability: Stability = "async"  # of persistent streams, where the plan does not say
+    follow: bool = False  # inputs are streams that are still being written
 
     def layout(self, graph: Graph | None = None) -> Layout:
         if graph is None:
@@ -111,7 +117,7 @@ class RunResult:
 
 
 def run(
-    app: str | Graph,
+    app: str | App | Graph,
     inputs: Inputs | Callable[[], Inputs],
     *,
     out: Path | str,
@@ -124,6 +130,8 @@ def run(
     interval: str | None = None,
     log: str | None = None,
     scope: str | None = None,
+    stability: Stability = "async",
+    follow: bool = False,
     kill: str = "",
     tls: bool = False,
     spark: Any = None,
@@ -131,12 +139,17 @@ def run(
     watch: Watch = lambda state, table: None,
     show: Show = lambda state, lines: None,
     warn: Callable[[str], None] = lambda text: None,
+    phases: Phases | None = None,
 ) -> RunResult:
     """Run an app until its inputs end, or for some seconds. `out` is the run's directory, which must not exist.
 
     `inputs` may be a function that makes them: it is called when everything else has been checked.
     `protocol` is one of `riprap.protocols.registry`; `interval`, `log` and `scope` are its settings.
+    `stability` is that of persistent streams: async, group or fsync. `follow`: inputs are persistent streams that are
+    still being written; the run goes on until they are marked as ended.
     """
+    phases = Phases() if phases is None else phases
+    phases.done("imports")
     directory = Path(out).absolute()
     settings = Settings(
         app if isinstance(app, str) else "",
@@ -150,8 +163,10 @@ def run(
         interval,
         log,
         scope,
+        _stability(stability),
+        follow,
     )
-    layout = settings.layout(None if isinstance(app, str) else app)
+    layout = settings.layout(None if isinstance(app, str) else _graph(app))
     for spec in layout.graph:
         if spec.annotations.ha_group is not None:
             warn(f"{spec.name} is in HA group {spec.annotations.ha_group.name}, and a run has no replicas yet")
@@ -160,13 +175,14 @@ def run(
         if not is_empty(directory):
             raise UsageError(f"{out} is not empty: go on with it with --resume {out}, or give another directory")
         given = inputs() if callable(inputs) else inputs
-        settings = replace(settings, inputs={name: str(Path(path).absolute()) for name, path in given.items()})
-        _check_inputs(layout, settings.inputs)
-        session = ready_session(layout, kills, spark=spark, master=master)
+        settings = replace(settings, inputs={name: str(_path(path)) for name, path in given.items()})
+        _check_inputs(layout, settings.inputs, follow=follow)
+        phases.done("inputs")
+        session = ready_session(layout, kills, spark=spark, master=master, phases=phases)
         (directory / "run.json").write_text(json.dumps({"format": _FORMAT, **asdict(settings)}, indent=2) + "\n")
         result = run_on_spark(
-            session, layout, settings.inputs, directory, rate=rate, seconds=seconds, kills=kills, tls=tls, watch=watch,
-            show=show, warn=warn,
+            session, layout, settings.inputs, directory, rate=rate, seconds=seconds, kills=kills, tls=tls,
+            stability=settings.stability, follow=follow, phases=phases, watch=watch, show=show, warn=warn,
         )  # fmt: skip
         return _stored(directory, result)
 
@@ -174,7 +190,7 @@ def run(
 def resume(
     directory: Path | str,
     *,
-    graph: Graph | None = None,
+    graph: App | Graph | None = None,
     seconds: float | None = None,
     kill: str = "",
     tls: bool = False,
@@ -183,19 +199,23 @@ def resume(
     watch: Watch = lambda state, table: None,
     show: Show = lambda state, lines: None,
     warn: Callable[[str], None] = lambda text: None,
+    phases: Phases | None = None,
 ) -> RunResult:
     """Go on with a run whose driver was killed or stopped, from its checkpoints and persistent streams."""
+    phases = Phases() if phases is None else phases
+    phases.done("imports")
     directory = Path(directory).absolute()
     settings = read_settings(directory)
-    layout = settings.layout(graph)
-    _check_inputs(layout, settings.inputs)
+    layout = settings.layout(None if graph is None else _graph(graph))
+    _check_inputs(layout, settings.inputs, follow=settings.follow)
     kills = parse_kills(kill, layout)
     with owned(directory, "run"):
-        session = ready_session(layout, kills, spark=spark, master=master)
+        phases.done("inputs")
+        session = ready_session(layout, kills, spark=spark, master=master, phases=phases)
         result = run_on_spark(
             session, layout, settings.inputs, directory, rate=settings.rate,
-            seconds=seconds if seconds is not None else settings.seconds, kills=kills, tls=tls, watch=watch, show=show,
-            warn=warn,
+            seconds=seconds if seconds is not None else settings.seconds, kills=kills, tls=tls,
+            stability=settings.stability, follow=settings.follow, phases=phases, watch=watch, show=show, warn=warn,
         )  # fmt: skip
         return _stored(directory, result)
 
@@ -216,6 +236,18 @@ def read_settings(directory: Path) -> Settings:
     return Settings(**{name: data[name] for name in _SHAPE})
 
 
+def _graph(app: App | Graph) -> Graph:
+    if not isinstance(app, App | Graph):
+        raise UsageError(f"this is a {type(app).__name__}: give the name of an app, an App or a Graph")
+    return app.build() if isinstance(app, App) else app
+
+
+def _stability(given: str) -> Stability:
+    if given not in get_args(Stability):
+        raise UsageError(f"--stability {given}: expected one of {', '.join(get_args(Stability))}")
+    return cast(Stability, given)
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e15
 
@@ -233,24 +265,35 @@ _SHAPE: Mapping[str, Callable[[Any], bool]] = {
     "interval": lambda value: value is None or isinstance(value, str),
     "log": lambda value: value is None or value in LOGS,
     "scope": lambda value: value is None or value in SCOPES,
+    "stability": lambda value: value in get_args(Stability),
+    "follow": lambda value: isinstance(value, bool),
 }
 _LATER: dict[str, Any] = {
     "protocol": "partial",
     "interval": None,
     "log": None,
     "scope": None,
+    "stability": "async",
+    "follow": False,
 }  # runs of before have none
 
 
-def _check_inputs(layout: Layout, inputs: Mapping[str, str]) -> None:
+def _path(given: str | os.PathLike[str]) -> Path:
+    return Path(str(given).removeprefix(STREAM)).absolute()
+
+
+def _check_inputs(layout: Layout, inputs: Mapping[str, str], *, follow: bool) -> None:
     for source in layout.graph.sources:
         if source.name not in inputs:
             raise UsageError(f"no input for source {source.name}; give a file or a persistent stream")
         path = Path(inputs[source.name])
         if not path.exists():
-            raise DataError(f"the input of source {source.name}, {path}, does not exist")
+            later = "; with --follow it has to be there: start what writes it first" if follow else ""
+            raise DataError(f"the input of source {source.name}, {path}, does not exist{later}")
         if is_stream(LocalFiles(path)):
             check_columns(Stream.open(path).schema, source)
+        elif follow:
+            raise UsageError(f"--follow: the input of source {source.name}, {path}, is not a persistent stream")
         else:
             check_input(path, source)
 

@@ -48,7 +48,7 @@ def input_paths(graph: "Graph", given: list[str] | None, tuples: int, seed: int)
             name, path = names[0], text
         if name in paths:
             raise UsageError(f"--input: source {name} is given twice")
-        paths[name] = Path(path)
+        paths[name] = Path(path.removeprefix("stream:"))
     for name in names:
         if name not in paths:
             raise UsageError(f"--input: no file for source {name}; write --input {name}=PATH")

@@ -45,6 +45,12 @@ def command(
     induced_scope: Annotated[
         str | None, typer.Option(help="cycles or all: where induced forces checkpoints.", show_default="cycles")
     ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Inputs are persistent streams that are still being written.")
+    ] = False,
+    stability: Annotated[
+        str, typer.Option(help="Of persistent streams: async, group or fsync.", metavar="NAME")
+    ] = "async",
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this directory.")] = None,
     tuples: Annotated[
         int | None, typer.Option(help="Without --input: how many tuples to generate.", min=1, show_default="enough")
@@ -56,28 +62,36 @@ def command(
     json: AsJson = False,
 ) -> None:
     """Run an app on Spark while its parts die, and say what became of every stream."""
-    from riprap.api import run as api
     from riprap.base.errors import UsageError
+    from riprap.base.phases import Phases, process_started
     from riprap.base.quantities import parse_duration
-    from riprap.cli.console import ERR, print_json
-    from riprap.cli.live_table import LiveTable
-    from riprap.protocols.registry import configured
 
     if (app is None) == (resume is None):
         raise UsageError("give an app to run, or --resume DIR to go on with a run, and not both")
     if duration is not None and until_end:
         raise UsageError("--for and --until-end contradict each other: give one of them")
+    if follow and not input and resume is None:
+        raise UsageError("--follow needs the streams to follow: give --input SOURCE=stream:DIR")
     seconds = parse_duration(duration) / 1e6 if duration is not None else None
     if seconds == 0:
         raise UsageError("--for 0s: write a time that is longer than nothing")
-    common: dict[str, Any] = {"seconds": seconds, "kill": kill, "tls": tls, "master": master}
+    from riprap.spark import launching
+
+    launching.launch(master)  # beside everything that follows, until a session is needed
+    from riprap.api import run as api
+    from riprap.cli.console import ERR, print_json
+    from riprap.cli.live_table import LiveTable
+    from riprap.protocols.registry import configured
+
+    phases = Phases(since=process_started())
+    common: dict[str, Any] = {"seconds": seconds, "kill": kill, "tls": tls, "master": master, "phases": phases}
 
     def warn(text: str) -> None:
         ERR.print(text, style="yellow", soft_wrap=True)
 
     if resume is not None:
-        given = (input, plan, parallelism, rate, out, interval, log, induced_scope)
-        if any(given) or fuse != "auto" or protocol != "partial":
+        given = (input, plan, parallelism, rate, out, interval, log, induced_scope, follow)
+        if any(given) or fuse != "auto" or protocol != "partial" or stability != "async":
             raise UsageError("--resume goes on with the settings of before: leave --input, --plan, --fuse, … out")
         api.read_settings(resume)
         directory = resume
@@ -100,7 +114,8 @@ def command(
                 result = api.run(
                     app, lambda: input_paths(graph, input, tuples or enough, seed), out=directory, plan=plan,
                     fuse=fuse, parallelism=shards, rate=rate, show=table, warn=warn,  # type: ignore[arg-type]
-                    protocol=protocol, interval=interval, log=log, scope=induced_scope, **common,
+                    protocol=protocol, interval=interval, log=log, scope=induced_scope,
+                    stability=stability, follow=follow, **common,  # type: ignore[arg-type]
                 )  # fmt: skip
     except KeyboardInterrupt:
         begun = (directory / "run.json").exists()
@@ -161,9 +176,14 @@ def _print(result: "RunResult") -> None:
     latency = summary["latency"]
     half, most = latency["p50"], latency["p99"]
     took = "" if half is None else f", latency p50 {format_latency(half)}, p99 {format_latency(most)}"
+    before = summary["resumed_at"]
+    since = f" since it was resumed at {before:,}" if before else ""
     OUT.print(
-        f"{summary['tuples']:,} tuples in {summary['seconds']:.1f} s: {summary['throughput']:,.0f} tuples/s{took}",
+        f"{summary['tuples'] - before:,} tuples in {summary['seconds']:.1f} s{since}: "
+        f"{summary['throughput']:,.0f} tuples/s{took}",
         soft_wrap=True,
     )
     for name, sink in summary["sinks"].items():
         OUT.print(f"{name}: {sink['tuples']:,} tuples in {sink['path']}", soft_wrap=True)
+    took = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in summary["phases"].items() if seconds >= 0.05)
+    OUT.print(f"where the time went: {took}", soft_wrap=True)

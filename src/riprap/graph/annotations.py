@@ -1,9 +1,13 @@
 """Annotations: the protection that an operator asks for. A plan (`plan.py`) says the same from outside the code."""
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from riprap.base.errors import GraphError
 from riprap.base.quantities import Duration, format_duration, parse_duration
+
+# When an item of a persistent stream counts as kept; `docs/run.md` says what each survives and costs.
+Stability = Literal["async", "group", "fsync"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class Annotations:
     backup: bool = False  # all of its output streams are persistent
     ha_group: HaGroup | None = None
     continuous: Continuous | None = None  # instead of checkpoints at intervals; its output streams are persistent
+    stability: Stability | None = None  # of its persistent streams; None: as the run says
 
     def __or__(self, other: "Annotations") -> "Annotations":
         """Both; where both state something, `other` wins."""
@@ -43,6 +48,7 @@ class Annotations:
             self.backup or other.backup,
             other.ha_group or self.ha_group,
             said.continuous,
+            other.stability or self.stability,
         )
 
     def describe(self) -> list[str]:
@@ -58,6 +64,8 @@ class Annotations:
             words.append("persist " + ", ".join(map(str, sorted(self.persist))))
         if self.ha_group is not None:
             words.append(f"HA group {self.ha_group.name} ×{self.ha_group.replicas}")
+        if self.stability is not None:
+            words.append(f"stability {self.stability}")
         return words
 
 
@@ -87,14 +95,20 @@ def continuous(
     return Annotations(continuous=Continuous(parsed["recovery"], parsed["every"], parsed["slow_after"], shot))
 
 
-def backup() -> Annotations:
+def backup(*, stability: Stability | None = None) -> Annotations:
     """Keep all output streams of the operator, so that a consumer that fails gets its input again."""
-    return Annotations(backup=True)
+    return Annotations(backup=True, stability=_stable(stability))
 
 
-def persist(*ports: int) -> Annotations:
+def persist(*ports: int, stability: Stability | None = None) -> Annotations:
     """Keep the streams of these output ports (all of port 0 when none is named)."""
-    return Annotations(persist=frozenset(ports or (0,)))
+    return Annotations(persist=frozenset(ports or (0,)), stability=_stable(stability))
+
+
+def _stable(stability: Stability | None) -> Stability | None:
+    if stability is not None and stability not in get_args(Stability):
+        raise GraphError(f"stability={stability!r}: it is one of {', '.join(get_args(Stability))}")
+    return stability
 
 
 def ha_group(name: str, replicas: int = 2) -> Annotations:

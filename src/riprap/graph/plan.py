@@ -11,6 +11,7 @@
     backup = true            # all of its output streams are persistent
     persist = [0]            # output ports whose streams are persistent
     ha_group = "trades"      # replicated together with the others of that group
+    stability = "fsync"      # of its persistent streams, of a sink its own: async, group or fsync
 
     [ha_groups.trades]
     replicas = 2
@@ -22,18 +23,19 @@ no other; an operator that it does not name keeps its annotations.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from riprap.base.documents import parse_toml, read_text, shortened
 from riprap.base.errors import GraphError, PlanError, UsageError, known
 from riprap.base.quantities import Duration, format_duration, parse_duration
-from riprap.graph.annotations import Annotations, Continuous, HaGroup, checkpoint, continuous
+from riprap.graph.annotations import Annotations, Continuous, HaGroup, Stability, checkpoint, continuous
 from riprap.graph.graph import Graph
 from riprap.graph.groups import ha_groups
+from riprap.graph.specs import Sink
 
 _TOP_KEYS = ("app", "recovery", "protocol", "interval", "operators", "ha_groups")
 _CONTINUOUS_KEYS = ("recovery", "every", "slow_after", "shot")
-_OPERATOR_KEYS = ("checkpoint", "backup", "persist", "ha_group", *_CONTINUOUS_KEYS)
+_OPERATOR_KEYS = ("checkpoint", "backup", "persist", "ha_group", "stability", *_CONTINUOUS_KEYS)
 _GROUP_KEYS = ("replicas",)
 _MOST_REPLICAS = 64
 
@@ -63,6 +65,11 @@ class Plan:
             for port in annotations.persist or ():
                 if port >= spec.outputs:
                     raise PlanError(f"the plan persists output {port} of {name}, which has {spec.outputs} outputs")
+            if annotations.stability and not (annotations.backup or annotations.persist or isinstance(spec, Sink)):
+                raise PlanError(
+                    f"operator {name}: stability is of persistent streams, and it has none; add backup = true, "
+                    "or leave it out"
+                )
             graph = graph.with_operator(replace(spec, annotations=annotations))
         ha_groups(graph)  # raises for groups that cannot be
         return graph
@@ -139,6 +146,8 @@ def write_plan(plan: Plan) -> str:
             lines.append(f"persist = {sorted(annotations.persist)}")
         if annotations.ha_group is not None:
             lines.append(f"ha_group = {_quoted(annotations.ha_group.name)}")
+        if annotations.stability is not None:
+            lines.append(f'stability = "{annotations.stability}"')
     groups = {a.ha_group.name: a.ha_group for a in plan.operators.values() if a.ha_group is not None}
     for group in groups.values():
         lines += ["", f"[ha_groups.{_quoted(group.name)}]", f"replicas = {group.replicas}"]
@@ -183,12 +192,18 @@ def _operator(name: str, table: Mapping[str, Any], groups: Mapping[str, HaGroup]
         raise PlanError(f'operator {name}: ha_group = {shortened(group)}; write the name of a group, as in "trades"')
     if group is not None and group not in groups:
         raise PlanError(f"operator {name}: HA group {group} is not described; described groups: {known(groups, group)}")
+    stability = table.get("stability")
+    if stability is not None and stability not in get_args(Stability):
+        raise PlanError(
+            f"operator {name}: stability = {shortened(stability)}; write one of {', '.join(get_args(Stability))}"
+        )
     return Annotations(
         every,
         frozenset(ports) if ports is not None else None,
         backup,
         groups[group] if group is not None else None,
         mixed,
+        stability,
     )
 
 

@@ -51,6 +51,7 @@ def plan(surroundings: Surroundings) -> RestorePlan:
     reason = _not_repeatable(surroundings)
     logged = any(inlet.retention == "log" for inlet in inputs.values())
     kept = any(outlet.retention == "log" for outlet in surroundings.outputs.values() if outlet.pe)
+    kept = kept or any(facts.backup for facts in operators.values())
     exact = not reason and (logged or kept)
     if not exact and not logged:
         units = {

@@ -42,6 +42,7 @@ class OperatorFacts:
     checkpoint_every: int | None  # microseconds; None: not asked for
     memory: int | None = None  # microseconds of event time after which nothing is left of an input; None: not bounded
     continuous: bool = False  # its state is recorded in its own output
+    backup: bool = False  # what it gives out can be had again: from a log, or where its consumer is here, by itself
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,9 @@ and segments before it are not read.
 
 A source with a lateness sorts its input (`engine/lateness.py`). Its positions count the rows that it has given out, in
 their order. What it held is read again when it comes back: it reads from the beginning and passes over what it gave.
+
+A stream that is still being written is followed. Whoever writes it may log *progress* beside the rows, which says that
+the input is idle and not late: nothing before that time will follow. It lies between the same rows for every attempt.
 """
 
 import os
@@ -18,7 +21,7 @@ import pyarrow as pa
 from riprap.base.errors import DataError
 from riprap.engine.inputs import Keyer, read_file, times_of_input
 from riprap.engine.lateness import Sorter
-from riprap.graph.keys import SEQ, TS
+from riprap.graph.keys import END_KEY, SEQ, TS, OrderKey
 from riprap.graph.specs import Source
 from riprap.streams import StoredMark, Stream
 from riprap.streams.description import DESCRIPTION
@@ -39,6 +42,8 @@ class Feed:
         """`columns` of the source are read, by default all. `follow` is for streams that are still being written."""
         self.position = position  # of the row that comes next
         self.ended = False  # nothing will come any more
+        self.progress: OrderKey | None = None  # that the stream told behind the last row: nothing at or below will come
+        self._rank = source.rank
         self._keyer = Keyer(source, columns, position)
         self._rest: pa.RecordBatch | None = None  # keyed, not yet given out
         self._emptied = False  # nothing is held any more, nor will be
@@ -115,6 +120,8 @@ class Feed:
         for item in self._stream.read(from_position=self._read, columns=columns, marks=True):
             if isinstance(item, StoredMark):
                 self.ended = item.kind == "end"
+                if item.kind == "progress":
+                    self._told(item.key)
             else:
                 if self._passed and item.next_position - item.batch.num_rows > self._read:
                     raise DataError(
@@ -125,7 +132,13 @@ class Feed:
                 if self._sorter is None:  # trimmed streams begin later than asked for
                     self.position = self._keyer.row = item.next_position - item.batch.num_rows
                 self.ended = False  # it went on behind an end
+                self._told(item.progress)
                 yield item.batch
+
+    def _told(self, key: OrderKey | None) -> None:
+        """Its sources and numbers are those of whoever wrote the stream: what holds here is its time."""
+        if key is not None and self._sorter is None:  # what a sorter holds is from before it
+            self.progress = OrderKey(key.ts - 1, self._rank, END_KEY.seq, END_KEY.n)
 
 
 def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

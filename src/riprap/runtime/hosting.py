@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
+from riprap.graph.keys import OrderKey
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId
 from riprap.protocols.events import Durable, LinkEvent, Told
@@ -106,6 +107,7 @@ class Feed(Protocol):
 
     position: int  # rows taken
     ended: bool  # there will be no more
+    progress: OrderKey | None  # when there are none now: nothing at or below it will come
 
     def next(self, max_rows: int) -> pa.RecordBatch | None:
         """The next rows, with their order key; None: there are none now."""

@@ -12,6 +12,9 @@ How operators are fused:
 
 However that may be, the operators of a cycle are one fragment: what goes round in it never leaves the process.
 
+Backups between backups share a fragment as others do (`_inside`): the fragment is saved as a whole and reads again from
+its own inputs, so what would be read again from the stream between them is computed again.
+
 Each stream between fragments has one *retention*, which says what becomes of its tuples while the consumer is down.
 Users know them by what a crash does then, the stream's *recovery*:
 
@@ -206,6 +209,7 @@ class Layout:
                 spec.tolerates_loss,
                 None if every is None else int(every),
                 continuous=spec.annotations.continuous is not None,
+                backup=spec.annotations.backup,
             )
         inputs = {
             channel: Neighbour(
@@ -385,7 +389,7 @@ def _groups(graph: Graph, fuse: Fuse) -> list[set[str]]:
     if fuse != "none":
         for stream in graph.streams:
             source, target = graph[stream.source], graph[stream.target]
-            if _kept(graph, stream) or source.parallelism != target.parallelism:
+            if source.parallelism != target.parallelism or (_kept(graph, stream) and not _inside(graph, stream)):
                 continue
             if target.parallelism > 1 and _numbers_ports(graph, stream.target):
                 continue
@@ -393,6 +397,25 @@ def _groups(graph: Graph, fuse: Fuse) -> list[set[str]]:
                 unite(stream.source, stream.target)
         _check_acyclic(graph, group, fuse)
     return list({id(members): members for members in group.values()}.values())
+
+
+def _inside(graph: Graph, stream: StreamSpec) -> bool:
+    """Whether a persistent stream may be inside a fragment and does without a log.
+
+    It may where everything that comes to its two ends can be read again, and what its consumer gives out is kept as
+    well. Streams that `persist()` names are for readers: they are always there.
+    """
+    source, target = graph[stream.source], graph[stream.target]
+    inputs = (*graph.inputs(stream.source), *graph.inputs(stream.target))
+    return (
+        source.annotations.backup
+        and source.annotations.continuous is None  # it records its state there
+        and stream.source_port not in (source.annotations.persist or ())
+        and all(_kept(graph, other) for other in inputs)
+        and source.deterministic
+        and target.deterministic
+        and (target.annotations.backup or not target.outputs)
+    )
 
 
 def _chained(graph: Graph, stream: StreamSpec) -> bool:
@@ -414,7 +437,7 @@ def _check_acyclic(graph: Graph, group: Mapping[str, set[str]], fuse: Fuse) -> N
     after: dict[int, set[int]] = {}
     for stream in graph.streams:
         left, right = id(group[stream.source]), id(group[stream.target])
-        if left == right and (_kept(graph, stream) and fuse == "all"):
+        if left == right and fuse == "all" and _kept(graph, stream) and not _inside(graph, stream):
             raise UsageError(
                 f"--fuse all: stream {stream.id} is persistent and would be inside a fragment; use --fuse auto"
             )

@@ -5,10 +5,15 @@ from headers, a restarted producer repeats itself without harm, and a consumer b
 and knows the number there. Positions count rows: a consumer that begins at one sees the marks at it again, and their
 numbers say so.
 
-Survives the death of any process. With stability "async" a crash of the machine may cost the log its last second; a
-producer whose checkpoint is ahead of its log is then told to start afresh ("fsync" has no such case). Whoever comes
-first, producer or consumer, creates the stream. The consumer registers the position of its oldest checkpoint as reader;
-the producer trims what no reader needs, now and then.
+Survives the death of any process. What a crash of the machine costs is the stability of the log:
+
+    async   its last second; a producer whose checkpoint is ahead of its log is then told to start afresh
+    group   nothing that anybody has read: consumers get an item when it is synced, many with one sync, and the producer
+            goes on meanwhile
+    fsync   nothing that its producer has gone on from: it waits for the sync of each message
+
+Whoever comes first, producer or consumer, creates the stream. The consumer registers the position of its oldest
+checkpoint as reader; the producer trims what no reader needs, now and then.
 """
 
 import re
@@ -23,19 +28,22 @@ import pyarrow as pa
 
 from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import DataError
+from riprap.graph.annotations import Stability
 from riprap.graph.keys import END_KEY, START_KEY, OrderKey
 from riprap.graph.types import plain_schema
 from riprap.operators.views import Views
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.messages import Kind, Message
 from riprap.streams import StoredBatch, StoredMark, Stream
-from riprap.streams.description import Stability, is_stream
+from riprap.streams.description import Stability as StreamStability
+from riprap.streams.description import is_stream
 from riprap.streams.files import LocalFiles
 from riprap.streams.writer import Appended
 
 _TRIM_EVERY = 5.0  # seconds
 _OWN = "own-records"  # the name under which a producer reads its own log
 _KINDS = {"punctuation": Kind.PUNCTUATION, "progress": Kind.PROGRESS, "end": Kind.END, "marker": Kind.MARKER}
+_STORED: dict[Stability, StreamStability] = {"async": "async", "group": "fsync", "fsync": "fsync"}
 
 
 class Deliver(Protocol):
@@ -54,7 +62,7 @@ def open_log(path: Path, schema: pa.Schema, stability: Stability = "async", cloc
         # Plain: each file and batch has to be readable by itself.
         # Unordered: after a gap an element may repeat keys. No memory: followers with marks read the file.
         return Stream.create(
-            files, plain_schema(schema), stability=stability, ordered=False, memory_bytes=0, clock=clock
+            files, plain_schema(schema), stability=_STORED[stability], ordered=False, memory_bytes=0, clock=clock
         )
 
 
@@ -78,6 +86,7 @@ class LogSender:
         self._schema = self._stream.schema
         self._writer = self._stream.writer(producer=str(channel), epoch=epoch)
         self._progress = START_KEY  # told in this life
+        self._waits = stability == "fsync"  # for every message
         self._trimmed_at = clock.monotonic()
         self._recorded: deque[Future[Appended]] = deque()  # appends with records that are not known to be stable
         self._stable_records = 0
@@ -96,7 +105,8 @@ class LogSender:
         if repeated < 0:
             raise DataError(
                 f"the log of channel {self._channel} ends before item {self.next} and its producer goes on at "
-                f"{message.number}: the machine crashed and lost its end; run again from the start, or with fsync"
+                f"{message.number}: the machine crashed and lost its end; run again from the start, "
+                "or with --stability group"
             )
         told = message.progress
         if message.batch is not None and repeated < message.items:
@@ -122,6 +132,8 @@ class LogSender:
                 self._writer.mark(key, kind="progress")
         if record:
             self.record(record)
+        if self._waits:
+            self._writer.flush()
         if self._clock.monotonic() - self._trimmed_at >= _TRIM_EVERY:
             self.trim()
 

@@ -22,7 +22,7 @@ from riprap.checkpoints.checkpointer import Checkpointer
 from riprap.checkpoints.load import Loaded, load
 from riprap.checkpoints.storage import LocalStorage
 from riprap.protocols.channels import ChannelId
-from riprap.protocols.events import ConsumerDown, Durable
+from riprap.protocols.events import ConsumerDown, Durable, ProducerGone
 from riprap.protocols.protocol import WHOLE
 from riprap.runtime.coordination.beats import Beats
 from riprap.runtime.coordination.client import Beginning, Client, CoordinatorLost
@@ -99,6 +99,7 @@ class _Process:
         self._element: Element
         self._before: Element | None = None  # the life that goes back
         self._recomputation: Recomputation
+        self._unheard: list[ChannelId] = []  # of whose producers nothing is known yet
         self._ledger: Ledger
         self._transport: Transport
 
@@ -183,7 +184,10 @@ class _Process:
         self._logs, self._followers = {}, {}
         for channel in layout.outlets(pe):
             if layout.retention(channel) == "log":
-                self._logs[channel] = LogSender(log_path(run, channel), channel, layout.schema(channel), self._epoch)
+                self._logs[channel] = LogSender(
+                    log_path(run, channel), channel, layout.schema(channel), self._epoch,
+                    stability=run.stability_of(channel),
+                )  # fmt: skip
                 life.callback(self._logs[channel].close)
         loaded = self._loaded(beginning)
         units = {name: unit.operators for name, unit in layout.plan(pe).units.items()}
@@ -209,6 +213,7 @@ class _Process:
             rates=run.rate,
             batch_rows=run.batch_rows,
             before=self._before,
+            since=run.begun_at,
         )
         self._element.prepare()
         past = StoredPast(run, self._epoch, self._clock)
@@ -259,7 +264,7 @@ class _Process:
                 position, number = self._element.replay_from(channel)
                 follower = LogFollower(
                     log_path(self._run, channel), channel, layout.schema(channel), self._pe.id, self._arrived,
-                    position=position, number=number,
+                    position=position, number=number, stability=self._run.stability_of(channel),
                 )  # fmt: skip
                 life.callback(follower.close)
                 self._followers[channel] = follower
@@ -267,6 +272,20 @@ class _Process:
         for channel, outlet in self._outlets.items():
             if not self._first and self._client.find(outlet.consumer, 0, 0.0) is None:
                 self._transport.post(ConsumerDown(channel))
+        self._unheard = [] if self._first else [c for c in layout.inputs(self._pe) if layout.retention(c) != "log"]
+
+    def _absent(self) -> list[HostEvent]:
+        """Producers that are down, and have not been heard of in this life: their connections cannot break.
+
+        In the first process of an element none is: they are only starting.
+        """
+        layout, element, gone = self._run.layout, self._element, list[HostEvent]()
+        self._unheard = [channel for channel in self._unheard if not element.heard(channel)]
+        for channel in list(self._unheard):
+            if self._client.find(layout.producer(channel), 0, 0.0) is None:
+                self._unheard.remove(channel)
+                gone.append(ProducerGone(channel, -1))
+        return gone
 
     def _arrived(self, channel: ChannelId, message: Message, position: int) -> bool:
         return self._transport.put(Arrival(channel, message, position))
@@ -292,6 +311,8 @@ class _Process:
                     transport.live_under(directed)
                 else:
                     events.append(directed)
+            if self._unheard and client.booked:
+                events += self._absent()
             moved = element.handle(events)
             if state is WorkerState.CATCHING_UP and (moved or element.ended) and not self._behind():
                 state = WorkerState.RUNNING

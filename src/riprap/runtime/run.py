@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from riprap.graph.annotations import Stability
+from riprap.protocols.channels import ChannelId
 from riprap.runtime.hosting import Rates
 from riprap.runtime.layout import Layout
 
@@ -42,3 +44,12 @@ class Run:
     batch_rows: int = 65_536  # most rows in one call of the engine
     buffer_bytes: int = 4 << 20  # most bytes that wait on one channel at its receiver
     heartbeat: float = 0.2  # seconds between signs of life
+    follow: bool = False  # inputs are streams that are still being written
+    stability: Stability = "async"  # of persistent streams, where their operator does not say
+    begun_at: int = 0  # wall clock, microseconds, when this part of the run began: latencies are of what came since
+
+    def stability_of(self, channel: ChannelId) -> Stability:
+        """Of the persistent stream of a channel, or of a sink."""
+        layout = self.layout
+        owner = layout.sink(channel) or layout.stream(channel).source
+        return layout.graph[owner].annotations.stability or self.stability

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from riprap.checkpoints.load import Loaded, load
 from riprap.checkpoints.storage import Storage
+from riprap.graph.keys import OrderKey
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.protocol import WHOLE
 from riprap.runtime.hosting import Arrival
@@ -18,12 +19,15 @@ START = 1_700_000_000_000_000  # the virtual clock's first moment, microseconds
 
 
 class Crash(NamedTuple):
-    """An element dies: at a time, or then at the `effect`-th effect that it has on the outside after that time."""
+    """An element dies: at a time, or then at the `effect`-th effect that it has on the outside after that time, or at
+    the `store`-th number that it counts: in the middle of a call.
+    """
 
     at: int  # microseconds after the start
     pe: str
     down: int  # microseconds until the next life begins
     effect: int = 0
+    store: int = 0
 
 
 class Break(NamedTuple):
@@ -70,6 +74,7 @@ class ListFeed:
         self._table = table
         self.position = position
         self.ended = False
+        self.progress: OrderKey | None = None
 
     def next(self, max_rows: int) -> pa.RecordBatch | None:
         batch = self._table.slice(self.position, max_rows)
@@ -134,6 +139,28 @@ class MemoryLog:
 
     def rows(self) -> list[pa.RecordBatch]:
         return [message.batch.batch() for message in self.stable if message.batch is not None]
+
+
+class Cells:
+    """The cells of a ledger, of which every store is an event: a process can be killed between any two of them."""
+
+    def __init__(self, cells: memoryview, stored: Callable[[], None]) -> None:
+        self._cells, self._stored = cells, stored
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._cells[at]
+
+    def __setitem__(self, at: Any, value: Any) -> None:
+        if isinstance(at, slice):  # copied from front to back, and cut off anywhere
+            for offset, one in enumerate(value, at.start):
+                self._stored()
+                self._cells[offset] = one
+        else:
+            self._stored()
+            self._cells[at] = value
+
+    def __len__(self) -> int:
+        return len(self._cells)
 
 
 class ListSpill:

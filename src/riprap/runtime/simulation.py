@@ -21,7 +21,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial as bound
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -44,6 +44,7 @@ from riprap.runtime.recompute import Recomputation
 from riprap.runtime.simulated import (
     START,
     Break,
+    Cells,
     Crash,
     DirectorCrash,
     ListFeed,
@@ -84,9 +85,17 @@ class Life:
         self.wires: dict[ChannelId, Wire] = {}  # out
         self.finished = False
         self.doomed_at: int | None = None  # effects left before it dies
+        self.stores: int | None = None  # the same of numbers that it counts
         self.down = 0  # microseconds from its death until the next life begins
         self._simulation = simulation
         self._recorded = 0  # records before this life
+
+    def stored(self) -> None:
+        """A number is about to be counted."""
+        if self.stores is not None:
+            self.stores -= 1
+            if self.stores < 0:
+                raise _Died
 
     def _effect(self) -> None:
         if self.doomed_at is not None:
@@ -178,6 +187,7 @@ class Simulation:
         self.restarts: dict[str, int] = {pe.id: 0 for pe in layout.pes}
         self.gone_back: dict[str, int] = {pe.id: 0 for pe in layout.pes}  # times without dying
         self._rates = rate
+        self._stores = {fault.pe for fault in crashes if isinstance(fault, Crash) and fault.store}
         self._batch_rows, self._held_bytes = batch_rows, held_bytes
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._scheduled = 0
@@ -251,11 +261,11 @@ class Simulation:
 
     def _crash(self, crash: Crash) -> None:
         life = self.lives[crash.pe]
-        if not life.alive or life.doomed_at is not None:
+        if not life.alive or life.doomed_at is not None or life.stores is not None:
             return
         life.down = crash.down
-        if crash.effect:
-            life.doomed_at = crash.effect
+        if crash.effect or crash.store:
+            life.doomed_at, life.stores = crash.effect or None, crash.store or None
             self._later(crash.down, lambda: self._die(life))  # at the latest
         else:
             self._die(life)
@@ -310,8 +320,11 @@ class Simulation:
         epoch = before.epoch + 1 if before is not None else 1
         counted = before.ledger if before is not None and pe.id not in self._unpowered else None
         self._unpowered.discard(pe.id)
-        ledger = memory_ledger(ledger_shape(self.layout, pe), counted)
+        shape = ledger_shape(self.layout, pe)
+        ledger = memory_ledger(shape, counted)
         life = Life(self, pe, epoch, ledger, assignment.line)
+        if pe.id in self._stores:
+            life.ledger = ledger = Ledger(shape, cast(memoryview, Cells(ledger.cells, life.stored)))
         plan, storage, now = self.layout.plan(pe), self.storage[pe.id], self.clock.now()
         target = assignment.target
         loaded = {}
@@ -446,7 +459,11 @@ class Simulation:
     def _connect(self, channel: ChannelId) -> None:
         producer = self.lives.get(self.layout.producer(channel))
         consumer = self.lives.get(self.layout.consumer(channel))
-        if producer is None or consumer is None or not producer.alive:
+        if producer is None or consumer is None:
+            return
+        if not producer.alive:
+            if consumer.alive and consumer.epoch > 1 and not consumer.element.heard(channel):
+                self._handle(consumer, ProducerGone(channel, -1))
             return
         if not consumer.alive:
             if channel not in producer.wires:

@@ -33,7 +33,7 @@ def feed_of(run: Run, pe: Pe, source: str, position: int) -> Feed:
     """The input of a source, with the columns that its element needs."""
     graph = run.layout.graph
     columns = wanted_columns(graph, frozenset(pe.fragment.members))[source][0]
-    return Feed(run.inputs[source], cast(Source, graph[source]), columns, position)
+    return Feed(run.inputs[source], cast(Source, graph[source]), columns, position, follow=run.follow)
 
 
 class StoredPast:

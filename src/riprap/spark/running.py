@@ -16,12 +16,14 @@ from pyspark.sql import SparkSession
 
 from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import CheckFailed, DataError, MissingPrerequisite, RiprapError, UsageError
+from riprap.base.phases import Phases
 from riprap.base.randomness import secret_token
+from riprap.graph.annotations import Stability
 from riprap.runtime.coordination.coordinator import Coordinator
 from riprap.runtime.coordination.metrics_file import MetricsFile
 from riprap.runtime.coordination.roster import PeStatus
 from riprap.runtime.coordination.states import SystemState, WorkerState
-from riprap.runtime.coordination.summary import Lives, summary
+from riprap.runtime.coordination.summary import Lives, positions, read_ledgers, summary
 from riprap.runtime.hosting import Rates
 from riprap.runtime.kills import Kill
 from riprap.runtime.layout import Layout
@@ -29,6 +31,7 @@ from riprap.runtime.process import run_element
 from riprap.runtime.run import Run
 from riprap.runtime.tls import generate_tls
 from riprap.spark.host import Hosted, host
+from riprap.spark.launching import launched
 from riprap.spark.session import hosting_session
 from riprap.spark.slots import check_executor_kill, check_hosting
 
@@ -47,10 +50,14 @@ def ready_session(
     *,
     spark: SparkSession | None = None,
     master: str | None = None,
+    phases: Phases,
     clock: Clock = SYSTEM_CLOCK,
 ) -> SparkSession:
     """A session that can host the run; raises if there is none, before anything of the run is there."""
+    launched()
+    phases.done("jvm")
     spark = hosting_session(len(layout.pes), spark, master=master)
+    phases.done("session")
     check_hosting(spark, len(layout.pes), clock)
     if any(kill.what == "executor" for kill in kills):
         check_executor_kill(spark)
@@ -67,6 +74,9 @@ def run_on_spark(
     seconds: float | None = None,
     kills: Sequence[Kill] = (),
     tls: bool = False,
+    stability: Stability = "async",
+    follow: bool = False,
+    phases: Phases,
     watch: Watch = lambda state, table: None,
     show: Show = lambda state, lines: None,
     warn: Callable[[str], None] = lambda text: None,
@@ -78,7 +88,7 @@ def run_on_spark(
     """
     address = str(spark.sparkContext.getConf().get("spark.driver.host", "127.0.0.1"))
     certificate = generate_tls([address]) if tls else None
-    token = secret_token()
+    token, before = secret_token(), positions(read_ledgers(directory, layout))
     with ExitStack() as stack:
         hosts: list[Hosted] = []
 
@@ -92,22 +102,25 @@ def run_on_spark(
         stack.callback(coordinator.close)
         loopback = address in ("127.0.0.1", "localhost")
         run = Run(
-            directory, layout, inputs, coordinator.location, token, address if loopback else "", certificate, rate
-        )
+            directory, layout, inputs, coordinator.location, token, address if loopback else "", certificate, rate,
+            stability=stability, begun_at=clock.now(), follow=follow,
+        )  # fmt: skip
         hosted = stack.enter_context(host(spark, run, run_element, clock=clock))
         hosts.append(hosted)
         for text in hosted.warnings:
             warn(text)
         metrics = MetricsFile(directory, clock)
-        driver = _Driver(coordinator, hosted, address, kills, seconds, watch, show, metrics, clock)
+        driver = _Driver(coordinator, hosted, address, kills, seconds, watch, show, metrics, phases, clock)
         driver.drive()
+        phases.done("work")
         coordinator.close()
         hosted.wait(30.0)
         table, events, history = coordinator.table(), coordinator.events, coordinator.history
-        result = summary(directory, layout, table, driver.lives, events, history)
+        result = summary(directory, layout, table, driver.lives, events, history, before, rate)
     if coordinator.error is not None:
         raise _KINDS.get(coordinator.error_code, CheckFailed)(f"the run has failed: {coordinator.error}")
-    return result
+    phases.done("end")
+    return {**result, "phases": phases.seconds}
 
 
 class _Driver:
@@ -123,9 +136,10 @@ class _Driver:
         watch: Watch,
         show: Show,
         metrics: MetricsFile,
+        phases: Phases,
         clock: Clock,
     ) -> None:
-        self.lives = Lives()
+        self.lives, self._phases = Lives(), phases
         self.flowed = 0.0  # seconds from when all elements ran until all had ended
         self._coordinator, self._hosted, self._seconds, self._watch = coordinator, hosted, seconds, watch
         self._clock, self._address, self._show, self._metrics = clock, address, show, metrics
@@ -143,6 +157,7 @@ class _Driver:
                 break
             if since is None and coordinator.state is not SystemState.STARTING:
                 since = clock.monotonic()
+                self._phases.done("elements")
             self.flowed = clock.monotonic() - since if since is not None else 0.0
             if since is not None:
                 self._kill_due(table)

@@ -5,12 +5,14 @@ import os
 import re
 import sys
 import tempfile
+from functools import cache
 from pathlib import Path
 
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from riprap.base.errors import MissingPrerequisite, UsageError
+from riprap.spark.launching import launched
 
 # Settings of the sessions that Riprap builds itself. A caller's session is used as it is.
 _QUIET = """\
@@ -98,8 +100,13 @@ def _is_master(active: SparkSession, master: str) -> bool:
         return False
 
 
-def _build(master: str, conf: dict[str, str]) -> SparkSession:
-    loopback = master.startswith("local") or "127.0.0.1" in master or "localhost" in master
+@cache
+def hosting_settings() -> dict[str, str]:
+    """Of a local session that hosts elements, but for its master: known before anything else is."""
+    return _settings(loopback=True, conf=_hosting())
+
+
+def _settings(*, loopback: bool, conf: dict[str, str]) -> dict[str, str]:
     if loopback:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -124,11 +131,18 @@ def _build(master: str, conf: dict[str, str]) -> SparkSession:
     settings |= conf
     java = "spark.driver.extraJavaOptions"
     settings[java] = f"-Dlog4j2.configurationFile=file:{log4j} {conf.get(java, '')}"
+    return settings
+
+
+def _build(master: str, conf: dict[str, str]) -> SparkSession:
+    loopback = master.startswith("local") or "127.0.0.1" in master or "localhost" in master
+    settings = hosting_settings() if loopback and conf == _hosting() else _settings(loopback=loopback, conf=conf)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_not_of_the_bridge)  # added once, however often
     builder = SparkSession.builder.master(master).appName("riprap")
     for key, value in settings.items():
         builder = builder.config(key, value)
+    launched()
     with _quiet_start():
         try:
             return builder.getOrCreate()

@@ -66,6 +66,7 @@ class Client:
         self._directed: list[Told | Unneeded | Beginning | int] = []
         self.epoch = 0  # of the life that speaks
         self.stopping = False  # the run is to end: finish and say `ended`
+        self.booked = False  # it has heard where all elements are
 
     def register(self) -> Beginning:
         """Begin a life of the element."""
@@ -207,6 +208,7 @@ class Client:
             while not self._lost:
                 message = _read(reader)
                 with self._changed:
+                    self.booked = self.booked or "book" in message
                     for pe, address in message.get("book", {}).items():
                         if address is not None:
                             self._book[pe] = Address(*address)

@@ -1,6 +1,6 @@
 """The numbers of a run, from what its elements told and counted."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ from riprap.runtime.coordination.history import History
 from riprap.runtime.coordination.metrics import CheckpointMetrics, Metrics
 from riprap.runtime.coordination.roster import PeStatus, Transition
 from riprap.runtime.element.latency import Latencies
-from riprap.runtime.element.ledger import Ledger, ledger_shape, read_ledger
+from riprap.runtime.element.ledger import Ledger, Ledgers, ledger_shape, read_ledger
+from riprap.runtime.hosting import Rates, pace_of
 from riprap.runtime.layout import Layout
 from riprap.streams import Stream
 from riprap.streams.description import is_stream
@@ -69,6 +70,11 @@ def read_ledgers(directory: Path, layout: Layout) -> dict[str, Ledger]:
     }
 
 
+def positions(ledgers: Ledgers) -> dict[tuple[str, str], int]:
+    """Rows taken, by element and source."""
+    return {(pe, name): s.position for pe, ledger in ledgers.items() for name, s in ledger.sources.items()}
+
+
 def summary(
     directory: Path,
     layout: Layout,
@@ -76,13 +82,25 @@ def summary(
     lives: Lives,
     events: Sequence[Transition],
     history: History,
+    before: Mapping[tuple[str, str], int],
+    rates: Rates,
 ) -> dict[str, Any]:
-    """One JSON object. Seconds count from the first tuple of a source until the last element had ended."""
+    """One JSON object. `before`: the `positions` that this part of the run, begun or resumed, began with.
+
+    Seconds, throughput and latency are of this part alone; seconds count from when its first tuple was due until the
+    last element had ended.
+    """
     ledgers = read_ledgers(directory, layout)
-    sources = [source for ledger in ledgers.values() for source in ledger.sources.values()]
-    begun = min(source.started_at for source in sources)
-    seconds = (max((event.at for event in events), default=begun) - begun) / 1e6 if begun else 0.0
-    tuples = sum(source.position for source in sources)
+    sources = [
+        (source.started_at, before.get((pe, name), 0), pace_of(rates, name).rate)
+        for pe, ledger in ledgers.items()
+        for name, source in ledger.sources.items()
+    ]
+    # Row 0 is said to be due when it would have been had the source never stopped.
+    begun = min((at + (int(taken / rate * 1e6) if rate else 0) for at, taken, rate in sources if at), default=0)
+    seconds = max((max((event.at for event in events), default=begun) - begun) / 1e6, 0.0) if begun else 0.0
+    tuples = sum(positions(ledgers).values())
+    since = tuples - sum(before.values())
     latencies = lives.latencies()
     return {
         "app": layout.graph.name,
@@ -101,14 +119,28 @@ def summary(
         "sinks": {
             sink.name: {
                 "tuples": rows_in(directory / "sinks" / sink.name),
+                "lost": sum(
+                    outlet.discarded
+                    for ledger in ledgers.values()
+                    for channel, outlet in ledger.outlets.items()
+                    if layout.sink(channel) == sink.name
+                ),
                 "path": str(directory / "sinks" / sink.name),
             }
             for sink in layout.graph.sinks
         },
+        "sources": {
+            source.name: {
+                "tuples": sum(ledger.sources[source.name].position for ledger in _with(source.name, ledgers)),
+                "lost": sum(ledger.sources[source.name].lost for ledger in _with(source.name, ledgers)),
+            }
+            for source in layout.graph.sources
+        },
         "tuples": tuples,
+        "resumed_at": tuples - since,
         "late": lives.late(),
         "seconds": seconds,
-        "throughput": tuples / seconds if seconds > 0 else 0.0,
+        "throughput": since / seconds if seconds > 0 else 0.0,
         "latency": {"p50": latencies.quantile(0.5), "p99": latencies.quantile(0.99)},
         "warnings": lives.warnings(),
     }
@@ -117,6 +149,10 @@ def summary(
 def rows_in(path: Path) -> int:
     """Of a persistent stream: what a reader finds there, whatever those who wrote it had counted."""
     return Stream.open(path).stable().position if is_stream(LocalFiles(path)) else 0
+
+
+def _with(source: str, ledgers: Ledgers) -> list[Ledger]:
+    return [ledger for ledger in ledgers.values() if source in ledger.sources]
 
 
 def _delivery(layout: Layout, pe: str) -> str:

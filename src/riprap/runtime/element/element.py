@@ -34,6 +34,7 @@ from riprap.runtime.element.recording import Recording
 from riprap.runtime.element.restoring import SHARDS, Restoring
 from riprap.runtime.element.shard_merge import Given, shard_merges
 from riprap.runtime.element.stored import encode_message
+from riprap.runtime.element.taking import Taking
 from riprap.runtime.hosting import Arrival, Feed, Host, HostEvent, Rates, Recomputed, Unneeded, pace_of
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Kind, Message
@@ -42,6 +43,7 @@ from riprap.runtime.transport.joining import follows, joined
 _BATCH_ROWS = 65_536
 HELD_BYTES = 64 << 20
 _TICK = 10_000  # microseconds between looks at what is due
+_LOOK = 5_000  # the same between looks at an input that is followed
 _NONE: frozenset[ChannelId] = frozenset()
 
 
@@ -65,9 +67,11 @@ class Element:
         held_bytes: int = HELD_BYTES,
         before: "Element | None" = None,
         cut_everywhere: bool = False,
+        since: int = 0,
     ) -> None:
         """`before`: the life that went back, in the same process; what it held for consumers stays.
 
+        `since`: latencies are of tuples that entered the app after that moment.
         `cut_everywhere`: every operator runs on its own, and nothing is compiled for this fragment.
         """
         self.pe, self.epoch = pe, epoch
@@ -94,14 +98,16 @@ class Element:
             exact=self.plan.exact, emitted=self._emitted if seam.Emitted in self._hears else None,
             told=self._recording.told if self._recording is not None else None,
             recorded=self._recording.channel if self._recording is not None else None,
+            since=since,
         )  # fmt: skip
         self.latencies = self._outputs.latencies
         if before is not None:
             self._outputs.adopt(before._outputs)
-        self._taken = dict(begins.sources)  # rows, by source
-        self._feeds = {name: feeds(name, position) for name, position in self._taken.items()}
+        self._taking = Taking(layout, pe, self._engine, ledger, begins.sources, whole=self.plan.whole)
+        self._feeds = {name: feeds(name, position) for name, position in begins.sources.items()}
         self._paces = {name: pace_of(rates, name) for name in self._feeds}
         self._over = False  # sources take nothing new
+        self._idle = False  # they had nothing when they were last looked at
         self._ticked = 0
         self._carry_out_by_type: dict[type, Callable[[Any], None]] = {
             seam.Unpark: self._unpark,
@@ -164,6 +170,11 @@ class Element:
         """The number of the item that a producer is to bring next."""
         return self._inputs.ways[channel].inlet.next
 
+    def heard(self, channel: ChannelId) -> bool:
+        """Whether the producer has said something in this life, or was told to be gone."""
+        inlet = self._inputs.ways[channel].inlet
+        return inlet.epoch >= 0 or inlet.gone
+
     def replay_from(self, channel: ChannelId) -> tuple[int, int]:
         """Where to read a logged channel from: the position in its log, and the number of the first item wanted."""
         way = self._inputs.ways[channel]
@@ -224,11 +235,12 @@ class Element:
     def next_due(self) -> int | None:
         """When to look at the sources again, microseconds of the wall clock; None: no source here goes on."""
         now = self._clock.now()
+        least = now + _LOOK if self._idle else now  # an input that is followed and brought nothing
         looks = (
             self._paces[name].next_look(self._started(name, now), now, feed.position)
             for name, feed in self._feeds.items()
         )
-        return min(looks, default=None)
+        return min((max(look, least) for look in looks), default=None)
 
     def flush(self) -> None:
         """Send what there is room for."""
@@ -347,6 +359,7 @@ class Element:
             event = Punctuation(message.punctuation)
         end = message.number + message.items
         outputs = self._inputs.give(way, event, end, message.progress, position)
+        self._ledger.begin()
         if way.merged is None:
             self._inputs.had(way, message.number, end, position)
         self._settle(outputs, message.born, way)
@@ -363,11 +376,13 @@ class Element:
             waiting = [way for way in waiting if way.backlog] if moved else []
 
     def _settle(self, outputs: list[Output], born: int, way: WayIn | None = None) -> None:
-        """After the engine has worked: note what its operators have had, then let out what they gave.
+        """After the engine has worked: note what its operators have had, number what they gave, and let it out.
 
-        In this order, and nothing in between: so a crash at any effect finds the ledger true.
+        The first two count together, or not at all, and nothing leaves before they do: so a crash at any instruction
+        finds the ledger true. The caller has begun the call.
         """
         changed = self._inputs.settle()
+        self._taking.settle()
         self._outputs.give(outputs, born, self._record if self._recording is not None else None)
         if seam.Passed in self._hears:
             if way is not None and way.merged is None:
@@ -406,7 +421,9 @@ class Element:
         self._inputs.ways[command.channel].admitted = command.admitted
 
     def _await(self, command: seam.Await) -> None:
-        self._settle(self._inputs.wait_for(self._inputs.ways[command.channel], command.waited), 0)
+        outputs = self._inputs.wait_for(self._inputs.ways[command.channel], command.waited)
+        self._ledger.begin()
+        self._settle(outputs, 0)
 
     def _stamp(self, command: seam.Stamp) -> None:
         self._outputs.ways[command.channel].outlet.header = command.header
@@ -441,7 +458,7 @@ class Element:
             parked = {c: tuple(map(encode_message, way.backlog.all())) for c, way in ways.items() if way.backlog}
         return Cut(
             {name: self._engine.reached(name) for name in names},
-            {name: position for name, position in self._taken.items() if name in names},
+            {name: position for name, position in self._taking.taken.items() if name in names},
             {channel: way.cut() for channel, way in ways.items() if way.target in names},
             {channel: way.outlet.number for channel, way in self._outputs.ways.items()},
             self.protocol.snapshot(),
@@ -462,7 +479,7 @@ class Element:
 
     def _pull(self) -> bool:
         """Take what is due from the sources; False: nothing was."""
-        took = False
+        took = looked = False
         for name, feed in list(self._feeds.items()) if self._outputs.ready else ():
             now = self._clock.now()
             started, record, pace = self._started(name, now), self._ledger.sources[name], self._paces[name]
@@ -471,16 +488,25 @@ class Element:
             rows = pace.rows(started, now, feed.position, most)
             born = min(now, pace.due(started, now, feed.position + rows // 2))  # of its middle tuple
             batch = feed.next(rows) if rows > 0 else None
+            looked = looked or rows > 0
             if batch is not None:
                 took = True
-                self._taken[name] = feed.position
-                record.position = max(feed.position, record.position)
                 last = keys_of(batch.slice(batch.num_rows - 1), self._layout.graph.shape(name)).at(0)
                 self._outputs.entered.note(last, born)
-                self._settle(self._engine.push(name, batch), born)
+                outputs = self._engine.push(name, batch)
+                self._ledger.begin()
+                self._taking.took(name, batch, feed.position)
+                self._settle(outputs, born)
             elif feed.ended or (self._over and most <= 0):
                 del self._feeds[name]
-                self._settle(self._engine.end(name), 0)
+                outputs = self._engine.end(name)
+                self._ledger.begin()
+                self._settle(outputs, 0)
+            elif rows > 0 and feed.progress is not None and feed.progress > self._engine.reached(name):
+                outputs = self._engine.advance(name, feed.progress)
+                self._ledger.begin()
+                self._settle(outputs, 0)
+        self._idle = looked and not took
         return took
 
     def _started(self, source: str, now: int) -> int:

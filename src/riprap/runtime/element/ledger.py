@@ -9,7 +9,14 @@ that was replaced without knowing it cannot spoil the counts.
     0    8 bytes  RPRPLEDG
     8    u64      xxh3-64 of the shape: which records there are, in which order
     16   i64 …    the records, one after the other: of channels that come in (4 cells each), that go out (6), of
-                  operators that other elements feed (4), of sources (2)
+                  operators that other elements feed (4), of sources (4)
+         i64      1 while a call is being counted, else 0
+         i64 …    the records as they were before that call
+
+What one call of the engine changes belongs together: what was taken, and what was numbered. So it is counted between
+`begin` and `commit`, and a life that finds a call half counted goes back to what was before it: a process that is
+killed at any instruction leaves the counts of a call whole or not at all, and nothing of a call that was not counted
+has left.
 
 Which cell is whose is known when a ledger is opened; a record is an object that reads and writes its own.
 """
@@ -92,7 +99,7 @@ class OutletRecord(_KeyRecord):
     __slots__ = ()
     WIDTH, KEY = 6, 2
     number = _cell(0, "of the next item")
-    discarded = _cell(1, "items that nobody was there for")
+    discarded = _cell(1, "items that nobody was there for; of a log, that had not got into it when the process died")
 
 
 class OperatorRecord(_KeyRecord):
@@ -104,9 +111,11 @@ class OperatorRecord(_KeyRecord):
 
 class SourceRecord(_Record):
     __slots__ = ()
-    WIDTH = 2
-    position = _cell(0, "rows taken from its input")
+    WIDTH = 4
+    position = _cell(0, "rows taken from its input: where a life that has no checkpoint goes on")
     started_at = _cell(1, "wall clock, microseconds, when its first row was due; 0: not known yet")
+    waiting = _cell(2, "of those, rows that wait in merges of the element and are not read again")
+    lost = _cell(3, "rows that waited so when the process died")
 
 
 @dataclass(frozen=True)
@@ -139,10 +148,10 @@ def ledger_shape(layout: Layout, pe: Pe) -> LedgerShape:
 
 
 class Ledger:
-    """The records of an element over cells (a memoryview of format "q")."""
+    """The records of an element over cells (a memoryview of format "q", or what behaves like one)."""
 
     def __init__(self, shape: LedgerShape, cells: memoryview) -> None:
-        self.cells = cells
+        self.cells, self._width = cells, shape.cells
         at = 0
         self.inlets: dict[ChannelId, InletRecord] = {}
         self.outlets: dict[ChannelId, OutletRecord] = {}
@@ -161,14 +170,33 @@ class Ledger:
             self.sources[name] = SourceRecord(cells, at)
             at += SourceRecord.WIDTH
 
+    def begin(self) -> None:
+        """What is counted from here on counts only with `commit`."""
+        cells, width = self.cells, self._width
+        cells[width + 1 :] = cells[:width]
+        cells[width] = 1
+
+    def commit(self) -> None:
+        self.cells[self._width] = 0
+
+    def settled(self) -> bytes:
+        """All of it, without a call that was only half counted."""
+        cells, width = self.cells, self._width
+        records = cells[width + 1 :] if cells[width] else cells[:width]
+        return records.tobytes() + bytes(8 * (width + 1))
+
 
 Ledgers = Mapping[str, Ledger]  # by element
 
 
 def memory_ledger(shape: LedgerShape, before: "Ledger | None" = None) -> Ledger:
     """For the simulated host: it outlives a simulated crash."""
-    cells = bytes(8 * shape.cells) if before is None else before.cells.tobytes()
+    cells = bytes(_size(shape)) if before is None else before.settled()
     return Ledger(shape, memoryview(bytearray(cells)).cast("q"))
+
+
+def _size(shape: LedgerShape) -> int:
+    return 8 * (2 * shape.cells + 1)
 
 
 def open_ledger(directory: Path, epoch: int, shape: LedgerShape) -> Ledger:
@@ -177,7 +205,7 @@ def open_ledger(directory: Path, epoch: int, shape: LedgerShape) -> Ledger:
     directory.mkdir(parents=True, exist_ok=True)
     # Whole before it has its name: a life that is killed right here must not leave a ledger that has forgotten.
     unnamed = directory / f"new-{epoch:08d}"
-    content = _HEAD.pack(MAGIC, shape.digest) + before.cells.tobytes()
+    content = _HEAD.pack(MAGIC, shape.digest) + before.settled()
     when_room(lambda: unnamed.write_bytes(content), unnamed)
     path = unnamed.replace(directory / f"{epoch:08d}")
     with open(path, "r+b") as file:
@@ -195,8 +223,8 @@ def read_ledger(directory: Path, shape: LedgerShape, below: int | None = None) -
         data = lives[-1].read_bytes()
     except IsADirectoryError:
         raise DataError(f"{lives[-1]} is a directory, and a ledger was written there: remove it") from None
-    if len(data) != _HEAD.size + 8 * shape.cells or _HEAD.unpack_from(data) != (MAGIC, shape.digest):
+    if len(data) != _HEAD.size + _size(shape) or _HEAD.unpack_from(data) != (MAGIC, shape.digest):
         raise DataError(
             f"{lives[-1]} is the ledger of another layout: resume with the plan, --fuse and --parallelism of before"
         )
-    return Ledger(shape, memoryview(bytearray(data[_HEAD.size :])).cast("q"))
+    return memory_ledger(shape, Ledger(shape, memoryview(bytearray(data[_HEAD.size :])).cast("q")))

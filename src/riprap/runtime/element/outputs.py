@@ -1,7 +1,8 @@
 """What leaves an element: divided over shards, numbered, stamped, and given to the way of its channel.
 
 The engine's outputs of one call and the progress that it made are known together, so each channel gets its rows and
-what they say of progress in one message. Everything is numbered, in the ledger too, before the first of it leaves.
+what they say of progress in one message. Everything is numbered, and the call committed in the ledger, before the first
+of it leaves.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +38,7 @@ class _Stream:
 
 class Outputs:
     """`sent`: the number of the next item of each channel, as the life begins. `emitted` is asked for each channel
-    before items of it are numbered, where the protocol wants to know.
+    before items of it are numbered, where the protocol wants to know. Latencies are of what was born after `since`.
     """
 
     def __init__(
@@ -56,11 +57,13 @@ class Outputs:
         emitted: Callable[[ChannelId, int, int], None] | None,
         told: OrderKey | None = None,
         recorded: ChannelId | None = None,
+        since: int = 0,
     ) -> None:
         """`told`: progress that another life has told for sure. `recorded`: the channel whose log carries records."""
+        self._ledger = ledger
         self.latencies = Latencies()  # of what left through sinks
         self.entered = EntryTimes()
-        self._epoch, self._clock, self._exact, self._emitted = epoch, clock, exact, emitted
+        self._epoch, self._clock, self._exact, self._emitted, self._since = epoch, clock, exact, emitted, since
         self._host, self._recorded = host, recorded
         self.ways: dict[ChannelId, Way] = {}
         for channel in layout.outlets(pe):
@@ -88,7 +91,7 @@ class Outputs:
     # Giving out -------------------------------------------------------------------------------------------------------
 
     def give(self, outputs: list[Output], born: int, record: Callable[[bool, OrderKey], bytes] | None = None) -> None:
-        """Outputs of the engine, and the progress that it has made.
+        """Outputs of the engine, and the progress that it has made. Ends the call that the ledger has begun.
 
         `record` is asked, when all is numbered, for what is to be kept with it of the element's own state: it is told
         whether anything is given out, and the progress that was told before.
@@ -104,6 +107,7 @@ class Outputs:
                 self._leave(stream, given.get(name, ()), progress, born, leaving)
         if record is not None:
             self._keep_record(record(bool(given), told), leaving)
+        self._ledger.commit()
         for way, messages, news in leaving:
             if messages:
                 way.give(messages)
@@ -203,7 +207,7 @@ class Outputs:
         if rows is None:
             return Message(Kind.PUNCTUATION, self._epoch, number, punctuation=last, born=born, header=outlet.header)
         born = self.entered.of(rows.first_key(stream.shape)) or born
-        if stream.sink and born:
+        if stream.sink and born > self._since:
             self.latencies.add(self._clock.now() - born, items)
         return Message(Kind.ROWS, self._epoch, number, rows, None, progress, born, outlet.header)
 

@@ -132,7 +132,12 @@ class Restoring:
                 record.number = sent
             return sent
         if self._layout.retention(channel) == "log":
-            record.number = self._kept(channel)
+            kept = self._kept(channel)
+            if kept < record.number:  # numbered, and not in the log when the process died
+                self._ledger.begin()
+                record.discarded += record.number - kept
+                record.number = kept
+                self._ledger.commit()
         return record.number
 
     def _source(self, name: str) -> int:
