@@ -1,5 +1,7 @@
 """A feed gives every row once, with the keys it has in the whole input, wherever it begins."""
 
+from functools import partial
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -8,8 +10,11 @@ from hypothesis import strategies as st
 
 from riprap.base.errors import DataError
 from riprap.engine.inputs import keyed, read_file
+from riprap.graph.keys import OrderKey
 from riprap.graph.specs import Source
+from riprap.runtime import feed as feeds
 from riprap.runtime.feed import Feed
+from riprap.runtime.stripes import own
 from riprap.streams import Stream
 
 TS = pa.timestamp("us", "UTC")
@@ -122,3 +127,40 @@ def test_following_a_stream(tmp_path):
         assert feed.next(7) is None
         assert feed.ended
     assert Feed(tmp_path / "s", SOURCE, position=95).next(100).column("at").to_pylist() == [95, 96, 97, 98, 99]
+
+
+def test_a_stream_says_that_it_is_idle(tmp_path):
+    """What its writer logs of progress holds for a source: no row of an earlier time will come."""
+    stream = Stream.create(tmp_path / "s", stream_rows(0, 1).schema, stability="async")
+    with stream.writer() as writer:
+        writer.append(stream_rows(0, 20)).result()
+        feed = Feed(tmp_path / "s", SOURCE, follow=True)
+        assert feed.next(100).num_rows == 20
+        assert feed.next(100) is None
+        assert feed.progress is None
+        writer.mark(OrderKey(500, 7, 3, 2), kind="progress").result()
+        for reader in (feed, Feed(tmp_path / "s", SOURCE, position=20, follow=True)):  # also one that comes back
+            assert reader.next(100) is None
+            assert reader.progress < OrderKey(500, 0, 0)
+            assert reader.progress > OrderKey(499, 0, 10**9)
+        writer.append(stream_rows(500, 510)).result()
+        assert feed.next(100).column("at").to_pylist() == [*range(500, 510)]
+
+
+@pytest.mark.parametrize("form", ["one.parquet", "many", "one.arrow", "stream"])
+@pytest.mark.parametrize("max_rows", [3, 50, 10_000])
+def test_shards_divide_the_input_between_them(inputs, monkeypatch, form, max_rows):
+    monkeypatch.setattr(feeds, "own", partial(own, stripe=7))
+    whole = drained(Feed(inputs / form, SOURCE), 1000).to_pylist()
+    for begin in (0, 13, 500):
+        found = []
+        for shard in range(3):
+            feed = Feed(inputs / form, SOURCE, position=begin, shard=shard, shards=3)
+            before = feed.position
+            while not feed.ended:
+                batch = feed.next(max_rows)
+                assert feed.position - before <= max_rows or max_rows == 10_000 or feed.ended
+                before = feed.position
+                found += batch.to_pylist() if batch is not None else []
+            assert feed.position == ROWS
+        assert sorted(found, key=lambda row: row["_seq"]) == whole[begin:]

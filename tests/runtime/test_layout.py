@@ -42,7 +42,7 @@ def backups(**protection):
     stream = app.source("S", "k string, x long", protect=protection.get("S", backup()))
     stream = stream.filter("x > 0", name="F", protect=protection.get("F", backup()))
     stream = stream.aggregate("sum(x) AS x", window=count(5), by="k", name="A",
-                              protect=[protection.get("A", backup()), checkpoint("50ms")])  # fmt: skip
+                              protect=protection.get("A", backup() | checkpoint("50ms")))  # fmt: skip
     stream.sink("Sink")
     return app.build()
 
@@ -66,7 +66,7 @@ def test_backups_between_backups_share_an_element_that_is_exact(fuse):
             {"F": ()},
             [("S",), ("F", "A"), ("Sink",)],
         ),  # the stream to the sink is all that would be left of what A gave out
-        ({"A": ()}, [("S", "F"), ("A", "Sink")]),
+        ({"A": checkpoint("50ms")}, [("S", "F"), ("A", "Sink")]),
     ],
     ids=str,
 )
@@ -133,5 +133,12 @@ def test_mistakes_are_refused():
     graph = chain()
     with pytest.raises(UsageError, match="--fuse some"):
         arrange(graph, "some")
-    with pytest.raises(UsageError, match="one place"):
-        arrange(graph, "none", {"Sink": 2})
+    with pytest.raises(UsageError, match="Sink would run in 2000 shards; at most 1024"):
+        arrange(graph, "none", {"Sink": 2000})
+
+
+@pytest.mark.parametrize("fuse", ["auto", "all"])
+def test_shards_by_key_do_not_share_an_element_with_shards_by_something_else(fuse):
+    layout = arrange(chain(), fuse, {"F": 2, "A": 2, "Sink": 2})
+    assert [pe.fragment.members for pe in layout.pes if pe.shard == 0] == [("S",), ("F",), ("A", "Sink")]
+    assert layout.link("F→A").by == ("k",)

@@ -21,12 +21,12 @@ def test_throughput_of_a_resumed_run_is_of_what_came_since(tmp_path, rate, more)
     began, resumed = 1_000 * SECOND, 5_000 * SECOND
     first = open_ledger(directory, 1, shape).sources["Source"]
     first.position, first.started_at = 10_000, began
-    before = positions(read_ledgers(tmp_path, layout))
+    before = positions(layout, read_ledgers(tmp_path, layout))
     second = open_ledger(directory, 2, shape).sources["Source"]
     second.started_at = resumed - (int(10_000 / rate * 1e6) if rate else 0)  # as `Pace.begin` has it
     second.position += more
     events = [Transition(resumed + 2 * SECOND, "Source", 2, "running", "ended")]
-    found = summary(tmp_path, layout, [], Lives(), events, History(), before, rate)
+    found = summary(tmp_path, layout, [], Lives(), events, History(lambda: 0), before, rate)
     assert found["tuples"] == 10_000 + more
     assert found["resumed_at"] == 10_000
     assert found["seconds"] == pytest.approx(2.0)

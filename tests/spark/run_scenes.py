@@ -126,8 +126,17 @@ def all_in_one(place):
 
 
 def in_shards(place):
-    result = same_rows_as_bounded(place, parallelism={"Aggregator": 2, "BargainIndex": 3})
-    assert {"Aggregator/1", "BargainIndex/2"} <= set(result.summary["pes"])
+    """The ends, too; what a sink's shards wrote is one stream, also for Spark."""
+    result = same_rows_as_bounded(place, fuse="auto", parallelism={"Source": 2, "Aggregator": 2, "Sink": 2})
+    assert {"Source/1", "Aggregator/1", "Sink/1"} <= set(result.summary["pes"])
+    assert result.summary["sources"]["Source"] == {"tuples": 200_000, "lost": 0}
+    spark, path, out = SparkSession.getActiveSession(), result.summary["sinks"]["Sink"]["path"], place / "out"
+    expected = sorted(result.sink("Sink")["_seq"].to_pylist())
+    assert sorted(row._seq for row in spark.read.format("riprap").load(path).select("_seq").collect()) == expected
+    live = spark.readStream.format("riprap").option("maxRowsPerTrigger", 2 * len(expected) // 3).load(path)
+    live = live.writeStream.format("parquet").option("path", str(out))
+    live.option("checkpointLocation", str(place / "q")).trigger(availableNow=True).start().awaitTermination()
+    assert sorted(pq.read_table(out)["_seq"].to_pylist()) == expected
 
 
 # Kills ----------------------------------------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ from riprap.spark.running import Show, Watch, ready_session, run_on_spark
 from riprap.streams import Stream
 from riprap.streams.description import is_stream
 from riprap.streams.files import LocalFiles
+from riprap.streams.shards import read_table
 
 _FORMAT = 1  # of run.json
 STREAM = "stream:"  # may stand before the directory of a persistent stream
@@ -97,12 +98,11 @@ class RunResult:
     summary: Mapping[str, Any]  # as `--json` prints it
 
     def sink(self, name: str) -> pa.Table:
-        """What came out at a sink, in order."""
+        """What came out at a sink, in order; of one in several shards, in the order of its keys."""
         paths = self.summary["sinks"]
         if name not in paths:
             raise UsageError(f"there is no sink {name}; sinks are {', '.join(paths)}")
-        stream = Stream.open(paths[name]["path"]).require_whole()
-        return pa.Table.from_batches([item.batch for item in stream.read()], schema=stream.schema)
+        return read_table(paths[name]["path"])
 
     def _repr_html_(self) -> str:
         streams = [

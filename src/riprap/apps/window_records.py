@@ -93,6 +93,7 @@ class Feed:
 
     def __init__(self, table: pa.RecordBatch, position: int) -> None:
         self._table, self.position, self.ended = table, position, False
+        self.progress: OrderKey | None = None
 
     def next(self, max_rows: int) -> pa.RecordBatch | None:
         batch = self._table.slice(self.position, max_rows)

@@ -406,9 +406,9 @@ class Stream:
         """Close a cycle: this stream becomes the feedback stream of that name."""
         self.app._close(loop, self)
 
-    def sink(self, name: str, *, protect: Protect = ()) -> None:
+    def sink(self, name: str, *, protect: Protect = (), parallelism: int = 1) -> None:
         """Where tuples leave."""
-        self.app._add(Sink(name=name, annotations=_annotations(protect)), (self,))
+        self.app._add(Sink(name=name, annotations=_annotations(protect), parallelism=parallelism), (self,))
 
     def _mapped(self, name: str, by: str, mapping: str | PathLike[str]) -> tuple[Expression, ...]:
         if by not in self.columns:

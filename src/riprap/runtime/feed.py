@@ -12,6 +12,7 @@ the input is idle and not late: nothing before that time will follow. It lies be
 """
 
 import os
+from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,6 +24,7 @@ from riprap.engine.inputs import Keyer, read_file, times_of_input
 from riprap.engine.lateness import Sorter
 from riprap.graph.keys import END_KEY, SEQ, TS, OrderKey
 from riprap.graph.specs import Source
+from riprap.runtime.stripes import own
 from riprap.streams import StoredMark, Stream
 from riprap.streams.description import DESCRIPTION
 
@@ -38,14 +40,20 @@ class Feed:
         position: int = 0,
         *,
         follow: bool = False,
+        shard: int = 0,
+        shards: int = 1,
     ) -> None:
-        """`columns` of the source are read, by default all. `follow` is for streams that are still being written."""
+        """`columns` of the source are read, by default all. `follow` is for streams that are still being written.
+
+        One of several shards gives the rows of its own stripes; its position passes over those of others.
+        """
         self.position = position  # of the row that comes next
         self.ended = False  # nothing will come any more
         self.progress: OrderKey | None = None  # that the stream told behind the last row: nothing at or below will come
         self._rank = source.rank
         self._keyer = Keyer(source, columns, position)
-        self._rest: pa.RecordBatch | None = None  # keyed, not yet given out
+        self._rest: deque[tuple[int, pa.RecordBatch]] = deque()  # keyed, not yet given out, with their positions
+        self._shard, self._shards = shard, shards
         self._emptied = False  # nothing is held any more, nor will be
         wanted = None if columns is None else {*columns, TS, SEQ, *([source.time] if source.time else [])}
         self._stream = Stream.open(path) if (Path(path) / DESCRIPTION).exists() else None
@@ -65,14 +73,24 @@ class Feed:
 
     def next(self, max_rows: int) -> pa.RecordBatch | None:
         """At most `max_rows` rows. None: there are none now, and if `ended`, there never will be."""
-        if self._rest is None:
+        while not self._rest:
             raw = self._next_raw() if self._sorter is None else self._next_sorted(self._sorter)
             if raw is None:
+                self.position = max(self.position, self._keyer.row)
                 return None
-            self._rest = self._keyer.keyed(raw)
-        batch = self._rest.slice(0, max_rows)
-        self._rest = self._rest.slice(max_rows) if self._rest.num_rows > max_rows else None
-        self.position += batch.num_rows
+            first = self._keyer.row
+            keyed = self._keyer.keyed(raw)
+            for low, high in own(first, raw.num_rows, self._shard, self._shards):
+                self._rest.append((low, keyed.slice(low - first, high - low)))
+        at, batch = self._rest.popleft()
+        room = max_rows - (at - self.position) if not self.ended else max_rows
+        if room < batch.num_rows:
+            self._rest.appendleft((at + max(room, 0), batch.slice(max(room, 0))))
+        if room <= 0:  # what is due are rows of others
+            self.position += max_rows
+            return None
+        batch = batch.slice(0, room)
+        self.position = at + batch.num_rows
         return batch
 
     def _next_sorted(self, sorter: Sorter) -> pa.RecordBatch | None:
@@ -123,14 +141,17 @@ class Feed:
                 if item.kind == "progress":
                     self._told(item.key)
             else:
-                if self._passed and item.next_position - item.batch.num_rows > self._read:
+                first = item.next_position - item.batch.num_rows
+                if self._passed and first > self._read:
                     raise DataError(
                         f"source {self._source.name} has a lateness and reads its input again from the beginning, "
                         "which was trimmed meanwhile; keep the stream whole while it is an input"
                     )
                 self._read = item.next_position
-                if self._sorter is None:  # trimmed streams begin later than asked for
-                    self.position = self._keyer.row = item.next_position - item.batch.num_rows
+                if self._sorter is None:
+                    if first > self._keyer.row:  # trimmed streams begin later than asked for
+                        self.position = max(self.position, first)
+                    self._keyer.row = first
                 self.ended = False  # it went on behind an end
                 self._told(item.progress)
                 yield item.batch

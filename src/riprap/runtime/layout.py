@@ -11,6 +11,7 @@ How operators are fused:
     all   one fragment, or one for each part that persistent streams separate
 
 However that may be, the operators of a cycle are one fragment: what goes round in it never leaves the process.
+A source in several shards divides its input (`stripes.py`), and a sink in several shards writes a stream for each.
 
 Backups between backups share a fragment as others do (`_inside`): the fragment is saved as a whole and reads again from
 its own inputs, so what would be read again from the stream between them is computed again.
@@ -37,7 +38,7 @@ from riprap.base.errors import UsageError, known
 from riprap.graph.cycles import connected_parts, cyclic_parts
 from riprap.graph.graph import Graph, StreamSpec
 from riprap.graph.keys import SEQ, KeyShape, overlapping
-from riprap.graph.specs import Aggregate, Join, OperatorSpec, Sink, Source, Union
+from riprap.graph.specs import Aggregate, Join, OperatorSpec, Union
 from riprap.graph.windows import Punctuated, Session
 from riprap.protocols.channel import Retention
 from riprap.protocols.channels import ChannelId
@@ -268,8 +269,6 @@ def arrange(
     for spec in graph:
         if spec.parallelism > MOST_SHARDS:
             raise UsageError(f"{spec.name} would run in {spec.parallelism} shards; at most {MOST_SHARDS} are possible")
-        if spec.parallelism > 1 and isinstance(spec, Source | Sink):
-            raise UsageError(f"{spec.kind} {spec.name} runs in one place, not in {spec.parallelism}")
     _check_cycles(graph)
     fragments = tuple(
         Fragment(members, graph[members[0]].parallelism) for members in _ordered(graph, _groups(graph, fuse))
@@ -393,6 +392,8 @@ def _groups(graph: Graph, fuse: Fuse) -> list[set[str]]:
                 continue
             if target.parallelism > 1 and _numbers_ports(graph, stream.target):
                 continue
+            if target.parallelism > 1 and target.partition_keys[stream.target_port]:
+                continue  # its shards want other rows than those of the source have
             if fuse == "all" or (_chained(graph, stream) and _alike(source, target)):
                 unite(stream.source, stream.target)
         _check_acyclic(graph, group, fuse)

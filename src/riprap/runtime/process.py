@@ -40,6 +40,7 @@ from riprap.runtime.recompute import Recomputation
 from riprap.runtime.run import Run
 from riprap.runtime.spill import LogSpill
 from riprap.runtime.stored_past import StoredPast, feed_of, log_path
+from riprap.runtime.stripes import below
 from riprap.runtime.transport.outlets import Outlet
 from riprap.runtime.transport.transport import Transport
 
@@ -348,7 +349,8 @@ class _Process:
         ledger = self._ledger
         inlets, outlets, sources = ledger.inlets.values(), ledger.outlets.values(), ledger.sources.values()
         return Metrics(
-            sum(inlet.received for inlet in inlets) + sum(source.position for source in sources),
+            sum(inlet.received for inlet in inlets)
+            + sum(below(source.position, self._pe.shard, self._pe.fragment.shards) for source in sources),
             sum(outlet.number for outlet in outlets),
             sum(inlet.missed for inlet in inlets),
             dict(self._element.latencies.counts),

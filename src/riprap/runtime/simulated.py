@@ -14,8 +14,10 @@ from riprap.protocols.protocol import WHOLE
 from riprap.runtime.hosting import Arrival
 from riprap.runtime.layout import Pe
 from riprap.runtime.messages import Kind, Message
+from riprap.runtime.stripes import own
 
 START = 1_700_000_000_000_000  # the virtual clock's first moment, microseconds
+_STRIPE = 5  # rows of a source that belong to one shard
 
 
 class Crash(NamedTuple):
@@ -70,17 +72,26 @@ class VirtualClock:
 class ListFeed:
     """A source's input that is there in memory, with order keys."""
 
-    def __init__(self, table: pa.RecordBatch, position: int) -> None:
-        self._table = table
+    def __init__(self, table: pa.RecordBatch, position: int, shard: int = 0, shards: int = 1) -> None:
+        self._table, self._shard, self._shards = table, shard, shards
         self.position = position
         self.ended = False
         self.progress: OrderKey | None = None
 
     def next(self, max_rows: int) -> pa.RecordBatch | None:
-        batch = self._table.slice(self.position, max_rows)
-        self.position += batch.num_rows
-        self.ended = not batch.num_rows
-        return batch if batch.num_rows else None
+        left = self._table.num_rows - self.position
+        stretches = own(self.position, left, self._shard, self._shards, _STRIPE)
+        self.ended = not stretches
+        if not stretches:
+            self.position = self._table.num_rows
+            return None
+        first, last = stretches[0]
+        last = min(last, self.position + max_rows)
+        if last <= first:  # not due yet
+            self.position += max_rows
+            return None
+        self.position = last
+        return self._table.slice(first, last - first)
 
 
 class MemoryLog:
@@ -197,7 +208,7 @@ class SimulatedPast:
         return (Arrival(channel, stable[index], index + 1) for index in range(position, len(stable)))
 
     def feed(self, pe: Pe, source: str, position: int) -> ListFeed:
-        return ListFeed(self._inputs[source], position)
+        return ListFeed(self._inputs[source], position, pe.shard, pe.fragment.shards)
 
     def spill(self, channel: ChannelId) -> ListSpill:
         return ListSpill()

@@ -343,7 +343,7 @@ class Simulation:
             clock=self.clock,
             checkpointer=self._checkpointer(pe, epoch),
             loaded=loaded,
-            feeds=lambda source, position: ListFeed(self.inputs[source], position),
+            feeds=lambda source, position: ListFeed(self.inputs[source], position, pe.shard, pe.fragment.shards),
             rates=self._rates,
             batch_rows=self._batch_rows,
             held_bytes=self._held_bytes,
@@ -560,7 +560,9 @@ class Simulation:
     # What came out ----------------------------------------------------------------------------------------------------
 
     def sink(self, name: str) -> list[pa.RecordBatch]:
-        return self.log(sink_channel(name)).rows()
+        """Of one in several shards, shard by shard."""
+        shards = range(self.layout.graph[name].parallelism)
+        return [batch for shard in shards for batch in self.log(sink_channel(name, shard)).rows()]
 
     def ledgers(self) -> Ledgers:
         return {id_: life.ledger for id_, life in self.lives.items()}

@@ -25,7 +25,8 @@ def log_path(run: Run, channel: ChannelId) -> Path:
     """Where the persistent stream of a channel lies; a sink's has its name."""
     sink, shards = run.layout.sink(channel), f"{channel.source}-{channel.target}"
     if sink is not None:
-        return run.directory / "sinks" / sink
+        path = run.directory / "sinks" / sink
+        return path if run.layout.graph[sink].parallelism == 1 else path / str(channel.source)
     return run.directory / "streams" / quote(channel.stream.replace("→", "--"), safe="") / shards
 
 
@@ -33,7 +34,8 @@ def feed_of(run: Run, pe: Pe, source: str, position: int) -> Feed:
     """The input of a source, with the columns that its element needs."""
     graph = run.layout.graph
     columns = wanted_columns(graph, frozenset(pe.fragment.members))[source][0]
-    return Feed(run.inputs[source], cast(Source, graph[source]), columns, position, follow=run.follow)
+    path, spec, shards = run.inputs[source], cast(Source, graph[source]), pe.fragment.shards
+    return Feed(path, spec, columns, position, follow=run.follow, shard=pe.shard, shards=shards)
 
 
 class StoredPast:

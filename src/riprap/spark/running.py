@@ -88,7 +88,7 @@ def run_on_spark(
     """
     address = str(spark.sparkContext.getConf().get("spark.driver.host", "127.0.0.1"))
     certificate = generate_tls([address]) if tls else None
-    token, before = secret_token(), positions(read_ledgers(directory, layout))
+    token, before = secret_token(), positions(layout, read_ledgers(directory, layout))
     with ExitStack() as stack:
         hosts: list[Hosted] = []
 

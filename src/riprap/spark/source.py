@@ -1,8 +1,9 @@
 """The Spark data source `riprap`: persistent streams as DataFrames, of the past and live. Arrow in and out.
 
-A position in the stream is Spark's offset: `{"position": rows before it}`. Options:
+A position in the stream is Spark's offset: `{"position": rows before it}`; where a sink in several shards wrote several
+streams, one for each of them: `{"0": …, "1": …}`. Options:
 
-    path                                      the stream
+    path                                      the stream, or the directory of its shards
     startTs, endTs, startSeq, endSeq          bounds on rows, answered from the index; ends are exclusive
     columns                                   names with commas between them
     maxRowsPerTrigger, maxBytesPerTrigger     admission control of a streaming read
@@ -48,6 +49,7 @@ from riprap.base.errors import RiprapError, UsageError, known
 from riprap.spark.sink import BatchSink, StreamSink
 from riprap.streams.keys import Bounds, as_microseconds
 from riprap.streams.plan import after_bytes, beginning, stretches
+from riprap.streams.shards import shards
 from riprap.streams.stream import Stream
 
 T = TypeVar("T")
@@ -127,7 +129,7 @@ class StreamSource(DataSource):
     @_in_a_sentence
     def schema(self) -> StructType:
         options = read_options(self.options)
-        schema = Stream.open(options.path).schema
+        schema = Stream.open(shards(options.path)[0]).schema
         for name in options.columns or ():
             if name not in schema.names:
                 raise UsageError(f"the stream has no column {name}: {known(schema.names, name)}")
@@ -159,9 +161,9 @@ class StreamSource(DataSource):
 class Part(InputPartition):
     """The rows that one task reads."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, path: str, bounds: Bounds) -> None:
         super().__init__(None)
-        self.bounds = bounds
+        self.path, self.bounds = path, bounds
 
 
 class _Reads:
@@ -172,15 +174,15 @@ class _Reads:
         self.bounds = options.bounds
         self._schema = to_arrow_schema(schema, timezone="UTC")
 
-    def parts(self, stream: Stream, bounds: Bounds) -> Sequence[Part]:
+    def parts(self, path: str, stream: Stream, bounds: Bounds) -> list[Part]:
         return [
-            Part(replace(bounds, from_position=item.from_position, to_position=item.to_position))
+            Part(path, replace(bounds, from_position=item.from_position, to_position=item.to_position))
             for item in stretches(stream, bounds, _TASK_BYTES)
         ]
 
     def rows(self, part: Part) -> Iterator[pa.RecordBatch]:
         bounds = part.bounds
-        for item in Stream.open(self.options.path).read(
+        for item in Stream.open(part.path).read(
             from_position=bounds.from_position,
             to_position=bounds.to_position,
             from_ts=bounds.from_ts,
@@ -195,7 +197,9 @@ class _Reads:
 
 class PastReader(_Reads, DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
-        return self.parts(Stream.open(self.options.path).require_whole(), self.bounds) or [Part(Bounds(0, 0))]
+        paths = shards(self.options.path)
+        found = [part for path in paths for part in self.parts(path, Stream.open(path).require_whole(), self.bounds)]
+        return found or [Part(paths[0], Bounds(0, 0))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Part)
@@ -235,24 +239,29 @@ class LiveReader(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         super().__init__(options, schema)
-        self._target: int | None = None  # where Trigger.AvailableNow ends
-        self._open: Stream | None = None
+        self._target: dict[str, int] | None = None  # where Trigger.AvailableNow ends
+        self._open: dict[str, tuple[str, Stream]] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_open": None}
 
-    def _stream(self) -> Stream:
+    def _streams(self) -> dict[str, tuple[str, Stream]]:
+        """By the name that each has in an offset: its path, and itself."""
         if self._open is None:
-            self._open = Stream.open(self.options.path)
+            paths = shards(self.options.path)
+            names = ["position"] if len(paths) == 1 else [os.path.basename(path) for path in paths]
+            self._open = {name: (path, Stream.open(path)) for name, path in zip(names, paths, strict=True)}
         return self._open
 
     def initialOffset(self) -> dict[str, int]:
-        stream = self._stream()
         unbounded = self.bounds.from_ts is None and self.bounds.from_seq is None
-        return {"position": stream.first_position() if unbounded else beginning(stream, self.bounds)}
+        return {
+            name: stream.first_position() if unbounded else beginning(stream, self.bounds)
+            for name, (_, stream) in self._streams().items()
+        }
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = self._stream().stable().position
+        self._target = self.reportLatestOffset()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         if self.options.max_rows is not None:
@@ -262,23 +271,30 @@ class LiveReader(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        position = start["position"]
-        end = self._stream().stable().position
-        if self._target is not None:
-            end = min(end, self._target)
-        if not isinstance(limit, ReadAllAvailable) and end > position:
-            if self.options.max_rows is not None:
-                end = min(end, position + self.options.max_rows)
-            if self.options.max_bytes is not None:
-                end = min(end, after_bytes(self._stream(), position, self.options.max_bytes))
-        return {"position": max(end, position)}
+        """Of several streams each gets its share of the limit, and at least a row."""
+        found = {}
+        for name, (_, stream) in self._streams().items():
+            position, end = start.get(name, 0), stream.stable().position
+            if self._target is not None:
+                end = min(end, self._target[name])
+            if not isinstance(limit, ReadAllAvailable) and end > position:
+                if self.options.max_rows is not None:
+                    end = min(end, position + max(self.options.max_rows // len(self._streams()), 1))
+                if self.options.max_bytes is not None:
+                    size = max(self.options.max_bytes // len(self._streams()), 1)
+                    end = min(end, after_bytes(stream, position, size))
+            found[name] = max(end, position)
+        return found
 
     def reportLatestOffset(self) -> dict[str, int]:
-        return {"position": self._stream().stable().position}
+        return {name: stream.stable().position for name, (_, stream) in self._streams().items()}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        bounds = replace(self.bounds, from_position=start["position"], to_position=end["position"])
-        return self.parts(self._stream(), bounds)
+        found: list[InputPartition] = []
+        for name, (path, stream) in self._streams().items():
+            bounds = replace(self.bounds, from_position=start.get(name, 0), to_position=end.get(name, 0))
+            found += self.parts(path, stream, bounds)
+        return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Part)
@@ -286,4 +302,5 @@ class LiveReader(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, int]) -> None:
         if self.options.reader is not None:
-            self._stream().register_reader(self.options.reader, end["position"])
+            for name, (_, stream) in self._streams().items():
+                stream.register_reader(self.options.reader, end.get(name, 0))

@@ -15,9 +15,11 @@ from riprap.runtime.element.latency import Latencies
 from riprap.runtime.element.ledger import Ledger, Ledgers, ledger_shape, read_ledger
 from riprap.runtime.hosting import Rates, pace_of
 from riprap.runtime.layout import Layout
+from riprap.runtime.stripes import below
 from riprap.streams import Stream
 from riprap.streams.description import is_stream
-from riprap.streams.files import LocalFiles
+from riprap.streams.files import files_at
+from riprap.streams.shards import shards
 
 
 class Lives:
@@ -70,9 +72,13 @@ def read_ledgers(directory: Path, layout: Layout) -> dict[str, Ledger]:
     }
 
 
-def positions(ledgers: Ledgers) -> dict[tuple[str, str], int]:
+def positions(layout: Layout, ledgers: Ledgers) -> dict[tuple[str, str], int]:
     """Rows taken, by element and source."""
-    return {(pe, name): s.position for pe, ledger in ledgers.items() for name, s in ledger.sources.items()}
+    return {
+        (pe.id, name): below(source.position, pe.shard, pe.fragment.shards)
+        for pe in layout.pes
+        for name, source in ledgers[pe.id].sources.items()
+    }
 
 
 def summary(
@@ -97,9 +103,10 @@ def summary(
         for name, source in ledger.sources.items()
     ]
     # Row 0 is said to be due when it would have been had the source never stopped.
-    begun = min((at + (int(taken / rate * 1e6) if rate else 0) for at, taken, rate in sources if at), default=0)
+    begun = min((at + (int(rows / rate * 1e6) if rate else 0) for at, rows, rate in sources if at), default=0)
     seconds = max((max((event.at for event in events), default=begun) - begun) / 1e6, 0.0) if begun else 0.0
-    tuples = sum(positions(ledgers).values())
+    taken = positions(layout, ledgers)
+    tuples = sum(taken.values())
     since = tuples - sum(before.values())
     latencies = lives.latencies()
     return {
@@ -131,7 +138,7 @@ def summary(
         },
         "sources": {
             source.name: {
-                "tuples": sum(ledger.sources[source.name].position for ledger in _with(source.name, ledgers)),
+                "tuples": sum(count for (_, name), count in taken.items() if name == source.name),
                 "lost": sum(ledger.sources[source.name].lost for ledger in _with(source.name, ledgers)),
             }
             for source in layout.graph.sources
@@ -148,7 +155,7 @@ def summary(
 
 def rows_in(path: Path) -> int:
     """Of a persistent stream: what a reader finds there, whatever those who wrote it had counted."""
-    return Stream.open(path).stable().position if is_stream(LocalFiles(path)) else 0
+    return sum(Stream.open(each).stable().position for each in shards(path) if is_stream(files_at(each)))
 
 
 def _with(source: str, ledgers: Ledgers) -> list[Ledger]:

@@ -222,7 +222,7 @@ class Element:
 
     def taken(self, source: str) -> int:
         """Rows that were taken from a source."""
-        return self._taken[source]
+        return self._taking.taken[source]
 
     def live_cut(self) -> Cut:
         """Where the element is now, as a cut of the whole of it."""
@@ -395,7 +395,7 @@ class Element:
         assert self._recording is not None
         inlets = {channel: way.cursor.cut() for channel, way in self._inputs.ways.items()}
         sent = {channel: way.outlet.number for channel, way in self._outputs.ways.items()}
-        return self._recording.record(gave, inlets, self._taken, sent, told)
+        return self._recording.record(gave, inlets, self._taking.taken, sent, told)
 
     def _emitted(self, channel: ChannelId, number: int, items: int) -> None:
         self._do(self.protocol.handle(seam.Emitted(channel, number, items)))

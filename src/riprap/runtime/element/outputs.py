@@ -105,9 +105,9 @@ class Outputs:
             progress = stream.reached()
             if name in given or progress > stream.told:
                 self._leave(stream, given.get(name, ()), progress, born, leaving)
+        self._ledger.commit()
         if record is not None:
             self._keep_record(record(bool(given), told), leaving)
-        self._ledger.commit()
         for way, messages, news in leaving:
             if messages:
                 way.give(messages)

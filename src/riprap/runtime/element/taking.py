@@ -43,10 +43,10 @@ class Taking:
 
     def took(self, source: str, batch: pa.RecordBatch, position: int) -> None:
         """The engine was given rows up to `position`."""
-        before, self.taken[source] = self.taken[source], position
+        self.taken[source] = position
         cursor = self._cursors[source]
         keys = keys_of(batch, self._graph.shape(source)) if self._merges[source] else None
-        cursor.came(before, keys, position, -1)
+        cursor.came(position - batch.num_rows, keys, position, -1)
         self._note(source, cursor)
 
     def settle(self) -> None:
