@@ -29,6 +29,7 @@ from riprap.continuous.record import Totals
 from riprap.graph.annotations import Annotations, Continuous, persist
 from riprap.graph.builder import App
 from riprap.graph.graph import Graph
+from riprap.graph.keys import OrderKey
 from riprap.graph.windows import count
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.events import Durable

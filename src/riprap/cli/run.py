@@ -183,7 +183,11 @@ def _print(result: "RunResult") -> None:
         f"{summary['throughput']:,.0f} tuples/s{took}",
         soft_wrap=True,
     )
+    for name, source in summary["sources"].items():
+        if source["lost"]:
+            OUT.print(f"{name}: {source['lost']:,} tuples were lost in its own element", style="yellow", soft_wrap=True)
     for name, sink in summary["sinks"].items():
-        OUT.print(f"{name}: {sink['tuples']:,} tuples in {sink['path']}", soft_wrap=True)
+        lost = f", and {sink['lost']:,} that were lost before they were there" if sink["lost"] else ""
+        OUT.print(f"{name}: {sink['tuples']:,} tuples in {sink['path']}{lost}", soft_wrap=True)
     took = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in summary["phases"].items() if seconds >= 0.05)
     OUT.print(f"where the time went: {took}", soft_wrap=True)
