@@ -1,6 +1,9 @@
 """From real apps to models: description, calibration, taint tracking, and the rate at the sink."""
 
+from dataclasses import replace
+
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from riprap.apps.bargain_discovery import build
@@ -42,6 +45,25 @@ def test_description_has_the_measured_rates_and_sizes(measured):
     assert application.by_name["Aggregator"].inputs[0].state == measured.operators["Aggregator"].state_tuples
     doubled = with_rate(application, 2000.0)
     assert doubled.rates["Sink", 0] == pytest.approx(2 * application.rates["Sink", 0])
+
+
+def test_each_port_has_the_state_that_was_measured_there():
+    """One tuple per key on the left and four on the right: halves would be 2.5 each."""
+    app = App("ports")
+    left, right = app.source("L", "k string, x long"), app.source("R", "k string, y long")
+    left.join(right, on="k", left_window=count(1), right_window=count(4), name="J").sink("Out")
+    graph = app.build()
+    times = pa.array(range(60), pa.timestamp("us", "UTC"))
+    keys, numbers = ["abc"[j % 3] for j in range(60)], pa.array(range(60), pa.int64())
+    given = {
+        source: [pa.record_batch({"k": keys, column: numbers, "_ts": times, "_seq": numbers})]
+        for source, column in (("L", "x"), ("R", "y"))
+    }
+    found = profile(graph, given)
+    assert found.operators["J"].port_state == (3, 12)
+    assert [port.state for port in describe(graph, found).by_name["J"].inputs] == [3, 12]
+    unknown = replace(found, operators={n: replace(o, port_state=()) for n, o in found.operators.items()})
+    assert [port.state for port in describe(graph, unknown).by_name["J"].inputs] == [7, 7]
 
 
 def test_modelled_sink_rate_is_that_of_the_engine(measured):
