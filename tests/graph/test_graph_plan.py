@@ -50,6 +50,8 @@ def test_a_plan_overrides_the_code():
         ("app = ", "this is not TOML"),
         ("", 'does not say which app it is for; write app = "name"'),
         ('app = "x"\nspeed = 1', "the plan has unknown key speed; known keys: app, recovery, protocol, interval, "),
+        ('app = "x"\n[replication]\ncopies = 1', "replication: copies = 1; write a whole number, 2 or more"),
+        ('app = "x"\nreplication = 2', "replication has to be a table"),
         ('app = "x"\nrecovery = "soon"', "recovery = 'soon'; write how long a recovery may take, as in \"2s\""),
         ('app = "x"\nrecovery = "0s"', "recovery = '0s'; write how long"),
         ('app = "x"\nprotocol = 3', "protocol = 3; write the name of one"),

@@ -52,6 +52,17 @@ def test_an_operator_that_is_listed_twice_is_refused():
     assert "\n" not in str(refused.value)
 
 
+def test_full_replication_goes_without_groups():
+    with pytest.raises(PlanError, match="the plan replicates every operator, and has HA group g"):
+        planned("L", extra="[replication]\ncopies = 2")
+
+
+def test_full_replication_is_for_deterministic_operators(monkeypatch):
+    monkeypatch.setattr(type(diamond()["U"]), "deterministic", property(lambda spec: False))
+    with pytest.raises(PlanError, match="operators have to be deterministic, and U is not"):
+        parse_plan('app = "diamond"\n[replication]\ncopies = 3').apply(diamond())
+
+
 def test_a_group_has_one_number_of_replicas():
     app = App("x")
     app.source("S", "x long").filter("x > 1", name="F", protect=[ha_group("g", 2)]).filter(

@@ -17,7 +17,7 @@ from riprap.runtime.element.ledger import ledger_shape, memory_ledger
 from riprap.runtime.hosting import Arrival
 from riprap.runtime.layout import arrange
 from riprap.runtime.messages import Kind, Message
-from riprap.runtime.simulation import ListFeed, VirtualClock
+from riprap.runtime.simulated import ListFeed, VirtualClock
 
 
 class Host:

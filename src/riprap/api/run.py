@@ -28,7 +28,7 @@ from riprap.graph.annotations import Stability
 from riprap.graph.builder import App
 from riprap.graph.graph import Graph
 from riprap.graph.plan import parse_plan, plan_text
-from riprap.protocols.registry import LOGS, REGISTRY, SCOPES, configured
+from riprap.protocols.registry import FAILOVERS, LOGS, REGISTRY, SCOPES, configured
 from riprap.report.page import table
 from riprap.runtime.hosting import Rates
 from riprap.runtime.kills import parse_kills
@@ -62,6 +62,7 @@ class Settings:
     scope: str | None = None  # of induced
     stability: Stability = "async"  # of persistent streams, where the plan does not say
     follow: bool = False  # inputs are streams that are still being written
+    failover: str = FAILOVERS[0]  # of HA groups
 
     def layout(self, graph: Graph | None = None) -> Layout:
         if graph is None:
@@ -72,6 +73,11 @@ class Settings:
         if self.plan is not None:
             plan = parse_plan(self.plan)
             graph = plan.apply(graph)
+            if plan.copies > 1:
+                raise UsageError(
+                    f"the plan asks for {plan.copies} copies of every operator, and a run cannot do that yet: "
+                    "use HA groups"
+                )
             if plan.recovery is not None and name not in ("partial", "recompute"):
                 raise UsageError(
                     f"the plan has a bound of recovery, which is met by recomputing, and --protocol is {name}: leave "
@@ -86,7 +92,7 @@ class Settings:
                 name = plan.protocol
                 if interval is None and plan.interval is not None:
                     interval = format_duration(plan.interval)
-        spec, settings = configured(name, interval=interval, log=self.log, scope=self.scope)
+        spec, settings = configured(name, interval=interval, log=self.log, scope=self.scope, failover=self.failover)
         return arrange(graph, self.fuse, self.parallelism, spec, settings)
 
 
@@ -132,6 +138,7 @@ def run(
     scope: str | None = None,
     stability: Stability = "async",
     follow: bool = False,
+    failover: str = FAILOVERS[0],
     kill: str = "",
     tls: bool = False,
     spark: Any = None,
@@ -144,7 +151,8 @@ def run(
     """Run an app until its inputs end, or for some seconds. `out` is the run's directory, which must not exist.
 
     `inputs` may be a function that makes them: it is called when everything else has been checked.
-    `protocol` is one of `riprap.protocols.registry`; `interval`, `log` and `scope` are its settings.
+    `protocol` is one of `riprap.protocols.registry`; `interval`, `log` and `scope` are its settings. `failover` is how
+    HA groups go on: smart, with what the consumers have not had, or plain, as published.
     `stability` is that of persistent streams: async, group or fsync. `follow`: inputs are persistent streams that are
     still being written; the run goes on until they are marked as ended.
     """
@@ -165,11 +173,9 @@ def run(
         scope,
         _stability(stability),
         follow,
+        failover,
     )
     layout = settings.layout(None if isinstance(app, str) else _graph(app))
-    for spec in layout.graph:
-        if spec.annotations.ha_group is not None:
-            warn(f"{spec.name} is in HA group {spec.annotations.ha_group.name}, and a run has no replicas yet")
     kills = parse_kills(kill, layout)
     with owned(directory, "run"):
         if not is_empty(directory):
@@ -267,6 +273,7 @@ _SHAPE: Mapping[str, Callable[[Any], bool]] = {
     "scope": lambda value: value is None or value in SCOPES,
     "stability": lambda value: value in get_args(Stability),
     "follow": lambda value: isinstance(value, bool),
+    "failover": lambda value: value in FAILOVERS,
 }
 _LATER: dict[str, Any] = {
     "protocol": "partial",
@@ -275,6 +282,7 @@ _LATER: dict[str, Any] = {
     "scope": None,
     "stability": "async",
     "follow": False,
+    "failover": FAILOVERS[0],
 }  # runs of before have none
 
 

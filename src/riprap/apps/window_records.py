@@ -158,6 +158,12 @@ class LogHost:
     def acknowledge(self, channel: ChannelId, next_: int) -> None:
         pass
 
+    def open(self, channel: ChannelId, epoch: int) -> None:
+        """There is no group."""
+
+    def shut(self, channel: ChannelId) -> None:
+        """There is no group."""
+
     def send(self, channel: ChannelId, message: Message) -> bool:
         return True
 

@@ -20,6 +20,7 @@ from riprap.cli import (
     reproduce,
     reproduce_assess,
     reproduce_cec,
+    reproduce_failover,
     reproduce_joins,
     reproduce_san,
     reproduce_streams,
@@ -76,6 +77,7 @@ app.command("prove", rich_help_panel=_PROVE)(prove.command)
 app.command("compare", rich_help_panel=_COMPARE)(compare.command)
 reproduce.app.command("assess")(reproduce_assess.command)
 reproduce.app.command("cec")(reproduce_cec.command)
+reproduce.app.command("failover")(reproduce_failover.command)
 reproduce.app.command("joins")(reproduce_joins.command)
 reproduce.app.command("san")(reproduce_san.command)
 reproduce.app.command("streams")(reproduce_streams.command)

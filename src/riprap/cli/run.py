@@ -51,6 +51,7 @@ def command(
     stability: Annotated[
         str, typer.Option(help="Of persistent streams: async, group or fsync.", metavar="NAME")
     ] = "async",
+    failover: Annotated[str, typer.Option(help="smart or plain: how HA groups go on.")] = "smart",
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this directory.")] = None,
     tuples: Annotated[
         int | None, typer.Option(help="Without --input: how many tuples to generate.", min=1, show_default="enough")
@@ -91,13 +92,14 @@ def command(
 
     if resume is not None:
         given = (input, plan, parallelism, rate, out, interval, log, induced_scope, follow)
-        if any(given) or fuse != "auto" or protocol != "partial" or stability != "async":
+        others = (fuse, protocol, stability, failover)
+        if any(given) or others != ("auto", "partial", "async", "smart"):
             raise UsageError("--resume goes on with the settings of before: leave --input, --plan, --fuse, … out")
         api.read_settings(resume)
         directory = resume
     else:
         assert app is not None
-        configured(protocol, interval=interval, log=log, scope=induced_scope)
+        configured(protocol, interval=interval, log=log, scope=induced_scope, failover=failover)
         graph = planned_app(app, plan)
         directory = out or Path(f"run-{graph.name}")
         output_directory(directory)
@@ -114,7 +116,7 @@ def command(
                 result = api.run(
                     app, lambda: input_paths(graph, input, tuples or enough, seed), out=directory, plan=plan,
                     fuse=fuse, parallelism=shards, rate=rate, show=table, warn=warn,  # type: ignore[arg-type]
-                    protocol=protocol, interval=interval, log=log, scope=induced_scope,
+                    protocol=protocol, interval=interval, log=log, scope=induced_scope, failover=failover,
                     stability=stability, follow=follow, **common,  # type: ignore[arg-type]
                 )  # fmt: skip
     except KeyboardInterrupt:
@@ -142,6 +144,30 @@ def _parallelism(text: str) -> Mapping[str, int]:
     return shards
 
 
+def _print_group(name: str, group: Mapping[str, Any]) -> None:
+    """Who is active of an HA group, and how it came to that."""
+    from riprap.cli.console import OUT
+
+    replicas = ", ".join(
+        f"replica {number} {'active' if number == group['active'] else replica['state']}"
+        for number, replica in enumerate(group["replicas"], 1)
+    )
+    tainted = ", and what it gives out is tainted" if group["tainted"] else ""
+    OUT.print(f"HA group {name}: {replicas}{tainted}", soft_wrap=True)
+    for failover in group["failovers"]:
+        if failover["to"] is None:
+            OUT.print(f"HA group {name}: nobody was left when {failover['lost']} was lost", style="yellow")
+            continue
+        took = failover["from_kill"] if failover["from_kill"] is not None else failover["seconds"]
+        OUT.print(
+            f"HA group {name} failed over to replica {failover['to']} when {failover['lost']} was lost"
+            + (f": {took:.3f} s to its first tuple" if took is not None else "")
+            + f", {failover['dropped']:,} dropped, {failover['doubled']:,} doubled"
+            + (", tainted" if failover["tainted"] else ""),
+            soft_wrap=True,
+        )
+
+
 def _print(result: "RunResult") -> None:
     from rich.table import Table
 
@@ -166,6 +192,8 @@ def _print(result: "RunResult") -> None:
             OUT.print(f"{pe} came back ({number} of {what['restarts']}): {parts}")
         if what["delivery"].startswith("at least once"):
             OUT.print(f"{pe}: {what['delivery']}", style="yellow", soft_wrap=True)
+    for name, group in summary["groups"].items():
+        _print_group(name, group)
     for operator, counts in summary["checkpoints"].items():
         OUT.print(
             f"{operator}: {counts['taken']} checkpoints, {counts['bytes'] / 1024:,.0f} KiB"

@@ -16,6 +16,9 @@
     [ha_groups.trades]
     replicas = 2
 
+    [replication]
+    copies = 2               # instead of groups: every operator but sources and sinks in copies
+
 A plan given at run time overrides the code: an operator that the plan names has the protection that the plan states and
 no other; an operator that it does not name keeps its annotations.
 """
@@ -33,7 +36,7 @@ from riprap.graph.graph import Graph
 from riprap.graph.groups import ha_groups
 from riprap.graph.specs import Sink
 
-_TOP_KEYS = ("app", "recovery", "protocol", "interval", "operators", "ha_groups")
+_TOP_KEYS = ("app", "recovery", "protocol", "interval", "operators", "ha_groups", "replication")
 _CONTINUOUS_KEYS = ("recovery", "every", "slow_after", "shot")
 _OPERATOR_KEYS = ("checkpoint", "backup", "persist", "ha_group", "stability", *_CONTINUOUS_KEYS)
 _GROUP_KEYS = ("replicas",)
@@ -44,7 +47,8 @@ _MOST_REPLICAS = 64
 class Plan:
     """Protection by operator name, for the app of that name. `recovery`: how long any recovery may take.
 
-    `protocol`, by its name, and the `interval` of its checkpoints; None: what the run says.
+    `protocol`, by its name, and the `interval` of its checkpoints; None: what the run says. `copies`: of every
+    operator, under full replication.
     """
 
     app: str
@@ -52,6 +56,7 @@ class Plan:
     recovery: Duration | None = None
     protocol: str | None = None
     interval: Duration | None = None
+    copies: int = 1
 
     def apply(self, graph: Graph) -> Graph:
         """The graph with this protection instead of its own where the plan says so."""
@@ -71,8 +76,24 @@ class Plan:
                     "or leave it out"
                 )
             graph = graph.with_operator(replace(spec, annotations=annotations))
-        ha_groups(graph)  # raises for groups that cannot be
+        groups = ha_groups(graph)  # raises for groups that cannot be
+        if self.copies > 1:
+            _check_full(graph, [group.name for group in groups])
         return graph
+
+
+def _check_full(graph: Graph, groups: list[str]) -> None:
+    """Raise for what cannot be replicated as a whole."""
+    if groups:
+        raise PlanError(
+            f"the plan replicates every operator, and has HA group {groups[0]}; leave out [replication], or the group"
+        )
+    for spec in graph:
+        if not spec.deterministic:
+            raise PlanError(
+                f"full replication takes what any copy brings first, so operators have to be deterministic, and "
+                f"{spec.name} is not; use an HA group, which need not be"
+            )
 
 
 def plan_of(graph: Graph) -> Plan:
@@ -122,7 +143,7 @@ def parse_plan(text: str) -> Plan:
             f"the plan has a bound of recovery, which is met by recomputing, and protocol = {protocol!r}: "
             "write one of them"
         )
-    return Plan(data["app"], operators, recovery, protocol, interval)
+    return Plan(data["app"], operators, recovery, protocol, interval, _copies(data.get("replication")))
 
 
 def write_plan(plan: Plan) -> str:
@@ -151,7 +172,23 @@ def write_plan(plan: Plan) -> str:
     groups = {a.ha_group.name: a.ha_group for a in plan.operators.values() if a.ha_group is not None}
     for group in groups.values():
         lines += ["", f"[ha_groups.{_quoted(group.name)}]", f"replicas = {group.replicas}"]
+    if plan.copies > 1:
+        lines += ["", "[replication]", f"copies = {plan.copies}"]
     return "\n".join(lines) + "\n"
+
+
+def _copies(table: Any) -> int:
+    if table is None:
+        return 1
+    if not isinstance(table, dict):
+        raise PlanError("replication has to be a table: write [replication], and copies = 2 below it")
+    _only(table, ("copies",), "replication")
+    copies = table.get("copies")
+    if type(copies) is not int or not 2 <= copies <= _MOST_REPLICAS:
+        raise PlanError(
+            f"replication: copies = {shortened(copies)}; write a whole number, 2 or more, at most {_MOST_REPLICAS}"
+        )
+    return copies
 
 
 def _time(data: Mapping[str, Any], key: str, meaning: str) -> Duration | None:

@@ -58,6 +58,7 @@ class Skip:
 
     def __init__(self, had: Had) -> None:
         self._key, self._left = had
+        self.skipped = 0
         self.over = False  # the first that it had not was there
 
     def of(self, keys: Keys) -> int:
@@ -69,6 +70,7 @@ class Skip:
         same = min(bisect_right(range(count), self._key, lo=below, key=keys.at) - below, self._left)
         self._left -= same
         self.over = below + same < count
+        self.skipped += below + same
         return below + same
 
 
@@ -123,6 +125,7 @@ class Outlet:
     number: int  # of the next item
     promised: OrderKey = START_KEY  # nothing at or below it will be given out, in this life or another
     guarded: bool = False  # what this life gives out first may be what another one promised not to
+    skip: Skip | None = None  # instead: what the consumer had from another replica
     up: bool | None = None  # somebody takes it; None: not known yet, so what is sent waits
     header: bytes = b""  # of items that are numbered now
 
@@ -134,6 +137,10 @@ class Outlet:
 
     def broken(self, keys: Keys) -> int:
         """How many of the first items would break a promise of another life. Keys never fall on a channel."""
+        if self.skip is not None:
+            broken = self.skip.of(keys)
+            self.guarded = not self.skip.over
+            return broken
         count = len(keys.ts)
         broken = bisect_right(range(count), self.promised, key=keys.at)
         self.guarded = broken == count

@@ -109,7 +109,8 @@ class Partial(Protocol):
             case Passed(channel, _, left):
                 return [Acknowledge(channel, left)] if channel in self._unsaved else []
             case ProducerGone(channel):
-                if channel in self._absent or self.surroundings.inputs[channel].retention == "log":
+                # A log has everything, and of replicas another one takes over.
+                if channel in self._absent or self.surroundings.inputs[channel].retention in ("log", "remember"):
                     return []
                 self._absent.add(channel)
                 return [Await(channel, False)]

@@ -23,6 +23,7 @@ REGISTRY: Mapping[str, ProtocolSpec] = {
     )
 }
 LOGS = ("persistent", "volatile")
+FAILOVERS = ("smart", "plain")  # of HA groups
 SCOPES = ("cycles", "all")
 
 
@@ -33,11 +34,18 @@ def protocol(name: str) -> ProtocolSpec:
 
 
 def configured(
-    name: str, *, interval: str | None = None, log: str | None = None, scope: str | None = None
+    name: str,
+    *,
+    interval: str | None = None,
+    log: str | None = None,
+    scope: str | None = None,
+    failover: str = FAILOVERS[0],
 ) -> tuple[ProtocolSpec, dict[str, Any]]:
     """A protocol as a user asks for it, with its settings; raises `UsageError` for what does not go together."""
     spec = protocol(name)
-    settings: dict[str, Any] = {}
+    if failover not in FAILOVERS:
+        raise UsageError(f"--failover {failover}: expected {' or '.join(FAILOVERS)}")
+    settings: dict[str, Any] = {} if failover == FAILOVERS[0] else {"failover": failover}
     if spec is PARTIAL and (interval, log, scope) != (None, None, None):
         raise UsageError("--interval, --log and --induced-scope are of other protocols: partial has its plan instead")
     if interval is not None:

@@ -61,7 +61,8 @@ OURS = "ha"  # marks what is said between these machines and this director
 NOBODY = -1
 FIRST_EPOCH = 1  # a life of this epoch has lost nothing
 _TELL_EVERY = 50_000  # µs: how far consumers have come
-_ASK_EVERY = 500_000  # µs: for digests, while some replica refills
+_ASK_EVERY = 200_000  # µs: for digests, while some replica refills
+_ANSWER_WITHIN = 2_000_000  # µs: else it is asked again
 _FIRST_MARGIN = 10_000  # µs of event time from what consumers have had to the key that is asked about
 
 
@@ -196,6 +197,7 @@ class Group:
         self.asked: OrderKey | None = None
         self.asked_at = 0
         self.margin = _FIRST_MARGIN
+        self.looked: tuple[int, int] | None = None  # when, and how far consumers had come then
         self.answers: dict[str, int | None] = {}  # digests at the key that was asked about, by element
         self.agreed: dict[int, OrderKey] = {}  # replicas that have had the state of a full one at this key
         self.had: dict[ChannelId, Had] = {}  # by edge
@@ -292,15 +294,24 @@ class Group:
         filling = [replica for replica in self.replicas if replica.state == "refilling"]
         if not filling or not self.had or self.active == NOBODY or now - self.asked_at < _ASK_EVERY:
             return []
-        if self.asked is not None and any(digest is None for digest in self.answers.values()):
-            self.margin *= 4  # it was too near
-        self.asked_at = now
-        ts = max(had.key.ts for had in self.had.values()) + self.margin
-        if ts >= 1 << 62:
+        too_near = any(digest is None for digest in self.answers.values())
+        answered = len(self.answers) == sum(len(replica.elements) for replica in self._asked(filling))
+        if self.asked is not None and not (too_near or answered) and now - self.asked_at < _ANSWER_WITHIN:
+            return []
+        if self.asked is not None and too_near:
+            self.margin *= 4
+        came = max(had.key.ts for had in self.had.values())
+        if came >= 1 << 62:
             return []  # the streams have ended
-        self.asked, self.answers = OrderKey(ts, 0, 0, 0), {}
-        pes = dict.fromkeys(pe for replica in (*filling, self.replicas[self.active]) for pe in replica.elements)
+        before, self.looked, self.asked_at = self.looked, (now, came), now
+        moved = 0 if before is None else came - before[1]  # in the time between two looks
+        self.asked, self.answers = OrderKey(came + max(self.margin, 2 * moved), 0, 0, 0), {}
+        pes = dict.fromkeys(pe for replica in self._asked(filling) for pe in replica.elements)
         return [Say(pe, {OURS: {"digest": list(self.asked)}}) for pe in pes]
+
+    def _asked(self, filling: Sequence[_Replica]) -> list[_Replica]:
+        active = self.replicas[self.active]
+        return [*filling, *(() if active in filling else (active,))]
 
     def answered(self, pe: str, key: OrderKey, digest: int | None) -> list[DirectorCommand]:
         if key != self.asked:

@@ -56,6 +56,12 @@ class Host(Protocol):
     def send(self, channel: ChannelId, message: Message) -> bool:
         """To the consumer; False: there is no room now."""
 
+    def open(self, channel: ChannelId, epoch: int) -> None:
+        """Connect to the consumer of a channel out of a group, as this epoch, and take the place of those before it."""
+
+    def shut(self, channel: ChannelId) -> None:
+        """Connect to it no more."""
+
     def keep(self, channel: ChannelId, message: Message, record: bytes = b"") -> None:
         """Append to the persistent stream of the channel, or of a sink; what is there already is not kept twice.
 

@@ -1,7 +1,8 @@
 """What to kill, and when: `Aggregator@10s,executor@20s,driver@30s`.
 
-An operator's name means the elements that host it, `Aggregator/1` one shard. `executor` is the executor of the first
-element, `driver` the process that coordinates the run. Times count from when the run is running.
+An operator's name means the elements that host it, `Aggregator/1` one shard. In an HA group it means those of the
+replica that is active then, and `Aggregator#2` is its second replica. `executor` is the executor of the first element,
+`driver` the process that coordinates the run. Times count from when the run is running.
 """
 
 from typing import Literal, NamedTuple
@@ -15,6 +16,7 @@ class Kill(NamedTuple):
     at: Duration  # after the run is running
     what: Literal["pe", "executor", "driver"]
     pes: tuple[str, ...] = ()
+    active: bool = False  # of replicas, only those that are active
 
 
 def parse_kills(text: str, layout: Layout) -> tuple[Kill, ...]:
@@ -41,4 +43,5 @@ def _kill(part: str, layout: Layout) -> Kill:
     if not hosting:
         choices = [*(op.name for op in layout.graph.operators), "executor", "driver"]
         raise UsageError(f"--kill {part!r}: no operator or element is called {name}; there are {known(choices, name)}")
-    return Kill(at, "pe", tuple(hosting))
+    replicated = name not in ids and any(pe.fragment.replicas > 1 for pe in layout.hosting(name))
+    return Kill(at, "pe", tuple(hosting), active=replicated)

@@ -16,6 +16,10 @@ A source in several shards divides its input (`stripes.py`), and a sink in sever
 Backups between backups share a fragment as others do (`_inside`): the fragment is saved as a whole and reads again from
 its own inputs, so what would be read again from the stream between them is computed again.
 
+An HA group (`ha_group()`, `[ha_groups]` of a plan) is fragments of its own, in replicas: `Aggregator#1`, `Aggregator#2`.
+A replica is fed by everything that feeds the group, and is connected within to itself alone. What leaves the group is one
+channel, whichever replica is active.
+
 Each stream between fragments has one *retention*, which says what becomes of its tuples while the consumer is down.
 Users know them by what a crash does then, the stream's *recovery*:
 
@@ -23,6 +27,7 @@ Users know them by what a crash does then, the stream's *recovery*:
     hold     buffer  the producer holds tuples until they are taken
     discard  gap     they are discarded, and counted
     recompute  recompute  nothing is kept, and the consumer recomputes what it misses
+    remember failover of a group: as discard, and the replicas that are not active remember them
 
 What is not kept is held or discarded as the protocol of the run says.
 """  # noqa: E501
@@ -37,20 +42,29 @@ import pyarrow as pa
 from riprap.base.errors import UsageError, known
 from riprap.graph.cycles import connected_parts, cyclic_parts
 from riprap.graph.graph import Graph, StreamSpec
+from riprap.graph.groups import ha_groups, memory_of
 from riprap.graph.keys import SEQ, KeyShape, overlapping
 from riprap.graph.specs import Aggregate, Join, OperatorSpec, Union
 from riprap.graph.windows import Punctuated, Session
 from riprap.protocols.channel import Retention
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.partial import PARTIAL
-from riprap.protocols.protocol import Neighbour, OperatorFacts, ProtocolSpec, RestorePlan, Surroundings
+from riprap.protocols.protocol import (
+    Membership,
+    Neighbour,
+    OperatorFacts,
+    ProtocolSpec,
+    RestorePlan,
+    Surroundings,
+)
+from riprap.replication.ha import replicated
 
 Fuse = Literal["auto", "none", "all"]
-Recovery = Literal["gap", "buffer", "replay", "recompute"]
+Recovery = Literal["gap", "buffer", "replay", "recompute", "failover"]
 
 MOST_SHARDS = 1024  # of one operator
 RECOVERIES: Mapping[Retention, Recovery] = {
-    "discard": "gap", "hold": "buffer", "log": "replay", "recompute": "recompute",
+    "discard": "gap", "hold": "buffer", "log": "replay", "recompute": "recompute", "remember": "failover",
 }  # fmt: skip
 
 
@@ -60,6 +74,8 @@ class Fragment:
 
     members: tuple[str, ...]
     shards: int
+    group: str = ""  # the HA group that they are in
+    replicas: int = 1
 
     @property
     def name(self) -> str:
@@ -68,14 +84,21 @@ class Fragment:
 
 @dataclass(frozen=True)
 class Pe:
-    """One shard of a fragment."""
+    """One shard of a fragment, in one replica of it."""
 
     fragment: Fragment
     shard: int
+    replica: int = 0
 
     @property
     def id(self) -> str:
-        return self.fragment.name if self.fragment.shards == 1 else f"{self.fragment.name}/{self.shard}"
+        name = self.fragment.name if self.fragment.replicas == 1 else f"{self.fragment.name}#{self.replica + 1}"
+        return name if self.fragment.shards == 1 else f"{name}/{self.shard}"
+
+    @property
+    def lane(self) -> int:
+        """Which of the targets of a stream to its fragment it is."""
+        return self.replica * self.fragment.shards + self.shard
 
 
 @dataclass(frozen=True)
@@ -94,14 +117,29 @@ class Link:
     def recovery(self) -> Recovery:
         return RECOVERIES[self.retention]
 
+    @property
+    def within(self) -> bool:
+        """It connects each replica of a group to itself."""
+        return bool(self.source.group) and self.source.group == self.target.group
+
     def channels(self) -> tuple[ChannelId, ...]:
-        one_to_one = self.by is None and self.source.shards == self.target.shards
+        """From shards of the producer, whichever replica of it speaks, to shards of every replica of the consumer."""
+        shards = self.target.shards
+        one_to_one = self.by is None and self.source.shards == shards
         return tuple(
-            ChannelId(self.stream.id, source, target)
+            ChannelId(self.stream.id, source, lane)
             for source in range(self.source.shards)
-            for target in range(self.target.shards)
-            if not one_to_one or source == target
+            for lane in range(shards * self.target.replicas)
+            if not one_to_one or source == lane % shards
         )
+
+    def ends_at(self, channel: ChannelId) -> Pe:
+        return Pe(self.target, channel.target % self.target.shards, channel.target // self.target.shards)
+
+    def starts_at(self, channel: ChannelId) -> tuple[Pe, ...]:
+        """The elements that may be at its start: one, or the replicas of one."""
+        replicas = [self.ends_at(channel).replica] if self.within else range(self.source.replicas)
+        return tuple(Pe(self.source, channel.source, replica) for replica in replicas)
 
 
 @dataclass(frozen=True)
@@ -116,7 +154,12 @@ class Layout:
 
     @cached_property
     def pes(self) -> tuple[Pe, ...]:
-        return tuple(Pe(fragment, shard) for fragment in self.fragments for shard in range(fragment.shards))
+        return tuple(
+            Pe(fragment, shard, replica)
+            for fragment in self.fragments
+            for replica in range(fragment.replicas)
+            for shard in range(fragment.shards)
+        )
 
     def pe(self, id_: str) -> Pe:
         for pe in self.pes:
@@ -136,13 +179,17 @@ class Layout:
     def link(self, stream: str) -> Link:
         return self._links[stream]
 
+    def producers(self, channel: ChannelId) -> tuple[str, ...]:
+        """The ids of the elements at the channel's start: one, or the replicas of one."""
+        return tuple(pe.id for pe in self.link(channel.stream).starts_at(channel))
+
     def producer(self, channel: ChannelId) -> str:
-        """The id of the element at the channel's start."""
-        return Pe(self.link(channel.stream).source, channel.source).id
+        """The id of the element at the channel's start; of replicas, the first."""
+        return self.producers(channel)[0]
 
     def consumer(self, channel: ChannelId) -> str:
         """The id of the element at the channel's end."""
-        return Pe(self.link(channel.stream).target, channel.target).id
+        return self.link(channel.stream).ends_at(channel).id
 
     def inputs(self, pe: Pe) -> tuple[ChannelId, ...]:
         return tuple(
@@ -150,7 +197,7 @@ class Layout:
             for link in self.links
             if link.target == pe.fragment
             for channel in link.channels()
-            if channel.target == pe.shard
+            if channel.target == pe.lane
         )
 
     def outputs(self, pe: Pe) -> tuple[ChannelId, ...]:
@@ -159,7 +206,7 @@ class Layout:
             for link in self.links
             if link.source == pe.fragment
             for channel in link.channels()
-            if channel.source == pe.shard
+            if pe in link.starts_at(channel)
         )
 
     def outlets(self, pe: Pe) -> tuple[ChannelId, ...]:
@@ -209,6 +256,7 @@ class Layout:
                 spec.deterministic,
                 spec.tolerates_loss,
                 None if every is None else int(every),
+                memory_of(spec),
                 continuous=spec.annotations.continuous is not None,
                 backup=spec.annotations.backup,
             )
@@ -231,9 +279,34 @@ class Layout:
                 sink is None and stream.feedback is not None,
             )
         sources = tuple(s.name for s in self.graph.sources if s.name in pe.fragment.members)
+        membership = None
+        if pe.fragment.replicas > 1:
+            edges = tuple(c for c in self.outputs(pe) if not self.link(c.stream).within)
+            membership = Membership(pe.fragment.group, pe.replica, edges, pe.fragment.group in self.deterministic)
         cycle = next((part for part in self._cycles if pe.id in part), ())
         pes = tuple(p.id for p in self.pes)
-        return Surroundings(pe.id, pes, facts, inputs, outputs, sources, self.settings, cycle=cycle)
+        return Surroundings(
+            pe.id, pes, facts, inputs, outputs, sources, self.settings, membership=membership, cycle=cycle
+        )
+
+    @cached_property
+    def deterministic(self) -> frozenset[str]:
+        """Groups whose replicas give out the same: their operators are deterministic, and all that feeds them is waited
+        for, so that all replicas get the same.
+        """
+        found = {f.group for f in self.fragments if f.group and all(self.graph[n].deterministic for n in f.members)}
+        changed = True
+        while changed:
+            fed = {
+                link.target.group
+                for link in self.links
+                if not link.within
+                and link.retention != "log"
+                and not (link.retention == "remember" and link.source.group in found)
+            }
+            changed = bool(found & fed)
+            found -= fed
+        return frozenset(found)
 
     @cached_property
     def _cycles(self) -> list[tuple[str, ...]]:
@@ -270,16 +343,24 @@ def arrange(
         if spec.parallelism > MOST_SHARDS:
             raise UsageError(f"{spec.name} would run in {spec.parallelism} shards; at most {MOST_SHARDS} are possible")
     _check_cycles(graph)
-    fragments = tuple(
-        Fragment(members, graph[members[0]].parallelism) for members in _ordered(graph, _groups(graph, fuse))
-    )
+    groups = ha_groups(graph)
+    if groups and protocol.name != PARTIAL.name:
+        raise UsageError(
+            f"--protocol {protocol.name}: HA group {next(iter(groups)).name} fails over by itself, under partial only; "
+            "leave out the group, or --protocol"
+        )
+    fragments = tuple(_fragment(graph, members) for members in _ordered(graph, _groups(graph, fuse)))
     home = {name: fragment for fragment in fragments for name in fragment.members}
     links = tuple(
         _link(graph, stream, home[stream.source], home[stream.target], protocol)
         for stream in graph.streams
         if home[stream.source] is not home[stream.target]
     )
-    layout = Layout(graph, fragments, links, protocol, dict(settings or {}))
+    layout = Layout(graph, fragments, links, replicated(protocol) if groups else protocol, dict(settings or {}))
+    ids = [pe.id for pe in layout.pes]
+    for id_ in ids:
+        if ids.count(id_) > 1:
+            raise UsageError(f"two processing elements would be called {id_}: name the operators differently")
     for surroundings in layout.surroundings.values():
         if refused := protocol.refuses(surroundings):
             raise UsageError(refused)
@@ -319,7 +400,9 @@ def _check_continuous(layout: Layout, fragment: Fragment) -> None:
             raise UsageError(
                 f"{has}, which are for aggregates over windows of count or time and for joins: give it an interval"
             )
-        if layout.protocol is not PARTIAL:
+        if fragment.group:
+            raise UsageError(f"{has} and is in HA group {fragment.group}, whose replicas save nothing of their own")
+        if layout.protocol.name != PARTIAL.name:
             raise UsageError(f"{has}, which go with the protocol partial and not with {layout.protocol.name}")
         for other in (graph[name] for name in fragment.members):
             if other is not spec and any(other.stateful):
@@ -338,11 +421,40 @@ def _check_continuous(layout: Layout, fragment: Fragment) -> None:
                 raise UsageError(f"{has}, and {link.stream.id} leaves its element in front of it: use --fuse none")
 
 
+def _fragment(graph: Graph, members: tuple[str, ...]) -> Fragment:
+    first = graph[members[0]]
+    group = first.annotations.ha_group
+    for name in members:
+        if graph[name].annotations.ha_group != group:
+            raise UsageError(f"{first.name} and {name} are on one cycle: put all of it into one HA group, or nothing")
+    if group is None:
+        return Fragment(members, first.parallelism)
+    return Fragment(members, first.parallelism, group.name, group.replicas)
+
+
 def retention_of(graph: Graph, stream: StreamSpec, protocol: ProtocolSpec = PARTIAL) -> Retention:
+    group = graph[stream.source].annotations.ha_group
+    if group is not None and group != graph[stream.target].annotations.ha_group:
+        _check_edge(graph, stream, group.name)
+        return "remember"
     if _kept(graph, stream):
         return "log"
     tolerant, intolerant = protocol.retention
     return tolerant if graph[stream.target].tolerates_loss else intolerant
+
+
+def _check_edge(graph: Graph, stream: StreamSpec, group: str) -> None:
+    """Raise for what the edge of a group cannot be yet."""
+    if _kept(graph, stream):
+        raise UsageError(
+            f"stream {stream.id} leaves HA group {group} and is persistent, and replicas cannot write one stream "
+            f"together: take {stream.source} out of the group, or leave out its backup and persist"
+        )
+    if not graph[stream.target].tolerates_loss:
+        raise UsageError(
+            f"{stream.target} cannot bear loss and is fed by HA group {group}, which may lose tuples as it fails over: "
+            f"put {stream.target} into the group, or take {stream.source} out of it"
+        )
 
 
 def _kept(graph: Graph, stream: StreamSpec) -> bool:
@@ -394,6 +506,8 @@ def _groups(graph: Graph, fuse: Fuse) -> list[set[str]]:
                 continue
             if target.parallelism > 1 and target.partition_keys[stream.target_port]:
                 continue  # its shards want other rows than those of the source have
+            if source.annotations.ha_group != target.annotations.ha_group:
+                continue
             if fuse == "all" or (_chained(graph, stream) and _alike(source, target)):
                 unite(stream.source, stream.target)
         _check_acyclic(graph, group, fuse)
@@ -430,7 +544,7 @@ def _alike(source: OperatorSpec, target: OperatorSpec) -> bool:
     left, right = source.annotations, target.annotations
     saved = {(a.checkpoint_every, a.continuous) for spec, a in ((source, left), (target, right)) if any(spec.stateful)}
     alone = target.annotations.continuous is not None and any(source.stateful)  # one stateful operator per element
-    return len(saved) <= 1 and not alone and left.ha_group == right.ha_group
+    return len(saved) <= 1 and not alone
 
 
 def _check_acyclic(graph: Graph, group: Mapping[str, set[str]], fuse: Fuse) -> None:

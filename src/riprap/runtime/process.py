@@ -109,6 +109,14 @@ class _Process:
     def send(self, channel: ChannelId, message: Message) -> bool:
         return self._transport.send(channel, message)
 
+    def open(self, channel: ChannelId, epoch: int) -> None:
+        self._transport.open(channel, epoch)
+        if self._client.find(self._run.layout.consumer(channel), 0, 0.0) is None:
+            self._transport.post(ConsumerDown(channel))
+
+    def shut(self, channel: ChannelId) -> None:
+        self._transport.shut(channel)
+
     def keep(self, channel: ChannelId, message: Message, record: bytes = b"") -> None:
         self._logs[channel].keep(message, record)
 
@@ -245,14 +253,22 @@ class _Process:
     def _open_transport(self, stack: ExitStack) -> None:
         run, layout, pe = self._run, self._run.layout, self._pe
         inlets = {c: layout.schema(c) for c in layout.inputs(pe) if layout.retention(c) != "log"}
+        replicated = lambda channel: layout.retention(channel) == "remember"  # noqa: E731
+        plain = layout.settings.get("failover") == "plain"
         outlets = {
-            channel: Outlet(layout.schema(channel), layout.consumer(channel), layout.retention(channel) == "hold")
+            channel: Outlet(
+                layout.schema(channel),
+                layout.consumer(channel),
+                gapless=layout.retention(channel) == "hold" or (replicated(channel) and not plain),
+                replicated=replicated(channel),
+            )
             for channel in layout.outputs(pe)
             if layout.retention(channel) != "log"
         }
         expected = lambda channel: self._element.expected(channel)  # noqa: E731
-        find = self._client.find
-        self._transport = Transport(pe.id, self._client.epoch, inlets, outlets, expected, find, run, self._clock)
+        had = lambda channel, unread: self._element.had(channel, unread)  # noqa: E731
+        find, epoch = self._client.find, self._client.epoch
+        self._transport = Transport(pe.id, epoch, inlets, outlets, expected, find, run, self._clock, had=had)
         self._outlets = outlets
         self._wakes.append(self._transport.wake)
         stack.callback(self._wakes.clear)
@@ -271,7 +287,7 @@ class _Process:
                 self._followers[channel] = follower
         self._client.announce(self._transport.location)
         for channel, outlet in self._outlets.items():
-            if not self._first and self._client.find(outlet.consumer, 0, 0.0) is None:
+            if not outlet.replicated and not self._first and self._client.find(outlet.consumer, 0, 0.0) is None:
                 self._transport.post(ConsumerDown(channel))
         self._unheard = [] if self._first else [c for c in layout.inputs(self._pe) if layout.retention(c) != "log"]
 

@@ -215,6 +215,12 @@ class _Shadow:
 
     # Effects: none but to the cone.
 
+    def open(self, channel: ChannelId, epoch: int) -> None:
+        """Groups fail over and are not recomputed."""
+
+    def shut(self, channel: ChannelId) -> None:
+        """The same."""
+
     def send(self, channel: ChannelId, message: Message) -> bool:
         return self._cone.put(channel, message)
 

@@ -1,5 +1,6 @@
 """What the simulated host is made of: faults, a clock that moves when told to, inputs, logs and spills in memory."""
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -51,6 +52,26 @@ class PowerCut(NamedTuple):
 
     at: int
     down: int
+
+
+class Suspect(NamedTuple):
+    """The director hears that an element gives no sign, though it lives and works."""
+
+    at: int
+    pe: str
+
+
+Fault = Crash | Break | DirectorCrash | PowerCut | Suspect
+
+
+class Wire:
+    """One connection of a channel, between two lives (`simulation.Life`)."""
+
+    def __init__(self, channel: ChannelId, producer: Any, consumer: Any, epoch: int) -> None:
+        self.channel, self.producer, self.consumer = channel, producer, consumer
+        self.epoch = epoch  # as which it was opened
+        self.queue: deque[Message] = deque()  # under way
+        self.broken = False
 
 
 class VirtualClock:

@@ -13,12 +13,12 @@ Fault model, each with delays drawn from the seed:
     seen); the ledgers are lost;
   - the director dies, with what it was told and what it said and had not arrived, and a new one begins with its log;
   - an element that lives goes back to a checkpoint when the director says so;
+  - the director suspects an element that lives, and a replica that was replaced goes on sending until it hears of it;
   - a checkpoint is on disk whole, or not at all; the ledger survives, as memory that the kernel owns does.
 Channels keep their order and have little room. Clocks do not jump. Disks do not lie (`checkpoints/` has its own tests).
 """
 
 import heapq
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial as bound
 from typing import Any, cast
@@ -33,6 +33,7 @@ from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId
 from riprap.protocols.events import Acknowledged, ConsumerDown, ConsumerUp, Durable, ProducerGone, Told
 from riprap.protocols.protocol import WHOLE
+from riprap.runtime import simulated
 from riprap.runtime.coordination.directing import Assignment, Directing
 from riprap.runtime.coordination.history import History
 from riprap.runtime.element.element import Element
@@ -41,36 +42,17 @@ from riprap.runtime.hosting import Arrival, HostEvent, Rates, Unneeded
 from riprap.runtime.layout import Layout, Pe, sink_channel
 from riprap.runtime.messages import Message
 from riprap.runtime.recompute import Recomputation
-from riprap.runtime.simulated import (
-    START,
-    Break,
-    Cells,
-    Crash,
-    DirectorCrash,
-    ListFeed,
-    ListSpill,
-    MemoryLog,
-    PowerCut,
-    SimulatedPast,
-    VirtualClock,
-)
+from riprap.runtime.simulated import Break, Crash, DirectorCrash, Fault, ListFeed, MemoryLog, PowerCut, Suspect
 
-__all__ = ["Break", "Crash", "DirectorCrash", "ListFeed", "MemoryLog", "PowerCut", "Simulation", "VirtualClock"]
+__all__ = [
+    "Break", "Crash", "DirectorCrash", "ListFeed", "MemoryLog", "PowerCut", "Simulation", "Suspect",
+]  # fmt: skip
 
 _ROOM = 8  # messages under way on one channel
 
 
 class _Died(Exception):
     """A simulated crash in the middle of a call."""
-
-
-class Wire:
-    """One connection of a channel, between two lives."""
-
-    def __init__(self, channel: ChannelId, producer: "Life", consumer: "Life") -> None:
-        self.channel, self.producer, self.consumer = channel, producer, consumer
-        self.queue: deque[Message] = deque()  # under way
-        self.broken = False
 
 
 class Life:
@@ -82,7 +64,9 @@ class Life:
         self.element: Element
         self.recomputation: Recomputation
         self.inbox: list[HostEvent] = []
-        self.wires: dict[ChannelId, Wire] = {}  # out
+        self.wires: dict[ChannelId, simulated.Wire] = {}  # out
+        self.terms: dict[ChannelId, int] = {}  # out of a group: as which epoch they are to be opened
+        self.newest: dict[ChannelId, int] = {}  # in: the newest epoch of a producer that was let in
         self.finished = False
         self.doomed_at: int | None = None  # effects left before it dies
         self.stores: int | None = None  # the same of numbers that it counts
@@ -111,6 +95,17 @@ class Life:
         wire.queue.append(message)
         self._simulation.under_way(wire)
         return True
+
+    def open(self, channel: ChannelId, epoch: int) -> None:
+        self.shut(channel)
+        self.terms[channel] = epoch
+        self._simulation.opened(channel)
+
+    def shut(self, channel: ChannelId) -> None:
+        self.terms.pop(channel, None)
+        wire = self.wires.pop(channel, None)
+        if wire is not None and not wire.broken:
+            self._simulation.hung_up(wire)
 
     def keep(self, channel: ChannelId, message: Message, record: bytes = b"") -> None:
         self._effect()
@@ -150,8 +145,8 @@ class Life:
     def release(self, channel: ChannelId, position: int) -> None:
         self._simulation.released[channel] = position
 
-    def spill(self, channel: ChannelId) -> ListSpill:
-        return ListSpill()
+    def spill(self, channel: ChannelId) -> simulated.ListSpill:
+        return simulated.ListSpill()
 
     def took(self, durable: Durable, size: int, taken: int) -> None:
         self._simulation.took(self, durable, size)
@@ -170,7 +165,7 @@ class Simulation:
         inputs: Mapping[str, pa.RecordBatch],
         *,
         seed: int,
-        crashes: Sequence[Crash | Break | DirectorCrash | PowerCut] = (),
+        crashes: Sequence[Fault] = (),
         rate: Rates = None,
         batch_rows: int = 64,
         held_bytes: int = 1 << 20,
@@ -180,7 +175,7 @@ class Simulation:
         """`compiled`: fragments run as generated loops, as they do in a run; to compile one takes a second."""
         self._compiled, self._fsync = compiled, fsync
         self._unpowered: set[str] = set()  # elements whose ledger is lost
-        self.layout, self.inputs, self.clock = layout, inputs, VirtualClock()
+        self.layout, self.inputs, self.clock = layout, inputs, simulated.VirtualClock()
         self._random = generator(seed, "simulation")
         self.released: dict[ChannelId, int] = {}
         self.lives: dict[str, Life] = {}
@@ -194,7 +189,7 @@ class Simulation:
         self._logs: dict[ChannelId, MemoryLog] = {}
         self._read: dict[ChannelId, int] = {}  # messages of a log that its reader has had
         self.storage = {pe.id: MemoryStorage() for pe in layout.pes}
-        self._past = SimulatedPast(self.storage, self.log, inputs, self.clock)
+        self._past = simulated.SimulatedPast(self.storage, self.log, inputs, self.clock)
         self._arrives: dict[str, int] = {}  # when what was said last arrives, by way
         self.director_log: list[Mapping[str, Any]] = []
         self.history = History(self.clock.now)
@@ -219,7 +214,7 @@ class Simulation:
         while not all(life.alive and life.element.ended for life in self.lives.values()):
             assert self._events, "nothing will happen any more, and not every element has ended"
             time, _, action = heapq.heappop(self._events)
-            assert time - START < seconds * 1e6, "the run does not come to an end"
+            assert time - simulated.START < seconds * 1e6, "the run does not come to an end"
             self.clock.time = max(self.clock.time, time)
             action()
         for log in self._logs.values():
@@ -242,7 +237,7 @@ class Simulation:
 
     # Faults -----------------------------------------------------------------------------------------------------------
 
-    def _strike(self, fault: Crash | Break | DirectorCrash | PowerCut) -> None:
+    def _strike(self, fault: Fault) -> None:
         match fault:
             case Crash():
                 self._crash(fault)
@@ -258,6 +253,9 @@ class Simulation:
             case DirectorCrash():
                 self._directing = None
                 self._later(fault.down, self._direct)
+            case Suspect(_, pe):
+                life = self.lives[pe]
+                self.to_director(pe, lambda directing: directing.silent(pe, life.epoch))
 
     def _crash(self, crash: Crash) -> None:
         life = self.lives[crash.pe]
@@ -294,7 +292,7 @@ class Simulation:
                 wire.broken = True
                 self._later(self._soon(100, 30_000), bound(self._down, wire))
 
-    def _wires(self) -> list[Wire]:
+    def _wires(self) -> list[simulated.Wire]:
         return [wire for life in self.lives.values() for wire in life.wires.values() if not wire.broken]
 
     def _break(self, channel: ChannelId) -> None:
@@ -324,7 +322,7 @@ class Simulation:
         ledger = memory_ledger(shape, counted)
         life = Life(self, pe, epoch, ledger, assignment.line)
         if pe.id in self._stores:
-            life.ledger = ledger = Ledger(shape, cast(memoryview, Cells(ledger.cells, life.stored)))
+            life.ledger = ledger = Ledger(shape, cast(memoryview, simulated.Cells(ledger.cells, life.stored)))
         plan, storage, now = self.layout.plan(pe), self.storage[pe.id], self.clock.now()
         target = assignment.target
         loaded = {}
@@ -456,15 +454,31 @@ class Simulation:
 
     # Connections ------------------------------------------------------------------------------------------------------
 
+    def opened(self, channel: ChannelId) -> None:
+        self._later(self._soon(100, 20_000), bound(self._connect, channel))
+
+    def hung_up(self, wire: simulated.Wire) -> None:
+        """A producer that lives has closed its end: what it had sent arrives in part."""
+        for _ in range(self._soon(0, len(wire.queue))):
+            wire.queue.pop()
+        self._later(self._soon(100, 5_000), bound(self._gone, wire))
+
     def _connect(self, channel: ChannelId) -> None:
-        producer = self.lives.get(self.layout.producer(channel))
+        replicated = self.layout.retention(channel) == "remember"
+        for pe in self.layout.producers(channel):
+            producer = self.lives.get(pe)
+            if producer is not None and (not replicated or channel in producer.terms):
+                self._connect_with(channel, producer)
+
+    def _connect_with(self, channel: ChannelId, producer: Life) -> None:
         consumer = self.lives.get(self.layout.consumer(channel))
-        if producer is None or consumer is None:
+        if consumer is None:
             return
         if not producer.alive:
-            if consumer.alive and consumer.epoch > 1 and not consumer.element.heard(channel):
+            if consumer.alive and consumer.epoch > 1 and not consumer.element.heard(channel) and not producer.terms:
                 self._handle(consumer, ProducerGone(channel, -1))
             return
+        epoch = producer.terms.get(channel, producer.epoch)
         if not consumer.alive:
             if channel not in producer.wires:
                 self._handle(producer, ConsumerDown(channel))
@@ -475,25 +489,36 @@ class Simulation:
         old = producer.wires.get(channel)
         if old is not None and old.consumer is consumer and not old.broken:
             return
+        if epoch < consumer.newest.get(channel, -1):  # it was replaced, and has yet to hear of it
+            self._later(self._soon(5_000, 20_000), bound(self._connect, channel))
+            return
         if old is not None:
             old.broken = True
             self._handle(producer, ConsumerDown(channel))
+        consumer.newest[channel] = epoch
+        for other in self._wires():  # of another replica: what it has sent is read, and then no more
+            if other.channel == channel and other.consumer is consumer and other.producer is not producer:
+                while other.queue and consumer.alive:
+                    consumer.inbox.append(Arrival(channel, other.queue.popleft()))
+                other.broken = True
+                self._later(self._soon(100, 10_000), bound(self._down, other))
         self._handle(consumer)  # what has arrived counts
         if not (producer.alive and consumer.alive):
             return
-        producer.wires[channel] = Wire(channel, producer, consumer)
-        self._handle(producer, ConsumerUp(channel, consumer.epoch, consumer.element.expected(channel)))
+        producer.wires[channel] = simulated.Wire(channel, producer, consumer, epoch)
+        had = consumer.element.had(channel)
+        self._handle(producer, ConsumerUp(channel, consumer.epoch, consumer.element.expected(channel), had))
 
-    def _gone(self, wire: Wire) -> None:
+    def _gone(self, wire: simulated.Wire) -> None:
         """The consumer notices that the producer's connection broke, after what still arrived."""
         if wire.queue and wire.consumer.alive and not wire.broken:
             self._deliver(wire)
             self._later(self._soon(10, 500), lambda: self._gone(wire))
             return
         wire.broken = True
-        self._handle(wire.consumer, ProducerGone(wire.channel, wire.producer.epoch))
+        self._handle(wire.consumer, ProducerGone(wire.channel, wire.epoch))
 
-    def _down(self, wire: Wire) -> None:
+    def _down(self, wire: simulated.Wire) -> None:
         producer = wire.producer
         if producer.wires.get(wire.channel) is wire:
             del producer.wires[wire.channel]
@@ -501,15 +526,18 @@ class Simulation:
             if wire.consumer.alive:
                 self._later(self._soon(100, 10_000), bound(self._connect, wire.channel))
 
-    def under_way(self, wire: Wire) -> None:
+    def under_way(self, wire: simulated.Wire) -> None:
         self._later(self._soon(50, 5_000), lambda: self._deliver(wire))
 
-    def _deliver(self, wire: Wire) -> None:
+    def _deliver(self, wire: simulated.Wire) -> None:
         if wire.broken or not wire.queue or not wire.consumer.alive:
             return
         consumer = wire.consumer
         if wire.channel in consumer.element.unread:
             self.under_way(wire)
+            return
+        if wire.epoch < consumer.newest[wire.channel]:  # another producer was let in: this connection was closed
+            wire.broken = True
             return
         consumer.inbox.append(Arrival(wire.channel, wire.queue.popleft()))
         if self._random.integers(2):  # what comes close together is taken together

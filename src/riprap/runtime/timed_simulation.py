@@ -21,8 +21,8 @@ from riprap.protocols.events import Durable
 from riprap.runtime.hosting import Arrival, HostEvent
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Message
-from riprap.runtime.simulated import MemoryLog
-from riprap.runtime.simulation import Life, Simulation, Wire
+from riprap.runtime.simulated import MemoryLog, Wire
+from riprap.runtime.simulation import Life, Simulation
 
 _LOOK = (10_000, 30_000)  # microseconds between looks of an element at what is due
 

@@ -1,4 +1,5 @@
-"""Processing elements as the long-running tasks of one Spark job: element i of the layout is task i.
+"""Processing elements as the long-running tasks of one Spark job: element i of the layout is task i; in a run with
+replicas a task claims its element, by where it runs (`replication/placement.py`).
 
 Fault model. A worker process or an executor may die at any moment, any number of times; Spark starts the tasks again,
 with a higher attempt. Nothing else is tried again: an exception in an element is the application's, and what repeats is
@@ -29,6 +30,7 @@ from pyspark.sql import SparkSession
 
 from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import MissingPrerequisite, UsageError
+from riprap.runtime.coordination.client import CoordinatorLost, claimed
 from riprap.runtime.run import Run
 from riprap.spark.executor import executor_pid
 from riprap.spark.session import JVM_GONE
@@ -77,6 +79,7 @@ class Hosted:
         self.warnings = warnings  # what a user should know before something dies; sentences
         self.failures: tuple[Failure, ...] = ()  # known when the job has ended
         self._pes = [pe.id for pe in run.layout.pes]
+        self.task_of: Callable[[str], int | None] = self._pes.index  # may be replaced: where tasks claim their element
         self._clock = clock
         self._directory = run.directory
         self._context = spark.sparkContext
@@ -117,8 +120,9 @@ class Hosted:
         """
         if pe not in self._pes:
             raise UsageError(f"no processing element is called {pe}; there are {', '.join(self._pes)}")
+        index = self.task_of(pe)
         for task in self._attempts("RUNNING"):
-            if task.index == self._pes.index(pe) and attempt in (None, task.attempt):
+            if task.index == index and attempt in (None, task.attempt):
                 return bool(self._context._jsc.sc().killTaskAttempt(task.task_id, True, f"{pe} hangs"))
         return False
 
@@ -215,7 +219,10 @@ def _element(run: Run, body: Body, indices: Iterable[int]) -> Iterator[Failure]:
     assert context is not None
     attempt = context.attemptNumber()
     for index in indices:
-        pe = run.layout.pes[index].id
+        try:
+            pe = claimed(run, index, executor_pid())
+        except CoordinatorLost:
+            return  # the run is over
         try:
             body(run, pe, attempt, executor_pid())
         except BaseException:  # also exit(): what ends by itself would end by itself again

@@ -20,6 +20,7 @@ from riprap.base.phases import Phases
 from riprap.base.randomness import secret_token
 from riprap.graph.annotations import Stability
 from riprap.runtime.coordination.coordinator import Coordinator
+from riprap.runtime.coordination.groups import roles, spoken_for, with_kills
 from riprap.runtime.coordination.metrics_file import MetricsFile
 from riprap.runtime.coordination.roster import PeStatus
 from riprap.runtime.coordination.states import SystemState, WorkerState
@@ -107,16 +108,19 @@ def run_on_spark(
         )  # fmt: skip
         hosted = stack.enter_context(host(spark, run, run_element, clock=clock))
         hosts.append(hosted)
+        if any(pe.fragment.replicas > 1 for pe in layout.pes):
+            hosted.task_of = coordinator.placement.task
         for text in hosted.warnings:
             warn(text)
         metrics = MetricsFile(directory, clock)
-        driver = _Driver(coordinator, hosted, address, kills, seconds, watch, show, metrics, phases, clock)
+        driver = _Driver(coordinator, hosted, address, kills, seconds, watch, show, metrics, phases, clock, warn)
         driver.drive()
         phases.done("work")
         coordinator.close()
         hosted.wait(30.0)
         table, events, history = coordinator.table(), coordinator.events, coordinator.history
         result = summary(directory, layout, table, driver.lives, events, history, before, rate)
+        result["groups"] = with_kills(coordinator.report(), driver.killed)
     if coordinator.error is not None:
         raise _KINDS.get(coordinator.error_code, CheckFailed)(f"the run has failed: {coordinator.error}")
     phases.done("end")
@@ -138,12 +142,15 @@ class _Driver:
         metrics: MetricsFile,
         phases: Phases,
         clock: Clock,
+        warn: Callable[[str], None],
     ) -> None:
         self.lives, self._phases = Lives(), phases
+        self.killed: dict[str, list[int]] = {}  # by element: when, wall clock
         self.flowed = 0.0  # seconds from when all elements ran until all had ended
         self._coordinator, self._hosted, self._seconds, self._watch = coordinator, hosted, seconds, watch
         self._clock, self._address, self._show, self._metrics = clock, address, show, metrics
         self._kills = deque(kills)
+        self._warn = warn
 
     def drive(self) -> None:
         coordinator, clock = self._coordinator, self._clock
@@ -158,6 +165,8 @@ class _Driver:
             if since is None and coordinator.state is not SystemState.STARTING:
                 since = clock.monotonic()
                 self._phases.done("elements")
+                for text in coordinator.placement.shared():
+                    self._warn(text)
             self.flowed = clock.monotonic() - since if since is not None else 0.0
             if since is not None:
                 self._kill_due(table)
@@ -169,7 +178,7 @@ class _Driver:
     def _tell(self, table: Sequence[PeStatus]) -> None:
         state = self._coordinator.state
         self.lives.note(table)
-        self._metrics.note(state, table)
+        self._metrics.note(state, table, roles(self._coordinator.report()))
         self._watch(state, table)
         self._show(state, self._metrics.lines)
 
@@ -182,8 +191,10 @@ class _Driver:
                 doomed = table[0].executor_pid
                 self._kill(doomed, [status for status in table if status.executor_pid == doomed])
             else:
+                report = self._coordinator.report()
+                doomed_pes = spoken_for(report, kill.pes) if kill.active else kill.pes
                 for status in table:
-                    if status.pe in kill.pes and status.state not in (WorkerState.DOWN, WorkerState.STARTING):
+                    if status.pe in doomed_pes and status.state not in (WorkerState.DOWN, WorkerState.STARTING):
                         self._kill(status.pid, [status])
 
     def _kill(self, pid: int, victims: Sequence[PeStatus]) -> None:
@@ -192,4 +203,5 @@ class _Driver:
             if status.host != self._address:  # there the number may be that of any process
                 raise UsageError(f"--kill: {status.pe} runs on {status.host}, and only processes here can be killed")
             self._coordinator.told_killed(status.pe, self._clock.monotonic())
+            self.killed.setdefault(status.pe, []).append(self._clock.now())
         os.kill(pid, signal.SIGKILL)

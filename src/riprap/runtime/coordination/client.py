@@ -39,6 +39,25 @@ class Beginning(NamedTuple):
     assignment: Assignment
 
 
+def claimed(run: Run, task: int, executor_pid: int) -> str:
+    """The element that a task is, where that depends on where it runs: in a run with replicas."""
+    if all(pe.fragment.replicas == 1 for pe in run.layout.pes):
+        return run.layout.pes[task].id
+    executor = f"{run.host or own_address(run.coordinator)} {executor_pid}"
+    client = connect(run.coordinator, run.tls)
+    try:
+        descriptor = flight.FlightDescriptor.for_command(json.dumps({"claim": task, "executor": executor}).encode())
+        writer, reader = client.do_exchange(descriptor, call_options(run.token))
+        pe = str(_read(reader)["pe"])
+        writer.close()
+        return pe
+    except _BROKEN as error:
+        raise CoordinatorLost(f"the coordinator at {run.coordinator} does not answer: {error}") from error
+    finally:
+        with suppress(*_BROKEN):
+            client.close()
+
+
 class Client:
     def __init__(
         self, run: Run, pe: str, attempt: int, executor_pid: int, wake: Callable[[], None] = lambda: None

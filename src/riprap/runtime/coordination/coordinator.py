@@ -6,6 +6,7 @@ the life that speaks: what one said before it heard that it is to go back is a s
 
     from the element
       {pe, attempt, host, pid, executor_pid}  the registration; it is the call's descriptor
+      {claim, executor}  instead: the task with this number runs there, and hears {pe} and no more
       serving     location of its endpoint
       beat        metrics
       status      a state (`states.py`)
@@ -49,9 +50,10 @@ from riprap.base.clock import Clock
 from riprap.base.errors import DataError, RiprapError
 from riprap.protocols.cut import CheckpointId, Cut
 from riprap.protocols.events import Durable
+from riprap.replication.placement import Place, Placement
 from riprap.runtime.coordination.directing import Assignment, Directing, DirectorLog
 from riprap.runtime.coordination.history import History
-from riprap.runtime.coordination.roster import Fenced, PeStatus, Roster, Transition
+from riprap.runtime.coordination.roster import ALIVE, Fenced, PeStatus, Roster, Transition
 from riprap.runtime.coordination.states import IllegalTransition, SystemState, WorkerState
 from riprap.runtime.layout import Layout
 from riprap.runtime.run import Tls
@@ -63,6 +65,7 @@ OnHang = Callable[[str, int, int], None]  # element, epoch, process id
 _log = logging.getLogger(__name__)
 
 _LOOKS = 10  # times within `silence` that the coordinator looks for elements that hang
+_BEATS = 2.5  # signs of life that may be missing before the director hears of it; it is not killed for that
 _TICK = 0.1  # seconds: the longest between two ticks of the director
 _GOODBYE = 5.0  # seconds that elements have to hang up when the coordinator closes
 _OF_ANY_LIFE = ("failed", "took")  # counts even if its life is to go back; a checkpoint says its own line
@@ -102,14 +105,17 @@ class Coordinator:
         clock: Clock,
         *,
         silence: float = 3.0,
+        heartbeat: float = 0.2,
         on_hang: OnHang | None = None,
     ) -> None:
         self._epochs_file = run_directory / "epochs.json"
         self._layout, self._token, self._tls, self._host = layout, token, tls, host
         self._clock = clock
         self._silence = silence
+        self._patience = _BEATS * heartbeat
         self._on_hang = on_hang
         self._roster = Roster((pe.id for pe in layout.pes), _read_epochs(self._epochs_file))
+        self.placement = Placement(Place(pe.id, pe.fragment.group, pe.replica) for pe in layout.pes)
         self._calls: dict[str, _Call] = {}
         self._changed = Condition(RLock())  # guards everything here
         self._closed = False
@@ -191,6 +197,11 @@ class Coordinator:
         with self._changed:
             return self._roster.table(self._clock.monotonic())
 
+    def report(self) -> Mapping[str, Any]:
+        """What the director has to show."""
+        with self._changed:
+            return self._directing.report()
+
     @property
     def state(self) -> SystemState:
         return self._roster.system
@@ -221,6 +232,11 @@ class Coordinator:
     ) -> None:
         """Serve one life of an element until it ends or breaks."""
         registration = json.loads(descriptor.command)
+        if "claim" in registration:
+            with self._changed:
+                given = self.placement.claim(registration["claim"], registration["executor"])
+            writer.write_metadata(json.dumps({"pe": given}).encode())
+            return
         pe = self._layout.pe(registration["pe"]).id
         call = _Call(writer)
         self._register(call, **registration)
@@ -287,6 +303,7 @@ class Coordinator:
                 case "took":
                     self._took(pe, **content)
                 case "told":
+                    self._directing.tick(wall)
                     self._directing.heard(pe, epoch, content)
                 case _:
                     raise ValueError(f"{pe} said {what}, which means nothing")
@@ -308,6 +325,7 @@ class Coordinator:
             if self._calls.get(pe) is call:
                 del self._calls[pe]
                 if not self._closed:
+                    self._directing.tick(self._clock.now())
                     self._directing.lost(pe, epoch)
             self._changed.notify_all()
         self._publish(pe)
@@ -351,9 +369,12 @@ class Coordinator:
                 if looked - before > 3 * interval:  # the machine or this process was held up, not the elements
                     self._roster.excuse(looked - before)
                 silent = self._roster.silent_for(self._silence, looked, self._clock.now())
+                self._directing.tick(self._clock.now())
+                for status in self._roster.table(looked):
+                    if status.silent > self._patience and status.state in ALIVE:
+                        self._directing.silent(status.pe, status.epoch)
                 for status in silent:
                     self._directing.lost(status.pe, status.epoch)
-                self._directing.tick(self._clock.now())
                 self._changed.notify_all()
             for status in silent:
                 _log.warning("%s has given no sign of life for %.1f s", status.pe, status.silent)

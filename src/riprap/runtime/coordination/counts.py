@@ -24,8 +24,8 @@ def stream_counts(layout: Layout, ledgers: Ledgers) -> dict[str, Counts]:
         sent = received = repeated = 0
         for channel in link.channels():
             inlet = ledgers[layout.consumer(channel)].inlets[channel]
-            outlet = ledgers[layout.producer(channel)].outlets[channel]
-            sent += outlet.number + (outlet.discarded if link.retention == "log" else 0)
+            outlets = [ledgers[producer].outlets[channel] for producer in layout.producers(channel)]
+            sent += max(outlet.number + (outlet.discarded if link.retention == "log" else 0) for outlet in outlets)
             received += inlet.received
             repeated += inlet.repeated
         counts[link.stream.id] = Counts(sent, received, sent - received, repeated, link.recovery)

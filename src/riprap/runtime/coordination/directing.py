@@ -27,6 +27,7 @@ from riprap.protocols.director import (
     Log,
     Lost,
     Say,
+    Silent,
     Tick,
     Took,
 )
@@ -137,6 +138,12 @@ class Directing:
 
     def lost(self, pe: str, epoch: int) -> None:
         self._tell(Lost(pe, epoch))
+
+    def silent(self, pe: str, epoch: int) -> None:
+        self._tell(Silent(pe, epoch))
+
+    def report(self) -> Mapping[str, Any]:
+        return self._director.report()
 
     def finished(self, pe: str, epoch: int) -> None:
         self._tell(Finished(pe, epoch))

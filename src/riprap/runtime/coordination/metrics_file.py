@@ -8,7 +8,7 @@ writes waits for room, or ends it.
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +31,13 @@ class MetricsFile:
         self._latencies: dict[str, tuple[int, dict[int, int]]] = {}  # by element: its life, and its histogram then
         self.lines: list[dict[str, Any]] = []
 
-    def note(self, state: str, elements: Sequence[PeStatus]) -> None:
+    def note(self, state: str, elements: Sequence[PeStatus], roles: Mapping[str, str] | None = None) -> None:
+        """`roles`: what an element is in its HA group."""
         now = self._clock.monotonic()
         if now - self._written < _EVERY and state not in ("ended", "failed"):
             return
         self._written = now
-        self.lines = [self._line(status, now) for status in elements]
+        self.lines = [{**self._line(status, now), "role": (roles or {}).get(status.pe)} for status in elements]
         told = [{"at": self._clock.now(), "run": state, **line} for line in self.lines]
         _append(self._path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in told).encode())
 

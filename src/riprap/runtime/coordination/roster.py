@@ -18,7 +18,7 @@ from riprap.runtime.coordination.states import (
 )
 from riprap.runtime.wire import Address
 
-_ALIVE = {WorkerState.STARTING, WorkerState.RESTORING, WorkerState.CATCHING_UP, WorkerState.RUNNING}
+ALIVE = {WorkerState.STARTING, WorkerState.RESTORING, WorkerState.CATCHING_UP, WorkerState.RUNNING}
 
 
 class Fenced(Exception):
@@ -212,7 +212,7 @@ class Roster:
         """The elements that hang from now on: alive as far as known, and without a sign for so long."""
         found = []
         for pe, entry in self._entries.items():
-            if entry.connected and entry.state in _ALIVE and at - entry.last_sign > seconds:
+            if entry.connected and entry.state in ALIVE and at - entry.last_sign > seconds:
                 entry.before_hanging = entry.state
                 self._notice(entry, at)
                 self._enter(pe, WorkerState.HANGING, wall)

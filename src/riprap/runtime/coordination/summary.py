@@ -1,7 +1,7 @@
 """The numbers of a run, from what its elements told and counted."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -73,12 +73,13 @@ def read_ledgers(directory: Path, layout: Layout) -> dict[str, Ledger]:
 
 
 def positions(layout: Layout, ledgers: Ledgers) -> dict[tuple[str, str], int]:
-    """Rows taken, by element and source."""
-    return {
-        (pe.id, name): below(source.position, pe.shard, pe.fragment.shards)
-        for pe in layout.pes
-        for name, source in ledgers[pe.id].sources.items()
-    }
+    """Rows taken, by element and source; of replicas, which read the same, by the first."""
+    taken: dict[tuple[str, str], int] = {}
+    for pe in layout.pes:
+        for name, source in ledgers[pe.id].sources.items():
+            at = (replace(pe, replica=0).id, name)
+            taken[at] = max(taken.get(at, 0), below(source.position, pe.shard, pe.fragment.shards))
+    return taken
 
 
 def summary(

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
+
 from riprap.base.clock import Clock
 from riprap.checkpoints.checkpointer import Checkpointer
 from riprap.checkpoints.load import Loaded
@@ -23,14 +25,16 @@ from riprap.graph.keys import END_KEY, OrderKey
 from riprap.operators.columns import keys_of
 from riprap.operators.contract import Punctuation
 from riprap.protocols import events as seam
-from riprap.protocols.channel import NOTHING
+from riprap.protocols.channel import NOTHING, Had
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId, Cut
 from riprap.runtime.element.capturing import Capturing, OpenCapture
+from riprap.runtime.element.digesting import Digesting
 from riprap.runtime.element.inputs import Inputs, WayIn
 from riprap.runtime.element.ledger import Ledger
 from riprap.runtime.element.outputs import Outputs
 from riprap.runtime.element.recording import Recording
+from riprap.runtime.element.remembering import keys_of_message
 from riprap.runtime.element.restoring import SHARDS, Restoring
 from riprap.runtime.element.shard_merge import Given, shard_merges
 from riprap.runtime.element.stored import encode_message
@@ -122,8 +126,15 @@ class Element:
             seam.Acknowledge: lambda c: self._host.acknowledge(c.channel, c.below),
             seam.Forget: lambda c: self._host.release(c.channel, c.position),
             seam.Resend: lambda c: self._outputs.ways[c.channel].resend(c.first),
+            seam.Activate: lambda c: self._outputs.ways[c.channel].activate(c.term, plain=c.plain),
+            seam.Deactivate: lambda c: self._outputs.ways[c.channel].deactivate(),
+            seam.Release: lambda c: self._outputs.ways[c.channel].release(c.had),
+            seam.Digest: self._digest,
             seam.Tell: lambda c: self._host.tell(c.message),
         }
+        entries = (*(way.target for way in self._inputs.ways.values()), *begins.sources)
+        self._digesting = Digesting(self._engine, pe.fragment.members, entries)
+        self._passed: dict[ChannelId, Had] = {}  # that the protocol was told
         self._do(self.protocol.begin(begins.cut, clock.now()))
         for channel, messages in begins.parked.items():
             way = self._inputs.ways[channel]
@@ -174,6 +185,13 @@ class Element:
         """Whether the producer has said something in this life, or was told to be gone."""
         inlet = self._inputs.ways[channel].inlet
         return inlet.epoch >= 0 or inlet.gone
+
+    def had(self, channel: ChannelId, unread: Iterable[Message] = ()) -> Had:
+        """How far a channel has come that replicas bring, when `unread` is taken too."""
+        had = self._inputs.ways[channel].had
+        for message in unread:
+            had = had.after(keys_of_message(message, self._layout.shape(channel)), message.progress)
+        return had
 
     def replay_from(self, channel: ChannelId) -> tuple[int, int]:
         """Where to read a logged channel from: the position in its log, and the number of the first item wanted."""
@@ -251,8 +269,8 @@ class Element:
     def _happened(self, event: HostEvent) -> None:
         """To a connection, or at the director."""
         match event:
-            case seam.ConsumerUp(channel, _, next_):
-                self._outputs.ways[channel].up(next_)
+            case seam.ConsumerUp(channel, _, next_, had):
+                self._outputs.ways[channel].up(next_, had)
             case seam.ConsumerDown(channel):
                 self._outputs.ways[channel].down()
             case seam.Acknowledged(channel, next_):
@@ -341,6 +359,8 @@ class Element:
             way.record.missed += message.number - way.inlet.next
         way.inlet.next = message.number + message.items
         way.position = position
+        if way.inlet.retention == "remember":
+            self._inputs.came(way, message)
         for capture in way.recorded:
             capture.add(way.channel, message)
         if way.backlog or way.full or (way.admitted and self._outputs.blocked):
@@ -349,7 +369,24 @@ class Element:
             self._give(way, message, position)
 
     def _give(self, way: WayIn, message: Message, position: int) -> None:
-        """To the merge and the operators."""
+        """To the merge and the operators; in parts, where the state in between is asked for."""
+        if self._digesting.key is None:
+            self._give_on(way, message, position)
+            return
+        for part in self._digesting.parts(message, way.reached, self._layout.shape(way.channel)):
+            self._give_on(way, part, position)
+            self._digested()
+
+    def _digest(self, command: seam.Digest) -> None:
+        if not self._digesting.ask(command.key):
+            self._tell(seam.Digested(command.key, None))
+
+    def _digested(self) -> None:
+        found = self._digesting.there()
+        if found is not None:
+            self._tell(seam.Digested(*found))
+
+    def _give_on(self, way: WayIn, message: Message, position: int) -> None:
         if self._recording is not None and message.kind is Kind.END:
             position = way.cursor.cut().taken_position  # who comes back from records reads the end again
         if message.progress is not None and message.born:
@@ -475,6 +512,11 @@ class Element:
             self._recording.tick(now)
         for dropped in self._capturing.dropped():
             self._tell(dropped)
+        if seam.Came in self._hears:
+            for channel, had in self._inputs.passed():
+                if had != self._passed.get(channel):
+                    self._passed[channel] = had
+                    self._tell(seam.Came(channel, had))
         self._tell(seam.Tick(now))
 
     def _pull(self) -> bool:
@@ -493,10 +535,7 @@ class Element:
                 took = True
                 last = keys_of(batch.slice(batch.num_rows - 1), self._layout.graph.shape(name)).at(0)
                 self._outputs.entered.note(last, born)
-                outputs = self._engine.push(name, batch)
-                self._ledger.begin()
-                self._taking.took(name, batch, feed.position)
-                self._settle(outputs, born)
+                self._push(name, batch, feed.position, born)
             elif feed.ended or (self._over and most <= 0):
                 del self._feeds[name]
                 outputs = self._engine.end(name)
@@ -508,6 +547,25 @@ class Element:
                 self._settle(outputs, 0)
         self._idle = looked and not took
         return took
+
+    def _push(self, source: str, batch: pa.RecordBatch, position: int, born: int) -> None:
+        """Rows of a source up to `position`, to its operators; in parts, where the state in between is asked for."""
+        below = self._digesting.below(source, keys_of(batch, self._layout.graph.shape(source)))
+        if below is not None and self._digesting.key is not None:
+            if below:
+                self._push_on(source, batch.slice(0, below), position - batch.num_rows + below, born)
+            outputs = self._engine.advance(source, self._digesting.key)
+            self._ledger.begin()
+            self._settle(outputs, 0)
+            self._digested()
+            batch = batch.slice(below)
+        self._push_on(source, batch, position, born)
+
+    def _push_on(self, source: str, batch: pa.RecordBatch, position: int, born: int) -> None:
+        outputs = self._engine.push(source, batch)
+        self._ledger.begin()
+        self._taking.took(source, batch, position)
+        self._settle(outputs, born)
 
     def _started(self, source: str, now: int) -> int:
         """When the source's row 0 was due; the first look at it decides."""

@@ -11,17 +11,19 @@ from riprap.engine.merger import behind_trigger
 from riprap.graph.keys import START_KEY, OrderKey
 from riprap.operators.columns import Keys, keys_of
 from riprap.operators.contract import Punctuation
-from riprap.protocols.channel import Inlet
+from riprap.protocols.channel import ALL, Had, Inlet
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import InletCut
 from riprap.runtime.element.backlog import Backlog
 from riprap.runtime.element.capturing import OpenCapture
 from riprap.runtime.element.cursor import InputCursor, MergedCursor
 from riprap.runtime.element.ledger import InletRecord, Ledger
+from riprap.runtime.element.remembering import keys_of_message
 from riprap.runtime.element.retained import Retained
 from riprap.runtime.element.shard_merge import Given, ShardMerge
 from riprap.runtime.hosting import Arrival, Host, Spill
 from riprap.runtime.layout import Layout, Pe
+from riprap.runtime.messages import Message
 
 _HOLED = frozenset(("discard", "hold"))  # retentions of channels on which something may be missing, so late
 _TEXT_BYTES = 16  # of a value whose width is not known
@@ -44,6 +46,7 @@ class WayIn:
         self.admitted = False  # read also while some consumer has no room
         self.recorded: list[OpenCapture] = []
         self.waited = True
+        self.had = Had()  # what has come, where replicas bring it
         self.reached = START_KEY  # how far the merge knows the channel
         self.merge: ShardMerge | None = None
         self.retained: Retained | None = None
@@ -95,6 +98,8 @@ class Inputs:
             way.target, way.port, way.merge, way.retained = (
                 stream.target, stream.target_port, merges.get(channel.stream), kept,
             )  # fmt: skip
+            if inlet.retention == "remember":
+                way.had = Had(ledger.operators[stream.target].key, ALL)
             way.most_rows = max(1, limit // _row_bytes(layout.schema(channel)))
             self.ways[channel] = way
         self._retaining = [way for way in self.ways.values() if way.retained is not None]
@@ -121,6 +126,15 @@ class Inputs:
             return True
         others = (w.reached for w in self.ways.values() if w.target == way.target and w.waited)
         return not way.waited or way.reached <= min(others)
+
+    def came(self, way: WayIn, message: Message) -> None:
+        """Note how far replicas have brought a channel."""
+        way.had = way.had.after(keys_of_message(message, self._layout.shape(way.channel)), message.progress)
+
+    def passed(self) -> list[tuple[ChannelId, Had]]:
+        """How far the operators have come on channels that replicas bring: a crash would lose what is beyond."""
+        fed = [way for way in self.ways.values() if way.inlet.retention == "remember"]
+        return [(way.channel, Had(self._engine.reached(way.target), ALL)) for way in fed]
 
     # To the engine ----------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from riprap.runtime.element.dividing import Divider
 from riprap.runtime.element.entry_times import EntryTimes
 from riprap.runtime.element.latency import Latencies
 from riprap.runtime.element.ledger import Ledger
+from riprap.runtime.element.remembering import RememberingWay
 from riprap.runtime.element.shard_merge import Given
 from riprap.runtime.element.ways import WAYS, LoggingWay, Way
 from riprap.runtime.hosting import Host
@@ -69,7 +70,10 @@ class Outputs:
         for channel in layout.outlets(pe):
             retention, record = layout.retention(channel), ledger.outlets[channel]
             outlet = Outlet(retention, sent[channel], record.key, guarded=not exact)
-            self.ways[channel] = WAYS[retention](channel, epoch, outlet, record, host, limit)
+            way = {**WAYS, "remember": RememberingWay}[retention](channel, epoch, outlet, record, host, limit)
+            if isinstance(way, RememberingWay):
+                way.shape = layout.shape(channel)
+            self.ways[channel] = way
         self._streams: dict[str, _Stream] = {}
         for channel in self.ways:
             name, sink = channel.stream, layout.sink(channel)
@@ -176,7 +180,9 @@ class Outputs:
                 for part in parts:
                     part.append(event)
             else:
-                for part, rows in zip(parts, stream.divider.divide(event), strict=True):
+                divided = stream.divider.divide(event)
+                for lane, part in enumerate(parts):  # every replica of the consumer gets all of it
+                    rows = divided[lane % len(divided)]
                     if rows.rows:
                         part.append(rows)
         return parts
@@ -198,10 +204,8 @@ class Outputs:
             rows, items, last = event, event.rows, event.last_key(stream.shape)
         if self._emitted is not None:
             self._emitted(way.channel, outlet.number, items)
-        number = outlet.numbered(items)
+        number = way.counted(items)
         record = way.record
-        if outlet.number > record.number:
-            record.number = outlet.number
         if not self._exact and outlet.promise(last):
             record.key = last
         if rows is None:

@@ -55,14 +55,25 @@ class ResendBuffer:
                 batch = message.batch.slice(0, rows) if cut and message.batch is not None else message.batch
                 self.add(replace(message, epoch=epoch, batch=batch))
 
-    def emptied(self) -> Iterator[Message]:
-        """Give everything away, in order, but markers: they were of another life."""
+    def first(self, following: int) -> int:
+        """The number of the first item that is here; `following` if there is none."""
+        if self._memory:
+            return self._memory[0].number
+        return following if self._spill is None else self._read_to
+
+    def messages(self) -> Iterator[Message]:
+        """Everything that is here, in order, but markers."""
         yield from self._memory
         if self._spill is not None:
             for message in self._spill.since(self._read_to):
                 yield message
                 if _end(message) == self._spilled_to:
                     break
+
+    def emptied(self) -> Iterator[Message]:
+        """Give everything away, in order, but markers: they were of another life."""
+        yield from self.messages()
+        if self._spill is not None:
             self._spill.close()
             self._spill = None
         self._memory.clear()

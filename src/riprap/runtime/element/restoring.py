@@ -2,7 +2,8 @@
 
 An input goes on as its retention allows:
 
-    discard  where the life before had come, by the ledger: what was sent since is lost
+    discard  where the life before had come, by the ledger: what was sent since is lost; remember too, and the replicas
+             may still have that
     hold     where the checkpoint of its operator is, as the producer has what came after it; for an operator that is
              not saved, at the first item that it had not let go of
     log      where the checkpoint is, or at the beginning
@@ -109,7 +110,7 @@ class Restoring:
     def _inlet(self, channel: ChannelId) -> tuple[int, int]:
         record, retention = self._ledger.inlets[channel], self._layout.retention(channel)
         unit = self._unit.get(self._layout.stream(channel).target)
-        if retention == "discard":
+        if retention in ("discard", "remember"):
             return record.next, -1
         if unit is None and retention == "hold":
             return record.left, -1

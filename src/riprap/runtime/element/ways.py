@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from riprap.graph.keys import END_KEY, START_KEY, OrderKey
-from riprap.protocols.channel import Outlet, Retention
+from riprap.protocols.channel import Had, Outlet, Retention
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.element.ledger import OutletRecord
 from riprap.runtime.element.resend_buffer import ResendBuffer
@@ -38,8 +38,16 @@ class Way:
         """Send a marker, behind everything or in front of what waits."""
         raise NotImplementedError
 
-    def up(self, next_: int) -> None:
-        """The consumer is there and expects item `next_`."""
+    def counted(self, items: int) -> int:
+        """Number items that are given out, in the ledger too; gives the first number."""
+        outlet, record = self.outlet, self.record
+        number = outlet.numbered(items)
+        if outlet.number > record.number:
+            record.number = outlet.number
+        return number
+
+    def up(self, next_: int, had: Had) -> None:
+        """The consumer is there and expects item `next_`; `had` says the same to a producer with other numbers."""
         self.outlet.up = True
 
     def down(self) -> None:
@@ -50,6 +58,18 @@ class Way:
 
     def resend(self, first: int) -> None:
         """Send what is held again."""
+
+    def activate(self, term: int, *, plain: bool) -> None:
+        """This replica is to give out, under this term."""
+        raise NotImplementedError
+
+    def deactivate(self) -> None:
+        """Another replica is."""
+        raise NotImplementedError
+
+    def release(self, had: Had) -> None:
+        """The consumer has come so far, whoever gave it that."""
+        raise NotImplementedError
 
     def adopt(self, before: "Way") -> None:
         """Another life in this process had this way: what it held below the numbers of this one stays."""
@@ -105,8 +125,8 @@ class DiscardingWay(Way):
         if self.outlet.up is not False:
             (self._outbox.appendleft if ahead else self._outbox.append)(self._marker(marker))
 
-    def up(self, next_: int) -> None:
-        super().up(next_)
+    def up(self, next_: int, had: Had) -> None:
+        super().up(next_, had)
         self._outbox.append(self._progress())
 
     def down(self) -> None:
@@ -147,8 +167,8 @@ class HoldingWay(Way):
         else:
             self._held.add(self._marker(marker))
 
-    def up(self, next_: int) -> None:
-        super().up(next_)
+    def up(self, next_: int, had: Had) -> None:
+        super().up(next_, had)
         self._held.rewind(next_)  # below it, what was not acknowledged stays: a consumer that goes back may ask again
         self._heard = None
 
@@ -170,19 +190,22 @@ class HoldingWay(Way):
         if not self.outlet.up:
             return
         while self._markers:
-            if not self._host.send(self.channel, self._markers[0]):
+            if not self._send(self._markers[0]):
                 return
             self._markers.popleft()
         held = self._held
         message = held.next()
         while message is not None:
-            if not self._host.send(self.channel, message):
+            if not self._send(message):
                 return
             held.sent()
             message = held.next()
         untold = held.drained and self.told != self._heard
-        if untold and self._host.send(self.channel, self._progress()):
+        if untold and self._send(self._progress()):
             self._heard = self.told
+
+    def _send(self, message: Message) -> bool:
+        return self._host.send(self.channel, message)
 
     @property
     def blocked(self) -> bool:  # type: ignore[override]
@@ -225,8 +248,8 @@ class RecomputedWay(HoldingWay):
         super().__init__(*arguments)
         self._behind = False
 
-    def up(self, next_: int) -> None:
-        super().up(next_)
+    def up(self, next_: int, had: Had) -> None:
+        super().up(next_, had)
         self._behind = self._held.unsent
 
     def flush(self) -> None:

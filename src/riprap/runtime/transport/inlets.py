@@ -21,11 +21,13 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 
 from riprap.base.errors import DataError
+from riprap.graph.keys import START_KEY
+from riprap.protocols.channel import Had
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.events import ProducerGone
 from riprap.runtime.hosting import Arrival
 from riprap.runtime.layout import Layout
-from riprap.runtime.messages import Kind
+from riprap.runtime.messages import Kind, Message
 from riprap.runtime.transport.codec import Decoder
 from riprap.runtime.transport.frame import MAX_ANSWER, FrameKind, Header, pack
 from riprap.runtime.transport.loop import READ, WRITE, Loop, Writing
@@ -78,7 +80,9 @@ def _parked(connection: _Connection) -> bool:
 
 
 class Inlets:
-    """`expected` is asked which item of a channel its element expects next."""
+    """`expected` is asked which item of a channel its element expects next; `had` how far one from a group has come,
+    when these messages are taken too.
+    """
 
     def __init__(
         self,
@@ -90,7 +94,10 @@ class Inlets:
         layout: Layout,
         digest: bytes,
         security: Security,
+        *,
+        had: Callable[[ChannelId, list[Message]], Had],
     ) -> None:
+        self._had = had
         self._loop, self._pe, self._epoch, self._expected, self._layout = loop, pe, epoch, expected, layout
         self._digest, self._security = digest, security
         self._inlets = {channel: _Inlet(channel, schema) for channel, schema in channels.items()}
@@ -291,12 +298,17 @@ class Inlets:
     def _let_in(self, inlet: _Inlet, connection: _Connection) -> None:
         inlet.connection, inlet.ended = connection, False
         connection.decoder = Decoder(inlet.schema)
-        self._answer(connection, FrameKind.HELLO, self._next(inlet))
+        self._answer(connection, FrameKind.HELLO, self._next(inlet), had=self._has_had(inlet.channel))
         self._watch(connection)
 
     def _next(self, inlet: _Inlet) -> int:
         """What has come is as good as taken by the element: it need not be sent again."""
         return max(self._expected(inlet.channel), inlet.received)
+
+    def _has_had(self, channel: ChannelId) -> Had:
+        """In words that every replica of the producer understands; what has come is as good as taken here too."""
+        come = [e.message for e in self._loop.events if isinstance(e, Arrival) and e.channel == channel]
+        return self._had(channel, come) if self._layout.retention(channel) == "remember" else Had()
 
     # Ends -------------------------------------------------------------------------------------------------------------
 
@@ -333,12 +345,17 @@ class Inlets:
             self._loop.forget(connection.to)
             connection.to.close()
 
-    def _answer(self, connection: _Connection | None, kind: FrameKind, number: int, text: bytes = b"") -> None:
+    def _answer(
+        self, connection: _Connection | None, kind: FrameKind, number: int, text: bytes = b"", had: Had | None = None
+    ) -> None:
         """Best effort: whoever is not there any more is noticed when its connection is read to its end."""
         if connection is None or connection.over or not connection.ready:
             return
         with contextlib.suppress(OSError):
-            connection.writing.write([pack(Header(kind, len(text), epoch=self._epoch, number=number)) + text])
+            header = Header(kind, len(text), epoch=self._epoch, number=number)
+            if had is not None and had.key > START_KEY:
+                header = header._replace(progress=had.key, born=had.items)
+            connection.writing.write([pack(header) + text])
             self._watch(connection)
 
     def goodbye(self) -> None:

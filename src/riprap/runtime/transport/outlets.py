@@ -25,6 +25,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from riprap.base.errors import DataError
+from riprap.protocols.channel import Had
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.events import Acknowledged, ConsumerDown, ConsumerUp
 from riprap.runtime.messages import Kind, Message
@@ -51,11 +52,15 @@ _CONNECTING = 5.0  # seconds that a machine has to take a connection
 
 
 class Outlet(NamedTuple):
-    """One channel out of an element. `gapless`: no item may be left out, not even after a break."""
+    """One channel out of an element. `gapless`: no item may be left out, not even after a break.
+
+    `replicated`: other elements may be at its start too; it is connected from `open` to `shut`.
+    """
 
     schema: pa.Schema
     consumer: str
     gapless: bool
+    replicated: bool = False
 
 
 class _Connection:
@@ -75,6 +80,8 @@ class _Channel:
     def __init__(self, name: ChannelId, outlet: Outlet) -> None:
         self.name = name
         self.outlet = outlet
+        self.epoch: int | None = None  # as which it is opened; None: as that of the element
+        self.shut = outlet.replicated
         self.connection: _Connection | None = None
         self.encoder: Encoder
         self.up = False
@@ -187,6 +194,22 @@ class Outlets:
                 self._drop(channel, channel.connection)
             channel.tried, channel.delay, channel.up = -1, _RETRY, False
 
+    def open(self, name: ChannelId, epoch: int) -> None:
+        """Connect to the consumer, as this epoch."""
+        channel = self._channels[name]
+        if channel.connection is not None:
+            self._drop(channel, channel.connection)
+        channel.epoch, channel.shut, channel.tried, channel.delay = epoch, False, -1, _RETRY
+        self._look(channel, self._loop.clock.monotonic())
+        self.due_at = 0.0
+
+    def shut(self, name: ChannelId) -> None:
+        """Connect no more."""
+        channel = self._channels[name]
+        channel.shut = True
+        if channel.connection is not None:
+            self._drop(channel, channel.connection)
+
     # Connecting -------------------------------------------------------------------------------------------------------
 
     def timers(self, now: float, *, rung: bool) -> None:
@@ -211,6 +234,9 @@ class Outlets:
         """Find the consumer, or a newer life of it than the one that is connected."""
         connection = channel.connection
         consumer = channel.outlet.consumer
+        if channel.shut:
+            channel.tried = -1
+            return
         if connection is not None:
             if self._find(consumer, connection.address.epoch, 0.0) is None:
                 return
@@ -249,7 +275,8 @@ class Outlets:
             if not connection.secured:
                 if connection.to.handshake():
                     connection.secured = True
-                    opening = Opening(channel.name, self._epoch, columns_of(channel.outlet.schema), self.line)
+                    epoch = self._epoch if channel.epoch is None else channel.epoch
+                    opening = Opening(channel.name, epoch, columns_of(channel.outlet.schema), self.line)
                     connection.writing.write([opening_frame(opening, self._digest)])
                 self._watch(channel, connection)
                 return
@@ -286,7 +313,8 @@ class Outlets:
                     channel.encoder = Encoder(channel.outlet.schema)
                     connection.greeted = channel.up = True
                     channel.next, channel.delay, channel.complaint = header.number, _RETRY, ""
-                    self._loop.events.append(ConsumerUp(channel.name, header.epoch, header.number))
+                    had = Had() if header.progress is None else Had(header.progress, header.born)
+                    self._loop.events.append(ConsumerUp(channel.name, header.epoch, header.number, had))
                 case FrameKind.ACKNOWLEDGEMENT:
                     self._loop.events.append(Acknowledged(channel.name, header.number))
                 case FrameKind.GOODBYE:

@@ -15,6 +15,7 @@ from typing import Final
 import pyarrow as pa
 
 from riprap.base.clock import SYSTEM_CLOCK, Clock
+from riprap.protocols.channel import Had
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.hosting import Arrival
 from riprap.runtime.messages import Message
@@ -56,6 +57,8 @@ class Transport:
         find: Find,
         run: Run,
         clock: Clock = SYSTEM_CLOCK,
+        *,
+        had: Callable[[ChannelId, list[Message]], Had] = lambda channel, unread: Had(),
     ) -> None:
         self._clock = clock
         self._parked: Parked = NONE
@@ -63,7 +66,7 @@ class Transport:
         security, digest = Security(run.tls), digest_of(run.token)
         self._loop = Loop(clock)
         self._mailbox = Mailbox(run.buffer_bytes, self._loop.ring)
-        self._inlets = Inlets(self._loop, pe, epoch, inlets, expected, run.layout, digest, security)
+        self._inlets = Inlets(self._loop, pe, epoch, inlets, expected, run.layout, digest, security, had=had)
         bound = min(_BOUND, run.buffer_bytes)
         self._outlets = Outlets(self._loop, epoch, outlets, find, digest, security, bound, run.batch_rows)
         self._listening = listen(run.host or own_address(run.coordinator))
@@ -102,6 +105,14 @@ class Transport:
     def send(self, channel: ChannelId, message: Message) -> bool:
         """Take a message for the consumer. False: it is not there, has no room, or the message would tear a hole."""
         return self._outlets.send(channel, message)
+
+    def open(self, channel: ChannelId, epoch: int) -> None:
+        """Connect a channel that leaves a group, as this epoch."""
+        self._outlets.open(channel, epoch)
+
+    def shut(self, channel: ChannelId) -> None:
+        """Connect it no more."""
+        self._outlets.shut(channel)
 
     def pending(self, channel: ChannelId) -> int:
         """Bytes that were taken and that the kernel does not have."""

@@ -1,0 +1,72 @@
+"""Which element a task becomes, so that replicas of a group do not share an executor.
+
+Spark decides where tasks run, and a task knows where it is only once it runs. So a task is not an element from the
+beginning: it says where it is and gets one, and again when Spark has started it anew. Replicas keep to one executor
+each where there are several. Where they cannot, `shared` says so.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Place:
+    """An element; `group` is "" for one that is in none."""
+
+    pe: str
+    group: str = ""
+    replica: int = 0
+
+
+class Placement:
+    """Not thread-safe."""
+
+    def __init__(self, places: Iterable[Place]) -> None:
+        self._places = tuple(places)
+        self._task: dict[str, int] = {}  # by element that was claimed
+        self._executor: dict[str, str] = {}
+
+    def claim(self, task: int, executor: str) -> str:
+        """The element of a task that begins on this executor. What it had before is free again."""
+        for pe, owner in list(self._task.items()):
+            if owner == task:
+                del self._task[pe], self._executor[pe]
+        free = [place for place in self._places if place.pe not in self._task]
+        place = min(free, key=lambda place: self._unfitness(place, executor))
+        self._task[place.pe], self._executor[place.pe] = task, executor
+        return place.pe
+
+    def _unfitness(self, place: Place, executor: str) -> int:
+        if not place.group:
+            return 2
+        own = self._of(place.group, place.replica)
+        others = {e for r in self._replicas(place.group) if r != place.replica for e in self._of(place.group, r)}
+        if executor in others:
+            return 4
+        if not own:
+            return 1
+        return 0 if executor in own else 3
+
+    def _of(self, group: str, replica: int) -> set[str]:
+        """Executors of a replica."""
+        members = [place.pe for place in self._places if (place.group, place.replica) == (group, replica)]
+        return {self._executor[pe] for pe in members if pe in self._executor}
+
+    def _replicas(self, group: str) -> list[int]:
+        return sorted({place.replica for place in self._places if place.group == group})
+
+    def task(self, pe: str) -> int | None:
+        """The task that is this element."""
+        return self._task.get(pe)
+
+    def shared(self) -> list[str]:
+        """A sentence for each group whose replicas share an executor."""
+        sentences = []
+        for group in dict.fromkeys(place.group for place in self._places if place.group):
+            executors = [self._of(group, replica) for replica in self._replicas(group)]
+            if len(set().union(*executors)) < sum(map(len, executors)):
+                sentences.append(
+                    f"replicas of HA group {group} share an executor, and the loss of it is the loss of both: "
+                    f"use a master with an executor for each, for example --master 'local-cluster[2,8,1024]'"
+                )
+        return sentences

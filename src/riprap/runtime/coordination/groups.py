@@ -1,0 +1,40 @@
+"""What the report of HA groups says of single elements, and how long their fail-overs took."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+Report = Mapping[str, Any]  # of a director: `groups`, by name
+
+
+def roles(report: Report) -> dict[str, str]:
+    """By element of a group: active, backup, refilling or down; the active one may be tainted."""
+    found: dict[str, str] = {}
+    for group in report.get("groups", {}).values():
+        for number, replica in enumerate(group["replicas"], 1):
+            role = "backup" if replica["state"] == "full" else replica["state"]
+            if number == group["active"]:
+                role = "active, tainted" if group["tainted"] else "active"
+            found |= dict.fromkeys(replica["elements"], role)
+    return found
+
+
+def spoken_for(report: Report, pes: Iterable[str]) -> list[str]:
+    """Of these elements, those that are in no group, or in its active replica."""
+    known = roles(report)
+    return [pe for pe in pes if known.get(pe, "active").startswith("active")]
+
+
+def with_kills(report: Report, kills: Mapping[str, list[int]]) -> dict[str, Any]:
+    """The groups, where each fail-over also says how long it took from the kill that caused it (`kills`: by element,
+    microseconds of the wall clock); None: nobody killed it.
+    """
+    groups = {}
+    for name, group in report.get("groups", {}).items():
+        failovers = []
+        for failover in group["failovers"]:
+            before = [at for at in kills.get(failover["lost"], ()) if at <= failover["at"]]
+            took = failover["seconds"]
+            total = took + (failover["at"] - max(before)) / 1e6 if before and took is not None else None
+            failovers.append({**failover, "from_kill": total})
+        groups[name] = {**group, "failovers": failovers}
+    return groups

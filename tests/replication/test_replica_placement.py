@@ -1,0 +1,42 @@
+"""Tasks become elements so that replicas keep to executors of their own, where there are enough."""
+
+from random import Random
+
+from riprap.replication.placement import Place, Placement
+
+PLACES = [
+    *(Place(f"{name}#{at + 1}", "ticks", at) for name in ("Source", "TradeQuote") for at in range(2)),
+    *(Place(f"{name}#{at + 1}", "trades", at) for name in ("TradeFilter", "Aggregator", "VWAP") for at in range(2)),
+    Place("QuoteFilter"), Place("BargainIndex"), Place("Sink"),
+]  # fmt: skip
+
+
+def test_replicas_keep_to_an_executor_each_in_whatever_order_tasks_come():
+    for seed in range(200):
+        random = Random(seed)
+        where = ["one", "other"] * 6 + ["one"]
+        random.shuffle(where)
+        placement = Placement(PLACES)
+        claimed = {placement.claim(task, executor): executor for task, executor in enumerate(where)}
+        assert set(claimed) == {place.pe for place in PLACES}
+        assert placement.shared() == [], f"seed {seed}: {claimed}"
+
+
+def test_one_executor_is_shared_and_that_is_said_once_per_group():
+    placement = Placement(PLACES)
+    for task in range(len(PLACES)):
+        placement.claim(task, "driver")
+    assert [sentence.split(" share")[0] for sentence in placement.shared()] == [
+        "replicas of HA group ticks", "replicas of HA group trades",
+    ]  # fmt: skip
+
+
+def test_a_task_that_begins_anew_gets_what_is_free():
+    placement = Placement(PLACES)
+    claimed = {task: placement.claim(task, "one" if task % 2 else "other") for task in range(len(PLACES))}
+    assert placement.claim(3, "one") == claimed[3]
+    assert placement.task(claimed[3]) == 3
+    lost = [task for task in claimed if task % 2 == 0]
+    again = {placement.claim(task, "third") for task in lost}
+    assert again == {claimed[task] for task in lost}
+    assert placement.shared() == []
