@@ -47,7 +47,7 @@ def test_nothing_is_lost_and_nothing_comes_twice(name):
     assert committed > 1 or name in ("uncoordinated", "induced", "repeat")
 
 
-@pytest.mark.parametrize(("name", "seed"), [("coordinated", 499)])
+@pytest.mark.parametrize(("name", "seed"), [("coordinated", 499), ("uncoordinated", 407)])
 def test_what_failed_once_does_not_again(name, seed):
     run(name, seed)
 

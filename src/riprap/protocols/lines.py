@@ -143,7 +143,8 @@ class LineDirector(Director):
         targets = {pe: id and list(id) for pe, id in self.targets.items()}
         deleted: list[Command] = [Delete(tuple(ahead))] if ahead else []
         record = {"line": self.line, "targets": targets, "void": [list(id) for id in ahead]}
-        return [Log(record), *deleted, GoBack(self.line, dict(self.targets))]
+        # By the lives that have gone back: those before would take what they have saved since for the oldest.
+        return [Log(record), GoBack(self.line, dict(self.targets)), *deleted]
 
     def _forget(self) -> list[Command]:
         ids, at = self._line()
