@@ -78,7 +78,7 @@ def _table(state: str, lines: Sequence[dict[str, Any]]) -> Table:
         age, size = line["checkpoint_age"], line["checkpoint_bytes"]
         table.add_row(
             line["pe"],
-            Text(line["state"] if line["role"] is None else f"{line['state']}, {line['role']}", colour),
+            Text(", ".join(filter(None, (line["state"], line.get("role")))), colour),
             f"{line['in']:,}",
             f"{line['out']:,}",
             "" if line["rate"] is None else format_count(round(line["rate"])),
