@@ -33,7 +33,7 @@ from riprap.engine.engine import Engine
 from riprap.engine.inputs import keyed, read_file
 from riprap.runtime.coordination.states import SystemState
 from riprap.spark.session import hosting_session
-from riprap.streams import Stream
+from riprap.streams import Busy, Stream
 from riprap.workloads.catalogue import load_workload
 
 SLOTS = 10
@@ -220,10 +220,10 @@ def random_kills_and_true_counts(place, seconds=20, every=1.5, seed=1):
 
 def killed_sources_lose_nothing_uncounted(place, seed=1, kills=3, fuse="auto"):
     """The oracle reads inputs and sinks alone, and adds what is said to be lost."""
-    chance, rows, rate = random.Random(seed), 60_000, 30_000
+    chance, rows, rate = random.Random(seed), 150_000, 30_000
     place.mkdir(exist_ok=True)
     path = numbers(place, rows)
-    times = sorted(chance.uniform(0.2, rows / rate - 0.2) for _ in range(kills))
+    times = sorted(chance.uniform(0.2, 2.5) for _ in range(kills))  # there is input for some seconds after them
     kill = ",".join(f"{chance.choice(['One', 'Two'])}@{at:.3f}s" for at in times)
     result = run(tapped.two_sources(), {"One": path, "Two": path}, out=place / "run", rate=rate, fuse=fuse, kill=kill)
     summary = result.summary
@@ -374,18 +374,24 @@ def live_inputs_are_followed(place):
         assert all(query.exception() is None for query in queries)
         time.sleep(0.1)
 
+    ends = {}  # by input: rows before its end
+
     def end(watcher):
         """Once the union has died and come back, and both inputs have brought some more."""
         [union] = [status for status in watcher.table if status.pe == "Both"]
-        if enough.is_set() or not union.restarts or watcher.state is not SystemState.RUNNING:
-            return
-        if all(Stream.open(path).stable().position > 100 for path in paths.values()):
+        if not enough.is_set():
+            if not union.restarts or watcher.state is not SystemState.RUNNING:
+                return
+            if any(Stream.open(path).stable().position <= 100 for path in paths.values()):
+                return
             enough.set()
             for query in queries:
                 query.stop()
-            for path in paths.values():
-                with Stream.open(path).writer(producer="the end") as writer:
+        for name, path in paths.items():
+            if name not in ends:
+                with contextlib.suppress(Busy), Stream.open(path).writer(producer="the end") as writer:
                     writer.mark(None, kind="end")
+                    ends[name] = writer.position
 
     given = {name: f"stream:{path}" for name, path in paths.items()}
     result = run(
@@ -399,9 +405,11 @@ def live_inputs_are_followed(place):
     ).trigger(availableNow=True).start().awaitTermination()
     out = pq.read_table(place / "out")
     found = sorted(zip(out["_src"].to_pylist(), out["value"].to_pylist(), strict=True))
-    held = [Stream.open(paths[name]).read() for name in ("Numbers", "Lines")]
-    expected = [(src, value) for src, items in enumerate(held) for i in items for value in i.batch["value"].to_pylist()]
-    assert found == sorted(expected)
+    held = {name: [v for i in Stream.open(paths[name]).read() for v in i.batch["value"].to_pylist()] for name in paths}
+    assert len(set(found)) == len(found)
+    for src, name in enumerate(paths):  # a micro-batch that was still being written may have come behind the end
+        there = [value for which, value in found if which == src]
+        assert set(held[name][: ends[name]]) <= set(there) <= set(held[name]), name
 
 
 def _talk(server, enough):
