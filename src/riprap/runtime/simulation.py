@@ -433,8 +433,8 @@ class Simulation:
     def say(self, pe: str, message: Mapping[str, Any]) -> None:
         self._to_element(pe, lambda life: self._handle(life, Told(message)))
 
-    def delete(self, pe: str, ids: tuple[CheckpointId, ...]) -> None:
-        self._to_element(pe, lambda life: self._handle(life, Unneeded(ids)))
+    def delete(self, pe: str, ids: tuple[CheckpointId, ...], *, void: bool = False) -> None:
+        self._to_element(pe, lambda life: self._handle(life, Unneeded(ids, void)))
 
     def work_under(self, pe: str, line: int) -> None:
         def act(life: Life) -> None:

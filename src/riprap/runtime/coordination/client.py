@@ -216,7 +216,8 @@ class Client:
         if "said" in message:
             self._directed.append(Told(message["said"]))
         elif "delete" in message:
-            self._directed.append(Unneeded(tuple(CheckpointId(pe, *id_) for id_ in message["delete"])))
+            ids = tuple(CheckpointId(pe, *id_) for id_ in message["delete"])
+            self._directed.append(Unneeded(ids, message["void"]))
         elif "line" in message:
             self._directed.append(message["line"])
         elif "back" in message:

@@ -348,9 +348,9 @@ class Coordinator:
         if pe in self._calls:
             self._calls[pe].tell(line=line)
 
-    def delete(self, pe: str, ids: tuple[CheckpointId, ...]) -> None:
+    def delete(self, pe: str, ids: tuple[CheckpointId, ...], *, void: bool = False) -> None:
         if pe in self._calls:
-            self._calls[pe].tell(delete=[id_[1:] for id_ in ids])
+            self._calls[pe].tell(delete=[id_[1:] for id_ in ids], void=void)
 
     def _publish(self, pe: str) -> None:
         """Tell every element where this one is. The lock keeps two changes of one element in their order."""

@@ -56,8 +56,8 @@ class Reach(Protocol):
     def work_under(self, pe: str, line: int) -> None:
         """The element goes on as it is, under a new line."""
 
-    def delete(self, pe: str, ids: tuple[CheckpointId, ...]) -> None:
-        """The element deletes checkpoints of its own."""
+    def delete(self, pe: str, ids: tuple[CheckpointId, ...], *, void: bool = False) -> None:
+        """The element deletes checkpoints of its own; `void`: of a line that was over when they became durable."""
 
 
 class DirectorLog:
@@ -130,7 +130,7 @@ class Directing:
             whole = [id_ for id_ in checkpoints if id_.unit == WHOLE]
             void = tuple(id_ for id_ in whole if id_.epoch < epoch and (target is None or id_ > target))
             if void:  # taken before it went back
-                self._reach.delete(pe, void)
+                self._reach.delete(pe, void, void=True)
                 checkpoints = {id_: cut for id_, cut in checkpoints.items() if id_ not in void}
             if any(id_.epoch == epoch for id_ in whole):
                 self._settle(pe)
@@ -151,7 +151,7 @@ class Directing:
     def took(self, line: int, durable: Durable, size: int, taken: int) -> None:
         id_ = durable.id
         if line < self.line:
-            self._reach.delete(id_.pe, (id_,))
+            self._reach.delete(id_.pe, (id_,), void=True)
             return
         if id_.unit == WHOLE and id_.pe in self._targets and id_.pe not in self._settled:
             self._settle(id_.pe)

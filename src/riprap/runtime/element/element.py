@@ -282,8 +282,8 @@ class Element:
             case Recomputed(channel, message):
                 self._recomputed(self._inputs.ways[channel], message)
                 return
-            case Unneeded(ids):
-                for unit, oldest in self._capturing.delete(ids, self._fresh_since).items():
+            case Unneeded(ids, void):
+                for unit, oldest in self._capturing.delete(ids, self._fresh_since, void=void).items():
                     self._tell(seam.Deleted(unit, oldest))
                 return
         assert not isinstance(event, Arrival | Recomputed | Unneeded)
