@@ -29,7 +29,7 @@ _LOOK = (10_000, 30_000)  # microseconds between looks of an element at what is 
 
 @dataclass(frozen=True)
 class Costs:
-    """Microseconds, unless they say otherwise. Taken from profiles of the workloads and from runs on two cores."""
+    """Microseconds, unless they say otherwise. Round figures, of the order that runs on two cores show."""
 
     row: Mapping[str, float]  # by kind of operator
     message: float = 150.0  # of an element, from socket to socket, beside its operators
