@@ -166,7 +166,7 @@ def _parse_call(text: str, schema: pa.Schema, sink: str) -> OutputScore:
             "a ratio of two of them, or module:function"
         ) from error
     if call.function not in FUNCTIONS:
-        raise UsageError(f"{call.function} is no output score function; use one of {', '.join(FUNCTIONS)}, rmse")
+        raise UsageError(f"{text} is no output score function; use one of {', '.join(FUNCTIONS)}, rmse")
     if call.argument is None:
         return OutputScore(text, "count", None)
     try:
