@@ -64,4 +64,5 @@ def _group(operator: Operator, port: int, arriving: pa.RecordBatch) -> int | Non
         return int(GroupTable((), StringPool()).hashes[0])
     schema = operator.setting.schemas[port]
     table = GroupTable([schema.field(name).type for name in names], StringPool())
-    return int(table.hashes[table.groups([arriving.column(name) for name in names])[0]])
+    group = table.groups([arriving.column(name) for name in names])[0]  # before its hash is asked for
+    return int(table.hashes[group])

@@ -182,7 +182,8 @@ class InjectedOperator(Operator):
         if name in self.fault.keys:
             column = batches[port].column(name).slice(row, 1)
             table = GroupTable([column.type], StringPool())
-            self.moved.append(int(table.hashes[table.groups([column])[0]]))
+            group = table.groups([column])[0]  # before its hash is asked for
+            self.moved.append(int(table.hashes[group]))
         if state:  # the rows before it were given already
             return emissions + self._chosen(self._before, batches, ports, np.arange(first, len(ports)))
         return self._deliver(self._before, batches, ports, np.arange(len(ports)))
