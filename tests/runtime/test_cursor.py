@@ -57,4 +57,4 @@ def test_where_nothing_is_merged_what_came_has_passed():
     cursor = InputCursor(7, 3)
     cursor.came(7, None, 12, 4)
     assert (cursor.next, cursor.position, cursor.waits) == (12, 4, False)
-    assert cursor.cut() == (12, 12, 4, 4, False)
+    assert cursor.cut() == (12, 12, 4, 4, False, 0)

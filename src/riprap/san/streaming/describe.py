@@ -9,7 +9,7 @@ from typing import Any
 
 from riprap.base.documents import read_toml
 from riprap.base.errors import DataError, known
-from riprap.engine.profile import OperatorProfile, Profile
+from riprap.engine.profile import OperatorProfile, PieceProfile, Profile
 from riprap.graph.graph import Graph
 from riprap.graph.specs import Aggregate, OperatorSpec, Sort
 from riprap.graph.windows import Time
@@ -162,7 +162,11 @@ def read_profile(path: Path) -> Profile:
     data = read_toml(path, "profile")
     try:
         operators = {name: _operator_profile(name, table) for name, table in data["operators"].items()}
-        return Profile(data["app"], float(data["seconds"]), int(data["tuples"]), operators)
+        pieces = tuple(
+            PieceProfile(**{**piece, "operators": tuple(piece["operators"])}) for piece in data.get("pieces", ())
+        )
+        taken = float(data.get("taken", 0.0))
+        return Profile(data["app"], float(data["seconds"]), int(data["tuples"]), operators, pieces, taken)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(
             f"profile {path} lacks or misspells {error}; `riprap profile APP --out FILE` writes one"
