@@ -8,7 +8,6 @@ does not matter.
 LONGEST = (
     "tests/spark/test_run.py",
     "tests/san/test_accelerated.py",
-    "tests/san/test_accelerated_copies.py",
     "tests/spark/test_source_kill.py",
     "tests/spark/test_host.py",
     "tests/engine/test_memory.py",
