@@ -231,12 +231,12 @@ class World:
                     for pe in targets:
                         if pe in self.lives and self.lives[pe] is None and self.generator.random() < 0.9:
                             self._begin(pe)  # one that is down a while longer is begun by a later step
-                case d.Delete(ids):
+                case d.Delete(ids, void):
                     for id in ids:
                         self.disk.pop(id, None)
                     for pe in {id.pe for id in ids}:
                         left = sorted(id for id in self.disk if id.pe == pe)
-                        if left and self.lives.get(pe) is not None:
+                        if left and not void and self.lives.get(pe) is not None:
                             event = e.Deleted(WHOLE, self.disk[left[0]].cut)
                             self._carry_out(self.lives[pe], self.lives[pe].machine.handle(event))
 

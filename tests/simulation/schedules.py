@@ -253,6 +253,17 @@ def simulated(simulation: Simulation) -> dict[str, list]:
     return {sink.name: [row for b in simulation.sink(sink.name) for row in as_tuples(b)] for sink in sinks}
 
 
+def played(run: Case, graph: Graph, repeated_by: str) -> Simulation:
+    """Run a case; its output has to be that of the bounded run."""
+    simulation = run.simulation()
+    try:
+        simulation.run(seconds=5.0)
+        assert simulated(simulation) == bounded(graph, run.inputs)
+    except Exception as error:
+        raise AssertionError(f"{repeated_by} repeats it: {run}") from error
+    return simulation
+
+
 def as_tuples(batch: pa.RecordBatch) -> list[tuple]:
     names = sorted(batch.schema.names, key=lambda n: (n in KEY_COLUMNS, n))
     columns = [batch.column(n).cast(pa.int64()) if n == "_ts" else batch.column(n) for n in names]

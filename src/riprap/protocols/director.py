@@ -101,9 +101,14 @@ class GoBack(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Nobody will go back to these."""
+    """Nobody will go back to these.
+
+    `void`: because they lie ahead of a line. What they left behind may be needed again, so nothing is released for
+    them, whatever is left: that may be void too, or of a life that goes back to before it.
+    """
 
     ids: tuple[CheckpointId, ...]
+    void: bool = False
 
 
 Command = Log | Say | GoBack | Delete

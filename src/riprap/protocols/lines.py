@@ -106,7 +106,7 @@ class LineDirector(Director):
                     if id not in void:
                         self._learn(id, cut)
                 self.unknown.discard(pe)
-                deleted: list[Command] = [Delete(tuple(void))] if void else []
+                deleted: list[Command] = [Delete(tuple(void), void=True)] if void else []
                 return [*logged, *deleted, *(self._recover() if self.failed and not self.unknown else [])]
             case Took(id, cut, line, _, _, _, _):
                 if line != self.line:
@@ -141,9 +141,8 @@ class LineDirector(Director):
             del self.cuts[id.pe][id]
         self.void |= set(ahead)
         targets = {pe: id and list(id) for pe, id in self.targets.items()}
-        deleted: list[Command] = [Delete(tuple(ahead))] if ahead else []
+        deleted: list[Command] = [Delete(tuple(ahead), void=True)] if ahead else []
         record = {"line": self.line, "targets": targets, "void": [list(id) for id in ahead]}
-        # By the lives that have gone back: those before would take what they have saved since for the oldest.
         return [Log(record), GoBack(self.line, dict(self.targets)), *deleted]
 
     def _forget(self) -> list[Command]:

@@ -32,7 +32,7 @@ class Unneeded(NamedTuple):
     """The director says that nobody will go back to these checkpoints."""
 
     ids: tuple[CheckpointId, ...]
-    void: bool = False  # taken under a line that was over: what they left behind may be needed again
+    void: bool = False  # as in `Delete`
 
 
 HostEvent = Arrival | LinkEvent | Recomputed | Told | Unneeded  # what `Element.handle` takes

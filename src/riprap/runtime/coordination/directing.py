@@ -57,7 +57,7 @@ class Reach(Protocol):
         """The element goes on as it is, under a new line."""
 
     def delete(self, pe: str, ids: tuple[CheckpointId, ...], *, void: bool = False) -> None:
-        """The element deletes checkpoints of its own; `void`: of a line that was over when they became durable."""
+        """The element deletes checkpoints of its own; `void` as in `Delete`."""
 
 
 class DirectorLog:
@@ -192,9 +192,9 @@ class Directing:
                                 self._reach.go_back(pe, self.assignment(pe))
                             else:
                                 self._reach.work_under(pe, line)
-                case Delete(ids):
+                case Delete(ids, void):
                     for pe in dict.fromkeys(id_.pe for id_ in ids):
-                        self._reach.delete(pe, tuple(id_ for id_ in ids if id_.pe == pe))
+                        self._reach.delete(pe, tuple(id_ for id_ in ids if id_.pe == pe), void=void)
 
     def _put_in_force(self, back: GoBack) -> None:
         self.line = back.line

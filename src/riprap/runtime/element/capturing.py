@@ -111,18 +111,13 @@ class Capturing:
             return []
         return [Dropped(unit, note.tag) for unit, note in self._checkpointer.dropped()]
 
-    def delete(self, ids: Iterable[CheckpointId], since: int = 0, *, void: bool = False) -> dict[str, Cut]:
-        """Have checkpoints deleted; gives, by unit, the oldest cut that is left.
-
-        Not where nothing of epoch `since` or later was deleted: an element that went back to the beginning gives up all
-        checkpoints of before, and may have to go there again, whatever it has saved since. Nor for void ones: what is
-        left may be void too, and not known to be.
-        """
+    def delete(self, ids: Iterable[CheckpointId], *, void: bool) -> dict[str, Cut]:
+        """Have checkpoints deleted; gives, by unit, the oldest cut that is left, unless they were void."""
         gone = [id_ for id_ in ids if self.checkpoints.pop(id_, None) is not None]
         if self._checkpointer is not None:
             self._checkpointer.delete((id_.unit, id_.epoch, id_.number) for id_ in gone)
         oldest: dict[str, Cut] = {}
-        for unit in dict.fromkeys(id_.unit for id_ in gone if id_.epoch >= since and not void):
+        for unit in dict.fromkeys(id_.unit for id_ in gone if not void):
             left = sorted(id_ for id_ in self.checkpoints if id_.unit == unit)
             if left:
                 oldest[unit] = self.checkpoints[left[0]]

@@ -135,7 +135,6 @@ class Element:
         entries = (*(way.target for way in self._inputs.ways.values()), *begins.sources)
         self._digesting = Digesting(self._engine, pe.fragment.members, entries)
         self._passed: dict[ChannelId, Had] = {}  # that the protocol was told
-        self._fresh_since = epoch if begins.cut is None and self.plan.whole else 0
         self._do(self.protocol.begin(begins.cut, clock.now()))
         for channel, messages in begins.parked.items():
             way = self._inputs.ways[channel]
@@ -283,7 +282,7 @@ class Element:
                 self._recomputed(self._inputs.ways[channel], message)
                 return
             case Unneeded(ids, void):
-                for unit, oldest in self._capturing.delete(ids, self._fresh_since, void=void).items():
+                for unit, oldest in self._capturing.delete(ids, void=void).items():
                     self._tell(seam.Deleted(unit, oldest))
                 return
         assert not isinstance(event, Arrival | Recomputed | Unneeded)
