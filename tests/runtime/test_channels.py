@@ -234,6 +234,23 @@ def test_what_one_turn_brings_is_joined_but_not_across_the_number_of_a_marker_se
         ]  # fmt: skip
 
 
+def test_nobody_waits_for_room_that_is_there(tmp_path, monkeypatch):
+    run = run_in(tmp_path, buffer_bytes=1 << 16)
+    with Consumer(run) as consumer, Producer(run) as producer:
+        producer.at(consumer.location)
+        producer.next(ConsumerUp, of=consumer)
+        number = 0
+        while producer.transport.send(GAP, rows(number, 100)):  # in one turn: all but the first wait for its end
+            number += 100
+        waited, turn = [], producer.transport._loop.turn
+        monkeypatch.setattr(producer.transport._loop, "turn", lambda timeout: (waited.append(timeout), turn(0.0)))
+        producer.poll(PATIENCE)
+        assert waited == [0.0], "the kernel took everything, and no event will tell of it"
+        producer.send(rows(number, 100))
+        producer.poll(PATIENCE)
+        assert waited[-1] > 0
+
+
 def test_draining_waits_until_the_consumer_has_everything(tmp_path):
     run = run_in(tmp_path, buffer_bytes=1 << 20)
     with Peer(run, "consumer", channel="gap", epoch=1, next=0) as peer, Producer(run) as producer:

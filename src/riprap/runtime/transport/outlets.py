@@ -89,6 +89,7 @@ class _Channel:
         self.queue: deque[Message] = deque()  # behind what waits for room in the kernel, or for the end of a turn
         self.weights: deque[int] = deque()
         self.queued = 0  # bytes
+        self.refused = False  # a message, for want of room, since there last was some
         self.next = 0  # the item after the last that was taken, or that the consumer expects
         self.fences: set[int] = set()  # numbers that nothing is joined across
         self.past = 0  # lives of the consumer up to this epoch will not answer again
@@ -144,6 +145,7 @@ class Outlets:
             return False
         if connection.writing.waiting or channel.queue:
             if channel.queued >= self._bound:
+                channel.refused = True
                 return False
             channel.wait(message)
         elif channel.turn == self._turn and message.items < self._most_rows:
@@ -166,9 +168,13 @@ class Outlets:
             channel.next = message.number + message.items
         return True
 
-    def turn(self) -> None:
-        """The element has nothing more to say for now: send what was gathered since it last had."""
+    def turn(self) -> bool:
+        """The element has nothing more to say for now: send what was gathered since it last had.
+
+        Whether that made room where a message was refused: then nobody is to wait for it.
+        """
         self._turn += 1
+        room = False
         if self._gathered:
             gathered, self._gathered = self._gathered, []
             for channel in gathered:
@@ -178,6 +184,9 @@ class Outlets:
                         self._flush(channel, connection)
                     except OSError as error:
                         self._broken(channel, str(error))
+                if channel.refused and channel.queued < self._bound:
+                    channel.refused, room = False, True
+        return room
 
     def pending(self, name: ChannelId) -> int:
         """Bytes that were taken and that the kernel does not have."""

@@ -91,7 +91,8 @@ class Transport:
 
     def _turn(self, timeout: float) -> None:
         inlets, outlets, loop = self._inlets, self._outlets, self._loop
-        outlets.turn()
+        if outlets.turn():
+            timeout = 0.0
         now = self._clock.monotonic()
         if now >= inlets.due_at:
             inlets.timers(now)
