@@ -77,7 +77,7 @@ def test_graph_and_profile_of_an_app_with_an_operator_of_its_own(tmp_path, monke
 
 def test_unknown_apps_are_refused():
     told = str(refused("graph", "bargain-discover"))
-    assert "bundled apps are bargain-discovery, yield-prediction, nexmark-2" in told
+    assert "bundled apps are bargain-discovery, yield-prediction, sensor-fleet, nexmark-2" in told
     assert "(did you mean bargain-discovery?)" in told
     assert "cannot import nosuch" in str(refused("graph", "nosuch:app"))
     assert "has no nosuch" in str(refused("graph", "riprap.apps.bargain_discovery:nosuch"))

@@ -16,6 +16,7 @@ from riprap.graph.graph import Graph
 BUNDLED: Mapping[str, str] = {
     "bargain-discovery": "riprap.apps.bargain_discovery:build",
     "yield-prediction": "riprap.apps.yield_prediction:build",
+    "sensor-fleet": "riprap.apps.sensor_fleet:build",
     "nexmark-2": "riprap.workloads.nexmark_2:build",
     "nexmark-3": "riprap.workloads.nexmark_3:build",
     "nexmark-5": "riprap.workloads.nexmark_5:build",

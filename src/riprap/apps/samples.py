@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pyarrow as pa
 
-from riprap.apps import fab, market, market_files, market_kernels
+from riprap.apps import fab, market, market_files, market_kernels, sensors
 from riprap.apps.catalogue import workload_module
 from riprap.base.errors import UsageError
 from riprap.graph.graph import Graph
@@ -58,10 +58,15 @@ def check_tuples(tuples: int) -> None:
 
 
 def _sample(graph: Graph, source: Source, tuples: int, seed: int, directory: Path) -> Path:
-    """Market data for a source that reads columns of it; a fab's for one that is called as one of its streams."""
+    """Market data or sensors' readings for a source that reads columns of them; a fab's for one that is called as one
+    of its streams.
+    """
     if _fits(source, market.SCHEMA):
         path = directory / f"market-{tuples}-{seed}-{_version(market, market_kernels)}.parquet"
         return _kept(path, lambda: market.generate(tuples, seed))
+    if _fits(source, sensors.SCHEMA):
+        path = directory / f"sensors-{tuples}-{seed}-{_version(sensors)}.parquet"
+        return _kept(path, lambda: sensors.generate(tuples, seed))
     if source.name in fab.SCHEMAS and _fits(source, fab.SCHEMAS[source.name]):
         path = directory / f"fab-{source.name}-{tuples}-{seed}-{_version(fab)}.parquet"
         return _kept(path, lambda: fab.generate(fab.lots_for(tuples), seed)[source.name])
