@@ -105,16 +105,24 @@ def command(
         output_directory(directory)
         shards = _parallelism(parallelism)
         enough = round(rate * seconds * 1.2) + 1 if rate and seconds else _TUPLES
-    try:
+
+    def starting() -> None:
         if not json:
             ERR.print("starting Spark and the processing elements …")
+
+    def inputs() -> Mapping[str, Path]:
+        starting()  # everything else has been checked
+        return input_paths(graph, input, tuples or enough, seed)
+
+    try:
         with LiveTable(ERR, show=not json) as table:
             if resume is not None:
+                starting()
                 result = api.resume(resume, show=table, warn=warn, **common)
             else:
                 assert app is not None
                 result = api.run(
-                    app, lambda: input_paths(graph, input, tuples or enough, seed), out=directory, plan=plan,
+                    app, inputs, out=directory, plan=plan,
                     fuse=fuse, parallelism=shards, rate=rate, show=table, warn=warn,  # type: ignore[arg-type]
                     protocol=protocol, interval=interval, log=log, scope=induced_scope, failover=failover,
                     stability=stability, follow=follow, **common,  # type: ignore[arg-type]
