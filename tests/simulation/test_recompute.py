@@ -4,10 +4,13 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from tests.simulation.schedules import any_app, batches, bounded, case, protected, simulated
+from tests.simulation.schedules import any_app, batches, bounded, case, protected, rows, simulated
 
+from riprap.graph.builder import App
 from riprap.protocols import recompute
-from riprap.runtime.recompute import Recomputation
+from riprap.runtime.layout import arrange
+from riprap.runtime.recompute import Recomputation, _Cone
+from riprap.runtime.simulation import Crash, Simulation
 
 
 def run(seed: int) -> None:
@@ -46,3 +49,30 @@ def test_nothing_is_lost_and_nothing_comes_twice(seeds, monkeypatch):
 def test_nothing_is_lost_in_thousands_of_schedules():
     for seed in range(100, 3_100):
         run(seed)
+
+
+def test_a_hole_on_another_channel_does_not_begin_it_anew(monkeypatch):
+    """Producers come back one after the other, and what was worked out for the first serves the second."""
+    made: list[tuple[object, ...]] = []
+
+    class Counted(_Cone):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            made.append(tuple(self._given))
+
+    monkeypatch.setattr("riprap.runtime.recompute._Cone", Counted)
+    app = App("diamond")
+    source = app.source("S0", "k string, x long, id long")
+    parts = [source.filter(f"id % 3 = {one}", name=f"Part{one}") for one in range(3)]
+    parts[0].union(*parts[1:], name="Both").sink("Out")
+    graph = protected(app.build(), Random(1), kept=0.0, saved=1.0)
+    for seed in range(8):
+        layout = arrange(graph, "none")
+        links = tuple(replace(link, retention="recompute") for link in layout.links)
+        layout = replace(layout, links=links, protocol=recompute.SPEC)
+        inputs = rows(graph, Random(seed), 200)
+        simulation = Simulation(layout, inputs, seed=seed, crashes=[Crash(70_000, "Both", 5_000)], rate=1_000.0)
+        simulation.run()
+        assert simulated(simulation) == bounded(graph, inputs)
+    assert len(made) == 8
+    assert any(len(channels) == 3 for channels in made)

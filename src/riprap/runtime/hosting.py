@@ -21,8 +21,15 @@ class Arrival(NamedTuple):
     position: int = -1
 
 
+class Missing(NamedTuple):
+    """What an element waits for that its host is to recompute, by channel."""
+
+    holes: Mapping[ChannelId, tuple[int, int]]  # numbers, [first, last)
+    unheard: Mapping[ChannelId, int]  # nothing has come there yet, so it is not known; the item that is expected
+
+
 class Recomputed(NamedTuple):
-    """Part of what an element misses on a channel (`Element.missing`), from number to number."""
+    """Part of what an element misses on a channel, from number to number."""
 
     channel: ChannelId
     message: Message

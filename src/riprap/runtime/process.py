@@ -317,7 +317,7 @@ class _Process:
             client.check()
             beats.alive()
             missing = element.missing
-            events: list[HostEvent] = [*transport.poll(0.0 if missing else self._wait(), element.unread)]
+            events: list[HostEvent] = [*transport.poll(0.0 if missing.holes else self._wait(), element.unread)]
             if not element.blocked:
                 events += self._recomputation.bring(missing)
             for directed in client.directed():

@@ -29,11 +29,9 @@ from riprap.protocols.protocol import WHOLE
 from riprap.protocols.protocol import Protocol as Idle
 from riprap.runtime.element.element import HELD_BYTES, Element
 from riprap.runtime.element.ledger import ledger_shape, memory_ledger
-from riprap.runtime.hosting import Arrival, Feed, Recomputed, Spill
+from riprap.runtime.hosting import Arrival, Feed, Missing, Recomputed, Spill
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Message
-
-Missing = Mapping[ChannelId, tuple[int, int]]  # by channel, numbers of items: [first, last)
 
 _ROOM = 16  # messages between two elements of a cone
 _TURN = 64  # messages of a log that are read in one turn
@@ -74,13 +72,20 @@ class Recomputation:
         self._cone: _Cone | None = None
 
     def bring(self, missing: Missing) -> list[Recomputed]:
-        """Do some of the work, and give what came of it. Nothing is missing: what is under way is forgotten."""
-        if not missing:
-            self._cone = None
+        """Do some of the work, and give what came of it. Nothing is missing: what is under way is forgotten.
+
+        Something may turn out to be missing on channels that are unheard of, too. So a cone is made for them from the
+        beginning, and keeps what it has of them until that is known: made again for another channel, it would do all
+        its work twice.
+        """
+        if not missing.holes:
+            if not missing.unheard:
+                self._cone = None
             return []
         if self._cone is None or not self._cone.reaches(missing):
+            wanted = {**missing.unheard, **{channel: first for channel, (first, _) in missing.holes.items()}}
             self._cone = _Cone(
-                self._layout, self._past, self._clock, missing, self._batch_rows, self._held_bytes, self._compiled
+                self._layout, self._past, self._clock, wanted, self._batch_rows, self._held_bytes, self._compiled
             )
         return self._cone.turn(missing)
 
@@ -91,13 +96,14 @@ class _Cone:
         layout: Layout,
         past: Past,
         clock: Clock,
-        missing: Missing,
+        wanted: Mapping[ChannelId, int],
         batch_rows: int,
         held_bytes: int,
         compiled: bool,
     ) -> None:
-        self._given = {channel: first for channel, (first, _) in missing.items()}  # next item of each
-        self._out: deque[tuple[ChannelId, Message]] = deque()
+        self._given = dict(wanted)  # next item of each
+        self._out: dict[ChannelId, deque[Message]] = {channel: deque() for channel in wanted}
+        self._unheard: Mapping[ChannelId, int] = {}
         self._shadows: dict[str, _Shadow] = {}
         expected = dict(self._given)  # by channel: the item from which on it is needed
         for pe in reversed(layout.pes):
@@ -132,27 +138,31 @@ class _Cone:
 
     def reaches(self, missing: Missing) -> bool:
         """Whether what is missing is still to come of it."""
-        return all(self._given.get(channel, first + 1) <= first for channel, (first, _) in missing.items())
+        return all(self._given.get(channel, first + 1) <= first for channel, (first, _) in missing.holes.items())
 
     def turn(self, missing: Missing) -> list[Recomputed]:
+        self._unheard = missing.unheard
         for shadow in self._order:
             shadow.turn()
         found = []
-        while self._out:
-            channel, message = self._out.popleft()
-            self._given[channel] = message.number + message.items
-            _, last = missing.get(channel, (0, 0))
-            part = _below(message, last)
-            if part is not None:
-                found.append(Recomputed(channel, part))
+        for channel, waiting in self._out.items():
+            _, last = missing.holes.get(channel, (0, 0))
+            while waiting and channel not in missing.unheard:
+                message = waiting.popleft()
+                self._given[channel] = message.number + message.items
+                part = _below(message, last)
+                if part is not None:
+                    found.append(Recomputed(channel, part))
         return found
 
     def put(self, channel: ChannelId, message: Message) -> bool:
         """From an element of the cone; False: there is no room now."""
-        if channel in self._given:
-            if len(self._out) >= _ROOM:
+        waiting = self._out.get(channel)
+        if waiting is not None:
+            # What may be wanted later is as much as what is missing elsewhere: the cone stops when it has brought that.
+            if len(waiting) >= _ROOM and channel not in self._unheard:
                 return False
-            self._out.append((channel, message))
+            waiting.append(message)
             return True
         consumer = self._consumers.get(channel)
         return consumer is None or consumer.put(Arrival(channel, message))

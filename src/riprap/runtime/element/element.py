@@ -39,7 +39,7 @@ from riprap.runtime.element.restoring import SHARDS, Restoring
 from riprap.runtime.element.shard_merge import Given, shard_merges
 from riprap.runtime.element.stored import encode_message
 from riprap.runtime.element.taking import Taking
-from riprap.runtime.hosting import Arrival, Feed, Host, HostEvent, Rates, Recomputed, Unneeded, pace_of
+from riprap.runtime.hosting import Arrival, Feed, Host, HostEvent, Missing, Rates, Recomputed, Unneeded, pace_of
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Kind, Message
 from riprap.runtime.transport.joining import follows, joined
@@ -208,9 +208,9 @@ class Element:
         return frozenset(parked) if parked else _NONE
 
     @property
-    def missing(self) -> Mapping[ChannelId, tuple[int, int]]:
-        """By channel the items that its host is to recompute, [first, last)."""
-        return self._inputs.missing
+    def missing(self) -> Missing:
+        """What its host is to recompute."""
+        return Missing(self._inputs.missing, self._inputs.unheard)
 
     @property
     def catching_up(self) -> bool:

@@ -115,10 +115,18 @@ class Inputs:
         }
 
     @property
+    def unheard(self) -> dict[ChannelId, int]:
+        """Channels that can be recomputed, of whose producers nothing has come yet: the item that is expected."""
+        return {
+            channel: way.inlet.next
+            for channel, way in self.ways.items()
+            if way.inlet.retention == "recompute" and way.inlet.epoch < 0 and not way.parked
+        }
+
+    @property
     def catching_up(self) -> bool:
         """Something is missing, or a producer of what can be recomputed has not said yet where it goes on."""
-        recomputed = [way for way in self.ways.values() if way.inlet.retention == "recompute"]
-        return bool(self.missing) or any(way.inlet.epoch < 0 and not way.parked for way in recomputed)
+        return bool(self.missing) or bool(self.unheard)
 
     def room(self, way: WayIn) -> bool:
         """Whether its merge may take more of a channel: while there is room, and always if it waits for just that."""
