@@ -171,3 +171,19 @@ def test_checkpoints_are_damaged_and_then_their_owner_dies(sleeper, tmp_path, ki
     assert changed.pop().startswith("0000000001-0000000002")
     assert sleeper.wait() == -signal.SIGKILL
     assert os.path.isdir(folder)
+
+
+def test_a_late_kill_waits_for_the_end_of_an_interval(sleeper, tmp_path):
+    victims, fault = One(sleeper, tmp_path), Fault(0, "kill-late", ("A",))
+    ready = KINDS["kill-late"].ready
+    assert ready(victims, fault)  # no checkpoint yet: there is nothing to wait for
+    folder = tmp_path / "checkpoints" / "A" / "fragment"
+    folder.mkdir(parents=True)
+    now = time.time()
+    for number, age in ((1, 2_900.0), (2, 1_900.0)):  # a thousand seconds apart; the third is overdue
+        manifest = folder / f"0000000001-000000000{number}.manifest"
+        manifest.write_bytes(b"manifest")
+        os.utime(manifest, (now - age, now - age))
+    assert ready(victims, fault)
+    os.utime(manifest, (now - 500, now - 500))  # 2,400 s after the first one
+    assert not ready(victims, fault)

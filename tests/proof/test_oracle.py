@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from riprap.proof.oracle import compare, found_rows
+from riprap.proof.oracle import Found, compare, difference, found_rows
 from riprap.streams import OrderKey, Stream
 
 TS = pa.timestamp("us", "UTC")
@@ -40,6 +40,8 @@ def test_counts_what_was_done(count, lost, doubled, strange):
     verdict = compare(expected, found)
     assert (verdict.lost, verdict.doubled, verdict.wrong) == (len(lost), len(doubled), strange)
     assert verdict.ordered == (not doubled)
+    differing = difference(expected, Found(found))[1]
+    assert (len(differing.lost), len(differing.wrong)) == (len(lost), strange)
     assert verdict.exact == (not lost and not doubled and not strange)
 
 
@@ -83,4 +85,28 @@ def test_reads_streams_as_they_lie_on_disk(tmp_path):
                 writer.finish_segment()
     newest = sorted((tmp_path / "sink").glob("*.arrow"))[-1]
     newest.write_bytes(newest.read_bytes() + b"\xff\xff\xff\xff\x40\x00\x00\x00 torn")
-    assert compare(table, found_rows(tmp_path / "sink", SCHEMA)).exact
+    assert compare(table, found_rows(tmp_path / "sink", SCHEMA).rows).exact
+
+
+def test_shards_are_in_order_each_for_itself(tmp_path):
+    """Rows of a sink with three shards, one of them empty; a shard out of order is found out all the same."""
+    table = rows(20)
+    parts = [picked(table, list(range(0, 20, 2))), table.slice(0, 0), picked(table, list(range(1, 20, 2)))]
+    for shard, part in enumerate(parts):
+        with Stream.create(tmp_path / "sink" / str(shard), SCHEMA).writer() as writer:
+            for batch in part.combine_chunks().to_batches():
+                writer.append(batch)
+    found = found_rows(tmp_path / "sink", SCHEMA)
+    assert found.begins == (10, 10)
+    assert difference(table, found)[0].exact
+    swapped = picked(found.rows, [*range(12), 13, 12, *range(14, 20)])
+    assert not difference(table, Found(swapped, found.begins))[0].ordered
+
+
+def test_says_when_what_differs_was_due():
+    expected = rows(9)
+    found = picked(expected, [0, 1, 2, 3, 4, 5, 7, 8])
+    price = found.column("price").to_pylist()
+    found = found.set_column(0, SCHEMA.field("price"), pa.array([-5.0, *price[1:]], pa.float64()))
+    _, differing = difference(expected, Found(found))
+    assert (differing.lost.tolist(), differing.wrong.tolist()) == ([2], [0])

@@ -50,7 +50,9 @@ def test_results_have_both():
     proof = judge(graph, {name: hosts[name] for name in hosts}, (first,), {}, summary, bound=None, seed=1)
     assert proof.agreement is not None
     assert proof.agreement.within == 1
-    assert proof.as_json()["faults"][0]["predicted"] == {"restart": None, "caught_up": 3.0, "latency": None}
+    assert proof.as_json()["faults"][0]["predicted"] == {
+        "restart": None, "caught_up": 3.0, "latency": None, "effect": None,
+    }  # fmt: skip
     assert isinstance(first, FaultResult)
 
 

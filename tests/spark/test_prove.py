@@ -32,6 +32,8 @@ at = "5s"
 kind = "kill"
 targets = ["VWAP"]
 """
+ASSESSED = """{"app": "bargain-discovery", "operators": {"Aggregator": {"failures_per_day": 1, "impact": [
+    {"outage": "1s", "state_age": "0s", "impact": 2.5, "quality": 0.8, "recovery": 7}]}}}"""
 SCORE = """
 import pyarrow.compute as pc
 
@@ -44,6 +46,8 @@ def prove(directory: Path, *arguments: str, within: float = 400) -> subprocess.C
     (directory / "plan.toml").write_text(PLAN)
     (directory / "faults.toml").write_text(SCHEDULE)
     (directory / "scores.py").write_text(SCORE)
+    (directory / "assessment").mkdir()
+    (directory / "assessment" / "assessment.json").write_text(ASSESSED)
     command = [sys.executable, "-m", "riprap.cli.main", "prove", "bargain-discovery", *arguments]
     return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=within)
 
@@ -52,7 +56,7 @@ def test_a_plan_that_holds_and_a_bound_that_cannot(tmp_path):
     """One run for both: nothing is lost, though one stream of seven is kept, and nobody is back in a millisecond."""
     ended = prove(
         tmp_path, "--plan", "plan.toml", "--for", "8s", "--rate", "5000", "--faults", "faults.toml", "--json",
-        "--out", "proof", "--recovery", "1ms", "--osf", "Sink=scores:turnover",
+        "--out", "proof", "--recovery", "1ms", "--osf", "Sink=scores:turnover", "--assessed", "assessment",
     )  # fmt: skip
     assert ended.returncode == 1, ended.stderr
     proof = json.loads(ended.stdout)
@@ -67,6 +71,11 @@ def test_a_plan_that_holds_and_a_bound_that_cannot(tmp_path):
     recoveries = {name: stream["recovery"] for name, stream in proof["summary"]["streams"].items()}
     assert recoveries.pop("Aggregator→VWAP") == "replay"
     assert set(recoveries.values()) == {"recompute"}
+    for fault in proof["faults"]:  # nothing is lost: as foreseen, the output is right
+        foreseen, effect = fault["predicted"]["effect"], fault["effect"]
+        for each in (foreseen, effect) if effect is not None else (foreseen,):
+            assert [each[name] for name in ("quality", "recovery", "impact", "tainted", "lost")] == [1, 0, 0, 0, 0]
+            assert 0 <= each["availability"] < 1
     predicted = [fault["predicted"]["caught_up"] for fault in proof["faults"]]
     assert predicted == [4.0, 3.5, 1.0]  # seconds each back to the kept stream, or to the source
     assert proof["agreement"]["faults"] == 3
@@ -79,6 +88,7 @@ def test_a_plan_that_holds_and_a_bound_that_cannot(tmp_path):
     assert all("where 0.001 s were promised" in sentence for sentence in proof["broken"])
     page = (tmp_path / "proof" / "proof.html").read_text()
     assert "This plan does not hold" in page
+    assert "What each fault did to the output, the worst first" in page
     assert "Predicted and measured" in page
 
 
@@ -119,12 +129,16 @@ def test_a_thousand_faults_of_all_kinds(tmp_path, seed):
         (("--recovery", "soon"), "cannot read 'soon' as a duration"),
         (("--plan", "plan.toml", "--profile", "profile.json", "--recovery", "300ms"), "takes 400ms to be there again"),
         (("--plan", "plan.toml", "--profile", "missing.json"), "missing.json"),
+        (("--assessed", "."), "there is no assessment at assessment.json"),
+        (("--assessed", "other.json"), "other.json is an assessment of other, not of bargain-discovery"),
+        (("--parallelism", "Sink"), "write OPERATOR=N"),
     ],
 )
 def test_refused_before_anything_starts(tmp_path, monkeypatch, arguments, sentence):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plan.toml").write_text(PLAN)
     (tmp_path / "profile.json").write_text('{"operators": {}, "recovery": {"restart": 0.4}}')
+    (tmp_path / "other.json").write_text(ASSESSED.replace("bargain-discovery", "other"))
     ended = CliRunner().invoke(app, ["prove", "bargain-discovery", *arguments])
     assert isinstance(ended.exception, RiprapError)
     assert ended.exception.exit_code == 2

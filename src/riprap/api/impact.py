@@ -11,6 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from riprap.base.documents import read_json
@@ -20,7 +21,7 @@ from riprap.engine.inputs import keyed, read_file
 from riprap.engine.profile import OperatorProfile, profile
 from riprap.faults.campaign import Settings
 from riprap.faults.placement import Placement
-from riprap.faults.summary import TargetSummary
+from riprap.faults.summary import OutageSummary, TargetSummary
 from riprap.graph.graph import Graph
 from riprap.planner.json_input import as_object
 
@@ -52,7 +53,7 @@ def write_impact(
 
 def _impacts(settings: Settings, summaries: Iterable[TargetSummary]) -> dict[str, list[dict[str, Any]]]:
     """By operator: the worst impact of each outage, over rates and sinks; of failing alone, where that was tried."""
-    worst: dict[str, dict[Duration, float]] = {}
+    worst: dict[str, dict[Duration, OutageSummary]] = {}
     found = list(summaries)
     alone = {summary.target for summary in found}
     for summary in found:
@@ -61,13 +62,29 @@ def _impacts(settings: Settings, summaries: Iterable[TargetSummary]) -> dict[str
                 continue
             of_operator = worst.setdefault(name, {})
             for outage in summary.outages:
-                of_operator[outage.duration] = max(of_operator.get(outage.duration, 0.0), float(outage.I))
+                known = of_operator.get(outage.duration)
+                if known is None or (outage.I, outage.R) > (known.I, known.R):
+                    of_operator[outage.duration] = outage
     state = settings.targets[0].state
     age = {"kept": "0s", "lost": "lost"}.get(state.kind) or format_duration(state.age)
     return {
-        name: [{"outage": format_duration(d), "state_age": age, "impact": i} for d, i in sorted(rows.items())]
+        name: [
+            {
+                "outage": format_duration(duration),
+                "state_age": age,
+                "impact": max(0.0, float(outage.I)),
+                **_also(outage),
+            }
+            for duration, outage in sorted(rows.items())
+        ]
         for name, rows in worst.items()
     }
+
+
+def _also(outage: OutageSummary) -> dict[str, Any]:
+    """Its quality score, at the offset where it is farthest off, and its recovery time."""
+    quality = float(outage.quality[int(np.argmax(np.abs(outage.quality - 1.0)))])
+    return {"recovery": outage.R} | ({"quality": quality} if quality >= 0 and np.isfinite(quality) else {})
 
 
 def _resources(graph: Graph, row: OperatorProfile) -> dict[str, float]:

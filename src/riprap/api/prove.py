@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from riprap.api.foresight import read_assessed, with_effects
 from riprap.api.request import OutputScores, score_functions
 from riprap.api.run import Inputs, Settings, resume, run
 from riprap.base.clock import SYSTEM_CLOCK
@@ -28,8 +29,8 @@ from riprap.graph.graph import Graph
 from riprap.graph.plan import parse_plan, plan_text
 from riprap.planner.files import read_recovery
 from riprap.proof.faults import KINDS
-from riprap.proof.injector import Injector, read_observations
-from riprap.proof.oracle import compare, expected_rows, found_rows
+from riprap.proof.injector import RUN, Injector, read_observations
+from riprap.proof.oracle import difference, expected_rows, found_rows, streams_of
 from riprap.proof.prediction import predictions
 from riprap.proof.quality import qualities
 from riprap.proof.schedule import Choices, Fault, draw, read_schedule
@@ -59,6 +60,7 @@ def prove(
     kinds: tuple[str, ...] = (),
     recovery: Duration | None = None,
     profile: Path | str | None = None,
+    assessed: Path | str | None = None,
     osf: OutputScores = (),
     rate: float | None = None,
     fuse: Fuse = "none",
@@ -73,6 +75,7 @@ def prove(
     `inputs` may be a function that makes them: it is called when everything else has been checked.
     `kinds`: the kinds of faults that the seed chooses from (default: all that can be done here). `recovery`: the
     bound to hold it to, by default the plan's. `profile`: what `riprap profile --recovery` measured, for predictions.
+    `assessed`: the directory of an assessment; what it and the model say of each fault stands beside what came out.
     `osf`: output score functions, as `assess` takes them; what they give for what came out is set beside what they give
     for what should have.
     """
@@ -94,6 +97,7 @@ def prove(
             f"{show_duration(restart)} to be there again; give a longer bound"
         )
     scores = score_functions(layout.graph, osf) if osf else {}
+    assessment = read_assessed(Path(assessed), layout.graph) if assessed is not None else None
     choices = _choices(layout, kinds, local=master is None or master.startswith("local["))
     schedule = read_schedule(faults, choices, seconds) if faults is not None else draw(choices, seconds, seed)
     paths = {name: Path(path).absolute() for name, path in (inputs() if callable(inputs) else inputs).items()}
@@ -107,20 +111,27 @@ def prove(
     summary = _run_through(directory, schedule, arguments, tell, warn)
     expected = expected_rows(layout.graph, paths)
     found = {name: found_rows(Path(summary["sinks"][name]["path"]), rows.schema) for name, rows in expected.items()}
-    sinks = {name: compare(rows, found[name]) for name, rows in expected.items()}
+    compared = {name: difference(rows, found[name]) for name, rows in expected.items()}
+    sinks = {name: verdict for name, (verdict, _) in compared.items()}
     exact = {pe.id for pe in layout.pes if layout.plan(pe).exact and layout.plan(pe).units}
     predicted = predictions(layout.graph, choices.elements, exact, restart, times.get("durable"))
     proof = judge(
         layout.graph, choices.elements, results(schedule, read_observations(directory), predicted), sinks, summary,
         bound=recovery, seed=seed,
     )  # fmt: skip
-    proof = replace(proof, scores=qualities(scores, expected, found))
+    proof = replace(proof, scores=qualities(scores, expected, {name: each.rows for name, each in found.items()}))
+    if assessment is not None:
+        members = {pe.id: pe.fragment.members for pe in layout.pes}
+        differing = {name: where for name, (_, where) in compared.items()}
+        rows = expected, found, differing
+        proof = with_effects(proof, layout.graph, members, assessment, predicted, scores, paths, rate, rows)
     text = json.dumps(proof.as_json(), indent=2, ensure_ascii=False) + "\n"
     (directory / "proof.json").write_text(text)
     output = [
         (item.header.written_at / 1e6, item.batch.num_rows)
         for name in sinks
-        for item in Stream.open(summary["sinks"][name]["path"]).read()
+        for folder in streams_of(Path(summary["sinks"][name]["path"]))
+        for item in Stream.open(folder).read()
     ]
     (directory / "proof.html").write_text(proof_report(proof, command=command, output=output))
     return proof
@@ -194,9 +205,9 @@ def _live(
     try:
         if resumed:
             graph = None if isinstance(arguments["app"], str) else arguments["app"]
-            result = resume(directory / "run", graph=graph, watch=injector, warn=warn, master=arguments["master"])
+            result = resume(directory / RUN, graph=graph, watch=injector, warn=warn, master=arguments["master"])
         else:
-            result = run(out=directory / "run", watch=injector, warn=warn, **arguments)
+            result = run(out=directory / RUN, watch=injector, warn=warn, **arguments)
         answer.send(("summary", dict(result.summary)))
     except RiprapError as error:
         answer.send((type(error).__name__, str(error)))

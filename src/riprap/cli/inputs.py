@@ -58,3 +58,18 @@ def input_paths(graph: "Graph", given: list[str] | None, tuples: int, seed: int)
         if not (paths[source.name] / "stream.json").exists():  # only `run` takes persistent streams, and looks itself
             check_input(paths[source.name], source)
     return paths
+
+
+def shards_of(text: str) -> dict[str, int]:
+    """`OP=N,…`, as `--parallelism` takes it."""
+    from riprap.base.quantities import parse_whole
+
+    shards = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, number = part.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--parallelism {part}: write OPERATOR=N with N of 1 or more, as in Aggregator=2")
+        if name in shards:
+            raise UsageError(f"--parallelism: {name} is given twice")
+        shards[name] = parse_whole(number, f"--parallelism {name} =", least=1, most=1024)
+    return shards

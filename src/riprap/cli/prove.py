@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from riprap.cli.inputs import AppName, AsJson, InputPaths, PlanFile, input_paths, planned_app
+from riprap.cli.inputs import AppName, AsJson, InputPaths, PlanFile, input_paths, planned_app, shards_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -36,6 +36,11 @@ def command(
     profile: Annotated[
         Path | None, typer.Option(help="What `riprap profile --recovery` measured, for predictions.")
     ] = None,
+    assessed: Annotated[
+        Path | None,
+        typer.Option(help="An assessment's directory: what it and the model say of each fault, beside what came out."),
+    ] = None,
+    parallelism: Annotated[str, typer.Option(help="Shards of operators.", metavar="OP=N,…", show_default="code")] = "",
     osf: Annotated[
         list[str] | None,
         typer.Option(help="Output score function: sum(gain), module:function; SINK=… for several sinks."),
@@ -78,8 +83,10 @@ def command(
             kinds=tuple(filter(None, (kind.strip() for kind in kinds.split(",")))),
             recovery=parse_duration(recovery) if recovery is not None else None,
             profile=profile,
+            assessed=assessed,
             osf=osf or (),
             fuse=fuse,  # type: ignore[arg-type]
+            parallelism=shards_of(parallelism),
             master=master,
             tell=tell,
             warn=lambda text: ERR.print(text, style="yellow", soft_wrap=True),
@@ -113,6 +120,27 @@ def _recoveries(proof: "Proof") -> "Table":
     return table
 
 
+def _effects(proof: "Proof") -> "Table":
+    """Fault by fault, the worst first: what was foreseen of the output, and what came out."""
+    from rich.table import Table
+
+    from riprap.proof.effects import Effect
+
+    table = Table(box=None, title="predicted → measured", title_justify="left")
+    forms = {"quality": ".3f", "recovery": ".0f", "impact": ".3g", "tainted": ",.0f", "availability": ".3f"}
+    for name in ("fault", "QS", "R", "I", "tainted", "availability"):
+        table.add_column(name, justify="left" if name == "fault" else "right")
+    for result in proof.worst_first:
+        both = result.foreseen or Effect(), result.effect or Effect()
+        cells = [[getattr(effect, measure) for effect in both] for measure in forms]
+        shown = [
+            " → ".join("–" if value is None else format(value, form) for value in pair)
+            for pair, form in zip(cells, forms.values(), strict=True)
+        ]
+        table.add_row(str(result.fault), *shown)
+    return table
+
+
 def _print(proof: "Proof", directory: Path) -> None:
     from rich.table import Table
 
@@ -128,6 +156,11 @@ def _print(proof: "Proof", directory: Path) -> None:
     OUT.print(table)
     if any(result.predicted is not None for result in proof.faults):
         OUT.print(_recoveries(proof))
+    if any(result.effect is not None for result in proof.faults):
+        OUT.print(_effects(proof))
+    for title, rank in proof.orders.items():
+        if rank is not None:
+            OUT.print(f"order of the elements by {title}: rank correlation {rank:.2f}", soft_wrap=True)
     for name, score in proof.scores.items():
         share = "" if score.share is None else f" ({100 * score.share:.2f} %)"
         OUT.print(f"{name}: {score.function} is {score.found:,.6g} of {score.expected:,.6g}{share}", soft_wrap=True)

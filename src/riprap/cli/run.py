@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from riprap.cli.inputs import AsJson, InputPaths, PlanFile, Seed, input_paths, planned_app
+from riprap.cli.inputs import AsJson, InputPaths, PlanFile, Seed, input_paths, planned_app, shards_of
 from riprap.cli.outputs import output_directory
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def command(
         graph = planned_app(app, plan)
         directory = out or Path(f"run-{graph.name}")
         output_directory(directory)
-        shards = _parallelism(parallelism)
+        shards = shards_of(parallelism)
         enough = round(rate * seconds * 1.2) + 1 if rate and seconds else _TUPLES
 
     def starting() -> None:
@@ -135,21 +135,6 @@ def command(
         print_json(dict(result.summary))
     else:
         _print(result)
-
-
-def _parallelism(text: str) -> Mapping[str, int]:
-    from riprap.base.errors import UsageError
-    from riprap.base.quantities import parse_whole
-
-    shards = {}
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        name, equals, number = part.partition("=")
-        if not equals or not name:
-            raise UsageError(f"--parallelism {part}: write OPERATOR=N with N of 1 or more, as in Aggregator=2")
-        if name in shards:
-            raise UsageError(f"--parallelism: {name} is given twice")
-        shards[name] = parse_whole(number, f"--parallelism {name} =", least=1, most=1024)
-    return shards
 
 
 def _print_group(name: str, group: Mapping[str, Any]) -> None:

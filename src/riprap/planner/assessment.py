@@ -6,7 +6,7 @@ A directory with `assessment.json`:
      "operators": {
        "Aggregator": {
          "failures_per_day": 0.2,
-         "impact": [{"outage": "0.5s", "state_age": "0s", "impact": 0.8},
+         "impact": [{"outage": "0.5s", "state_age": "0s", "impact": 0.8, "quality": 0.98, "recovery": 2},
                     {"outage": "4s",   "state_age": "0s", "impact": 6.1},
                     {"outage": "4s",   "state_age": "lost", "impact": 24.1}],
          "cpu": 0.4,                  cores that the operator keeps busy
@@ -19,7 +19,8 @@ A directory with `assessment.json`:
 `impact` is the quality impact of one failure with that outage, where the state afterwards is that old ("0s": kept;
 "lost": empty). Between the rows it is interpolated: linearly in the outage for each age, then linearly in the age.
 Beyond the longest outage or age it stays what it is there. Without rows for lost state the oldest age stands for it.
-An outage of 0 with state kept is no failure at all: impact 0. All settings have defaults.
+An outage of 0 with state kept is no failure at all: impact 0. `quality` and `recovery` (in sections of the output) of
+the same failure may be left out, and are interpolated in the same way. All settings have defaults.
 """
 
 from bisect import bisect_left
@@ -51,36 +52,48 @@ class Settings:
     replicas: int = 2  # of an HA group
 
 
+# Age of the state (or LOST) → (outage, what was measured), outages ascending.
+ByOutage = Mapping[Duration, tuple[tuple[Duration, float], ...]]
+
+
 @dataclass(frozen=True)
 class OperatorImpact:
     failures_per_day: float
-    impact: Mapping[Duration, tuple[tuple[Duration, float], ...]]  # age (or LOST) → (outage, impact), outage ascending
+    impact: ByOutage
     cpu: float = 0.0  # cores
     memory: float = 0.0  # bytes
     state: float = 0.0  # bytes
     output: float = 0.0  # bytes/s
+    quality: ByOutage = field(default_factory=dict)  # score over golden score; empty: not known
+    recovery: ByOutage = field(default_factory=dict)  # sections until the output is right again; empty: not known
 
     def quality_impact(self, outage: Duration, age: Duration) -> float:
         """Of one failure with this effective outage and this age of the state (LOST: no state)."""
-        ages = sorted(known_age for known_age in self.impact if known_age != LOST)
-        if age == LOST:
-            return _along(self.impact[LOST] if LOST in self.impact else self.impact[ages[-1]], outage)
-        if not ages:
-            return _along(self.impact[LOST], outage)
-        if age in self.impact:
-            return self._at_age(age, outage)
-        after = bisect_left(ages, age)
-        if after in (0, len(ages)):
-            return self._at_age(ages[0 if after == 0 else -1], outage)
-        low, high = ages[after - 1], ages[after]
-        share = (age - low) / (high - low)
-        return (1 - share) * self._at_age(low, outage) + share * self._at_age(high, outage)
+        return interpolated(self.impact, outage, age, without=0.0)
 
-    def _at_age(self, age: Duration, outage: Duration) -> float:
-        rows = self.impact[age]
-        if age == 0 and rows[0][0] > 0:
-            rows = ((Duration(0), 0.0), *rows)  # nothing missed, nothing lost
+
+def interpolated(found: ByOutage, outage: Duration, age: Duration, *, without: float) -> float:
+    """What would be measured of one failure; `without`: of none."""
+    ages = sorted(known_age for known_age in found if known_age != LOST)
+    if age == LOST:
+        return _along(found[LOST] if LOST in found else found[ages[-1]], outage)
+    if not ages:
+        return _along(found[LOST], outage)
+
+    def at(known_age: Duration) -> float:
+        rows = found[known_age]
+        if known_age == 0 and rows[0][0] > 0:
+            rows = ((Duration(0), without), *rows)  # nothing missed, nothing lost
         return _along(rows, outage)
+
+    if age in found:
+        return at(age)
+    after = bisect_left(ages, age)
+    if after in (0, len(ages)):
+        return at(ages[0 if after == 0 else -1])
+    low, high = ages[after - 1], ages[after]
+    share = (age - low) / (high - low)
+    return (1 - share) * at(low) + share * at(high)
 
 
 def _along(rows: Sequence[tuple[Duration, float]], outage: Duration) -> float:
@@ -126,7 +139,12 @@ def merged_assessment(parts: Sequence[Assessment]) -> Assessment:
             raise DataError(f"one assessment is of app {first.app} and another of {part.app}; give those of one app")
         for name, entry in part.operators.items():
             known = operators.get(name, entry)
-            operators[name] = replace(known, impact={**entry.impact, **known.impact})
+            operators[name] = replace(
+                known,
+                impact={**entry.impact, **known.impact},
+                quality={**entry.quality, **known.quality},
+                recovery={**entry.recovery, **known.recovery},
+            )
     return replace(first, operators=operators)
 
 
@@ -135,19 +153,24 @@ def _operator(entry: Any, where: str) -> OperatorImpact:
     rows = table.get("impact")
     if not isinstance(rows, list) or not rows:
         raise DataError(f"{where}: impact must list at least one outage, its state age and its impact")
-    by_age: dict[Duration, dict[Duration, float]] = {}
+    by_age: dict[str, dict[Duration, dict[Duration, float]]] = {"impact": {}, "quality": {}, "recovery": {}}
     for row in rows:
-        parts = as_object(row, where, ("outage", "state_age", "impact"))
+        parts = as_object(row, where, ("outage", "state_age", *by_age))
         age = LOST if parts.get("state_age") == "lost" else _duration(parts.get("state_age", "0s"), where)
         outage = _duration(parts.get("outage"), where)
-        if outage in by_age.setdefault(age, {}):
+        if outage in by_age["impact"].get(age, {}):
             raise DataError(f"{where}: two impacts for the same outage and state age")
-        by_age[age][outage] = _number(parts.get("impact"), f"{where}: impact")
-    return OperatorImpact(
-        _number(table.get("failures_per_day"), f"{where}: failures_per_day"),
-        {age: tuple(sorted(found.items())) for age, found in by_age.items()},
-        *(_number(table.get(key, 0), f"{where}: {key}") for key in ("cpu", "memory", "state", "output")),
+        for what, found in by_age.items():
+            if what == "impact" or what in parts:
+                found.setdefault(age, {})[outage] = _number(parts.get(what), f"{where}: {what}")
+    impact, quality, recovery = (
+        {age: tuple(sorted(found.items())) for age, found in each.items()} for each in by_age.values()
     )
+    cpu, memory, state, output = (
+        _number(table.get(key, 0), f"{where}: {key}") for key in ("cpu", "memory", "state", "output")
+    )
+    failures = _number(table.get("failures_per_day"), f"{where}: failures_per_day")
+    return OperatorImpact(failures, impact, cpu, memory, state, output, quality, recovery)
 
 
 def _settings(entry: Any, where: str) -> Settings:

@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 import numpy as np
 
+from riprap.base.clock import SYSTEM_CLOCK
 from riprap.base.errors import MissingPrerequisite
 from riprap.base.quantities import Duration
 from riprap.base.randomness import generator
@@ -28,13 +29,14 @@ from riprap.proof.schedule import ALL, Demand, Fault
 from riprap.runtime.coordination.states import WorkerState
 
 _PIDFD_GETFD = 438  # the system call's number, on every architecture
+_LATE = 0.9  # of the time between two checkpoints
 _DOWN = (WorkerState.DOWN, WorkerState.STARTING, WorkerState.HANGING)
 
 
 class Victims(Protocol):
     """The processes of a run, as they are now."""
 
-    directory: Path
+    directory: Path  # of the run
 
     def pid(self, pe: str) -> int:
         """Of the element's current life."""
@@ -66,6 +68,25 @@ def _kill(victims: Victims, fault: Fault) -> Action:
     for pe in fault.targets:
         signal_to(victims.pid(pe), signal.SIGKILL)
     yield 0.0
+
+
+def _late(victims: Victims, fault: Fault) -> bool:
+    """Whether the next checkpoint of each is about to be on disk: then most has to be worked out again.
+
+    Told by when the last two came. Of an element that has not two, any moment is as good.
+    """
+    now = SYSTEM_CLOCK.now() / 1e6
+    for pe in fault.targets:
+        written = []
+        for manifest in _manifests(victims, pe):
+            try:
+                written.append(manifest.stat().st_mtime)
+            except FileNotFoundError:  # deleted since, by the element itself
+                continue
+        before, last = sorted(written)[-2:] if len(written) > 1 else (0.0, 0.0)
+        if last and now - last < _LATE * (last - before):
+            return False
+    return True
 
 
 def _kill_again(victims: Victims, fault: Fault) -> Action:
@@ -113,10 +134,14 @@ def _driver(victims: Victims, fault: Fault) -> Action:
     yield 0.0
 
 
+def _manifests(victims: Victims, pe: str) -> list[Path]:
+    """Of an element's checkpoints, the newest last."""
+    return sorted((victims.directory / "checkpoints" / quote(pe, safe="")).glob("*/*.manifest"))
+
+
 def _newest_part(victims: Victims, pe: str, draws: np.random.Generator) -> Path | None:
     """A file of the element's newest checkpoint; None while it has none."""
-    folder = victims.directory / "checkpoints" / quote(pe, safe="")
-    manifests = sorted(folder.glob("*/*.manifest"))
+    manifests = _manifests(victims, pe)
     if not manifests:
         return None
     newest = manifests[-1]
@@ -236,12 +261,20 @@ class FaultKind:
     action: Callable[[Victims, Fault], Action]
     fatal: bool = True  # whether an element loses its state by it, and has to come back
     local: bool = True  # whether it can be done in local mode
+    ready: Callable[[Victims, Fault], bool] = lambda victims, fault: True  # the moment that it waits for
 
 
 KINDS: Mapping[str, FaultKind] = {
     "kill": FaultKind("SIGKILL of an element", "it comes back, and others keep their processes", Demand(), _kill),
     "kill-again": FaultKind(
         "SIGKILL, and again as soon as its next process has begun", "it comes back all the same", Demand(), _kill_again
+    ),
+    "kill-late": FaultKind(
+        "SIGKILL just before the next checkpoint is on disk",
+        "it comes back, with as much to work out again as can be",
+        Demand(),
+        _kill,
+        ready=_late,
     ),
     "several": FaultKind("SIGKILL of several elements at once", "all come back", Demand(targets=-1), _kill),
     "all": FaultKind("SIGKILL of every element at once", "all come back", Demand(targets=ALL, drawn=False), _kill),

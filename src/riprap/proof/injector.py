@@ -22,6 +22,7 @@ from riprap.proof.schedule import Fault
 from riprap.runtime.coordination.states import SystemState, WorkerState
 
 OBSERVATIONS = "faults.jsonl"
+RUN = "run"  # where the run's own directory is in that of a proof
 _HAS_STATE = (WorkerState.CATCHING_UP, WorkerState.RUNNING, WorkerState.ENDED)
 _LOCAL = ("127.0.0.1", "localhost", "::1", "")
 
@@ -30,7 +31,7 @@ class Injector:
     """Goes on behind what an earlier driver has noted in the directory."""
 
     def __init__(self, schedule: Sequence[Fault], directory: Path, clock: Clock) -> None:
-        self.directory = directory
+        self.directory = directory / RUN
         self._schedule, self._clock = schedule, clock
         past = read_observations(directory)
         self._next = 1 + max((entry["fault"] for entry in past if entry["what"] == "began"), default=-1)
@@ -78,6 +79,8 @@ class Injector:
             number, fault = self._next, self._schedule[self._next]
             if any(is_down(self.state(pe)) for pe in fault.targets):
                 return  # a fault of an element that is down would be no fault: it waits for it
+            if not KINDS[fault.kind].ready(self, fault):
+                return
             self._next += 1
             self._check_local(fault)
             self._hit[number] = {pe: self.epoch(pe) for pe in fault.targets}

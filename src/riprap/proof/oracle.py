@@ -6,12 +6,14 @@ behind eight bytes, and what a reader cannot parse at the end of the newest one 
 runtime, of recovery or of the summary's counting has a say in the verdict.
 
 Rows are known by their whole order key. *Lost*: a key that should be there and is not. *Doubled*: a key that is there
-more than once. *Wrong*: a key that should not be there, or with other values. *Order*: keys ascend.
+more than once. *Wrong*: a key that should not be there, or with other values. *Order*: keys ascend, in each shard of a
+sink.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,10 +22,24 @@ import pyarrow.compute as pc
 from riprap.engine.engine import Engine
 from riprap.engine.inputs import keyed, read_file
 from riprap.graph.graph import Graph
-from riprap.graph.keys import KEY_COLUMNS
+from riprap.graph.keys import KEY_COLUMNS, TS
 from riprap.graph.specs import Source
 
 _MAGIC = 8  # bytes before the Arrow stream of a segment
+
+
+class Found(NamedTuple):
+    """What came out at a sink, one shard behind the other."""
+
+    rows: pa.Table
+    begins: tuple[int, ...] = ()  # of shards but the first: their first rows
+
+
+class Differing(NamedTuple):
+    """Rows that are not as they should be: when each was due, microseconds of event time; ascending."""
+
+    lost: np.ndarray
+    wrong: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -61,11 +77,17 @@ def _input(source: Source, path: Path) -> Iterator[pa.RecordBatch]:
     return keyed(read_file(path), source)
 
 
-def found_rows(sink: Path, schema: pa.Schema) -> pa.Table:
+def found_rows(sink: Path, schema: pa.Schema) -> Found:
     """What is in the directory of a sink's persistent stream, or in those of its shards, in the order of the files."""
-    folders = sorted(path for path in sink.iterdir() if path.is_dir() and (path / "stream.json").exists())
-    batches = [batch for folder in folders or [sink] for batch in _stored(folder)]
-    return _plain(batches, schema)
+    shards = [_plain(list(_stored(folder)), schema) for folder in streams_of(sink)]
+    begins = np.cumsum([shard.num_rows for shard in shards])[:-1]
+    return Found(pa.concat_tables(shards).combine_chunks(), tuple(begins.tolist()))
+
+
+def streams_of(sink: Path) -> list[Path]:
+    """The directories of a sink's persistent streams: one for each shard, or its own."""
+    shards = [path for path in sink.iterdir() if path.is_dir() and (path / "stream.json").exists()]
+    return sorted(shards, key=lambda path: (len(path.name), path.name)) or [sink]
 
 
 def _stored(folder: Path) -> Iterator[pa.RecordBatch]:
@@ -95,21 +117,33 @@ def _plain(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
 
 
 def compare(expected: pa.Table, found: pa.Table) -> SinkVerdict:
+    """Of a sink with one shard."""
+    return difference(expected, Found(found))[0]
+
+
+def difference(expected: pa.Table, found: Found) -> tuple[SinkVerdict, Differing]:
     keys = [name for name in KEY_COLUMNS if name in expected.schema.names]
-    wanted, got = _numbered(expected, keys), _numbered(found, keys)
-    ordered = _ascends(found, keys)
-    first, repeats = _first_of_each(got, keys)
-    doubled = int(repeats)
-    lost = wanted.join(first, keys, join_type="left anti").num_rows
-    strange = first.join(wanted, keys, join_type="left anti").num_rows
+    rows = found.rows
+    wanted, got = _numbered(expected, keys), _numbered(rows, keys)
+    first, doubled = _first_of_each(got, keys)
+    lost = wanted.join(first, keys, join_type="left anti")
+    strange = first.join(wanted, keys, join_type="left anti")
     both = wanted.join(first, keys, join_type="inner", right_suffix="_found")
     left = expected.take(both.column("_row"))
-    right = found.take(both.column("_row_found"))
+    right = rows.take(both.column("_row_found"))
     differs = np.zeros(both.num_rows, bool)
     for name in expected.schema.names:
         if name not in keys:
             differs |= _differs(left.column(name), right.column(name))
-    return SinkVerdict(expected.num_rows, found.num_rows, lost, doubled, strange + int(differs.sum()), ordered)
+    wrong = np.concatenate([_due(strange), _due(both)[differs]])
+    verdict = SinkVerdict(
+        expected.num_rows, rows.num_rows, lost.num_rows, doubled, len(wrong), _ascends(rows, keys, found.begins)
+    )
+    return verdict, Differing(np.sort(_due(lost)), np.sort(wrong))
+
+
+def _due(numbered: pa.Table) -> np.ndarray:
+    return np.asarray(numbered.column(TS).to_numpy())
 
 
 def _numbered(table: pa.Table, keys: list[str]) -> pa.Table:
@@ -120,14 +154,15 @@ def _numbered(table: pa.Table, keys: list[str]) -> pa.Table:
 
 def _first_of_each(numbered: pa.Table, keys: list[str]) -> tuple[pa.Table, int]:
     grouped = numbered.group_by(keys).aggregate([("_row", "min")]).rename_columns([*keys, "_row"])
-    return grouped, numbered.num_rows - grouped.num_rows
+    return grouped, int(numbered.num_rows - grouped.num_rows)
 
 
-def _ascends(table: pa.Table, keys: list[str]) -> bool:
-    """Whether the whole key rises from row to row."""
+def _ascends(table: pa.Table, keys: list[str], begins: tuple[int, ...]) -> bool:
+    """Whether the whole key rises from row to row, but where another shard begins."""
     if table.num_rows < 2:
         return True
     undecided = np.ones(table.num_rows - 1, bool)
+    undecided[[begin - 1 for begin in begins if 0 < begin < table.num_rows]] = False
     for name in keys:
         values = table.column(name).cast(pa.int64()).to_numpy()
         if (undecided & (values[1:] < values[:-1])).any():

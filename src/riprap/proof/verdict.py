@@ -15,6 +15,7 @@ from typing import Any
 
 from riprap.base.quantities import Duration
 from riprap.graph.graph import Graph
+from riprap.proof.effects import Effect
 from riprap.proof.faults import KINDS
 from riprap.proof.oracle import SinkVerdict
 from riprap.proof.prediction import Agreement, Predictions, agreement
@@ -32,6 +33,9 @@ class FaultResult:
     restored: float | None = None  # when what it killed had its state again
     predicted: float | None = None  # seconds from there until it has caught up, at most; None: nothing predicts it
     predicted_restart: float | None = None  # seconds until it has its state again
+    ran: float | None = None  # when it began, in seconds of the run
+    foreseen: Effect | None = None  # on the output, by an assessment and the model
+    effect: Effect | None = None  # as measured
 
     @property
     def restart(self) -> float | None:
@@ -75,10 +79,24 @@ class Proof:
     summary: Mapping[str, Any]
     agreement: Agreement | None = None  # of predicted and measured recoveries
     scores: Mapping[str, Quality] = field(default_factory=dict)  # by sink that was given an output score function
+    orders: Mapping[str, float | None] = field(default_factory=dict)  # rank correlations of predicted and measured
 
     @property
     def holds(self) -> bool:
         return not self.broken
+
+    @property
+    def worst_first(self) -> tuple[FaultResult, ...]:
+        """The faults that were: what never came back, what came too late, what harmed the output most, the slowest."""
+        bound = float("inf") if self.bound is None else self.bound / 1e6
+
+        def badness(result: FaultResult) -> tuple[bool, bool, float, float]:
+            latency = float("inf") if result.latency is None else result.latency
+            harm = (result.effect.impact or 0.0) if result.effect is not None else 0.0
+            return result.running is None, latency > bound, harm, latency
+
+        done = [result for result in self.faults if result.began is not None]
+        return tuple(sorted(done, key=badness, reverse=True))
 
     @property
     def sentence(self) -> str:
@@ -110,11 +128,14 @@ class Proof:
                         "restart": result.predicted_restart,
                         "caught_up": result.predicted,
                         "latency": result.promised,
+                        "effect": None if result.foreseen is None else result.foreseen.as_json(),
                     },
+                    "effect": None if result.effect is None else result.effect.as_json(),
                 }
                 for result in self.faults
             ],
             "agreement": None if self.agreement is None else asdict(self.agreement),
+            "orders": dict(self.orders),
             "sinks": {
                 name: {
                     **asdict(verdict),
@@ -141,6 +162,7 @@ def results(
             when("restored", number),
             None if predicted is None else predicted.of(fault),
             None if predicted is None or not KINDS[fault.kind].fatal else predicted.restart,
+            next((e.get("ran") for e in observations if e["what"] == "began" and e["fault"] == number), None),
         )
         for number, fault in enumerate(schedule)
     )

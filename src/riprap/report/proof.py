@@ -2,22 +2,24 @@
 
 from collections.abc import Sequence
 
+from riprap.proof.effects import Effect
 from riprap.proof.faults import KINDS
 from riprap.proof.verdict import FaultResult, Proof
 from riprap.report import page as p
 from riprap.report.chart import Point, Series, chart
 
 _BEFORE, _AFTER = 3.0, 12.0  # seconds of output shown around a fault
-_PICTURES = 6  # the slowest recoveries get one
+_PICTURES = 60  # the worst faults get one
 
 
 def proof_report(proof: Proof, *, command: str = "", output: Sequence[tuple[float, int]] = ()) -> str:
     """`output`: rows that reached the sinks, as (wall clock seconds, rows), in order."""
-    done = [result for result in proof.faults if result.began is not None]
-    measured = sorted((r for r in done if r.latency is not None), key=lambda r: -(r.latency or 0.0))
+    done = proof.worst_first
+    measured = [result for result in done if result.latency is not None]
+    slowest = max((result.latency for result in measured if result.latency is not None), default=None)
     facts = {
         "faults": str(len(done)),
-        "slowest recovery": f"{measured[0].latency:.2f} s" if measured else "none",
+        "slowest recovery": f"{slowest:.2f} s" if slowest is not None else "none",
         "predicted too short": _exceeded(proof),
         "bound": f"{proof.bound / 1e6:g} s" if proof.bound is not None else "none given",
         "lost": f"{sum(sink.lost for sink in proof.sinks.values()):,}",
@@ -26,15 +28,19 @@ def proof_report(proof: Proof, *, command: str = "", output: Sequence[tuple[floa
     }
     blocks = [p.facts(facts)]
     blocks += [p.note(sentence) for sentence in proof.broken]
-    if output:
-        for result in measured[:_PICTURES]:
-            blocks.append(p.section(str(result.fault), p.figure(_picture(result, output), _caption(result))))
+    if done and output:
+        blocks.append(p.section(f"The worst: {done[0].fault}", p.figure(_picture(done[0], output), _caption(done[0]))))
+    blocks.append(p.section("Fault by fault, the worst first", _faults(done)))
+    if any(result.effect is not None or result.foreseen is not None for result in done):
+        blocks.append(p.section("What each fault did to the output, the worst first", *_effects(proof, done)))
     if proof.agreement is not None:
         blocks.append(p.section("Predicted and measured", *_agreement(proof, measured)))
     blocks.append(p.section("What reached the sinks", _sinks(proof)))
     if proof.scores:
         blocks.append(p.section("How good the output is", _scores(proof)))
-    blocks.append(p.section("Fault by fault, the slowest first", _faults(proof, measured)))
+    if output and len(done) > 1:
+        pictures = [p.figure(_picture(result, output), _caption(result)) for result in done[1:_PICTURES]]
+        blocks.append(p.section("Output around every other fault, the worst first", *pictures))
     skipped = [str(result.fault) for result in proof.faults if result.began is None]
     if skipped:
         blocks.append(p.text(f"The run was over before {', '.join(skipped)}."))
@@ -73,8 +79,49 @@ def _agreement(proof: Proof, measured: Sequence[FaultResult]) -> list[str]:
     return [p.figure(drawn, "One point a fault; below the line it was faster than predicted."), p.text(words)]
 
 
+def _effects(proof: Proof, done: Sequence[FaultResult]) -> list[str]:
+    """Predicted beside measured, fault by fault; then whether they put the elements in the same order."""
+    rows = []
+    for result in done:
+        before, after = result.foreseen or Effect(), result.effect or Effect()
+        rows.append(
+            [
+                str(result.fault),
+                _both(before.quality, after.quality, ".3f"),
+                _both(before.recovery, after.recovery, ".0f"),
+                _both(before.impact, after.impact, ".3g"),
+                _both(before.tainted, after.tainted, ",.0f"),
+                _both(before.lost, after.lost, ",.0f"),
+                _both(before.availability, after.availability, ".3f"),
+            ]
+        )
+    columns = ["fault", "QS", "R", "I", "tainted", "lost", "availability"]
+    blocks = [
+        p.text(
+            "Predicted → measured. QS, R and I are those of the assessment (quality of what differs, sections until it "
+            "is right again, how wrong it was in all); tainted tuples and availability are the model's."
+        ),
+        p.table(columns, rows, numbers=(1, 2, 3, 4, 5, 6)),
+    ]
+    known = [[title, "not known" if rank is None else f"{rank:.2f}"] for title, rank in proof.orders.items()]
+    if known:
+        blocks += [
+            p.text(
+                "Do they put the elements in the same order? Rank correlations (Spearman) over the elements that were "
+                "killed one at a time; not known where fewer than three can be compared, or all are alike."
+            ),
+            p.table(["order of the elements by", "rank correlation"], known, numbers=(1,)),
+        ]
+    return blocks
+
+
+def _both(before: float | None, after: float | None, form: str) -> str:
+    shown = ["–" if value is None else format(value, form) for value in (before, after)]
+    return " → ".join(shown)
+
+
 def _picture(result: FaultResult, output: Sequence[tuple[float, int]]) -> str:
-    """Rows a second at the sinks, in tenths of a second, around the fault; time 0 is its beginning."""
+    """Rows a second at the sinks, in quarters of a second, around the fault, and when what it hit was back."""
     assert result.began is not None
     step = 0.25
     count = int((_BEFORE + _AFTER) / step)
@@ -84,8 +131,15 @@ def _picture(result: FaultResult, output: Sequence[tuple[float, int]]) -> str:
         if 0 <= slot < count:
             rates[slot] += rows / step
     points = [Point(slot * step, rate) for slot, rate in enumerate(rates)]
+    top = max(*rates, 1.0)
+    moments = {"the fault": result.began, "has its state": result.restored, "runs again": result.running}
+    upright = [
+        Series(name, [Point(at, 0.0), Point(at, top, f"{name}: {at - _BEFORE:.2f} s")])
+        for name, moment in moments.items()
+        if moment is not None and (at := moment - result.began + _BEFORE) <= _BEFORE + _AFTER
+    ]
     return chart(
-        [Series("rows/s at the sinks", points, steps=True)],
+        [Series("rows/s at the sinks", points, steps=True), *upright],
         x_label=f"seconds; the fault is at {_BEFORE:g}",
         y_label="rows/s",
     )
@@ -93,7 +147,8 @@ def _picture(result: FaultResult, output: Sequence[tuple[float, int]]) -> str:
 
 def _caption(result: FaultResult) -> str:
     kind = KINDS[result.fault.kind]
-    return f"{kind.does[0].upper()}{kind.does[1:]}: what it hit ran again after {result.latency:.2f} s."
+    after = "never ran again" if result.latency is None else f"ran again after {result.latency:.2f} s"
+    return f"{result.fault}. {kind.does[0].upper()}{kind.does[1:]}: what it hit {after}."
 
 
 def _sinks(proof: Proof) -> str:
@@ -123,8 +178,7 @@ def _scores(proof: Proof) -> str:
     return p.table(["sink", "output score function", "without faults", "found", "quality"], rows, numbers=(2, 3, 4))
 
 
-def _faults(proof: Proof, measured: Sequence[FaultResult]) -> str:
-    never = [result for result in proof.faults if result.began is not None and result.running is None]
+def _faults(done: Sequence[FaultResult]) -> str:
     rows = [
         [
             result.fault.kind,
@@ -136,7 +190,7 @@ def _faults(proof: Proof, measured: Sequence[FaultResult]) -> str:
             _seconds(result.predicted),
             KINDS[result.fault.kind].holds,
         ]
-        for result in [*never, *measured]
+        for result in done
     ]
     columns = ["fault", "of", "at", "ran again after", "restarted", "caught up", "predicted", "what must hold"]
     return p.table(columns, rows, numbers=(2, 3, 4, 5, 6), long=(7,))

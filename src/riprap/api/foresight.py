@@ -1,0 +1,127 @@
+"""The effects of a proof's faults: what an assessment and the model foresee, beside what came out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.api.model import describe_app
+from riprap.api.request import score_functions
+from riprap.base.documents import read_json
+from riprap.base.errors import DataError, UsageError
+from riprap.engine.inputs import keyed, read_file
+from riprap.faults.scoring import Score
+from riprap.graph.graph import Graph
+from riprap.graph.keys import TS
+from riprap.planner.assessment import Assessment, read_assessment
+from riprap.planner.json_input import as_object
+from riprap.proof.effects import Judging, Struck, measured, sections
+from riprap.proof.foresight import Modelled, foreseen, model_of, orders
+from riprap.proof.oracle import Differing, Found
+from riprap.proof.prediction import Predictions
+from riprap.proof.verdict import FaultResult, Proof
+
+
+@dataclass(frozen=True)
+class Assessed:
+    """An assessment, and how it judged the output."""
+
+    found: Assessment
+    judging: Judging
+    osf: Any  # output score functions, as they were asked for
+
+
+def read_assessed(directory: Path, graph: Graph) -> Assessed:
+    """Of the directory that `riprap assess` wrote; raises if it is of another app."""
+    found = read_assessment(directory)
+    if found.app != graph.name:
+        raise UsageError(f"{directory} is an assessment of {found.app}, not of {graph.name}: give one of this app")
+    path = directory / "request.json" if directory.is_dir() else directory.parent / "request.json"
+    if not path.exists():
+        return Assessed(found, Judging(), ())
+    asked = as_object(read_json(path), str(path))
+    try:
+        judging = Judging(
+            int(asked["section"]), float(asked["threshold"]), float(asked["percentile"]) / 100, bool(asked["signed"]),
+            asked["errors"] == "over",
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"{path} is not a request of this version of riprap ({error!r}): assess the app again"
+        ) from None
+    return Assessed(found, judging, asked.get("osf", ()))
+
+
+def with_effects(
+    proof: Proof,
+    graph: Graph,
+    members: Mapping[str, tuple[str, ...]],
+    assessed: Assessed,
+    predicted: Predictions,
+    scores: Mapping[str, Score],
+    inputs: Mapping[str, Path],
+    rate: float,
+    rows: tuple[Mapping[str, pa.Table], Mapping[str, Found], Mapping[str, Differing]],
+) -> Proof:
+    """The proof, with what each fault was to do to the output and what it did.
+
+    `members`: the operators of each element; `rate`: tuples a second of each source; `rows`: those of each sink that
+    were expected, that were found, and where they differ. `scores`: the user's own, else those of the assessment.
+    """
+    expected, found, differing = rows
+    instants = [_instants(graph, name, path) for name, path in inputs.items()]
+    cut = sections(instants, assessed.judging.section, rate)
+    functions = scores or score_functions(graph, assessed.osf)
+    faults = sorted(proof.faults, key=lambda result: float("inf") if result.ran is None else result.ran)
+    struck = [_struck(result) for result in faults]
+    tables = {name: each.rows for name, each in found.items()}
+    effects = measured(struck, cut, assessed.judging, functions, expected, tables, differing)
+    lossless = {pe for pe, what in proof.summary["pes"].items() if what["delivery"] == "exactly once"}
+    foresee = foreseen(
+        graph, members, lossless, assessed.found, _model(graph, inputs, proof.seed),
+        restart=predicted.restart, recovery=predicted.recovery,
+    )  # fmt: skip
+    ended = len(cut.clock) / rate
+    ahead = [
+        None if one is None else foresee(result.fault, _until_next(struck[number + 1 :], one, ended))
+        for number, (result, one) in enumerate(zip(faults, struck, strict=True))
+    ]
+    results = tuple(
+        replace(result, foreseen=before, effect=after)
+        for result, before, after in zip(faults, ahead, effects, strict=True)
+    )
+    alone = [(r.fault.targets[0], r.foreseen, r.effect) for r in results if len(r.fault.targets) == 1 and r.foreseen]
+    return replace(proof, faults=results, orders=orders(alone))
+
+
+def _model(graph: Graph, inputs: Mapping[str, Path], seed: int) -> Modelled:
+    """Made when it is first asked: it profiles the app."""
+    made: list[Modelled] = []
+
+    def modelled(operators: tuple[str, ...], outage: float, seconds: float) -> tuple[float, float]:
+        if not made:
+            made.append(model_of(describe_app(graph, inputs)[0], graph, seed))
+        return made[0](operators, outage, seconds)
+
+    return modelled
+
+
+def _struck(result: FaultResult) -> Struck | None:
+    if result.ran is None or result.began is None:
+        return None
+    return Struck(result.ran, None if result.running is None else result.ran + result.running - result.began)
+
+
+def _until_next(later: Sequence[Struck | None], one: Struck, ended: float) -> float:
+    """Seconds until another fault begins, or the input ends."""
+    following = next((other.began for other in later if other is not None), ended)
+    return max(following - one.began, 0.1)
+
+
+def _instants(graph: Graph, source: str, path: Path) -> np.ndarray:
+    spec = next(each for each in graph.sources if each.name == source)
+    parts = [batch.column(TS).cast(pa.int64()).to_numpy() for batch in keyed(read_file(path), spec)]
+    return np.concatenate(parts) if parts else np.zeros(1, np.int64)
