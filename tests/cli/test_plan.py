@@ -6,6 +6,8 @@ import tomllib
 import pytest
 from typer.testing import CliRunner
 
+from riprap.api.recovery_plan import plan_recovery
+from riprap.apps.catalogue import load_app
 from riprap.base.errors import CheckFailed, DataError, PlanError, RiprapError, UsageError
 from riprap.cli.main import app
 
@@ -86,6 +88,20 @@ def test_an_app(tmp_path):
     written = tomllib.loads(out.read_text())
     assert (written["app"], written["recovery"]) == ("bargain-discovery", "2s")
     assert found["restart"] is found["measured"] is None
+
+
+def test_the_same_from_python(pipe, tmp_path):
+    out = tmp_path / "plan.toml"
+    told = json.loads(run("plan", "bargain-discovery", "--recovery", "2s", "--latency", "700ms", "--latency",
+                          "VWAP=1s", "--out", str(out), "--json"))  # fmt: skip
+    for target in ("bargain-discovery", load_app("bargain-discovery")):
+        found = plan_recovery(target, "2s", latency={"": "700ms", "VWAP": "1s"})
+        assert list(found.plan.names) == told["backups"]
+        assert found.text == out.read_text()
+        assert found.failure == ""
+    out.write_text('app = "pipe"\n[operators.c]\nbackup = true\n')
+    assert plan_recovery(pipe, "3s", check=out).failure == ""
+    assert "c takes 3s" in plan_recovery(pipe, "2s", check=out).failure
 
 
 def test_what_a_profile_leaves_of_the_bound_and_what_a_proof_measured(tmp_path):

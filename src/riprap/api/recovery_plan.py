@@ -1,0 +1,178 @@
+"""`plan`, for a bound: the fewest backups with which recovery takes at most so long.
+
+from riprap.api.recovery_plan import plan_recovery
+found = plan_recovery("bargain-discovery", "2s", latency="500ms")
+found.plan.names                       # where the backups are
+found.text                             # the plan file that `riprap run` takes
+found.told.sentences                   # what of the bound is left, L as executed, what a proof measured
+plan_recovery(graph, "2s", profile="profile.json", check="plan.toml", measured="proof")   # what a given plan comes to
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from riprap.api.plan_told import Asked, Told, held_as_executed, told_of
+from riprap.apps.catalogue import load_app
+from riprap.base.errors import PlanError, UsageError, known
+from riprap.base.quantities import Duration, parse_duration, show_duration
+from riprap.graph.annotations import Annotations
+from riprap.graph.builder import App
+from riprap.graph.graph import Graph
+from riprap.graph.plan import Plan, read_plan, write_plan
+from riprap.planner.backup_plan import BackupPlan, given_backups, plan_backups
+from riprap.planner.files import TaskProfile, optimal_interval, read_profile, read_recovery, read_topology
+from riprap.planner.from_graph import plan_with_backups, topology_of
+from riprap.planner.problem import problem
+
+Times = str | Mapping[str, str]  # of all operators, or by name with those of the others under ""
+COSTS = ("count", "bytes")
+
+
+@dataclass(frozen=True)
+class RecoveryPlan:
+    """The backups, and what there is to say of them."""
+
+    asked: Asked
+    bound: Duration
+    plan: BackupPlan
+    told: Told
+
+    @cached_property
+    def text(self) -> str:
+        """As a plan file."""
+        if self.asked.graph is not None:
+            return write_plan(
+                plan_with_backups(self.asked.graph, set(self.plan.names), self.bound, self.asked.intervals)
+            )
+        backups = {name: Annotations(backup=True) for name in self.plan.names}
+        return write_plan(Plan(self.plan.asked.topology.name, backups, self.bound))
+
+    @property
+    def failure(self) -> str:
+        """Why a plan that was given does not hold; "": it does."""
+        return self.told.missed or self.plan.shortfall or ""
+
+    def to_json(self) -> dict[str, Any]:
+        return self.plan.to_json() | self.told.as_json()
+
+
+def plan_recovery(
+    target: str | App | Graph,
+    recovery: str,
+    *,
+    sinks: Mapping[str, str] | None = None,
+    failures: int = 1,
+    cost: str = "count",
+    must: Iterable[str] = (),
+    must_not: Iterable[str] = (),
+    algorithm: str = "exact",
+    time_limit: str = "10s",
+    latency: Times | None = None,
+    profile: Path | str | None = None,
+    average: bool = False,
+    mtbf: Times | None = None,
+    previous: Path | str | None = None,
+    check: Path | str | None = None,
+    measured: Path | str | None = None,
+) -> RecoveryPlan:
+    """`target`: an app or its name, or the path of a topology, .json or .graphml.
+
+    `sinks` have stricter bounds of their own. `latency` is T, `mtbf` the time between failures, which gives intervals
+    between checkpoints. `previous` is a plan of which as little as can be is changed. With `check` nothing is planned:
+    it is told what the backups of that plan come to, beside what the proof in `measured` measured.
+    """
+    bound = parse_duration(recovery)
+    if measured is not None and check is None:
+        raise UsageError("--measured stands beside what a plan predicts: give the plan with --check plan.toml")
+    if previous is not None and algorithm != "exact":
+        raise UsageError("--previous works with --algorithm exact only")
+    asked = _asked(target, latency, None if profile is None else Path(profile), average, mtbf, cost)
+    restart = asked.restart or Duration(0)
+    if bound <= restart:
+        raise PlanError(
+            f"no plan recovers within {show_duration(bound)}: by the profile it takes {show_duration(restart)} until a "
+            "process is there again and has its state; raise the bound"
+        )
+    assert asked.topology is not None
+    stated = problem(
+        asked.topology,
+        Duration(bound - restart),
+        sinks={name: Duration(parse_duration(value) - restart) for name, value in (sinks or {}).items()},
+        must=list(must),
+        must_not=list(must_not),
+        failures=failures,
+    )
+    earlier = check or previous
+    existing = None
+    if earlier is not None:
+        existing = tuple(name for name, kept in read_plan(Path(earlier)).operators.items() if kept.backup)
+    if check is not None:
+        plan = given_backups(stated, existing or ())
+    else:
+        limit = parse_duration(time_limit) / 1e6
+        plan = plan_backups(stated, algorithm=algorithm, existing=existing, time_limit=limit)
+        plan = held_as_executed(plan, asked)
+    told = told_of(plan, bound, asked, None if measured is None else Path(measured))
+    return RecoveryPlan(asked, bound, plan, told)
+
+
+def _asked(
+    target: str | App | Graph, latency: Times | None, profile: Path | None, average: bool, mtbf: Times | None, cost: str
+) -> Asked:
+    if cost not in COSTS:
+        raise UsageError(f"--cost {cost}: choose one of {known(COSTS, cost)}")
+    if isinstance(target, str) and target.endswith((".json", ".graphml")):
+        if latency or profile or mtbf:
+            raise UsageError("--latency, --mtbf and --profile are for apps: a topology file has T in it")
+        read = read_topology(Path(target), "average" if average else "worst")
+        if cost == "bytes" and read.cost is None:
+            raise UsageError(f"{target} gives its tasks no cost: add one per task, or plan with --cost count")
+        return Asked(None, replace(read, cost=None) if cost == "count" else read)
+    graph = load_app(target) if isinstance(target, str) else target.build() if isinstance(target, App) else target
+    profiles = read_profile(profile) if profile else {}
+    recovery = read_recovery(profile) if profile else {}
+    durable = recovery.get("durable")
+    intervals = _intervals(_times(mtbf), graph, durable)
+    for name in [operator.name for operator in graph] if durable is not None else ():
+        own = profiles.get(name, TaskProfile())
+        profiles[name] = replace(own, checkpoint=intervals.get(name, own.checkpoint), durable=durable)
+    given = _times(latency)
+    otherwise = given.pop("", None)
+    for name, value in given.items():
+        profiles[name] = replace(profiles.get(name, TaskProfile()), latency=value)
+    topology = topology_of(
+        graph,
+        profiles,
+        otherwise=otherwise,
+        estimate="average" if average else "worst",
+        by_bytes=cost == "bytes",
+    )
+    return Asked(graph, topology, profiles, intervals, recovery.get("restart"), durable)
+
+
+def _times(given: Times | None) -> dict[str, Duration]:
+    by_name = {"": given} if isinstance(given, str) else given or {}
+    return {name: parse_duration(value) for name, value in by_name.items()}
+
+
+def _intervals(mtbf: Mapping[str, Duration], graph: Graph, durable: Duration | None) -> dict[str, Duration]:
+    """The best interval between checkpoints of operators that have none of their own, by how often they fail."""
+    if not mtbf:
+        return {}
+    if durable is None:
+        raise UsageError(
+            "--mtbf gives an interval where it is known how long a checkpoint takes: give the --profile that "
+            "`riprap profile --recovery --out` wrote"
+        )
+    for name, value in mtbf.items():
+        if name and name not in graph:
+            raise UsageError(f"--mtbf {name}: {graph.name} has {known([op.name for op in graph], name)}")
+        if value <= 0:
+            raise UsageError(f"--mtbf {name}: give the time between two failures, as in 1d")
+    between = {operator.name: mtbf[""] for operator in graph} if "" in mtbf else {}
+    between |= {name: value for name, value in mtbf.items() if name}
+    own = {operator.name for operator in graph if operator.annotations.checkpoint_every is not None}
+    return {name: optimal_interval(value, durable) for name, value in between.items() if name not in own}
