@@ -79,7 +79,7 @@ def state_of(pid: int) -> str:
 
 
 def until_state(pid: int, wanted: str) -> None:
-    for _ in range(1000):
+    for _ in range(30_000):
         if (state_of(pid) == "T") == (wanted == "T"):
             return
         time.sleep(0.01)

@@ -80,7 +80,7 @@ class Taken:
 
     def until_end(self, length: int) -> None:
         while True:
-            message, self.position = self.queue.get(timeout=20)
+            message, self.position = self.queue.get(timeout=300)
             assert message.number <= self.next, "a hole"
             if message.kind is Kind.ROWS:
                 rows = message.batch.batch()
@@ -215,7 +215,7 @@ def test_damage_is_told(tmp_path):
     data[-100] ^= 1
     segment.write_bytes(data)
     follower = LogFollower(tmp_path / "log", CHANNEL, SCHEMA, "B", Taken())
-    follower._thread.join(10)
+    follower._thread.join(300)
     assert "checksum" in str(follower.failure)
     follower.close()
     sender.close()
@@ -243,7 +243,7 @@ def test_between_processes_with_kills(tmp_path):
             process.join(0.001)
         if epoch < 2:
             process.kill()
-        process.join(60)
+        process.join(300)
     taken.until_end(3000)
     follower.close()
     assert taken.items == [number % 7 == 3 for number in range(3000)]

@@ -52,7 +52,7 @@ def test_a_full_channel_waits_and_the_others_do_not():
     mailbox.take(lambda channel: channel == GAP)
     assert len(done) == 4, "what is parked keeps its room"
     mailbox.take()
-    thread.join(20)
+    thread.join(300)
     assert [event.message.number for event in mailbox.take()] == [40]
 
 
@@ -63,7 +63,7 @@ def test_closing_lets_go():
     thread = Thread(target=lambda: refused.append(mailbox.put(Arrival(GAP, rows(1, 1)))))
     thread.start()
     mailbox.close()
-    thread.join(20)
+    thread.join(300)
     assert refused == [False]
     assert [event.message.number for event in mailbox.take()] == [0]
 

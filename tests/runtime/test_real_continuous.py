@@ -7,18 +7,18 @@ import subprocess
 import sys
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from tests.runtime.test_real_lives import PATIENCE, Hosts, _until
+from tests.spark.supply import Supply
 
 from riprap.base.clock import SYSTEM_CLOCK
+from riprap.continuous.listing import newest, records
 from riprap.engine.engine import Engine
-from riprap.engine.inputs import keyed, read_file
+from riprap.engine.inputs import keyed
 from riprap.graph.annotations import backup, continuous
 from riprap.graph.builder import App
 from riprap.graph.windows import count
 from riprap.runtime.coordination.coordinator import Coordinator
-from riprap.runtime.coordination.states import WorkerState
 from riprap.runtime.layout import arrange
 from riprap.runtime.process import log_path
 from riprap.runtime.run import Run
@@ -37,8 +37,10 @@ def graph():
     return app.build()
 
 
-def ended(coordinator) -> bool:
-    return any(status.pe == "Mean" and status.state is WorkerState.ENDED for status in coordinator.table())
+def recording(log) -> int:
+    """The life that wrote the newest record; they count from 1."""
+    line = newest(Stream.open(log))
+    return 0 if line is None else line.epoch
 
 
 def rows_in(path) -> int:
@@ -49,29 +51,29 @@ def rows_in(path) -> int:
 def test_a_killed_element_comes_back_from_its_own_output(tmp_path, kills):
     layout = arrange(graph())
     hosts = Hosts(len(layout.pes) + kills)
-    path = tmp_path / "numbers.parquet"
     times = pa.array(range(0, ROWS * 100, 100), pa.timestamp("us", "UTC"))
     columns = {"k": pa.array([at * at % 211 for at in range(ROWS)], pa.int64()), "x": pa.array(map(float, range(ROWS)))}
-    pq.write_table(pa.table({**columns, "_ts": times}), path)
-    coordinator = Coordinator(tmp_path, layout, "secret", None, "127.0.0.1", SYSTEM_CLOCK, silence=30.0)
+    numbers = pa.array(range(ROWS), pa.int64())
+    supply = Supply(tmp_path / "in", pa.table({**columns, "_ts": times, "_seq": numbers}), at_once=200)
+    coordinator = Coordinator(tmp_path, layout, "secret", None, "127.0.0.1", SYSTEM_CLOCK, silence=PATIENCE)
     (link,) = [link for link in layout.links if link.stream.source == "Mean"]
     (channel,) = link.channels()
     try:
         coordinator.start()
-        run = Run(tmp_path, layout, {"S": str(path)}, coordinator.location, "secret", "127.0.0.1", rate=10_000.0)
+        inputs = {"S": str(supply.path)}
+        run = Run(tmp_path, layout, inputs, coordinator.location, "secret", "127.0.0.1", follow=True)
         log = log_path(run, channel)
-        before = 0
         for pe in layout.pes:
             hosts.start(run, pe.id)
-        killed = 0
-        while killed < kills:
-            _until(lambda: rows_in(log) > before + 20 or ended(coordinator), coordinator)  # noqa: B023
-            if ended(coordinator):
-                break
-            os.kill(hosts.running["Mean"].pid, signal.SIGKILL)
-            hosts.running["Mean"].join()
-            killed, before = killed + 1, rows_in(log)
-            hosts.start(run, "Mean")
+        for killed in range(kills + 1):
+            before = rows_in(log)
+            _until(lambda: rows_in(log) > before + 20 and recording(log) > killed, coordinator, supply)  # noqa: B023
+            if killed < kills:
+                os.kill(hosts.running["Mean"].pid, signal.SIGKILL)
+                hosts.running["Mean"].join()
+                hosts.start(run, "Mean")
+        _until(lambda: any(line.checked for line in records(Stream.open(log))), coordinator, supply)
+        supply.end()
         assert coordinator.wait(PATIENCE), coordinator.table()
         assert coordinator.error is None, coordinator.error
     finally:
@@ -79,12 +81,11 @@ def test_a_killed_element_comes_back_from_its_own_output(tmp_path, kills):
         hosts.close()
     found = pa.Table.from_batches([item.batch for item in Stream.open(tmp_path / "sinks" / "Sink").read()])
     expected = pa.Table.from_batches(
-        [batch for _, batch in Engine(layout.graph).run({"S": keyed(read_file(path), layout.graph["S"])})]
+        [batch for _, batch in Engine(layout.graph).run({"S": keyed(supply.table().to_batches(), layout.graph["S"])})]
     )
     for name in ("k", "x", "n"):
         assert found[name].to_pylist() == expected[name].to_pylist()
     listed = command("records", str(log), "-n", "0", "--json")
-    assert killed
     assert len({line["epoch"] for line in listed}) > 1  # a life went on where another had been
     assert sum(line["checked"] for line in listed) > 0
     assert command("verify", str(log), "--json")["records"] == len(listed)

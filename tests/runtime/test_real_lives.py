@@ -11,12 +11,12 @@ import signal
 import time
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from tests.protocols.every_n import EVERY_N
+from tests.spark.supply import Supply
 
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.engine.engine import Engine
-from riprap.engine.inputs import keyed, read_file
+from riprap.engine.inputs import keyed
 from riprap.graph.annotations import backup
 from riprap.graph.builder import App
 from riprap.graph.windows import count
@@ -26,7 +26,7 @@ from riprap.runtime.process import run_element
 from riprap.runtime.run import Run
 from riprap.streams import Stream
 
-PATIENCE = 120.0  # seconds; only how long a test that fails takes
+PATIENCE = 300.0  # seconds; only how long a test that fails takes
 ROWS = 50_000
 
 
@@ -72,37 +72,46 @@ class Hosts:
 def test_elements_go_back_alive_and_are_killed_and_the_output_is_exact(tmp_path):
     layout = arrange(graph(), "none", None, EVERY_N, {"n": 1_000, "back": 5})
     hosts = Hosts(len(layout.pes) + 3)
-    path = tmp_path / "numbers.parquet"
+    numbers = pa.array(range(ROWS), pa.int64())
     times = pa.array(range(0, ROWS * 100, 100), pa.timestamp("us", "UTC"))
-    pq.write_table(pa.table({"x": pa.array(range(ROWS), pa.int64()), "_ts": times}), path)
-    coordinator = Coordinator(tmp_path, layout, "secret", None, "127.0.0.1", SYSTEM_CLOCK, silence=30.0)
+    supply = Supply(tmp_path / "in", pa.table({"x": numbers, "_ts": times, "_seq": numbers}), at_once=200)
+    coordinator = Coordinator(tmp_path, layout, "secret", None, "127.0.0.1", SYSTEM_CLOCK, silence=PATIENCE)
     try:
         coordinator.start()
-        run = Run(tmp_path, layout, {"S": str(path)}, coordinator.location, "secret", "127.0.0.1", rate=10_000.0)
+        inputs = {"S": str(supply.path)}
+        run = Run(tmp_path, layout, inputs, coordinator.location, "secret", "127.0.0.1", follow=True)
         for pe in layout.pes:
             hosts.start(run, pe.id)
         for at, victim in enumerate(("U", "A")):
-            _until(lambda: sum(s.went_back for s in coordinator.table()) > at, coordinator)  # noqa: B023
+            _until(lambda: sum(s.went_back for s in coordinator.table()) > at, coordinator, supply)  # noqa: B023
             os.kill(hosts.running[victim].pid, signal.SIGKILL)
             hosts.running[victim].join()
             hosts.start(run, victim)
+        _until(lambda: all(_restarts(coordinator)[pe] == 1 for pe in ("U", "A")), coordinator, supply)
+        supply.end()
         assert coordinator.wait(PATIENCE), coordinator.table()
         assert coordinator.error is None, coordinator.error
         table = {status.pe: status for status in coordinator.table()}
         assert sum(status.went_back for status in table.values()) >= 2
-        assert {pe: status.restarts for pe, status in table.items() if status.restarts} == {"U": 1, "A": 1}
+        assert {pe: times for pe, times in _restarts(coordinator).items() if times} == {"U": 1, "A": 1}
     finally:
         coordinator.close()
         hosts.close()
     found = pa.Table.from_batches([item.batch for item in Stream.open(tmp_path / "sinks" / "Sink").read()])
-    batches = {"S": keyed(read_file(path), layout.graph["S"])}
+    batches = {"S": keyed(supply.table().to_batches(), layout.graph["S"])}
     expected = pa.Table.from_batches([batch for _, batch in Engine(layout.graph).run(batches)])
     assert found["total"].to_pylist() == expected["total"].to_pylist()
 
 
-def _until(condition, coordinator) -> None:
+def _restarts(coordinator) -> dict[str, int]:
+    return {status.pe: status.restarts for status in coordinator.table()}
+
+
+def _until(condition, coordinator, supply) -> None:
+    """There is more input for as long as it takes."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
+        supply.more()
         assert coordinator.error is None, coordinator.error
         assert time.monotonic() < deadline, [(s.pe, s.state, s.went_back) for s in coordinator.table()]
         time.sleep(0.02)

@@ -19,7 +19,7 @@ from riprap.runtime.messages import Kind, Message
 from riprap.runtime.run import Run
 from riprap.runtime.wire import Address
 
-PATIENCE = 20.0  # seconds; only how long a test that fails takes
+PATIENCE = 300.0  # seconds; only how long a test that fails takes
 
 
 def layout():

@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pyspark
 import pytest
+from cluster import PATIENCE, QUICK
 
 from riprap.apps import market
 from riprap.apps.catalogue import load_app
@@ -53,11 +54,12 @@ def server(tmp_path_factory):
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_HOME": str(home),
+        "JAVA_TOOL_OPTIONS": QUICK,
     }
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out, env=environment, start_new_session=True)
     try:
-        for _ in range(600):
+        for _ in range(5 * PATIENCE):
             if process.poll() is not None:
                 pytest.fail(f"the Connect server ended: {log.read_text()[-2000:]}")
             with socket.socket() as probe:
@@ -69,11 +71,11 @@ def server(tmp_path_factory):
         yield f"sc://127.0.0.1:{port}"
     finally:
         os.killpg(process.pid, signal.SIGTERM)
-        process.wait(timeout=300)
+        process.wait(timeout=PATIENCE)
 
 
 def test_bounded_run_over_connect(server, tmp_path):
-    table = market.generate(20_000, seed=5)
+    table = market.generate(10_000, seed=5)
     path = tmp_path / "ticks.parquet"
     pq.write_table(table, path)
     engine = Engine(load_app("bargain-discovery"))

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import hosting
 import pytest
@@ -99,7 +100,12 @@ def test_a_standalone_cluster(tmp_path):
         cluster.run("a_killed_executor_loses_its_elements_to_others")
 
 
-def test_a_session_that_gives_up_early_is_refused(spark):
+def test_a_session_that_gives_up_early_is_refused():
+    local = SimpleNamespace(sc=lambda: SimpleNamespace(isLocal=lambda: True))
+    settings = SimpleNamespace(get=lambda name, default: default)
+    spark = SimpleNamespace(
+        _jsc=local, sparkContext=SimpleNamespace(master="local[2]", _jsc=local, getConf=lambda: settings)
+    )
     with pytest.raises(UsageError, match=r"local\[2\] gives up at failure 1 .*use master local\[SLOTS,1000000000\]"):
         check_hosting(spark, 1, SYSTEM_CLOCK)
 

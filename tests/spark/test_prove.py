@@ -42,7 +42,7 @@ def turnover(tuples):
 """
 
 
-def prove(directory: Path, *arguments: str, within: float = 400) -> subprocess.CompletedProcess:
+def prove(directory: Path, *arguments: str, within: float = 900) -> subprocess.CompletedProcess:
     (directory / "plan.toml").write_text(PLAN)
     (directory / "faults.toml").write_text(SCHEDULE)
     (directory / "scores.py").write_text(SCORE)
@@ -54,12 +54,16 @@ def prove(directory: Path, *arguments: str, within: float = 400) -> subprocess.C
 
 def test_a_plan_that_holds_and_a_bound_that_cannot(tmp_path):
     """One run for both: nothing is lost, though one stream of seven is kept, and nobody is back in a millisecond."""
-    ended = prove(
-        tmp_path, "--plan", "plan.toml", "--for", "8s", "--rate", "5000", "--faults", "faults.toml", "--json",
-        "--out", "proof", "--recovery", "1ms", "--osf", "Sink=scores:turnover", "--assessed", "assessment",
-    )  # fmt: skip
-    assert ended.returncode == 1, ended.stderr
-    proof = json.loads(ended.stdout)
+    for seconds in (8, 30, 120):  # a machine may be so busy that a short run is over before its faults
+        ended = prove(
+            tmp_path, "--plan", "plan.toml", "--for", f"{seconds}s", "--rate", "5000", "--faults", "faults.toml",
+            "--json", "--out", f"proof-{seconds}", "--recovery", "1ms", "--osf", "Sink=scores:turnover",
+            "--assessed", "assessment",
+        )  # fmt: skip
+        assert ended.returncode == 1, ended.stderr
+        proof, page = json.loads(ended.stdout), (tmp_path / f"proof-{seconds}" / "proof.html").read_text()
+        if all(fault["running"] is not None for fault in proof["faults"]):
+            break
     assert [fault["kind"] for fault in proof["faults"]] == ["checkpoint-cut", "several", "kill"]
     assert all(fault["running"] is not None for fault in proof["faults"])
     sink = proof["sinks"]["Sink"]
@@ -83,10 +87,9 @@ def test_a_plan_that_holds_and_a_bound_that_cannot(tmp_path):
     assert score["function"].startswith("scores:turnover")
     assert (score["found"], score["quality"]) == (score["expected"], 1.0)
     assert score["found"] > 0
-    assert "How good the output is" in (tmp_path / "proof" / "proof.html").read_text()
+    assert "How good the output is" in page
     assert proof["broken"]
     assert all("where 0.001 s were promised" in sentence for sentence in proof["broken"])
-    page = (tmp_path / "proof" / "proof.html").read_text()
     assert "This plan does not hold" in page
     assert "What each fault did to the output, the worst first" in page
     assert "Predicted and measured" in page

@@ -61,7 +61,7 @@ def run_with_kills(spark, directory: Path, kills: int, rows_per_kill: int) -> No
 
 
 def test_a_kill(spark, tmp_path):
-    run_with_kills(spark, tmp_path, kills=1, rows_per_kill=120)
+    run_with_kills(spark, tmp_path, kills=1, rows_per_kill=80)
 
 
 @pytest.mark.soak

@@ -16,7 +16,7 @@ from riprap.streams import Stream
 
 def follow_all(stream, rows, **options):
     got = []
-    for item in stream.read(follow=True, idle=20, **options):
+    for item in stream.read(follow=True, idle=300, **options):
         got.append(item)
         if item.next_position >= rows:
             break
@@ -54,7 +54,7 @@ def test_one_that_has_caught_up_is_served_from_memory(tmp_path):
     stream = Stream.create(tmp_path / "s", SCHEMA)
     write(stream, batches([5] * 4))
     with stream.writer() as writer:
-        reader = stream.read(follow=True, idle=10)
+        reader = stream.read(follow=True, idle=300)
         stored = [next(reader) for _ in range(4)]
         live = []
         for number in range(20, 40):
@@ -68,7 +68,7 @@ def test_one_that_has_caught_up_is_served_from_memory(tmp_path):
 def test_one_that_falls_behind_goes_back_to_disk(tmp_path):
     stream = Stream.create(tmp_path / "s", SCHEMA, memory_bytes=3000)
     with stream.writer() as writer:
-        reader = stream.read(follow=True, idle=10)
+        reader = stream.read(follow=True, idle=300)
         writer.append(batch(0, 1)).result()
         got = [next(reader)]
         for number in range(1, 60):
@@ -97,7 +97,7 @@ def test_it_goes_on_over_writers_and_ends_when_told(tmp_path):
 FOLLOWER = """
 import sys
 from riprap.streams import Stream
-for item in Stream.open(sys.argv[1]).read(follow=True, idle=20):
+for item in Stream.open(sys.argv[1]).read(follow=True, idle=300):
     print(item.batch["_seq"].to_pylist(), flush=True)
     if item.next_position >= int(sys.argv[2]):
         break

@@ -200,7 +200,7 @@ def test_a_follower_sees_every_mark_once(tmp_path_factory, steps, before, segmen
     got: list = []
 
     def follow() -> None:
-        for item in Stream.open(stream.files.location).read(follow=True, idle=20, marks=True):
+        for item in Stream.open(stream.files.location).read(follow=True, idle=300, marks=True):
             got.append(item)
             if len(got) == len(steps):
                 return
@@ -218,7 +218,7 @@ def test_a_follower_sees_every_mark_once(tmp_path_factory, steps, before, segmen
 FOLLOWER = """
 import sys
 from riprap.streams import Stream
-for item in Stream.open(sys.argv[1]).read(follow=True, idle=20, marks=True):
+for item in Stream.open(sys.argv[1]).read(follow=True, idle=300, marks=True):
     print(getattr(item, "kind", "rows"), item.next_position, flush=True)
     if getattr(item, "kind", "rows") == "end":
         break

@@ -22,7 +22,7 @@ from riprap.base.documents import read_json, shortened
 from riprap.base.errors import DataError, UsageError
 from riprap.base.owner import is_empty, owned
 from riprap.base.phases import Phases
-from riprap.base.quantities import format_duration
+from riprap.base.quantities import format_duration, parse_duration
 from riprap.engine.input_check import check_columns, check_input
 from riprap.graph.annotations import Stability
 from riprap.graph.builder import App
@@ -140,6 +140,7 @@ def run(
     follow: bool = False,
     failover: str = FAILOVERS[0],
     kill: str = "",
+    silence: str = "3s",
     tls: bool = False,
     spark: Any = None,
     master: str | None = None,
@@ -155,9 +156,11 @@ def run(
     HA groups go on: smart, with what the consumers have not had, or plain, as published.
     `stability` is that of persistent streams: async, group or fsync. `follow`: inputs are persistent streams that are
     still being written; the run goes on until they are marked as ended.
+    `silence`: an element that gives no sign of life for so long is taken to hang, and replaced.
     """
     phases = Phases() if phases is None else phases
     phases.done("imports")
+    patience = _silence(silence)
     directory = Path(out).absolute()
     settings = Settings(
         app if isinstance(app, str) else "",
@@ -188,7 +191,8 @@ def run(
         (directory / "run.json").write_text(json.dumps({"format": _FORMAT, **asdict(settings)}, indent=2) + "\n")
         result = run_on_spark(
             session, layout, settings.inputs, directory, rate=rate, seconds=seconds, kills=kills, tls=tls,
-            stability=settings.stability, follow=follow, phases=phases, watch=watch, show=show, warn=warn,
+            stability=settings.stability, follow=follow, silence=patience,
+            phases=phases, watch=watch, show=show, warn=warn,
         )  # fmt: skip
         return _stored(directory, result)
 
@@ -199,6 +203,7 @@ def resume(
     graph: App | Graph | None = None,
     seconds: float | None = None,
     kill: str = "",
+    silence: str = "3s",
     tls: bool = False,
     spark: Any = None,
     master: str | None = None,
@@ -210,6 +215,7 @@ def resume(
     """Go on with a run whose driver was killed or stopped, from its checkpoints and persistent streams."""
     phases = Phases() if phases is None else phases
     phases.done("imports")
+    patience = _silence(silence)
     directory = Path(directory).absolute()
     settings = read_settings(directory)
     layout = settings.layout(None if graph is None else _graph(graph))
@@ -221,7 +227,8 @@ def resume(
         result = run_on_spark(
             session, layout, settings.inputs, directory, rate=settings.rate,
             seconds=seconds if seconds is not None else settings.seconds, kills=kills, tls=tls,
-            stability=settings.stability, follow=settings.follow, phases=phases, watch=watch, show=show, warn=warn,
+            stability=settings.stability, follow=settings.follow, silence=patience,
+            phases=phases, watch=watch, show=show, warn=warn,
         )  # fmt: skip
         return _stored(directory, result)
 
@@ -252,6 +259,13 @@ def _stability(given: str) -> Stability:
     if given not in get_args(Stability):
         raise UsageError(f"--stability {given}: expected one of {', '.join(get_args(Stability))}")
     return cast(Stability, given)
+
+
+def _silence(given: str) -> float:
+    seconds = parse_duration(given) / 1e6
+    if seconds < 1:
+        raise UsageError(f"--silence {given}: signs of life come five times a second; write a time of 1s or more")
+    return seconds
 
 
 def _is_number(value: Any) -> bool:

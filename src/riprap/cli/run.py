@@ -51,6 +51,7 @@ def command(
     stability: Annotated[
         str, typer.Option(help="Of persistent streams: async, group or fsync.", metavar="NAME")
     ] = "async",
+    silence: Annotated[str, typer.Option(help="Without a sign of life an element is replaced after this.")] = "3s",
     failover: Annotated[str, typer.Option(help="smart or plain: how HA groups go on.")] = "smart",
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this directory.")] = None,
     tuples: Annotated[
@@ -86,6 +87,7 @@ def command(
 
     phases = Phases(since=process_started())
     common: dict[str, Any] = {"seconds": seconds, "kill": kill, "tls": tls, "master": master, "phases": phases}
+    common["silence"] = silence
 
     def warn(text: str) -> None:
         ERR.print(text, style="yellow", soft_wrap=True)

@@ -77,6 +77,7 @@ def run_on_spark(
     tls: bool = False,
     stability: Stability = "async",
     follow: bool = False,
+    silence: float = 3.0,
     phases: Phases,
     watch: Watch = lambda state, table: None,
     show: Show = lambda state, lines: None,
@@ -85,7 +86,7 @@ def run_on_spark(
 ) -> dict[str, Any]:
     """Run until the inputs end, or for some seconds; returns the summary. Raises what an element failed with.
 
-    `spark` is a `ready_session`.
+    `spark` is a `ready_session`. `silence`: seconds without a sign of life after which an element is replaced.
     """
     address = str(spark.sparkContext.getConf().get("spark.driver.host", "127.0.0.1"))
     certificate = generate_tls([address]) if tls else None
@@ -98,7 +99,9 @@ def run_on_spark(
                 if (status.pe, status.epoch) == (pe, epoch):  # not the life that has followed it meanwhile
                     hosts[0].kill_attempt(pe, status.attempt)
 
-        coordinator = Coordinator(directory, layout, token, certificate, address, clock, on_hang=on_hang)
+        coordinator = Coordinator(
+            directory, layout, token, certificate, address, clock, silence=silence, on_hang=on_hang
+        )
         coordinator.start()
         stack.callback(coordinator.close)
         loopback = address in ("127.0.0.1", "localhost")

@@ -12,6 +12,7 @@ from riprap.spark.session import DAEMON, FAILURES
 FEWEST_FAILURES = 1_000  # a session that gives up earlier gives up in the middle of a run
 _FIRST = 60.0  # seconds to wait for the first executor of a cluster
 _SETTLED = 2.0  # seconds without a further one after which no more are expected
+_VACATED = 10.0  # seconds to wait for slots that are taken: Spark lists tasks for a while after they have ended
 _POLL = 0.1  # seconds
 
 
@@ -45,7 +46,7 @@ def check_hosting(spark: SparkSession, elements: int, clock: Clock) -> tuple[str
             "spark.speculation=true would run an element twice at once: start the session with spark.speculation=false"
         )
     local = is_local(spark)
-    slots = _slots(spark) if local else _settled_slots(spark, elements, clock)
+    slots = _vacated_slots(spark, elements, clock, _slots(spark) if local else _settled_slots(spark, elements, clock))
     if slots.free < elements:
         raise MissingPrerequisite(_too_few(spark, slots, elements, local))
     return (*_about_spare_slots(slots, elements, local), *_about_the_daemon(spark))
@@ -108,6 +109,15 @@ def _settled_slots(spark: SparkSession, elements: int, clock: Clock) -> Slots:
         if latest.free > slots.free:
             since = clock.monotonic()
         slots = latest
+    return slots
+
+
+def _vacated_slots(spark: SparkSession, elements: int, clock: Clock, slots: Slots) -> Slots:
+    """Where there are enough but some are taken, perhaps by a run that has just ended, wait for them."""
+    since = clock.monotonic()
+    while slots.free < elements <= sum(slots.executors) and clock.monotonic() - since < _VACATED:
+        clock.sleep(_POLL)
+        slots = _slots(spark)
     return slots
 
 

@@ -1,0 +1,146 @@
+"""Scenes of `riprap run`, in one process on one Spark session. Not a test: `test_run_command.py` plays them."""
+
+import contextlib
+import io
+import json
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from drivers import main
+from scene_inputs import BARGAINS, bounded, market_table, numbers_file, same
+from stories import PATIENCE, SILENCE
+from supply import Supply
+
+from riprap.api.run import RunResult
+from riprap.apps.catalogue import load_app
+from riprap.cli.main import main as riprap
+from riprap.spark.session import hosting_session
+from riprap.streams import Stream
+
+SLOTS = 10
+
+
+def command(*arguments):
+    """`riprap run …`: its exit code, and what it wrote to stdout and stderr."""
+    before, sys.argv = sys.argv, ["riprap", "run", *map(str, arguments)]
+    out, err = io.StringIO(), io.StringIO()
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            riprap()
+        code = 0
+    except SystemExit as end:
+        code = 0 if end.code is None else end.code
+    finally:
+        sys.argv = before
+    return code, out.getvalue(), err.getvalue()
+
+
+@contextlib.contextmanager
+def supplied(supply, until):
+    """Some more now and then, beside what is done meanwhile, until there is enough."""
+    over = threading.Event()
+
+    def tend():
+        deadline = time.monotonic() + PATIENCE
+        while not over.wait(0.05) and not until() and time.monotonic() < deadline:
+            supply.more(200)
+        supply.end()
+
+    tending = threading.Thread(target=tend)
+    tending.start()
+    try:
+        yield
+    finally:
+        over.set()
+        tending.join()
+
+
+def bad_input_is_refused_in_a_sentence(place):
+    plan = place / "plan.toml"
+    plan.write_text('app = "other"\n')
+    full = place / "full"
+    full.mkdir()
+    (full / "file").touch()
+    out = ["--out", place / "run"]
+    refusals = [
+        (["bargain-discoverie", *out], 2, "bargain-discovery"),
+        ([BARGAINS, "--kill", "Agregator@1s", *out], 2, "did you mean Aggregator?"),
+        ([BARGAINS, "--kill", "Aggregator", *out], 2, "write WHAT@TIME"),
+        ([BARGAINS, "--kill", "executor@1s", *out], 2, "the executor is the driver"),
+        ([BARGAINS, "--parallelism", "Agregator=2", *out], 2, "Agregator"),
+        ([BARGAINS, "--parallelism", "Aggregator", *out], 2, "write OPERATOR=N"),
+        ([BARGAINS, "--parallelism", "Aggregator=20", *out], 3, "has 12 free of 12"),
+        ([BARGAINS, "--fuse", "some", *out], 2, "auto, none, all"),
+        ([BARGAINS, "--stability", "none", *out], 2, "one of async, group, fsync"),
+        ([BARGAINS, "--silence", "100ms", *out], 2, "signs of life come five times a second"),
+        ([BARGAINS, "--for", "1s", "--until-end", *out], 2, "--for and --until-end"),
+        ([BARGAINS, "--for", "soon", *out], 2, "soon"),
+        ([BARGAINS, "--plan", plan, *out], 2, "the plan is for app other"),
+        ([BARGAINS, "--out", full], 2, f"{full} is not empty"),
+        (["--resume", place / "nowhere"], 2, "is not the directory of a run"),
+        ([BARGAINS, "--resume", place], 2, "not both"),
+        ([], 2, "give an app"),
+    ]
+    for arguments, code, words in refusals:
+        found, _, err = command(*arguments)
+        sentence = err.removeprefix("starting Spark and the processing elements …\n").strip()
+        assert words in sentence, (arguments, err)
+        assert sentence.startswith("riprap: "), (arguments, err)
+        assert "\n" not in sentence, (arguments, err)
+        assert found == code, (arguments, found, err)
+    assert not (place / "run").exists()
+
+
+def the_command_tells_what_became_of_the_run(place):
+    """Also an operator's exception: shown, with an exit code."""
+    supply, path = Supply(place / "in", market_table(60_000)), place / "run" / "metrics.jsonl"
+
+    def killed_and_back():
+        """Whole lines alone are written."""
+        lines = map(json.loads, path.read_text().splitlines()) if path.exists() else ()
+        return any((line["run"], line["pe"], line["restarts"]) == ("running", "TradeFilter", 1) for line in lines)
+
+    arguments = [BARGAINS, "--input", f"stream:{supply.path}", "--follow", "--kill", "Aggregator@1s"]
+    with supplied(supply, killed_and_back):
+        code, out, err = command(*arguments, "--silence", SILENCE, "--out", place / "run", "--json")
+    assert code == 0, err
+    summary = json.loads(out)
+    assert summary == json.loads((place / "run" / "summary.json").read_text())
+    assert summary["pes"]["TradeFilter"]["restarts"] == 1
+    assert {"sent", "received", "lost", "repeated", "recovery"} == set(summary["streams"]["TradeQuote→TradeFilter"])
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert {line["pe"] for line in lines} == set(summary["pes"])
+    assert {line["restarts"] for line in lines if line["pe"] == "TradeFilter"} == {0, 1}
+    code, out, err = command("tapped:failing", "--input", numbers_file(place, 10_000), "--out", place / "failing")
+    assert code == 1
+    assert "the run has failed: In: ValueError: three thousand is too much" in err
+
+
+def the_resumed_run_is_exact(place, directory, source):
+    """`directory`: of a run that follows the stream `source`, with replay streams only."""
+    since = time.monotonic()
+    code, out, err = command("--resume", directory, "--json")
+    elapsed = time.monotonic() - since
+    assert code == 0, err
+    summary = json.loads(out)
+    assert 0 <= summary["seconds"] <= elapsed
+    assert summary["throughput"] * summary["seconds"] == pytest.approx(summary["tuples"] - summary["resumed_at"])
+    assert (summary["latency"]["p99"] or 0) <= 1.1 * 1000 * elapsed  # nothing from before is in it
+    for name, stream in summary["streams"].items():
+        assert stream["recovery"] == "replay", name
+        assert stream["sent"] == stream["received"], name
+        assert stream["lost"] == stream["repeated"] == 0, name
+    read = pa.Table.from_batches([item.batch for item in Stream.open(source).read()])
+    same(RunResult(Path(directory), summary).sink("Sink"), bounded(load_app(BARGAINS), {"Source": read}))
+
+
+SCENES = {name: scene for name, scene in globals().items() if callable(scene)}
+
+if __name__ == "__main__":
+    spark = hosting_session(SLOTS)
+    main(SCENES)
+    spark.stop()
