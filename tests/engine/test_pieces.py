@@ -121,6 +121,7 @@ def test_reasons_for_cuts():
     closed = first.punctuate("i = 1", name="Marked")
     diamond(app, closed.filter("x > 0", name="X"), "W").sink("Out6")
     closed.aggregate("sum(x) AS x", window=punctuated(), by="k", name="Closed").sink("Out7")
+    first.aggregate("sum(x) AS x", window=time("5s"), every=count(1), by="k", name="Rolling").sink("Out9")
     right = second.rename({"x": "y", "i": "j"}, name="R")
     first.join(right, on="k", left_window=count(1), right_window=zero(), name="J").sink("Out8")
     graph = app.build()
@@ -128,12 +129,13 @@ def test_reasons_for_cuts():
     assert begins(graph, "U") is None
     assert "several rows on one of its ports" in begins(graph, "V")
     assert "several pieces" in begins(graph, "Two")
-    assert "time or punctuation" in begins(graph, "Timed")
-    assert begins(graph, "After") == "its input comes from Timed, which runs on its own"
+    assert begins(graph, "Timed") is None
+    assert "comes from Timed, which speaks when time or a punctuation says so" in begins(graph, "After")
     assert "folded batch-wise" in begins(graph, "Long")
     assert "on its own" in begins(graph, "Sorted")
     assert "would come between its ports" in begins(graph, "W")
-    assert "time or punctuation" in begins(graph, "Closed")
+    assert begins(graph, "Closed") == "its input comes from Marked, which runs on its own"
+    assert "time says what it forgets" in begins(graph, "Rolling")
     assert "several pieces" in begins(graph, "J")
     assert begins(graph, "U", merged_apart=True) == "a jitter decides in which order its inputs are merged"
     assert begins(graph, "Ua", alone={"Ua": "because"}) == "because"
@@ -315,6 +317,7 @@ def every_step():
     both.aggregate(*CALLS, window=count(3), every=count(1), by="k", name="Sliding").sink("Out")
     both.aggregate(*CALLS[:2], window=count(2), by=["k", "x"], name="Tumbling").sink("Out2")
     both.aggregate("sum(i) AS i", window=count(4), every=count(2), name="Ungrouped").sink("Out3")
+    both.aggregate(*CALLS, window=time("9us"), every=time("3us"), by=["k", "x"], name="Timed").sink("Out5")
     right = stream.filter("i > 1", name="F").select("k AS key", "x AS y", "upper(k) AS t", name="Right")
     stream.join(
         right, on=[("k", "key")], left_window=zero(), right_window=count(1), where="x >= y OR t = 'B'", name="Join"
@@ -325,7 +328,7 @@ def every_step():
 def test_every_step_compiles(compiler):
     """The one other text that tests have compiled: with those above they are far fewer than 60, and counted."""
     graph = every_step()
-    assert len(Engine(graph).pieces) == 1
+    assert [piece.operators for piece in Engine(graph).pieces[1:]] == [("Out5",)]
     size = 60
     given_ = rows(
         k=[None if j % 7 == 0 else "abc"[j % 3] for j in range(size)],

@@ -177,8 +177,7 @@ class Engine:
             for name, taken in rows.items():
                 statistics = self._statistics[name]
                 statistics.tuples_in[:] = taken
-                given = [running.total(counter) for counter in running.outputs[name]]
-                statistics.tuples_out[:] = given[: len(statistics.tuples_out)]
+                statistics.tuples_out[:] = running.given(name)[: len(statistics.tuples_out)]
                 statistics.seconds = running.seconds * sum(taken) / total
         return self._statistics
 
@@ -351,6 +350,8 @@ class Engine:
             except DataError:
                 self._failed = True
                 raise
+        for name in running.speaking:
+            emitted += running.reach(name, self._control(name, self.reached(name)))
         running.seconds += self._clock.monotonic() - start
         for name, port, event in emitted:
             if isinstance(self.graph[name], Sink):

@@ -19,10 +19,12 @@ from riprap.expressions.kinds import HELD_BY_ARROW, kind_of
 from riprap.expressions.vectors import aligned
 from riprap.expressions.written import Block, Unwritten, Value
 from riprap.graph.graph import Graph
-from riprap.graph.specs import Join, Sink
+from riprap.graph.keys import just_before
+from riprap.graph.specs import Join, OperatorSpec, Sink
 from riprap.graph.windows import Count
-from riprap.operators.contract import Channel, Event, Operator, Punctuation
-from riprap.operators.function import Dictionary, Fetch, Function
+from riprap.operators.contract import Channel, Emission, Event, Operator, Punctuation
+from riprap.operators.function import Buffers, Dictionary, Function
+from riprap.operators.step_gather import Gathering, gathers
 from riprap.operators.step_state import Given
 from riprap.operators.steps import write_step
 from riprap.operators.views import Column, Views, column_of, dtype_of
@@ -63,40 +65,22 @@ class _Tap:
     operator: str
     port: int
     counter: str
-    most: int
     columns: dict[str, _Leaving]
-    buffers: dict[str, np.ndarray]
-    room: int = 0
-
-    def make(self, rows: int) -> None:
-        """Room for what `rows` can give. It is used again and again: fresh memory costs more than a row does."""
-        if rows * self.most <= self.room:
-            return
-        self.room = rows * self.most
-        self.buffers[_ROWS] = np.empty(self.room, np.int64)
-        for name, column in self.columns.items():
-            if column.place < 0:
-                self.buffers[name] = np.empty(self.room, dtype_of(column.type))
-                if column.nullable:
-                    self.buffers[f"{name} ok"] = np.empty(self.room, np.uint8)
-
-    def fetch(self, name: str) -> Fetch:
-        return lambda views: self.buffers[name]
+    buffers: Buffers
 
     def taken(self, count: int, views: Views, dictionaries: Mapping[str, Dictionary]) -> Views:
         """What the last call gave."""
-        whole = count == views.rows and self.most == 1  # every row gave one
-        rows = self.buffers[_ROWS][:count]
-        columns = []
+        whole = count == views.rows and self.buffers.most == 1  # every row gave one
+        arrays, columns = self.buffers.arrays, []
         for name, (type_, place, dictionary, nullable) in self.columns.items():
             if place < 0:
-                valid = self.buffers[f"{name} ok"][:count].copy() if nullable else None
+                valid = arrays[f"{name} ok"][:count].copy() if nullable else None
                 held = None if dictionary is None else dictionaries[dictionary].current
-                columns.append(Column(type_, self.buffers[name][:count].copy(), valid, held))
+                columns.append(Column(type_, arrays[name][:count].copy(), valid, held))
             elif whole:
                 columns.append(views.columns[place])
             else:
-                columns.append(views.columns[place].take(rows))
+                columns.append(views.columns[place].take(arrays[_ROWS][:count]))
         return Views(tuple(self.columns), tuple(columns), count)
 
 
@@ -119,6 +103,7 @@ class RunningPiece:
         self._operators = {name: operators[name] for name in names}
         self._function = function = Function()
         self._taps: list[_Tap] = []
+        self._gatherings: list[Gathering] = []
         self.inputs: dict[str, list[str]] = {}  # the counter of each port's rows
         self.outputs: dict[str, list[str]] = {}
         function.finish.add("n_entry += done - start")
@@ -139,7 +124,7 @@ class RunningPiece:
         for name in names:
             operator = self._operators[name]
             if isinstance(operator, WindowedOperator):
-                operator.use_rings(1 if isinstance(graph[name], Join) else _window(graph, name))
+                operator.use_rings(_ring(graph[name]))
                 function.rooms.append(operator.make_room)
                 function.stamps.append(operator.stamp)
             given = [made[s.source, s.source_port] for s in graph.inputs(name)] if name != names[0] else [entry]
@@ -151,6 +136,9 @@ class RunningPiece:
             except Unwritten as reason:
                 raise HasNoText(name, reason) from None
             self.inputs[name] = [g.counter for g in given]
+            if isinstance(outputs, Gathering):
+                self._gatherings.append(outputs)
+                continue
             self.outputs[name] = [g.counter for g in outputs]
             for port, output in enumerate(outputs):
                 made[name, port] = output
@@ -193,13 +181,12 @@ class RunningPiece:
         schema, shape = setting.output_schemas[port], setting.output_shapes[port]
         fields = [f for f in schema if f.name in setting.wanted[port]] + shape.fields
         count = function.counter(f"out{number}", lambda: 0)
-        tap = _Tap(name, port, count, given.most, {}, {})
-        function.stamps.append(lambda: tap.room)
+        tap = _Tap(name, port, count, {}, buffers := function.buffer(given.most))
         at = f"out{number}_at"
         given.block.add(f"{at} = np.uint64({count})")
         places = [function.entered.get(given.row[field.name].text, (-1,))[0] for field in fields]
         if max(places) >= 0:
-            listed = function.array(f"out{number}_rows", "int64", tap.fetch(_ROWS))
+            listed = function.array(f"out{number}_rows", "int64", buffers.fetch(_ROWS, np.dtype(np.int64)))
             given.block.add(f"{listed}[{at}] = i")
         for place, (field, entered) in enumerate(zip(fields, places, strict=True)):
             value = given.row[field.name]
@@ -207,10 +194,11 @@ class RunningPiece:
             if entered >= 0:
                 continue
             dtype = dtype_of(field.type)
-            array = function.array(f"out{number}_{place}", dtype.name, tap.fetch(field.name))
+            array = function.array(f"out{number}_{place}", dtype.name, buffers.fetch(field.name, dtype))
             given.block.add(f"{array}[{at}] = {value.text}")
             if value.valid is not None:
-                ok = function.array(f"out{number}_{place}_ok", "uint8", tap.fetch(f"{field.name} ok"))
+                fetch = buffers.fetch(f"{field.name} ok", np.dtype(np.uint8))
+                ok = function.array(f"out{number}_{place}_ok", "uint8", fetch)
                 given.block.add(f"{ok}[{at}] = {value.valid}")
         given.block.add(f"{count} += 1")
         self._taps.append(tap)
@@ -247,15 +235,18 @@ class RunningPiece:
         done, emitted = 0, []
         while done < views.rows:
             rows = views.rows - done
-            for tap in self._taps:
-                tap.make(rows)
+            for buffers in function.buffers:
+                buffers.make(rows)
             arguments = function.ready(views)
             run = COMPILER.function(self.text, self._arguments, rows)
             start = self._clock.monotonic()
             run(done, views.rows, function.numbers, self._failed, *arguments)
-            self.seconds_inside += self._clock.monotonic() - start
             for after in function.after:
                 after()
+            for gathering in self._gatherings:
+                if count := function.value_of(gathering.counter):
+                    emitted += self._given(gathering, gathering.take(count))
+            self.seconds_inside += self._clock.monotonic() - start
             for tap in self._taps:
                 if count := function.value_of(tap.counter):
                     made = tap.taken(count, views, function.dictionaries)
@@ -269,9 +260,31 @@ class RunningPiece:
         self.batches += 1
         self._account(views.rows)
         for name, op in self._watched():
+            if gathers(self._graph[name]):
+                continue  # it told so itself
             for port, tails in zip(op.stores, before[name], strict=True):
                 op.note_step(port, tails)
         return emitted
+
+    def reach(self, name: str, emissions: list[Emission]) -> list[Emitted]:
+        """What an operator gave because its input has come so far."""
+        return next(self._given(gathering, emissions) for gathering in self._gatherings if gathering.name == name)
+
+    @property
+    def speaking(self) -> list[str]:
+        """Operators that have something to say when their input comes on, rows or none."""
+        return [gathering.name for gathering in self._gatherings]
+
+    @staticmethod
+    def _given(gathering: Gathering, emissions: list[Emission]) -> list[Emitted]:
+        for emission in emissions:
+            gathering.given += emission.event.num_rows if isinstance(emission.event, pa.RecordBatch) else 0
+        return [Emitted(gathering.name, emission.port, emission.event) for emission in emissions]
+
+    def given(self, name: str) -> list[int]:
+        """Rows that an operator gave so far, by port."""
+        gathered = [gathering.given for gathering in self._gatherings if gathering.name == name]
+        return gathered or [self._function.value_of(counter) for counter in self.outputs[name]]
 
     def _watched(self) -> list[tuple[str, WindowedOperator]]:
         return [(name, operator) for name, operator in self._windowed.items() if operator.watched]
@@ -297,9 +310,15 @@ class RunningPiece:
         inbox[self.names[0]].append((0, punctuation))
         emitted: list[Emitted] = []
         tapped = {(tap.operator, tap.port) for tap in self._taps}
+        gatherings = {gathering.name: gathering for gathering in self._gatherings}
         for name in self.names:
+            operator, gathering = self._operators[name], gatherings.get(name)
             for port, mark in sorted(inbox[name], key=lambda entry: entry[0]):
-                for emission in self._operators[name].punctuate(Channel(port), mark):
+                if gathering is not None:
+                    spoken = operator.progress(just_before(mark.key))  # time boundaries before it come first
+                    emitted += self._given(gathering, spoken + operator.punctuate(Channel(port), mark))
+                    continue
+                for emission in operator.punctuate(Channel(port), mark):
                     assert isinstance(emission.event, Punctuation)
                     if (name, emission.port) in tapped:
                         emitted.append(Emitted(name, emission.port, emission.event))
@@ -315,8 +334,11 @@ def _valid(column: Column) -> np.ndarray:
     return np.ones(len(column.values), np.uint8) if column.valid is None else np.ascontiguousarray(column.valid)
 
 
-def _window(graph: Graph, name: str) -> int:
-    window = graph[name].windows[0]
+def _ring(spec: OperatorSpec) -> int:
+    """Tuples of a window that a step keeps in a ring of one size; 0: none does."""
+    if gathers(spec):
+        return 0
+    window = Count(1) if isinstance(spec, Join) else spec.windows[0]
     assert isinstance(window, Count)
     return window.size
 

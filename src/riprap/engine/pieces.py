@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from riprap.graph.graph import Graph
-from riprap.graph.specs import Source
+from riprap.graph.specs import Sink, Source
+from riprap.operators.step_gather import gathers
 from riprap.operators.steps import cannot_step
 
 LONGEST = 40  # operators in a piece: text is linear in them, and so is what compiling takes
@@ -57,8 +58,10 @@ def cut(
             pieces[index][0].append(name)
         else:
             index = len(pieces)
-            # An operator with several ports that is cut has a merger in front of it, and runs on its own.
-            pieces.append(([name], reason, why_alone is None and graph[name].inputs <= 1))
+            # An operator with several ports that is cut has a merger in front of it, and runs on its own; a sink alone
+            # has nothing to compute.
+            alone_here = why_alone is not None or graph[name].inputs > 1 or isinstance(graph[name], Sink)
+            pieces.append(([name], reason, not alone_here))
         piece_of[name] = index
         given = [rows[s.source] for s in graph.inputs(name) if s.source in rows and reason is None]
         rows[name] = (sum(given) if graph[name].kind == "union" else max(given)) if given else 1
@@ -88,6 +91,9 @@ def _reason(
     producers, _, compiled = pieces[found.pop()]
     if not compiled:
         return f"its input comes from {producers[-1]}, which runs on its own"
+    ended = [stream.source for stream in inputs if gathers(graph[stream.source])]
+    if ended:
+        return f"its input comes from {ended[0]}, which speaks when time or a punctuation says so"
     if len(producers) >= LONGEST:
         return f"the piece before it has {LONGEST} operators"
     if len(inputs) == 1:

@@ -11,7 +11,7 @@ from riprap.graph.aggregates import AggregateCall
 from riprap.graph.keys import KEY_COLUMNS, TIMER, OrderKey
 from riprap.graph.specs import Aggregate
 from riprap.graph.windows import Count, Punctuated, Session, Time
-from riprap.operators.columns import Keys, batch_of, key_columns, take, times_of, to_words
+from riprap.operators.columns import Keys, Words, batch_of, key_columns, take, times_of, to_words
 from riprap.operators.contract import Channel, Emission, Punctuation, Setting
 from riprap.operators.functions import WindowFunction, Windows
 from riprap.operators.groups import GroupTable
@@ -84,34 +84,43 @@ class AggregateOperator(WindowedOperator):
         if self.repeating:
             assert self.repetition is not None
             (batch,) = self.repetition.put([batch])
-        count = batch.num_rows
-        self.version += count
-        if count == 0:
+        self.version += batch.num_rows
+        if batch.num_rows == 0:
             return []
-        store, spec = self.stores[0], self.spec
         groups = self.groups_of(0, batch)
+        words = {name: to_words(bound.evaluate(batch), self.pool) for name, bound in self.arguments}
+        return self.take(groups, times_of(batch), words, batch)
+
+    def take(
+        self, groups: np.ndarray, ts: np.ndarray, words: Mapping[str, Words], batch: pa.RecordBatch | None = None
+    ) -> list[Emission]:
+        """Take rows: the group, the time and the arguments of each. `batch` has what else groups that speak at a tuple
+        give of it, if they do.
+        """
+        count, store, spec = len(groups), self.stores[0], self.spec
         before = self.tails(0)
         store.reserve(groups)
         touched = self.tracker.before(groups) if self.tracker is not None else None
         positions = np.empty(count, np.int64)
         boundaries = None
         if isinstance(spec.every, Time | Session):
-            spoken, boundaries = self._by_time(groups, times_of(batch), _NONE, positions)
+            spoken, boundaries = self._by_time(groups, ts, _NONE, positions)
         elif isinstance(spec.every, Count):
-            spoken = self._by_count(groups, times_of(batch), positions)
+            spoken = self._by_count(groups, ts, positions)
         else:
             spoken = None
             positions = insert_all(groups, store.base, store.cap, store.tail)
-        for name, bound in self.arguments:
-            store.write(name, positions, to_words(bound.evaluate(batch), self.pool))
+        for name, _ in self.arguments:
+            store.write(name, positions, words[name])
         self._note(0, before, self._closed(spoken))
         if touched is not None:
-            self._track(touched, groups, times_of(batch), spoken)
+            self._track(touched, groups, ts, spoken)
         if spoken is None or not len(spoken.who):
             emissions = []
         elif boundaries is not None:
             emissions = [self._at_boundaries(spoken, boundaries, triggered_by_rows=True)]
         else:
+            assert batch is not None
             emissions = [self._at_rows(spoken, batch)]
         self.tidy(count)
         return emissions
@@ -189,7 +198,7 @@ class AggregateOperator(WindowedOperator):
         return (self.groups.hashes[groups] & _HASH_BITS).view(np.int64)
 
     def _columns(self, spoken: _Spoken, by: dict[str, pa.Array]) -> dict[str, pa.Array]:
-        windows = Windows(self.stores[0], spoken.who, spoken.lo, spoken.hi)
+        windows = Windows(self.stores[0], spoken.who, spoken.lo, spoken.hi, overlapping=not self.spec.tumbling)
         for function in self._functions:
             if function.name in self.setting.wanted[0]:
                 by[function.name] = function.over(windows)

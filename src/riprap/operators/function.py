@@ -126,6 +126,27 @@ class Conditions:
         return made  # type: ignore[return-value]
 
 
+class Buffers:
+    """Arrays that a loop appends rows to, `most` for a row of the entry. They are used again and again: fresh memory
+    costs more than a row does."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.room = most, 0
+        self.dtypes: dict[str, np.dtype] = {}
+        self.arrays: dict[str, np.ndarray] = {}
+
+    def make(self, rows: int) -> None:
+        """Room for what `rows` can give."""
+        if rows * self.most > self.room:
+            self.room = rows * self.most
+            self.arrays = {name: np.empty(self.room, dtype) for name, dtype in self.dtypes.items()}
+
+    def fetch(self, name: str, dtype: np.dtype) -> Fetch:
+        """One more array, and how an argument gets it."""
+        self.dtypes[name] = dtype
+        return lambda views: self.arrays[name]
+
+
 class Function:
     """The text of one piece under way. Steps add to `setup`, `row` and `finish`; the piece calls what comes of it."""
 
@@ -149,6 +170,7 @@ class Function:
         self.rooms: list[Callable[[], int]] = []  # make room for a row
         self.counters: dict[str, int] = {}  # name → place in `numbers`
         self.numbers = np.zeros(64, np.int64)  # row reached, error, its whole number, and counters
+        self.buffers: list[Buffers] = []
         self.outputs: list[str] = []  # counters of rows given out: what a row that fails had given is taken back
         self._names = 0
         self._stamp: list[object] = []
@@ -170,6 +192,11 @@ class Function:
         """As `array`, fetched for every call."""
         self.arguments.setdefault(name, Argument(name, kind, fetch, held=False))
         return name
+
+    def buffer(self, most: int) -> Buffers:
+        self.buffers.append(made := Buffers(most))
+        self.stamps.append(lambda: made.room)
+        return made
 
     def literal(self, value: float) -> str:
         name = self.fresh("lit")

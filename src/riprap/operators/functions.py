@@ -32,10 +32,10 @@ _LONG = (
 
 
 class Windows:
-    """Windows that speak: group `who` over its insertion indices [lo, hi)."""
+    """Windows that speak: group `who` over its insertion indices [lo, hi). `overlapping`: a row is in several."""
 
-    def __init__(self, store: RowStore, who: np.ndarray, lo: np.ndarray, hi: np.ndarray) -> None:
-        self.store, self.who, self.lo, self.hi = store, who, lo, hi
+    def __init__(self, store: RowStore, who: np.ndarray, lo: np.ndarray, hi: np.ndarray, *, overlapping: bool) -> None:
+        self.store, self.who, self.lo, self.hi, self._overlapping = store, who, lo, hi, overlapping
 
     @property
     def ranges(self) -> tuple[np.ndarray, ...]:
@@ -44,7 +44,7 @@ class Windows:
     @cached_property
     def order(self) -> np.ndarray | None:
         """Windows group by group, where sliding from one to the next is the better way; else None."""
-        if int((self.hi - self.lo).sum()) <= _LONG * len(self.who):
+        if not self._overlapping or int((self.hi - self.lo).sum()) <= _LONG * len(self.who):
             return None
         return self.by_group
 

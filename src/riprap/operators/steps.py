@@ -7,6 +7,9 @@ operators is nested conditions in one loop, without a row ever being stored betw
 State stays in the operators' own stores and tables of groups; a step fetches their arrays for every call and adds to
 them. Windows of a few tuples are *dense*: a ring of one size per group, side by side, which the step overwrites.
 
+An operator that takes its rows batch-wise has a step that finds what it needs of them, and ends the piece
+(`step_gather.py`).
+
 `cannot_step` says of an operator why it has none, or why not with these windows; it runs on its own then.
 """
 
@@ -25,6 +28,7 @@ from riprap.operators.function import Function
 from riprap.operators.join import JoinOperator
 from riprap.operators.scan import ScanOperator
 from riprap.operators.step_aggregate import aggregate_step
+from riprap.operators.step_gather import Gathering, gather_step, gathers
 from riprap.operators.step_join import join_step
 from riprap.operators.step_scan import scan_step
 from riprap.operators.step_state import Given, counted, flag, identifier, key_parts, operator_name, where
@@ -48,8 +52,10 @@ def cannot_step(spec: OperatorSpec) -> str | None:
         return f"a {spec.kind} runs on its own"
     match spec:
         case Aggregate():
-            if not isinstance(spec.window, Count) or not isinstance(spec.every, Count):
-                return "time or punctuation says when it speaks, or what it forgets"
+            if gathers(spec):
+                return None
+            if not isinstance(spec.window, Count):
+                return "time says what it forgets"
             if spec.window.size > DENSE:
                 return f"a window of {spec.window.size} tuples is folded batch-wise"
             if any(call.function == "apply" for call in spec.calls):
@@ -65,7 +71,7 @@ def cannot_step(spec: OperatorSpec) -> str | None:
     return None
 
 
-def write_step(function: Function, operator: Operator, inputs: Sequence[Given], home: Block) -> list[Given]:
+def write_step(function: Function, operator: Operator, inputs: Sequence[Given], home: Block) -> list[Given] | Gathering:
     """Add an operator; `inputs` are what reaches its ports, `home` is where a several-port operator is written."""
     spec = operator.setting.spec
     match spec:
@@ -79,6 +85,8 @@ def write_step(function: Function, operator: Operator, inputs: Sequence[Given], 
             return _split(function, operator, inputs[0])
         case Union():
             return [_union(function, cast(UnionOperator, operator), inputs, home)]
+        case Aggregate() if gathers(spec):
+            return gather_step(function, cast(AggregateOperator, operator), inputs[0])
         case Aggregate():
             return [aggregate_step(function, cast(AggregateOperator, operator), inputs[0])]
         case Join():

@@ -42,15 +42,16 @@ class WindowedOperator(Operator):
         self._fresh()
 
     def use_rings(self, size: int) -> None:
-        """From here on a step keeps windows of at most `size` tuples; nothing is in them yet."""
-        self.ring, self._size, self.new_groups = 1 << (size - 1).bit_length(), size, 0
+        """From here on a step keeps windows of at most `size` tuples (0: none); nothing is in them yet."""
+        self.ring, self._size, self.new_groups = 1 << (size - 1).bit_length() if size else 0, size, 0
         self._start_over()
 
     def make_room(self) -> int:
         """For what one row can bring; returns how many groups there may be before it has to be made again."""
         room = self.groups.make_room(self.new_groups)
-        for store in self.stores.values():
-            store.spread(room)
+        if self.ring:
+            for store in self.stores.values():
+                store.spread(room)
         return room
 
     def stamp(self) -> tuple[StringPool, int]:

@@ -1,0 +1,66 @@
+"""The step of an aggregate that time or a punctuation makes speak: the loop finds the group, the time and the arguments
+of a row, and the operator takes all rows of a call after it, in kernels. It ends its piece.
+
+Who speaks, when, and over which window is a matter of all groups at once, and of rows that come much later; and a row
+can bring many windows to an end. Taken in kernels after the loop, no row waits for an interpreter, however often time
+makes the operator speak.
+"""
+
+import numpy as np
+
+from riprap.graph.keys import TS
+from riprap.graph.specs import Aggregate, OperatorSpec
+from riprap.graph.windows import Count
+from riprap.operators.aggregate import AggregateOperator
+from riprap.operators.columns import ALL_VALID, Words, dtype_of
+from riprap.operators.contract import Emission
+from riprap.operators.function import Buffers, Function
+from riprap.operators.step_state import Given, group_of, operator_name, word_of
+
+_GROUP, _TIME = " group", " time"  # no argument is called that
+
+
+def gathers(spec: OperatorSpec) -> bool:
+    """Whether an operator takes its rows after the loop, and so ends its piece."""
+    return isinstance(spec, Aggregate) and not isinstance(spec.every, Count)
+
+
+class Gathering:
+    """What a loop found for an operator."""
+
+    def __init__(self, operator: AggregateOperator, buffers: Buffers, counter: str) -> None:
+        self.operator, self.buffers, self.counter = operator, buffers, counter
+        self.name = operator.spec.name
+        self.given = 0  # rows that it gave so far
+
+    def take(self, count: int) -> list[Emission]:
+        """Let the operator have the rows of the last call."""
+        arrays = self.buffers.arrays
+        words = {
+            name: Words(arrays[name][:count], arrays[f"{name} ok"][:count] if f"{name} ok" in arrays else ALL_VALID)
+            for name, _ in self.operator.arguments
+        }
+        return self.operator.take(arrays[_GROUP][:count], arrays[_TIME][:count], words)
+
+
+def gather_step(function: Function, operator: AggregateOperator, given: Given) -> Gathering:
+    name = operator_name(operator.spec)
+    keys = [given.row[column] for column in operator.spec.by]
+    block, group = group_of(function, given.block, name, operator, keys, True, given.most)
+    buffers = function.buffer(given.most)
+    count, at = function.counter(f"{name}_rows", lambda: 0), function.fresh("at")
+    block.add(f"{at} = np.uint64({count})", f"{count} += 1")
+
+    def write(column: str, dtype: np.dtype, text: str) -> None:
+        array = function.array(f"{name}_in{len(buffers.dtypes)}", dtype.name, buffers.fetch(column, dtype))
+        block.add(f"{array}[{at}] = {text}")
+
+    write(_GROUP, np.dtype(np.int64), group)
+    write(_TIME, np.dtype(np.int64), given.row[TS].text)
+    for column, bound in operator.arguments:
+        value = function.expression(block, given.row, bound.expression)
+        write(column, np.dtype(dtype_of(bound.type)), word_of(function, block, name, operator, value))
+        if value.valid is not None:
+            write(f"{column} ok", np.dtype(np.uint8), value.valid)
+    function.outputs.append(count)  # a row that fails is not taken
+    return Gathering(operator, buffers, count)
