@@ -153,7 +153,8 @@ class _Process:
         self._followers[channel].released(position)
 
     def spill(self, channel: ChannelId) -> LogSpill:
-        path = self._run.directory / "spills" / f"{quote(str(channel), safe='')}-{self._epoch}"
+        life = f"{quote(self._pe.id, safe='')}-{self._epoch}"  # both ends of a channel may have one
+        path = self._run.directory / "spills" / life / quote(str(channel), safe="")
         return LogSpill(path, channel, self._run.layout.schema(channel))
 
     def took(self, durable: Durable, size: int, taken: int) -> None:
