@@ -8,13 +8,16 @@ STAMP  := $(VENV)/.installed
 JOBS   ?= 3  # more than two cores: tests of real runs wait most of their time
 export JAVA_TOOL_OPTIONS :=
 
-.PHONY: demo test bench soak lint install clean
+.PHONY: demo test suite bench soak lint install clean
 
 demo: install            ## the main job, on an embedded local Spark
 	@scripts/demo
 
-test: install lint       ## linters, then the whole suite
+test: install            ## linters and the whole suite, side by side
 	@scripts/ensure-chromium
+	@$(MAKE) --no-print-directory -j2 lint suite
+
+suite: install
 	@PYTHONHASHSEED=0 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not soak" $(ARGS)
 
 bench: install           ## ratios measured side by side; ONLY=name runs one

@@ -3,12 +3,24 @@
 import os
 
 import pytest
-from tests import order, profiles
+from tests import compilations, order, profiles
 
 profiles.register()
 
 # The tests' Spark tasks and the tests themselves import the same installed package.
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def pytest_configure(config):
+    compilations.begin(config)
+
+
+def pytest_sessionfinish(session):
+    compilations.finish(session)
+
+
+def pytest_unconfigure(config):
+    compilations.end(config)
 
 
 def pytest_collection_modifyitems(items):

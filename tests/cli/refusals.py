@@ -3,6 +3,7 @@
 import contextlib
 import io
 import sys
+from subprocess import CompletedProcess
 
 import pytest
 
@@ -28,18 +29,24 @@ def no_spark(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
 
-def ended(*arguments: object) -> tuple[int, str]:
-    """Exit code, and what was said on stderr. What is no `SystemExit` is raised: it would be a traceback."""
+def ran(*arguments: object) -> CompletedProcess:
+    """`riprap` in this process: exit code and output. What is no `SystemExit` is raised: it would be a traceback."""
     before, sys.argv = sys.argv, ["riprap", *map(str, arguments)]
     out, err = io.StringIO(), io.StringIO()
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             main()
     except SystemExit as end:
-        return end.code or 0, err.getvalue()
+        return CompletedProcess(sys.argv, end.code or 0, out.getvalue(), err.getvalue())
     finally:
         sys.argv = before
     raise AssertionError("main() always exits")
+
+
+def ended(*arguments: object) -> tuple[int, str]:
+    """Exit code, and what was said on stderr."""
+    done = ran(*arguments)
+    return done.returncode, done.stderr
 
 
 def refused(*arguments: object, code: int = 2) -> str:

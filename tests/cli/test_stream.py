@@ -1,4 +1,4 @@
-"""`riprap stream` as a user calls it: a process, its output and its exit code."""
+"""`riprap stream` as a user calls it: its output and its exit code; as a process of its own where that matters."""
 
 import json
 import subprocess
@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+from refusals import ran
 
 from riprap.streams import Stream
 
@@ -15,8 +16,17 @@ SCHEMA = pa.schema([("_ts", pa.timestamp("us", "UTC")), ("_seq", pa.int64()), ("
 
 
 def riprap(*arguments: object) -> subprocess.CompletedProcess:
+    return ran("stream", *arguments)
+
+
+def process(*arguments: object) -> subprocess.CompletedProcess:
     command = [sys.executable, "-m", "riprap.cli.main", "stream", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+
+
+@pytest.fixture(autouse=True)
+def eighty_columns(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +100,7 @@ def test_verify_and_trim(path, tmp_path):
 
 
 def test_mistakes_are_one_sentence(tmp_path):
-    missing = riprap("show", tmp_path / "nothing")
+    missing = process("show", tmp_path / "nothing")
     assert missing.returncode == 2
     assert (
         missing.stderr.strip() == f"riprap: there is no stream at {tmp_path / 'nothing'}: create one, or check the path"

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from tests.planner.brute_force import cheapest, random_case
+from tests.planner.clocks import CountingClock
 from tests.planner.test_brute_force import asked_of, cuts_of, disagreements
 
-from riprap.base.clock import SYSTEM_CLOCK
 from riprap.base.errors import PlanError
 from riprap.planner import exact, ways
 from riprap.planner.covering_lp import CoveringLp
@@ -45,22 +45,12 @@ def test_bounds_and_plans_of_graphs_too_large_to_solve(compiled, monkeypatch, tm
         except PlanError:
             continue
         if asked.failures == 1:
-            found = solve(asked, time_limit=0.05)
+            found = solve(asked, time_limit=200.0, clock=CountingClock())
             least = cheapest(case, cuts_of(case, path))[0]
             assert asked.is_met(found.backups)
             assert found.lower <= least <= found.cost
             tight += found.cost == least
     assert tight >= 10
-
-
-class CountingClock:
-    """A second passes with every look at it, so that time limits are numbers of passes."""
-
-    now = 0.0
-
-    def monotonic(self):
-        self.now += 1.0
-        return self.now
 
 
 def test_the_packed_bound_of_a_large_graph_comes_near_the_optimum():
@@ -93,12 +83,12 @@ def test_a_search_that_is_cut_short_proves_nothing(monkeypatch):
     """Whenever the solver stops for want of time, the bound is one that every longer search keeps."""
     monkeypatch.setattr(exact, "SHARE", 0.01)
     asked = problem(layered(8, 25, heaviest=10, seed=1), 30 * SECOND)
-    whole = solve(asked, time_limit=30.0)
+    whole = solve(asked, time_limit=2_000.0, clock=CountingClock())
     run = CoveringLp.run
     for stop in (1, 2, 5, 12, 20, 40):
         left = iter([True] * stop)
         monkeypatch.setattr(CoveringLp, "run", lambda *rest, left=left: next(left, False) and run(*rest))
-        found = solve(asked, time_limit=30.0)
+        found = solve(asked, time_limit=2_000.0, clock=CountingClock())
         assert asked.is_met(found.backups)
         assert found.lower <= whole.cost <= found.cost
 
@@ -112,7 +102,17 @@ def test_annealing_ends_and_never_gets_dearer():
     near = neighbours(core)
     among = (core.fixed != 0) & (np.diff(near.after_start) > 0)
     begun = pruned(core, near, among)
-    found = annealed(core, near, [among], begun, 0, SYSTEM_CLOCK, SYSTEM_CLOCK.monotonic() + 0.2)
+    found = annealed(core, near, [among], begun, 0, CountingClock(), 500.0)
     assert core.cost[found].sum() <= core.cost[begun].sum()
     weight = found.astype(float).tolist()
     assert Ways(core).uncovered(weight) == []
+
+
+def test_a_time_limit_leaves_a_plan_and_a_gap():
+    topology = layered(12, 20, most_inputs=4, heaviest=10)
+    asked = problem(topology, 30 * SECOND)
+    found = solve(asked, time_limit=0.0, clock=CountingClock())
+    longer = solve(asked, time_limit=100.0, clock=CountingClock())
+    assert asked.is_met(found.backups)
+    assert 0 <= found.lower <= longer.cost <= found.cost
+    assert 0 < found.gap <= 1

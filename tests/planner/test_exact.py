@@ -13,7 +13,7 @@ from riprap.base.errors import PlanError
 from riprap.planner.exact import solve
 from riprap.planner.exhaustive import exhaustive
 from riprap.planner.problem import problem
-from riprap.planner.topologies import SECOND, layered, line, signal_guru, tree, twitter_sentiment
+from riprap.planner.topologies import SECOND, line, signal_guru, tree, twitter_sentiment
 
 
 def reference(topology, bounds, **options):
@@ -31,7 +31,7 @@ def check(topology, found, bounds, failures=1):
     assert found.cost == topology.costs[found.backups].sum()
 
 
-@settings(max_examples=1500)
+@settings(max_examples=1000)
 @given(bounded())
 def test_equals_brute_force(case):
     check_against_brute_force(case)
@@ -146,15 +146,6 @@ def test_twitter_sentiment_has_the_published_numbers_of_edges():
     assert len(twitter_sentiment(30, 30, 30).edges) == 1_050
     assert signal_guru().size == 55
     assert signal_guru().levels.max() + 1 == 9
-
-
-def test_a_time_limit_leaves_a_plan_and_a_gap():
-    topology = layered(12, 20, most_inputs=4, heaviest=10)
-    asked = problem(topology, 30 * SECOND)
-    found = solve(asked, time_limit=0.0)
-    assert asked.is_met(found.backups)
-    assert 0 <= found.lower <= solve(asked, time_limit=2.0).cost <= found.cost
-    assert 0 < found.gap <= 1
 
 
 def test_a_bound_below_the_slowest_task_is_refused_by_name():

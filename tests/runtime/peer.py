@@ -1,21 +1,19 @@
 """The other end of a channel or of the coordinator, as a process of its own.
 
-    python peer.py DIRECTORY consumer {"channel": "gap", "epoch": 1, "next": 0, "held": false}
+    consumer, with {"channel": "gap", "epoch": 1, "next": 0, "held": false},
 
 prints its location, then of each arrival [kind, number, items, values of x in order and gapless, maximum resident kB];
 `held`: takes nothing before it gets a line. Gets a second line or the end of its input: ends.
 
-    python peer.py DIRECTORY element {"pe": "F", "attempt": 0, "location": "grpc://…"}
+    element, with {"pe": "F", "attempt": 0, "location": "grpc://…"},
 
 prints its registration, beats, tells the states that it gets as lines (or `fail`), ends when it is asked to.
 """
 
 import json
 import os
-import pickle
 import resource
 import sys
-from pathlib import Path
 from threading import Thread
 
 from wiring import LAYOUT, SCHEMA, channel
@@ -89,7 +87,3 @@ def element(run: Run, settings: dict) -> None:
 
 
 ROLES = {"consumer": consumer, "element": element}
-
-if __name__ == "__main__":
-    given = pickle.loads((Path(sys.argv[1]) / "run.pickle").read_bytes())
-    ROLES[sys.argv[2]](given, json.loads(sys.argv[3]))

@@ -9,7 +9,7 @@ import threading
 import time
 
 import pytest
-from wiring import BUFFER, GAP, LAYOUT, PATIENCE, SCHEMA, Book, Peer, eventually, rows, run_in
+from wiring import BUFFER, GAP, LAYOUT, PATIENCE, SCHEMA, Book, Peer, eventually, fork_server, rows, run_in
 
 from riprap.base.randomness import generator
 from riprap.graph.keys import END_KEY, OrderKey
@@ -119,6 +119,7 @@ class Consumer:
 
 @pytest.fixture(autouse=True)
 def nothing_is_left():
+    fork_server()
     gc.collect()
     threads, files = set(threading.enumerate()), len(os.listdir("/proc/self/fd"))
     yield

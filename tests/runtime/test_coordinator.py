@@ -78,7 +78,7 @@ def test_a_kill_is_noticed_and_the_recovery_is_measured(coordinator, tmp_path):
         assert 0 < whole < SYSTEM_CLOCK.monotonic() - killed
         assert status(coordinator, "F").restarts == 1
         coordinator.stop()
-        assert second.process.wait(PATIENCE) == 0
+        assert second.ended() == 0
     reach(coordinator, "F", WorkerState.ENDED)
     assert json.loads((tmp_path / "epochs.json").read_text())["F"] == 2
     states = [event.after for event in coordinator.events if event.pe == "F"]
@@ -100,7 +100,7 @@ def test_one_that_hangs_is_found_replaced_and_fenced(coordinator, tmp_path, hung
             assert coordinator.find("G", 1, PATIENCE) == Address("grpc://a:2", 2)
             os.kill(first.pid, signal.SIGCONT)
             assert first.hear()[0] == "Fenced"
-            assert first.process.wait(PATIENCE) == 0
+            assert first.ended() == 0
             second.say("running")
             reach(coordinator, "G", WorkerState.RUNNING)
             assert status(coordinator, "G").recoveries[0].detect >= silence

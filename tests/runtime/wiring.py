@@ -1,11 +1,13 @@
 """A small app, its run, and a consumer as a process of its own, to be killed or stopped."""
 
 import json
+import multiprocessing
+import os
 import pickle
-import subprocess
 import sys
 import time
 from collections.abc import Callable
+from multiprocessing import forkserver
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +21,7 @@ from riprap.runtime.messages import Kind, Message
 from riprap.runtime.run import Run
 from riprap.runtime.wire import Address
 
+PRELOADED = ["riprap.runtime.process", "riprap.protocols.registry"]  # by the fork server; there is one
 PATIENCE = 300.0  # seconds; only how long a test that fails takes
 
 
@@ -85,40 +88,70 @@ class Book:
             time.sleep(0.002)
 
 
+def fork_server():
+    """Where processes come from; it runs when this returns, so that no test finds its files left open."""
+    fork = multiprocessing.get_context("forkserver")
+    fork.set_forkserver_preload(PRELOADED)
+    forkserver.ensure_running()
+    return fork
+
+
 class Peer:
-    """A process that runs `peer.py` and speaks in lines of JSON."""
+    """A process that plays a role of `peer.py` and speaks in lines of JSON. It comes from a fork server, which has
+    imported what takes seconds to import."""
 
     def __init__(self, run: Run, role: str, **settings) -> None:
-        run.directory.mkdir(exist_ok=True)
-        (run.directory / "run.pickle").write_bytes(pickle.dumps(run))
-        script = Path(__file__).with_name("peer.py")
-        self.process = subprocess.Popen(
-            [sys.executable, str(script), str(run.directory), role, json.dumps(settings)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        fork = fork_server()
+        hears, says = fork.Pipe(duplex=False)
+        heard, said = fork.Pipe(duplex=False)
+        self.process = fork.Process(target=_play, args=(role, pickle.dumps(run), settings, hears, said), daemon=True)
+        self.process.start()
+        hears.close()
+        said.close()
+        self.stdin, self.stdout = (os.fdopen(os.dup(pipe.fileno()), mode) for pipe, mode in ((says, "w"), (heard, "r")))
+        says.close()
+        heard.close()
 
     @property
     def pid(self) -> int:
         return self.process.pid
 
     def hear(self) -> object:
-        line = self.process.stdout.readline()
+        line = self.stdout.readline()
         if not line:
-            raise AssertionError(f"the peer ended with {self.process.wait()}")
+            raise AssertionError(f"the peer ended with {self.ended()}")
         return json.loads(line)
 
+    def ended(self) -> int | None:
+        """Its exit code, when it has ended by itself."""
+        self.process.join(PATIENCE)
+        return self.process.exitcode
+
     def say(self, text: str) -> None:
-        self.process.stdin.write(text + "\n")
-        self.process.stdin.flush()
+        self.stdin.write(text + "\n")
+        self.stdin.flush()
 
     def __enter__(self) -> "Peer":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.process.kill()
-        self.process.wait()
-        self.process.stdin.close()
-        self.process.stdout.close()
+        self.process.join()
+        self.process.close()
+        self.stdin.close()
+        self.stdout.close()
+
+
+def _play(role: str, run: bytes, settings: dict, hears, said) -> None:
+    """In the process of a peer: its lines come and go where those of a program do."""
+    os.dup2(hears.fileno(), 0)
+    os.dup2(said.fileno(), 1)
+    sys.stdin, sys.stdout = os.fdopen(0, "r"), os.fdopen(1, "w")
+    hears.close()
+    said.close()
+    import peer
+
+    peer.ROLES[role](pickle.loads(run), settings)
 
 
 def channel(text: str) -> ChannelId:

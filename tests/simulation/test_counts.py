@@ -104,13 +104,13 @@ def _compare(run: Case, simulation: Simulation) -> None:
 
 
 # 99: what waits in a merge needs what was spilled. 3318: all producers but one that is down have ended.
-@pytest.mark.parametrize("seeds", [*batches(700), (3318,)], ids=str)
+@pytest.mark.parametrize("seeds", [*batches(440), (3318,)], ids=str)
 def test_counts_are_true(seeds):
     for seed in seeds:
         check(seed)
 
 
-@pytest.mark.parametrize("seeds", batches(200), ids=str)
+@pytest.mark.parametrize("seeds", batches(140), ids=str)
 def test_buffers_lose_nothing_when_consumers_crash(seeds):
     for seed in seeds:
         check_buffers(seed)

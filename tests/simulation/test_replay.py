@@ -13,7 +13,7 @@ def check(seed: int) -> None:
     played(run, graph, f"check({seed}) of {__name__}")
 
 
-@pytest.mark.parametrize("seeds", batches(300), ids=str)
+@pytest.mark.parametrize("seeds", batches(240), ids=str)
 def test_no_crash_schedule_changes_the_output(seeds):
     for seed in seeds:
         check(seed)
