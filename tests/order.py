@@ -6,9 +6,7 @@ does not matter.
 """
 
 LONGEST = (
-    "tests/spark/test_run_command.py",
     "tests/spark/test_run.py",
-    "tests/spark/test_run_protocols.py",
     "tests/spark/test_run_executors.py",
     "tests/san/test_accelerated.py",
     "tests/spark/test_source_kill.py",

@@ -1,8 +1,10 @@
-"""Scenes of `riprap run`, in one process on one Spark session. Not a test: `test_run_command.py` plays them."""
+"""Scenes of `riprap run`, in a process with a Spark session. Not a test: `test_run.py` plays them."""
 
 import contextlib
 import io
 import json
+import os
+import signal
 import sys
 import threading
 import time
@@ -10,18 +12,16 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from drivers import main
+from pyspark.sql import SparkSession
 from scene_inputs import BARGAINS, bounded, market_table, numbers_file, same
 from stories import PATIENCE, SILENCE
 from supply import Supply
 
 from riprap.api.run import RunResult
 from riprap.apps.catalogue import load_app
+from riprap.base.owner import owned
 from riprap.cli.main import main as riprap
-from riprap.spark.session import hosting_session
 from riprap.streams import Stream
-
-SLOTS = 10
 
 
 def command(*arguments):
@@ -115,6 +115,11 @@ def the_command_tells_what_became_of_the_run(place):
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert {line["pe"] for line in lines} == set(summary["pes"])
     assert {line["restarts"] for line in lines if line["pe"] == "TradeFilter"} == {0, 1}
+    with owned(place / "run", "run"):
+        for again in (["--resume", place / "run"], [BARGAINS, *arguments[1:3], "--follow", "--out", place / "run"]):
+            code, out, err = command(*again)
+            assert code == 2, err
+            assert f"in use by process {os.getpid()}" in err.replace("\n", " "), err
     code, out, err = command("tapped:failing", "--input", numbers_file(place, 10_000), "--out", place / "failing")
     assert code == 1
     assert "the run has failed: In: ValueError: three thousand is too much" in err
@@ -138,9 +143,20 @@ def the_resumed_run_is_exact(place, directory, source):
     same(RunResult(Path(directory), summary).sink("Sink"), bounded(load_app(BARGAINS), {"Source": read}))
 
 
-SCENES = {name: scene for name, scene in globals().items() if callable(scene)}
+def a_killed_jvm_ends_the_run_with_a_sentence(place):
+    """The last scene of a session."""
+    supply, path = Supply(place / "in", market_table(60_000)), place / "run" / "metrics.jsonl"
+    jvm = SparkSession.getActiveSession().sparkContext._gateway.proc.pid
 
-if __name__ == "__main__":
-    spark = hosting_session(SLOTS)
-    main(SCENES)
-    spark.stop()
+    def running():
+        if path.exists() and '"run": "running"' in path.read_text():
+            os.kill(jvm, signal.SIGKILL)
+            return True
+        return False
+
+    with supplied(supply, running):
+        code, _, err = command(BARGAINS, "--input", f"stream:{supply.path}", "--follow", "--out", place / "run")
+    assert code == 3, err
+    sentence = "its JVM has died, killed by somebody or for want of memory; go on with: riprap run --resume"
+    assert sentence in " ".join(err.split()), err
+    assert "Traceback" not in err

@@ -1,4 +1,4 @@
-"""Scenes of runs under each protocol, and of live inputs. Not a test: `test_run_protocols.py` plays them."""
+"""Scenes of runs under each protocol, and of live inputs. Not a test: `test_run.py` plays them."""
 
 import contextlib
 import socket
@@ -8,18 +8,14 @@ import time
 import pyarrow.parquet as pq
 import references
 import tapped
-from drivers import main
 from pyspark.sql import SparkSession
 from stories import PATIENCE, SILENCE, Watcher, follow
 from supply import Supply
 
 from riprap.api.run import run
 from riprap.runtime.coordination.states import SystemState
-from riprap.spark.session import hosting_session
 from riprap.streams import Busy, Stream
 from riprap.workloads.catalogue import load_workload
-
-SLOTS = 10
 
 
 def kills_under_a_protocol(place, protocol):
@@ -135,11 +131,3 @@ def _talk(server, enough):
         while not enough.wait(0.005):
             connection.sendall(f"{number}\n".encode())
             number += 1
-
-
-SCENES = {name: scene for name, scene in globals().items() if callable(scene)}
-
-if __name__ == "__main__":
-    spark = hosting_session(SLOTS)
-    main(SCENES)
-    spark.stop()

@@ -14,6 +14,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import command_scenes
+import protocol_scenes
 import pyarrow.parquet as pq
 import pytest
 import tap_oracle
@@ -298,8 +300,7 @@ def an_exception_of_an_operator_ends_the_run(place):
 
     def story(scene):
         scenes.append(scene)
-        scene.flowing = False
-        supply.more(1)
+        scene.flowing = False  # there is none yet, and that keeps nobody from running
         yield scene.running
         scene.flowing = True
         yield lambda: False
@@ -327,7 +328,12 @@ def an_exception_in_the_driver_leaves_no_process(place):
     scene.all_gone()
 
 
-SCENES = {name: scene for name, scene in globals().items() if callable(scene)}
+SCENES = {
+    name: scene
+    for module in (command_scenes, protocol_scenes, sys.modules[__name__])
+    for name, scene in vars(module).items()
+    if callable(scene)
+}
 
 if __name__ == "__main__":
     spark = hosting_session(SLOTS)

@@ -46,7 +46,7 @@ def prove(directory: Path, *arguments: str, within: float = 900) -> subprocess.C
     (directory / "plan.toml").write_text(PLAN)
     (directory / "faults.toml").write_text(SCHEDULE)
     (directory / "scores.py").write_text(SCORE)
-    (directory / "assessment").mkdir()
+    (directory / "assessment").mkdir(exist_ok=True)
     (directory / "assessment" / "assessment.json").write_text(ASSESSED)
     command = [sys.executable, "-m", "riprap.cli.main", "prove", "bargain-discovery", *arguments]
     return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=within)

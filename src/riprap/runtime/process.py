@@ -332,7 +332,7 @@ class _Process:
             if self._unheard and client.booked:
                 events += self._absent()
             moved = element.handle(events)
-            if state is WorkerState.CATCHING_UP and (moved or element.ended) and not self._behind():
+            if state is WorkerState.CATCHING_UP and (moved or element.idle or element.ended) and not self._behind():
                 state = WorkerState.RUNNING
                 client.status(state)
             now = clock.monotonic()

@@ -111,7 +111,7 @@ class Element:
         self._feeds = {name: feeds(name, position) for name, position in begins.sources.items()}
         self._paces = {name: pace_of(rates, name) for name in self._feeds}
         self._over = False  # sources take nothing new
-        self._idle = False  # they had nothing when they were last looked at
+        self.idle = False  # its sources had nothing when they were last looked at
         self._ticked = 0
         self._carry_out_by_type: dict[type, Callable[[Any], None]] = {
             seam.Unpark: self._unpark,
@@ -253,7 +253,7 @@ class Element:
     def next_due(self) -> int | None:
         """When to look at the sources again, microseconds of the wall clock; None: no source here goes on."""
         now = self._clock.now()
-        least = now + _LOOK if self._idle else now  # an input that is followed and brought nothing
+        least = now + _LOOK if self.idle else now  # an input that is followed and brought nothing
         looks = (
             self._paces[name].next_look(self._started(name, now), now, feed.position)
             for name, feed in self._feeds.items()
@@ -545,7 +545,7 @@ class Element:
                 outputs = self._engine.advance(name, feed.progress)
                 self._ledger.begin()
                 self._settle(outputs, 0)
-        self._idle = looked and not took
+        self.idle = looked and not took
         return took
 
     def _push(self, source: str, batch: pa.RecordBatch, position: int, born: int) -> None:
