@@ -14,6 +14,7 @@ from riprap.apps.catalogue import load_app
 from riprap.base.errors import DataError, MissingPrerequisite, UsageError
 from riprap.engine import compiling, pieces
 from riprap.engine.engine import Engine
+from riprap.graph.aggregates import apply
 from riprap.graph.builder import App
 from riprap.graph.keys import OrderKey
 from riprap.graph.windows import count, punctuated, time, zero
@@ -122,6 +123,8 @@ def test_reasons_for_cuts():
     diamond(app, closed.filter("x > 0", name="X"), "W").sink("Out6")
     closed.aggregate("sum(x) AS x", window=punctuated(), by="k", name="Closed").sink("Out7")
     first.aggregate("sum(x) AS x", window=time("5s"), every=count(1), by="k", name="Rolling").sink("Out9")
+    first.aggregate("max(x) AS x", window=count(1000), every=count(1), by="k", name="Longest").sink("Out10")
+    first.aggregate(apply(len, "x", name="y"), window=count(3), every=count(1), name="Own").sink("Out11")
     right = second.rename({"x": "y", "i": "j"}, name="R")
     first.join(right, on="k", left_window=count(1), right_window=zero(), name="J").sink("Out8")
     graph = app.build()
@@ -131,11 +134,13 @@ def test_reasons_for_cuts():
     assert "several pieces" in begins(graph, "Two")
     assert begins(graph, "Timed") is None
     assert "comes from Timed, which speaks when time or a punctuation says so" in begins(graph, "After")
-    assert "folded batch-wise" in begins(graph, "Long")
+    assert begins(graph, "Long") is None
+    assert "folded batch-wise" in begins(graph, "Longest")
     assert "on its own" in begins(graph, "Sorted")
     assert "would come between its ports" in begins(graph, "W")
     assert begins(graph, "Closed") == "its input comes from Marked, which runs on its own"
-    assert "time says what it forgets" in begins(graph, "Rolling")
+    assert begins(graph, "Rolling") is None
+    assert "a user's function" in begins(graph, "Own")
     assert "several pieces" in begins(graph, "J")
     assert begins(graph, "U", merged_apart=True) == "a jitter decides in which order its inputs are merged"
     assert begins(graph, "Ua", alone={"Ua": "because"}) == "because"
@@ -230,6 +235,29 @@ def test_a_row_may_bring_several_groups():
     compared(app.build(), [("S", given_.slice(0, 97)), ("S", given_.slice(97))], ["S"])
 
 
+NASTY = st.sampled_from([1e16, -1e16, 1.0, 0.1, -0.1, 1e-300, 1e300, 1.7e308, float("inf"), float("nan"), -0.0, None])
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), NASTY, st.integers(-(2**58), 2**58)), min_size=1, max_size=120),
+    st.sampled_from([(count(20), count(1), True), (count(20), count(20), True), (count(17), count(3), False),
+                     (time("25us"), count(1), True), (time("25us"), count(4), True)]),
+    st.sampled_from([1, 13, 200]),
+)  # fmt: skip
+def test_running_sums_are_those_of_the_window(values, windows, size):
+    """Whatever is added and taken away again: sums lose nothing, beyond what a double holds and behind infinities."""
+    window, every, partial = windows
+    app = App("running")
+    calls = ["sum(x) AS s", "avg(x) AS a", "count(x) AS n", "sum(i) AS t", "first(x) AS f", "last(k) AS l"]
+    source(app).aggregate(*calls, window=window, every=every, by="k", partial=partial, name="A").sink("Out")
+    graph = app.build()
+    given_ = rows(k=[k for k, _, _ in values], x=pa.array([x for _, x, _ in values], pa.float64()),
+                  i=[i for _, _, i in values])  # fmt: skip
+    assert begins(graph, "A") is None
+    compared(graph, [("S", piece) for piece in cut(given_, [size])], ["S"])
+
+
 # Compiled -------------------------------------------------------------------------------------------------------------
 
 
@@ -308,6 +336,9 @@ CALLS = [
 ]  # fmt: skip
 
 
+RUNNING = [call for call in CALLS if not call.startswith("m")]
+
+
 def every_step():
     """One piece in which there is every step, with every kind of key, window, argument and numbering."""
     app = App("steps")
@@ -318,6 +349,8 @@ def every_step():
     both.aggregate(*CALLS[:2], window=count(2), by=["k", "x"], name="Tumbling").sink("Out2")
     both.aggregate("sum(i) AS i", window=count(4), every=count(2), name="Ungrouped").sink("Out3")
     both.aggregate(*CALLS, window=time("9us"), every=time("3us"), by=["k", "x"], name="Timed").sink("Out5")
+    both.aggregate(*RUNNING, window=time("9us"), every=count(1), by="k", name="Rolling").sink("Out6")
+    both.aggregate(*RUNNING, window=count(20), every=count(2), partial=False, name="Long").sink("Out7")
     right = stream.filter("i > 1", name="F").select("k AS key", "x AS y", "upper(k) AS t", name="Right")
     stream.join(
         right, on=[("k", "key")], left_window=zero(), right_window=count(1), where="x >= y OR t = 'B'", name="Join"

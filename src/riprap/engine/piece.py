@@ -20,13 +20,13 @@ from riprap.expressions.vectors import aligned
 from riprap.expressions.written import Block, Unwritten, Value
 from riprap.graph.graph import Graph
 from riprap.graph.keys import just_before
-from riprap.graph.specs import Join, OperatorSpec, Sink
+from riprap.graph.specs import Join, Sink
 from riprap.graph.windows import Count
 from riprap.operators.contract import Channel, Emission, Event, Operator, Punctuation
 from riprap.operators.function import Buffers, Dictionary, Function
 from riprap.operators.step_gather import Gathering, gathers
 from riprap.operators.step_state import Given
-from riprap.operators.steps import write_step
+from riprap.operators.steps import dense, write_step
 from riprap.operators.views import Column, Views, column_of, dtype_of
 from riprap.operators.windowed import WindowedOperator
 
@@ -124,7 +124,9 @@ class RunningPiece:
         for name in names:
             operator = self._operators[name]
             if isinstance(operator, WindowedOperator):
-                operator.use_rings(_ring(graph[name]))
+                window = graph[name].windows[0]
+                size = window.size if isinstance(window, Count) else 1
+                operator.use_steps(1 if isinstance(graph[name], Join) else size, dense=dense(graph[name]))
                 function.rooms.append(operator.make_room)
                 function.stamps.append(operator.stamp)
             given = [made[s.source, s.source_port] for s in graph.inputs(name)] if name != names[0] else [entry]
@@ -332,15 +334,6 @@ class RunningPiece:
 
 def _valid(column: Column) -> np.ndarray:
     return np.ones(len(column.values), np.uint8) if column.valid is None else np.ascontiguousarray(column.valid)
-
-
-def _ring(spec: OperatorSpec) -> int:
-    """Tuples of a window that a step keeps in a ring of one size; 0: none does."""
-    if gathers(spec):
-        return 0
-    window = Count(1) if isinstance(spec, Join) else spec.windows[0]
-    assert isinstance(window, Count)
-    return window.size
 
 
 def _common(left: Block, right: Block) -> Block:

@@ -15,7 +15,7 @@ from riprap.operators.columns import Keys, Words, batch_of, key_columns, take, t
 from riprap.operators.contract import Channel, Emission, Punctuation, Setting
 from riprap.operators.functions import WindowFunction, Windows
 from riprap.operators.groups import GroupTable
-from riprap.operators.kernels.rings import insert_all
+from riprap.operators.kernels.rings import SMALLEST, insert_all
 from riprap.operators.kernels.sessions import end_sessions
 from riprap.operators.kernels.triggers import by_boundary, count_by_count, time_by_count
 from riprap.operators.repeating import of_count, stamped
@@ -36,7 +36,31 @@ class _Spoken(NamedTuple):
     hi: np.ndarray
 
 
+class RunningSums:
+    """What a step adds up per group while rows come and go: no state, for it follows from the windows.
+
+    `ints`: where the window of the sums begins, whether they are of this group's window at all; then, per argument, how
+    many values are not null, their sum, and that of their upper halves. `floats`: per argument the sum, what it is off
+    by, and what was lost.
+    """
+
+    def __init__(self, arguments: int) -> None:
+        self.ints = np.zeros((64, 2 + 3 * arguments), np.int64)
+        self.floats = np.zeros((64, max(1, 3 * arguments)))
+
+    def widen(self, groups: int) -> bool:
+        """Make room for so many groups; whether it had to be made."""
+        more = groups - len(self.ints)
+        if more > 0:
+            self.ints = np.concatenate([self.ints, np.zeros((more, self.ints.shape[1]), np.int64)])
+            self.floats = np.concatenate([self.floats, np.zeros((more, self.floats.shape[1]))])
+        return more > 0
+
+
 class AggregateOperator(WindowedOperator):
+    new_rings = 0  # that one row of a piece's entry can make grow
+    largest_ring = SMALLEST
+
     def __init__(self, setting: Setting) -> None:
         self.spec = cast(Aggregate, setting.spec)
         schema = setting.schemas[0]
@@ -49,6 +73,7 @@ class AggregateOperator(WindowedOperator):
         self._functions = [WindowFunction(call, self.column_of(call), self.spec) for call in self.spec.calls]
         self._output = [name for name in setting.output_schemas[0].names if name in setting.wanted[0]]
         self._tumbles = self.spec.tumbling
+        self.places = {name: place for place, name in enumerate(arguments.values())}  # of their running sums
         super().__init__(setting)
 
     def column_of(self, call: AggregateCall) -> str | None:
@@ -75,8 +100,20 @@ class AggregateOperator(WindowedOperator):
             )
         }
         self._boundary = _NONE  # the next one to speak, where time says when
-        self._now = np.full(1, _NONE)  # greatest _ts of a tuple, where windows are of time
+        self.now = np.full(1, _NONE)  # greatest _ts of a tuple, where windows are of time
         self._earliest = np.full(1, _NONE)  # no session that is open ends before it
+        self.running = RunningSums(len(self.arguments))
+
+    def make_room(self) -> int:
+        room = super().make_room()
+        if self.new_rings:
+            store = self.stores[0]
+            store.widen(room)
+            self.largest_ring = max(SMALLEST, int(store.cap.max()))
+            store.free(8 * self.new_rings * self.largest_ring)
+            if self.running.widen(room):
+                self.pool.moves += 1
+        return room
 
     # Rows -------------------------------------------------------------------------------------------------------------
 
@@ -143,7 +180,7 @@ class AggregateOperator(WindowedOperator):
         rings = (store.base, store.cap, store.head, store.tail)
         if isinstance(spec.window, Time):
             return _Spoken(
-                *time_by_count(groups, ts, *rings, store.stamps, spec.window.size, every, self._now, positions)
+                *time_by_count(groups, ts, *rings, store.stamps, spec.window.size, every, self.now, positions)
             )
         size = cast(Count, spec.window).size
         return _Spoken(*count_by_count(groups, *rings, size, every, spec.tumbling, spec.partial, positions))
@@ -157,14 +194,14 @@ class AggregateOperator(WindowedOperator):
         if isinstance(spec.window, Session):
             out = end_sessions(
                 groups, ts, until, store.base, store.cap, store.head, store.tail, store.stamps, known,
-                spec.window.gap, self._now, self._earliest, positions,
+                spec.window.gap, self.now, self._earliest, positions,
             )  # fmt: skip
         else:
             by_time = isinstance(spec.window, Time)
             window, every = cast(Time | Count, spec.window).size, cast(Time, spec.every).size
             out, boundary = by_boundary(
                 groups, ts, until, store.base, store.cap, store.head, store.tail, store.spoke, store.stamps, known,
-                window, every, by_time, self._boundary, self._now, positions,
+                window, every, by_time, self._boundary, self.now, positions,
             )  # fmt: skip
             self._boundary = int(boundary)
         out = out[np.lexsort((self.groups.hashes[out[:, 1]] & _HASH_BITS, out[:, 4]))]
@@ -295,7 +332,7 @@ class AggregateOperator(WindowedOperator):
             return
         by_time = isinstance(self.spec.every, Time)
         # A boundary forgets what is older than its window; a tuple, what is as old or older.
-        newest = self._boundary - 1 if by_time else int(self._now[0])
+        newest = self._boundary - 1 if by_time else int(self.now[0])
         if (self._boundary if by_time else newest) != _NONE:
             self.stores[0].forget(newest - self.spec.window.size, groups)
 
@@ -303,7 +340,7 @@ class AggregateOperator(WindowedOperator):
         return (self._boundary,) if isinstance(self.spec.every, Time) else ()
 
     def scalars(self) -> dict[str, int]:
-        return {"boundary": self._boundary, "now": int(self._now[0])}
+        return {"boundary": self._boundary, "now": int(self.now[0])}
 
     def restore_scalars(self, scalars: Mapping[str, int]) -> None:
-        self._boundary, self._now[0] = scalars["boundary"], scalars["now"]
+        self._boundary, self.now[0] = scalars["boundary"], scalars["now"]

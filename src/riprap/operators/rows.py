@@ -74,10 +74,7 @@ class RowStore:
             self.spread(self.groups.make_room())
             self.used = self.groups.count
             return
-        if self.groups.count > len(self.base):
-            size = max(self.groups.count, 2 * len(self.base))
-            for name in ("base", "cap", "head", "tail", "spoke", "_scratch"):
-                setattr(self, name, _padded(getattr(self, name), size))
+        self.widen(self.groups.count)
         moves, used = plan_room(groups, self.base, self.cap, self.head, self.tail, self.used, self._scratch)
         self.used = int(used)
         self._grow(self.used)
@@ -86,6 +83,27 @@ class RowStore:
                 move_rings(column.values, moves, self.head, self.tail)
                 if len(column.valid):
                     move_rings(column.valid, moves, self.head, self.tail)
+
+    def widen(self, groups: int) -> None:
+        """Rings, of no places yet, for this many groups."""
+        if groups > len(self.base):
+            size = max(groups, 2 * len(self.base))
+            for name in ("base", "cap", "head", "tail", "spoke", "_scratch"):
+                setattr(self, name, _padded(getattr(self, name), size))
+            self.pool.moves += 1
+
+    def free(self, places: int) -> None:
+        """So many places behind those that are used."""
+        self._grow(self.used + places)
+
+    @property
+    def room(self) -> int:
+        """Places that there are."""
+        return self._room
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._columns)
 
     def spread(self, groups: int) -> None:
         """Rings of one size for this many groups."""

@@ -139,7 +139,7 @@ class _Window:
     def _validity(self, column: str) -> str:
         if self._operator.nullable(column):
             return stored_validity(self._function, self._name, self._operator, 0, column)
-        return self._function.array("no_nulls", "=uint8", lambda views: _NO_NULLS)
+        return no_nulls(self._function)
 
     def _sum(self, column: str, type_: pa.DataType) -> str:
         if column in self._sums:
@@ -152,12 +152,7 @@ class _Window:
             self._before += [f"{stem}_t = np.int64(0)", f"{stem}_u = np.int64(0)"]
             self._each.setdefault(column, []).extend([f"{stem}_t += x", f"{stem}_u += x >> 32"])
             counted = self._count(column) if self._operator.nullable(column) else f"({self._hi} - {self._lo})"
-            called = next(c.name for c in self._operator.spec.calls if self._operator.column_of(c) == column
-                          and c.function in ("sum", "avg"))  # fmt: skip
-            site = function.site(
-                f"operator {self._operator.spec.name}: {called} leaves 64 bits; "
-                "cast its argument to double, or take a smaller window"
-            )
+            site = overflow_site(function, self._operator, column)
             wrong = self._behind.sub(f"if err == 0 and abs(({stem}_t >> 32) - {stem}_u) > {counted}:")
             wrong.add(f"err = {site}")
             result = f"{stem}_t"
@@ -215,6 +210,19 @@ class _Window:
 
 
 _NO_NULLS = np.empty(0, np.uint8)
+
+
+def no_nulls(function: Function) -> str:
+    """An empty array, which kernels read as no nulls."""
+    return function.array("no_nulls", "=uint8", lambda views: _NO_NULLS)
+
+
+def overflow_site(function: Function, operator: AggregateOperator, column: str) -> int:
+    summed = (call for call in operator.spec.calls if operator.column_of(call) == column)
+    called = next(call.name for call in summed if call.function in ("sum", "avg"))
+    return function.site(
+        f"operator {operator.spec.name}: {called} leaves 64 bits; cast its argument to double, or take a smaller window"
+    )
 
 
 def _stem(name: str, column: str) -> str:

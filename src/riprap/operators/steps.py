@@ -30,11 +30,12 @@ from riprap.operators.scan import ScanOperator
 from riprap.operators.step_aggregate import aggregate_step
 from riprap.operators.step_gather import Gathering, gather_step, gathers
 from riprap.operators.step_join import join_step
+from riprap.operators.step_running import running_step, runs
 from riprap.operators.step_scan import scan_step
 from riprap.operators.step_state import Given, counted, flag, identifier, key_parts, operator_name, where
 from riprap.operators.union import UnionOperator
 
-DENSE = 16  # tuples of the longest window that has a dense ring; longer ones are folded batch-wise
+DENSE = 16  # tuples of the longest window that has a dense ring; longer ones grow
 
 
 def cannot_step(spec: OperatorSpec) -> str | None:
@@ -54,12 +55,10 @@ def cannot_step(spec: OperatorSpec) -> str | None:
         case Aggregate():
             if gathers(spec):
                 return None
-            if not isinstance(spec.window, Count):
-                return "time says what it forgets"
-            if spec.window.size > DENSE:
-                return f"a window of {spec.window.size} tuples is folded batch-wise"
             if any(call.function == "apply" for call in spec.calls):
                 return "a user's function over a window"
+            if not dense(spec) and not runs(spec):
+                return f"more than sums over {spec.window}, which are folded batch-wise"
             return None
         case Join():
             if spec.how != "inner":
@@ -69,6 +68,13 @@ def cannot_step(spec: OperatorSpec) -> str | None:
                 return "an arrival can meet several tuples, or windows that time or the whole port makes forget"
             return None
     return None
+
+
+def dense(spec: OperatorSpec) -> bool:
+    """Whether windows are rings of one size: those of a few tuples, or of the latest one."""
+    if not isinstance(spec, Aggregate):
+        return True
+    return isinstance(spec.every, Count) and isinstance(spec.window, Count) and spec.window.size <= DENSE
 
 
 def write_step(function: Function, operator: Operator, inputs: Sequence[Given], home: Block) -> list[Given] | Gathering:
@@ -87,6 +93,8 @@ def write_step(function: Function, operator: Operator, inputs: Sequence[Given], 
             return [_union(function, cast(UnionOperator, operator), inputs, home)]
         case Aggregate() if gathers(spec):
             return gather_step(function, cast(AggregateOperator, operator), inputs[0])
+        case Aggregate() if not dense(spec):
+            return [running_step(function, cast(AggregateOperator, operator), inputs[0])]
         case Aggregate():
             return [aggregate_step(function, cast(AggregateOperator, operator), inputs[0])]
         case Join():

@@ -41,9 +41,10 @@ class WindowedOperator(Operator):
         self.stores: dict[int, RowStore] = {}  # by port
         self._fresh()
 
-    def use_rings(self, size: int) -> None:
-        """From here on a step keeps windows of at most `size` tuples (0: none); nothing is in them yet."""
-        self.ring, self._size, self.new_groups = 1 << (size - 1).bit_length() if size else 0, size, 0
+    def use_steps(self, size: int, *, dense: bool) -> None:
+        """From here on a step keeps the windows, of at most `size` tuples where they are of a count; nothing is in them
+        yet. `dense`: in rings of one size."""
+        self.ring, self._size, self.new_groups = 1 << (size - 1).bit_length() if dense else 0, size, 0
         self._start_over()
 
     def make_room(self) -> int:

@@ -1,0 +1,290 @@
+"""The step of an aggregate over a window of time, or of many tuples, that speaks at tuples: sums that run.
+
+A group's window is a ring that grows inside the loop (arrays grow outside it, between two rows). What comes is added to
+the group's sums and what goes is taken away again, so that a tuple costs the same however long its window is.
+
+A sum of floats is two numbers whose exact sum it is, by additions that know their error. As long as nothing was *lost*
+in the second of them, taking a value away again is exact too, and the two are what adding up the window would give.
+Once something was, the window is added up anew at the next tuple. So a result follows from the window alone, as it has
+to; the running sums are no part of an operator's state, and are made again from the window after a restore.
+"""
+
+from typing import cast
+
+import pyarrow as pa
+
+from riprap.expressions.written import Block, Value
+from riprap.graph.aggregates import AggregateCall
+from riprap.graph.keys import TS
+from riprap.graph.specs import Aggregate
+from riprap.graph.windows import Count, Time
+from riprap.operators.aggregate import AggregateOperator
+from riprap.operators.function import Function
+from riprap.operators.rows import STAMP
+from riprap.operators.step_aggregate import no_nulls, overflow_site
+from riprap.operators.step_state import (
+    Given,
+    counted,
+    group_of,
+    identifier,
+    key_parts,
+    operator_name,
+    read_back,
+    stored_column,
+    stored_validity,
+    under_name,
+    word_of,
+)
+
+RUNNING = frozenset(("count", "sum", "avg", "first", "last"))
+
+
+def runs(spec: Aggregate) -> bool:
+    """Whether all that an aggregate says can be kept up to date tuple by tuple."""
+    return isinstance(spec.every, Count) and all(call.function in RUNNING for call in spec.calls)
+
+
+def running_step(function: Function, operator: AggregateOperator, given: Given) -> Given:
+    return _Step(function, operator, given).write()
+
+
+class _Step:
+    def __init__(self, function: Function, operator: AggregateOperator, given: Given) -> None:
+        self.function, self.operator, self.given = function, operator, given
+        self.spec, self.name = operator.spec, operator_name(operator.spec)
+        self.summed = list(dict.fromkeys(c for call in self.spec.calls if (c := self._summed(call)) is not None))
+
+    def _summed(self, call: AggregateCall) -> str | None:
+        """The column of which a call needs the sum, or the number of values."""
+        column = self.operator.column_of(call)
+        adds = call.function in ("sum", "avg") or (call.function == "count" and column and self._nullable(column))
+        return column if adds else None
+
+    def _nullable(self, column: str) -> bool:
+        return self.operator.nullable(column)
+
+    def write(self) -> Given:
+        function, operator, spec, name, given = self.function, self.operator, self.spec, self.name, self.given
+        block, group = group_of(
+            function, given.block, name, operator, [given.row[c] for c in spec.by], True, given.most
+        )
+        base, cap, head, tail = map(self._of_ring, ("base", "cap", "head", "tail"))
+        self.ints = function.array(f"{name}_ints", "int64:2", lambda views: operator.running.ints)
+        self.floats = function.array(f"{name}_floats", "float64:2", lambda views: operator.running.floats)
+        g, b, c, a, lo = (function.fresh(stem) for stem in ("g", "b", "c", "a", "lo"))
+        self.g, self.b, self.c = g, b, c
+        arguments: dict[str, Value] = {}
+        for column, bound in operator.arguments:
+            arguments[column] = under_name(function, block, function.expression(block, given.row, bound.expression))
+        block.add(f"{g} = np.uint64({group})", f"{b} = {base}[{g}]", f"{c} = {cap}[{g}] - 1", f"{a} = {tail}[{g}]",
+                  f"{lo} = {self.ints}[{g}, 0]")  # fmt: skip
+        self._load(block)
+        new = block.sub(f"if {self.ints}[{g}, 1] == 0:")  # sums are of another window: add it up
+        new.add(f"{self.ints}[{g}, 1] = 1", f"{lo} = {head}[{g}]")
+        self._zero(new)
+        again = new.sub(f"for w in range({lo}, {a}):")
+        self._shift(again, "w", +1)
+        if isinstance(spec.window, Time):
+            now = function.counter(f"{name}_now", lambda: int(operator.now[0]))
+            function.after.append(lambda: operator.now.__setitem__(0, function.value_of(now)))
+            block.add(f"{now} = max({now}, {given.row[TS].text})")
+            size = function.number(f"{name}_size", lambda: cast(Time, spec.window).size)
+            stamps = stored_column(function, name, operator, 0, STAMP, pa.int64())
+            old = f"{lo} < {a} and {stamps}[np.uint64({b} + ({lo} & {c}))] <= {now} - {size}"
+        else:
+            size = function.number(f"{name}_size", lambda: cast(Count, spec.window).size)
+            old = f"{a} + 1 - {lo} > {size}"
+        gone = block.sub(f"while {old}:")
+        self._shift(gone, lo, -1)
+        gone.add(f"{lo} += 1")
+        if self.summed:
+            self._zero(block.sub(f"if {lo} == {a}:"))  # nothing is left, and nothing was lost
+        self._move(block, base, cap, a, lo)
+        at = function.fresh("at")
+        block.add(f"{at} = np.uint64({b} + ({a} & {c}))")
+        if isinstance(spec.window, Time):
+            block.add(f"{stamps}[{at}] = {now}")
+        for column, bound in operator.arguments:
+            value = arguments[column]
+            block.add(f"{stored_column(function, name, operator, 0, column, bound.type)}[{at}] = "
+                      + word_of(function, block, name, operator, value))  # fmt: skip
+            if self._nullable(column):
+                block.add(f"{stored_validity(function, name, operator, 0, column)}[{at}] = {value.valid or 1}")
+        self._shift(block, a, +1)
+        block.add(f"{a} += 1", f"{tail}[{g}] = {a}")
+        end = f"{head}[{g}] = {lo}", f"{self.ints}[{g}, 0] = {lo}"
+        conditions = []
+        every = cast(Count, spec.every).size
+        if every > 1:
+            conditions.append(f"{a} % {function.number(f'{name}_every', lambda: every)} == 0")
+        if not spec.partial:
+            conditions.append(f"{a} - {lo} == {size}")
+        made: dict[str, Value] = {column: given.row[column] for column in spec.by}
+        if conditions:
+            said = function.fresh("says")
+            block.add(f"{said} = {' and '.join(conditions)}")
+            speaks = block.sub(f"if {said}:")
+        else:
+            speaks = block
+        results = {call.name: self._call(speaks, call, arguments, a, lo) for call in spec.calls
+                   if call.name in operator.setting.wanted[0]}  # fmt: skip
+        if spec.tumbling:
+            speaks.add(f"{lo} = {a}")
+            self._zero(speaks)
+        self._store(block)
+        block.add(*end)
+        below = block.sub(f"if {said}:") if conditions else block
+        made |= results
+        names = operator.setting.output_schemas[0].names
+        row = {column: made[column] for column in names if column in operator.setting.wanted[0]}
+        counter = given.counter if below is given.block else counted(function, below, f"n_{name}")
+        return Given(below, row | key_parts(given.row), counter, given.most)
+
+    def _of_ring(self, what: str) -> str:
+        return self.function.array(f"{self.name}_{what}", "int64", lambda views: getattr(self.operator.stores[0], what))
+
+    # Sums -------------------------------------------------------------------------------------------------------------
+
+    def _names(self, column: str) -> tuple[str, ...]:
+        stem = f"{self.name}_{identifier(column)}_run"
+        return f"{stem}_n", f"{stem}_t", f"{stem}_u", f"{stem}_l"
+
+    def _floats(self, column: str) -> bool:
+        return pa.types.is_floating(self.operator.stores[0].type_of(column))
+
+    def _places(self, column: str) -> list[tuple[str, str]]:
+        """The sums of a column, and where they are kept between rows of a group."""
+        number = self.operator.places[column]
+        n, t, u, lost = self._names(column)
+        ints, floats = f"{self.ints}[{self.g}, {2 + 3 * number}]", f"{self.floats}[{self.g}, {3 * number}]"
+        if self._floats(column):
+            return [(n, ints), (t, floats), (u, f"{self.floats}[{self.g}, {3 * number + 1}]"),
+                    (lost, f"{self.floats}[{self.g}, {3 * number + 2}]")]  # fmt: skip
+        return [(n, ints), (t, f"{self.ints}[{self.g}, {3 + 3 * number}]"),
+                (u, f"{self.ints}[{self.g}, {4 + 3 * number}]")]  # fmt: skip
+
+    def _load(self, block: Block) -> None:
+        for column in self.summed:
+            block.add(*(f"{name} = {place}" for name, place in self._places(column)))
+
+    def _store(self, block: Block) -> None:
+        for column in self.summed:
+            block.add(*(f"{place} = {name}" for name, place in self._places(column)))
+
+    def _zero(self, block: Block) -> None:
+        for column in self.summed:
+            (n, _), *sums = self._places(column)
+            zero = "0.0" if self._floats(column) else "np.int64(0)"
+            block.add(f"{n} = np.int64(0)", *(f"{name} = {zero}" for name, _ in sums))
+
+    def _shift(self, block: Block, index: str, sign: int) -> None:
+        """Add the row at an insertion index to the sums, or take it away."""
+        if not self.summed:
+            block.add("pass")
+            return
+        place = self.function.fresh("p")
+        block.add(f"{place} = np.uint64({self.b} + ({index} & {self.c}))")
+        for column in self.summed:
+            body = block
+            if self._nullable(column):
+                valid = stored_validity(self.function, self.name, self.operator, 0, column)
+                body = block.sub(f"if {valid}[{place}] != 0:")
+            self._add(body, column, place, sign)
+
+    def _add(self, body: Block, column: str, place: str, sign: int) -> None:
+        n, t, u, lost = self._names(column)
+        type_, plus = self.operator.stores[0].type_of(column), "+" if sign > 0 else "-"
+        stored = stored_column(self.function, self.name, self.operator, 0, column, type_)
+        body.add(f"{n} {plus}= 1")
+        if not self._floats(column):
+            x = self.function.fresh("xi")
+            body.add(f"{x} = {stored}[{place}]", f"{t} {plus}= {x}", f"{u} {plus}= {x} >> 32")
+            return
+        x, s, y, d = (self.function.fresh(stem) for stem in "xsyd")
+        body.add(
+            f"{x} = {'' if sign > 0 else '-'}{stored}[{place}]",
+            f"{s} = {t} + {x}", f"{y} = {s} - {t}", f"{d} = ({t} - ({s} - {y})) + ({x} - {y})", f"{t} = {s}",
+            f"{s} = {u} + {d}", f"{y} = {s} - {u}", f"{lost} += abs(({u} - ({s} - {y})) + ({d} - {y}))", f"{u} = {s}",
+        )  # fmt: skip
+
+    def _move(self, block: Block, base: str, cap: str, a: str, lo: str) -> None:
+        """A ring that is full goes to the end of the arrays, where it has twice the places."""
+        function, operator, name = self.function, self.operator, self.name
+        used = function.counter(f"{name}_used", lambda: operator.stores[0].used)
+        largest = function.counter(f"{name}_largest", lambda: operator.largest_ring)
+        operator.new_rings += self.given.most
+        room = function.number(f"{name}_places", lambda: operator.stores[0].room)
+        function.checks.sub(f"if {used} + {4 * operator.new_rings} * {largest} > {room}:").add("done = i", "break")
+
+        def after() -> None:
+            operator.stores[0].used = function.value_of(used)
+            operator.largest_ring = function.value_of(largest)
+
+        function.after.append(after)
+        full = block.sub(f"if {a} - {lo} > {self.c}:")
+        mask, start = function.fresh("c"), function.fresh("b")
+        full.add(f"{mask} = max(2 * {self.c} + 1, 3)", f"{start} = {used}", f"{used} += {mask} + 1")
+        copy = full.sub(f"for w in range({lo}, {a}):")
+        from_, to = function.fresh("p"), function.fresh("p")
+        copy.add(f"{from_} = np.uint64({self.b} + (w & {self.c}))", f"{to} = np.uint64({start} + (w & {mask}))")
+        for column in operator.stores[0].names:
+            type_ = operator.stores[0].type_of(column)
+            stored = stored_column(function, name, operator, 0, column, type_)
+            copy.add(f"{stored}[{to}] = {stored}[{from_}]")
+            if column != STAMP and self._nullable(column):
+                valid = stored_validity(function, name, operator, 0, column)
+                copy.add(f"{valid}[{to}] = {valid}[{from_}]")
+        if not operator.stores[0].names:
+            copy.add("pass")
+        full.add(f"{self.b} = {start}", f"{self.c} = {mask}", f"{base}[{self.g}] = {start}",
+                 f"{cap}[{self.g}] = {mask} + 1", f"{largest} = max({largest}, {mask} + 1)")  # fmt: skip
+
+    # Results ----------------------------------------------------------------------------------------------------------
+
+    def _call(self, block: Block, call: AggregateCall, arguments: dict[str, Value], a: str, lo: str) -> Value:
+        function, operator, column = self.function, self.operator, self.operator.column_of(call)
+        if column is None or (call.function == "count" and not self._nullable(column)):
+            return under_name(function, block, Value(pa.int64(), f"({a} - {lo})"))
+        if call.function == "last":
+            return arguments[column]
+        type_, nullable = operator.stores[0].type_of(column), self._nullable(column)
+        if call.function == "first":
+            place = function.fresh("p")
+            block.add(f"{place} = np.uint64({self.b} + ({lo} & {self.c}))")
+            read = read_back(function, self.name, operator, 0, column, place, type_, nullable)
+            return under_name(function, block, read)
+        n = self._names(column)[0]
+        if call.function == "count":
+            return under_name(function, block, Value(pa.int64(), n))
+        total = self._total(block, column, a, lo)
+        some = f"({n} > 0)" if nullable else None
+        if call.function == "sum":
+            return under_name(function, block, Value(type_ if self._floats(column) else pa.int64(), total, some))
+        mean = f"float({total}) / float(max({n}, 1))"
+        return under_name(function, block, Value(pa.float64(), mean, some))
+
+    def _total(self, block: Block, column: str, a: str, lo: str) -> str:
+        n, t, u, lost = self._names(column)
+        if not self._floats(column):
+            # The upper halves are added up beside: see kernels/folds.py.
+            wrong = block.sub(f"if err == 0 and abs(({t} >> 32) - {u}) > {n}:")
+            wrong.add(f"err = {overflow_site(self.function, self.operator, column)}")
+            return t
+        result = self.function.fresh("sum")
+        block.add(f"{result} = ({t} + {u}) + 0.0")
+        doubtful = block.sub(f"if {lost} != 0.0 or not np.isfinite({result}):")
+        doubtful.add(f"{n} = np.int64(0)", f"{t} = 0.0", f"{u} = 0.0", f"{lost} = 0.0")
+        again = doubtful.sub(f"for w in range({lo}, {a}):")
+        place = self.function.fresh("p")
+        again.add(f"{place} = np.uint64({self.b} + (w & {self.c}))")
+        valid = no_nulls(self.function)
+        if self._nullable(column):
+            valid = stored_validity(self.function, self.name, self.operator, 0, column)
+            again = again.sub(f"if {valid}[{place}] != 0:")
+        self._add(again, column, place, +1)
+        doubtful.add(f"{result} = ({t} + {u}) + 0.0")
+        values = stored_column(self.function, self.name, self.operator, 0, column, pa.float64())
+        doubtful.sub(f"if ({lost} != 0.0 or not np.isfinite({result})) and not certain({t}, {u}, {lost}):").add(
+            f"{result} = exactly({values}, {valid}, {self.b}, {self.c}, {lo}, {a})"
+        )
+        return result
