@@ -1,6 +1,7 @@
 """`riprap plan` and `riprap reproduce`, as a user types them."""
 
 import json
+import os
 import tomllib
 
 import pytest
@@ -129,6 +130,38 @@ def test_what_a_profile_leaves_of_the_bound_and_what_a_proof_measured(tmp_path):
     (tmp_path / "proof.json").write_text(json.dumps({"faults": [{"targets": ["VWAP"]}]}))
     with pytest.raises(DataError, match="is not a proof of this version"):
         run(*check)
+
+
+DICE = """
+import random
+from riprap import App
+from riprap.operators.user import Rows, UserOperator
+
+class Dice(UserOperator):
+    deterministic = False
+    def output_schemas(self, inputs): return [inputs[0]]
+    def process(self, port, batch): return [Rows(batch.select(["id"]))] if random.random() < 0.5 else []
+
+app = App("dice")
+(thrown,) = app.source("In", "id long").apply(Dice, name="Thrown")
+thrown.sink("Out")
+"""
+
+
+def test_what_cannot_be_repeated_cannot_be_planned_or_proven(tmp_path, monkeypatch):
+    """Each is refused before anything starts: who is not deterministic, and an input that is gone when it was read."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "dicing.py").write_text(DICE)
+    with pytest.raises(PlanError, match="Thrown is not deterministic, so it would give out others; make it"):
+        run("plan", "dicing:app", "--recovery", "2s", "--latency", "1s")
+    (tmp_path / "plan.toml").write_text('app = "dice"\nrecovery = "2s"\n[operators]\n')
+    with pytest.raises(UsageError, match=r"Thrown is not deterministic.*leave `recovery` out of the plan"):
+        run("prove", "dicing:app", "--plan", "plan.toml")
+    os.mkfifo(tmp_path / "pipe.arrow")
+    with pytest.raises(DataError, match=r"input pipe\.arrow is a pipe or a device, and cannot be read again"):
+        run("prove", "bargain-discovery", "--input", "pipe.arrow")
+    assert not list(tmp_path.glob("proof-*"))
 
 
 def test_a_budget(tmp_path):

@@ -68,8 +68,8 @@ def with_effects(
 ) -> Proof:
     """The proof, with what each fault was to do to the output and what it did.
 
-    `members`: the operators of each element; `rate`: tuples a second of each source; `rows`: those of each sink that
-    were expected, that were found, and where they differ. `scores`: the user's own, else those of the assessment.
+    `members`: the operators of each element; `rate`: tuples a second of the longest source; `rows`: those of each sink
+    that were expected, that were found, and where they differ. `scores`: the user's own, else those of the assessment.
     """
     expected, found, differing = rows
     instants = [_instants(graph, name, path) for name, path in inputs.items()]

@@ -36,6 +36,7 @@ from riprap.proof.quality import qualities
 from riprap.proof.schedule import Choices, Fault, draw, read_schedule
 from riprap.proof.verdict import Proof, judge, results
 from riprap.report.proof import proof_report
+from riprap.runtime.hosting import Rates
 from riprap.runtime.layout import Fuse, Layout
 from riprap.streams import Stream
 
@@ -62,7 +63,7 @@ def prove(
     profile: Path | str | None = None,
     assessed: Path | str | None = None,
     osf: OutputScores = (),
-    rate: float | None = None,
+    rate: Rates = None,
     fuse: Fuse = "none",
     parallelism: Mapping[str, int] | None = None,
     master: str | None = None,
@@ -72,6 +73,7 @@ def prove(
 ) -> Proof:
     """Run the inputs through the app within about `seconds`, with the faults of a file, or of a seed.
 
+    Each source is paced so that its input lasts so long; or to a `rate`, in tuples a second.
     `inputs` may be a function that makes them: it is called when everything else has been checked.
     `kinds`: the kinds of faults that the seed chooses from (default: all that can be done here). `recovery`: the
     bound to hold it to, by default the plan's. `profile`: what `riprap profile --recovery` measured, for predictions.
@@ -102,7 +104,7 @@ def prove(
     schedule = read_schedule(faults, choices, seconds) if faults is not None else draw(choices, seconds, seed)
     paths = {name: Path(path).absolute() for name, path in (inputs() if callable(inputs) else inputs).items()}
     if rate is None:
-        rate = max(count_rows(path) for path in paths.values()) / seconds
+        rate = {name: max(count_rows(path), 1) / seconds for name, path in paths.items()}
     directory.mkdir(parents=True, exist_ok=True)
     arguments = {
         "app": app, "inputs": paths, "plan": plan, "fuse": fuse, "parallelism": dict(parallelism or {}),
@@ -124,7 +126,8 @@ def prove(
         members = {pe.id: pe.fragment.members for pe in layout.pes}
         differing = {name: where for name, (_, where) in compared.items()}
         rows = expected, found, differing
-        proof = with_effects(proof, layout.graph, members, assessment, predicted, scores, paths, rate, rows)
+        fastest = max(rate.values()) if isinstance(rate, Mapping) else rate
+        proof = with_effects(proof, layout.graph, members, assessment, predicted, scores, paths, fastest, rows)
     text = json.dumps(proof.as_json(), indent=2, ensure_ascii=False) + "\n"
     (directory / "proof.json").write_text(text)
     output = [

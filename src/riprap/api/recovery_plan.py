@@ -132,6 +132,7 @@ def _asked(
             raise UsageError(f"{target} gives its tasks no cost: add one per task, or plan with --cost count")
         return Asked(None, replace(read, cost=None) if cost == "count" else read)
     graph = load_app(target) if isinstance(target, str) else target.build() if isinstance(target, App) else target
+    _check_repeatable(graph)
     profiles = read_profile(profile) if profile else {}
     recovery = read_recovery(profile) if profile else {}
     durable = recovery.get("durable")
@@ -151,6 +152,16 @@ def _asked(
         by_bytes=cost == "bytes",
     )
     return Asked(graph, topology, profiles, intervals, recovery.get("restart"), durable)
+
+
+def _check_repeatable(graph: Graph) -> None:
+    """A bound is met by working out again what was lost, which has to give the same."""
+    for operator in graph:
+        if not operator.deterministic:
+            raise PlanError(
+                f"no plan of {graph.name} can hold a bound: it is met by recomputing, and {operator.name} is not "
+                "deterministic, so it would give out others; make it deterministic, or protect the app without a bound"
+            )
 
 
 def _times(given: Times | None) -> dict[str, Duration]:

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 def command(
     crashes: Annotated[int, typer.Option("--crashes", help="Crashes, each in both scenarios.", min=1)] = 40,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the data and of the crashes.")] = 1,
+    real: Annotated[
+        bool, typer.Option("--real", help="Kill the process of a model that runs: 25 minutes for 40 crashes.")
+    ] = False,
+    shards: Annotated[
+        int, typer.Option("--shards", help="With --real: of every operator but sources, model and sink.", min=1)
+    ] = 1,
     out: Annotated[Path | None, typer.Option("--out", help="Write a report and the results to this directory.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -22,6 +28,9 @@ def command(
     from riprap.cli.console import ERR, print_json
 
     output_directory(out)
+    if real:
+        _real(crashes, seed, shards, out or Path("yield-kills"), as_json=json)
+        return
     if not json:
         ERR.print(f"yield-prediction: {crashes} crashes, each with a checkpoint and from scratch …", style="dim")
     study = yield_crashes.study(yield_crashes.recorded(seed), yield_crashes.crashes(seed, crashes))
@@ -32,6 +41,47 @@ def command(
         print_json(result)
     else:
         _print(result, out)
+
+
+def _real(kills: int, seed: int, shards: int, out: Path, *, as_json: bool) -> None:
+    """The same through the runtime, and a table of both scenarios."""
+    import json
+
+    from rich.table import Table
+
+    from riprap.api.yield_kills import yield_kills
+    from riprap.apps.yield_crashes import PUBLISHED_RMSE
+    from riprap.base.errors import UsageError
+    from riprap.cli.console import ERR, OUT, print_json
+
+    if out.exists() and any(out.iterdir()):
+        raise UsageError(f"{out} is there already and not empty: give another directory with --out")
+
+    def tell(entry: Any, fault: Any) -> None:
+        if not as_json and entry["what"] == "running":
+            ERR.print(f"{entry['ran']:6.1f} s  the model runs again", highlight=False)
+
+    found = yield_kills(out, kills=kills, seed=seed, shards=shards, tell=tell)
+    result = {
+        "seed": seed,
+        "scenarios": {
+            name: {**killed.as_json(), "published_rmse": PUBLISHED_RMSE[name]} for name, killed in found.items()
+        },
+    }
+    (out / "results.json").write_text(json.dumps(result, indent=2) + "\n")
+    if as_json:
+        print_json(result)
+        return
+    table = Table(box=None, title="Prediction errors after real kills of the model", title_justify="left")
+    for heading in ("model comes back", "kills", "elements", "RMSE", "published", "worst", "tuples lost", "away"):
+        table.add_column(heading, justify="left" if heading == "model comes back" else "right")
+    for name, killed in found.items():
+        table.add_row(
+            "S2, latest checkpoint" if name == "S2" else "S3, from scratch", str(killed.kills), str(killed.elements),
+            f"{killed.rmse:#.3g}", f"{PUBLISHED_RMSE[name]:.2f}", f"{killed.worst:.2g}", f"{killed.lost:,}",
+            f"{killed.away:.2f} s",
+        )  # fmt: skip
+    OUT.print(table)
 
 
 def _result(study: "Study") -> dict[str, Any]:

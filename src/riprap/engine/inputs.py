@@ -140,6 +140,11 @@ def _unreadable(file: Path, error: Exception) -> DataError:
 def _files(path: Path) -> list[Path]:
     if not path.exists():
         raise DataError(f"input {path} does not exist; make one with `riprap data market --out {path}`")
+    if not path.is_dir() and not path.is_file():
+        raise DataError(
+            f"input {path} is a pipe or a device, and cannot be read again after a crash; write it to a .parquet or "
+            ".arrow file first, or to a persistent stream, and give that"
+        )
     if path.is_dir() and (path / "stream.json").exists():
         raise DataError(f"input {path} is a persistent stream; take its rows with `riprap stream export {path} FILE`")
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]

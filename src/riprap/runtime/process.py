@@ -77,7 +77,7 @@ def _rows_at_once(run: Run) -> int:
     """Rows that a source recomputes in one turn: few enough to stop soon behind what is missing, and to give signs."""
     rates = run.rate.values() if isinstance(run.rate, Mapping) else () if run.rate is None else (run.rate,)
     rows = max((int(rate * _TURN) for rate in rates), default=run.batch_rows)
-    return max(16, min(rows, run.batch_rows))
+    return max(1, min(rows, run.batch_rows))
 
 
 def _named(error: Exception) -> str:

@@ -16,7 +16,6 @@ crash in the middle of it begins it anew.
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
 from typing import Any, Protocol
 
 from riprap.base.clock import Clock
@@ -34,7 +33,6 @@ from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Message
 
 _ROOM = 16  # messages between two elements of a cone
-_TURN = 64  # messages of a log that are read in one turn
 
 
 class Past(Protocol):
@@ -111,7 +109,7 @@ class _Cone:
             if not needed:
                 continue
             loaded = past.checkpoint(pe.id, _gives(needed))
-            shadow = _Shadow(self, layout, pe, past)
+            shadow = _Shadow(self, layout, pe, past, batch_rows)
             shadow.element = Element(
                 layout,
                 pe,
@@ -171,9 +169,10 @@ class _Cone:
 class _Shadow:
     """An element of a cone, and its host."""
 
-    def __init__(self, cone: _Cone, layout: Layout, pe: Pe, past: Past) -> None:
+    def __init__(self, cone: _Cone, layout: Layout, pe: Pe, past: Past, rows: int) -> None:
         self.element: Element
         self._cone, self._layout, self._pe, self._past = cone, layout, pe, past
+        self._rows = rows  # of a log that are read in one turn
         self._inbox: deque[Arrival] = deque()
         self._logs: dict[ChannelId, Iterator[Arrival]] = {}
         self._read_to: dict[ChannelId, tuple[int, int]] = {}  # position, and the number there
@@ -205,11 +204,15 @@ class _Shadow:
     def _logged(self, channel: ChannelId) -> list[Arrival]:
         position, number = self._read_to[channel]
         reading = self._logs.get(channel) or self._past.logged(channel, position)
-        arrivals = list(islice(reading, _TURN))
-        if len(arrivals) == _TURN:
-            self._logs[channel] = reading
-        else:
-            self._logs.pop(channel, None)  # that was all; look again later
+        self._logs[channel] = reading
+        arrivals, rows = list[Arrival](), 0
+        while rows < self._rows:  # what lies beyond what is missing would be worked off in vain
+            arrival = next(reading, None)
+            if arrival is None:
+                del self._logs[channel]  # that was all; look again later
+                break
+            arrivals.append(arrival)
+            rows += max(1, arrival.message.items)
         for arrival in arrivals:
             if arrival.message.items and arrival.message.number > number:
                 raise DataError(
