@@ -37,3 +37,27 @@ def test_a_second_of_input_waits_as_long_as_the_pace_says():
     fresh = shaped.Waiting(micros=1.0)
     fresh.load(waiting.save())
     assert fresh.count == 3
+
+
+def test_what_is_waited_too_long_is_made_good(monkeypatch):
+    """A machine that wakes it up 5 ms late each time: in all it waits what it owes, and never more than that ahead."""
+
+    class Late:
+        def __init__(self):
+            self.time = self.asked = 0.0
+
+        def monotonic(self):
+            return self.time
+
+        def sleep(self, seconds):
+            self.asked += seconds
+            self.time += seconds + 0.005
+
+    clock = Late()
+    monkeypatch.setattr(shaped, "SYSTEM_CLOCK", clock)
+    waiting = shaped.Waiting(micros=1_000.0)
+    batch = pa.record_batch({"id": [1, 2, 3], "_ts": [1, 2, 3], "_seq": [0, 1, 2]})
+    for _ in range(1_000):
+        waiting.process(0, batch)
+    assert clock.time == pytest.approx(3.0, abs=2 * shaped.AT_ONCE)
+    assert clock.asked < clock.time

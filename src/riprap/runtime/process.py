@@ -45,7 +45,7 @@ from riprap.runtime.transport.outlets import Outlet
 from riprap.runtime.transport.transport import Transport
 
 _TICK = 0.02  # seconds between looks at what is due
-_TURN = 0.1  # seconds of input that are recomputed in one turn of the loop
+_TURN = 0.2  # seconds of input that are recomputed in one turn of the loop
 _IDLE = 0.005  # seconds: the longest that the loop sleeps while something may become due
 
 
