@@ -58,7 +58,7 @@ def test_a_result_survives_its_file():
     assert Result.from_json(json.loads(json.dumps(result.as_json()))) == result
 
 
-@pytest.mark.parametrize("protocol", ["coordinated", "unaligned", "uncoordinated", "induced", "repeat"])
+@pytest.mark.parametrize("protocol", ["coordinated", "unaligned", "hybrid", "uncoordinated", "induced", "repeat"])
 def test_a_simulated_case_is_exact_and_repeats_itself(protocol):
     [case] = cases("small", protocols=[protocol], **SHORT)
     first, again = measured(observed(case)), measured(observed(case))
@@ -115,6 +115,8 @@ def test_the_command_writes_a_page_and_goes_on(tmp_path, capsys, monkeypatch):
         ({"windows": "huge"}, "expected large or small"),
         ({"workloads": ["nexmark-3"], "kill": "Fund"}, "did you mean Found?"),
         ({"protocols": ["coordinated"], "log": "volatile"}, "neither is compared"),
+        ({"sinks": "lazy"}, "expected eager or committed"),
+        ({"protocols": ["induced"], "log": "volatile", "sinks": "committed"}, "rows are lost"),
         ({"scope": "none", "protocols": ["induced"]}, "expected cycles or all"),
         ({"scale": "paper", "host": "spark"}, "use --scale demo"),
         ({"host": "flink"}, "expected simulated or spark"),

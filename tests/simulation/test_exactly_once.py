@@ -4,11 +4,15 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from tests.simulation.schedules import any_app, bounded, case, cyclic_app, simulated
+from tests.simulation.schedules import any_app, bounded, case, crashes, cyclic_app, other_faults, rows, simulated
 
 from riprap.base.errors import UsageError
+from riprap.graph.cycles import cyclic_parts
 from riprap.protocols.registry import REGISTRY, configured, protocol
+from riprap.protocols.showing import SINKS
 from riprap.runtime.coordination.counts import stream_counts
+from riprap.runtime.layout import arrange
+from riprap.runtime.simulation import Simulation
 
 EXACT = tuple(name for name in REGISTRY if name not in ("partial", "recompute"))  # test_recompute.py has that one
 
@@ -32,8 +36,17 @@ def run(name, seed):
 
 def relaid(layout, name, settings):
     """The same elements under a protocol."""
-    links = tuple(replace(link, retention=protocol(name).retention[0]) for link in layout.links)
-    return replace(layout, links=links, protocol=protocol(name), settings=settings)
+    spec, turning = protocol(name), {member for part in cyclic_parts(layout.graph) for member in part}
+    links = tuple(
+        replace(
+            link,
+            retention=spec.borders
+            if spec.borders and turning & {*link.source.members, *link.target.members}
+            else spec.retention[0],
+        )
+        for link in layout.links
+    )
+    return replace(layout, links=links, protocol=spec, settings=settings)
 
 
 @pytest.mark.parametrize("name", EXACT)
@@ -41,10 +54,30 @@ def test_nothing_is_lost_and_nothing_comes_twice(name):
     committed = lines = 0
     for seed in range(8):
         for entry in run(name, seed).director_log:
-            committed += "committed" in entry.get("record", {})
+            record = entry.get("record", {})
+            committed += "committed" in record.get("record", record)
             lines += any(target is not None for target in entry.get("targets", {}).values())
     assert lines > 1 or name == "repeat"  # somebody went back to a checkpoint, not to the beginning
     assert committed > 1 or name in ("uncoordinated", "induced", "repeat")
+
+
+def cyclic(name, seed):
+    """A run of an app with a cycle; gives how often a part of its elements went back while the others went on."""
+    random = Random(f"cyclic {seed}")
+    graph = cyclic_app(random)
+    settings = {"interval": random.choice([15_000, 30_000]), "timeout": 200_000, "sinks": random.choice(SINKS)}
+    layout = arrange(graph, random.choice(["none", "auto"]), None, protocol(name), settings)
+    pes, span = [pe.id for pe in layout.pes], 250_000
+    faults = (*crashes(pes, random, span), *other_faults(layout, random, span))
+    inputs = rows(graph, random, 100)
+    simulation = Simulation(layout, inputs, seed=seed, crashes=faults, rate=500.0, batch_rows=random.choice([4, 16]))
+    simulation.run(seconds=60.0)
+    assert simulated(simulation) == bounded(graph, inputs), f"{name}, seed {seed}: {faults}"
+    return sum(0 < len(entry.get("targets", ())) < len(pes) for entry in simulation.director_log)
+
+
+def test_with_a_cycle_a_failure_goes_no_further_than_its_borders():
+    assert sum(cyclic("hybrid", seed) for seed in range(5)) > 2
 
 
 @pytest.mark.parametrize(("name", "seed"), [("coordinated", 499), ("uncoordinated", 407)])
@@ -57,6 +90,8 @@ def test_what_failed_once_does_not_again(name, seed):
 def test_nothing_is_lost_in_thousands_of_schedules(name):
     for seed in range(100, 5_100):
         run(name, seed)
+        if name == "hybrid":
+            cyclic(name, seed)
 
 
 def test_what_does_not_go_together_is_told():

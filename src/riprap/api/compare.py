@@ -63,6 +63,7 @@ def compare(
     seconds: float | None = None,
     repetitions: int | None = None,
     shards: int = 1,
+    sinks: str | None = None,
     scale: Scale = "small",
     host: HostName | None = None,
     out: Path | str = "comparison",
@@ -81,7 +82,7 @@ def compare(
     asked = cases(
         scale, workloads=workloads, protocols=protocols, intervals=(interval,) if interval else (), windows=windows,
         failure=failure, log=log, scope=scope, skew=skew, kill=kill, rate=rate, seconds=seconds,
-        repetitions=repetitions, shards=shards,
+        repetitions=repetitions, shards=shards, sinks=sinks,
     )  # fmt: skip
     for case in asked:
         laid_out(case)  # what cannot be laid out is told before anything starts
@@ -196,7 +197,7 @@ class _OnSpark:
         protected: dict[str, Any] = {}
         if case.protocol != NONE:
             protected = {"protocol": case.protocol, "interval": format_duration(case.interval)}
-            protected |= {"log": case.log, "scope": case.scope}
+            protected |= {"log": case.log, "scope": case.scope, "sinks": case.sinks}
         result = run(
             case.of.graph(case.windows), paths, out=place / "run", fuse="none",
             rate={name: batch.num_rows / case.seconds for name, batch in inputs.items()},

@@ -29,6 +29,7 @@ from riprap.graph.builder import App
 from riprap.graph.graph import Graph
 from riprap.graph.plan import parse_plan, plan_text
 from riprap.protocols.registry import FAILOVERS, LOGS, REGISTRY, SCOPES, configured
+from riprap.protocols.showing import SINKS
 from riprap.report.page import table
 from riprap.runtime.hosting import Rates
 from riprap.runtime.kills import parse_kills
@@ -63,13 +64,14 @@ class Settings:
     stability: Stability = "async"  # of persistent streams, where the plan does not say
     follow: bool = False  # inputs are streams that are still being written
     failover: str = FAILOVERS[0]  # of HA groups
+    sinks: str | None = None  # eager or committed
 
     def layout(self, graph: Graph | None = None) -> Layout:
         if graph is None:
             if not self.app:
                 raise UsageError("this run was begun with a graph, not with a name: give resume() the graph again")
             graph = load_app(self.app)
-        name, interval = self.protocol, self.interval
+        name, interval, sinks = self.protocol, self.interval, None
         if self.plan is not None:
             plan = parse_plan(self.plan)
             graph = plan.apply(graph)
@@ -89,10 +91,12 @@ class Settings:
                     raise UsageError(
                         f"the plan says protocol = {plan.protocol!r} and --protocol is {name}: leave one out"
                     )
-                name = plan.protocol
+                name, sinks = plan.protocol, plan.sinks
                 if interval is None and plan.interval is not None:
                     interval = format_duration(plan.interval)
-        spec, settings = configured(name, interval=interval, log=self.log, scope=self.scope, failover=self.failover)
+        spec, settings = configured(
+            name, interval=interval, log=self.log, scope=self.scope, failover=self.failover, sinks=self.sinks or sinks
+        )
         return arrange(graph, self.fuse, self.parallelism, spec, settings)
 
 
@@ -139,6 +143,7 @@ def run(
     stability: Stability = "async",
     follow: bool = False,
     failover: str = FAILOVERS[0],
+    sinks: str | None = None,
     kill: str = "",
     silence: str = "3s",
     tls: bool = False,
@@ -152,8 +157,9 @@ def run(
     """Run an app until its inputs end, or for some seconds. `out` is the run's directory, which must not exist.
 
     `inputs` may be a function that makes them: it is called when everything else has been checked.
-    `protocol` is one of `riprap.protocols.registry`; `interval`, `log` and `scope` are its settings. `failover` is how
-    HA groups go on: smart, with what the consumers have not had, or plain, as published.
+    `protocol` is one of `riprap.protocols.registry`; `interval`, `log` and `scope` are its settings. `sinks`: eager,
+    whose rows can be read at once, or committed, when nobody will go back to before them. `failover` is how HA groups
+    go on: smart, with what the consumers have not had, or plain, as published.
     `stability` is that of persistent streams: async, group or fsync. `follow`: inputs are persistent streams that are
     still being written; the run goes on until they are marked as ended.
     `silence`: an element that gives no sign of life for so long is taken to hang, and replaced.
@@ -177,6 +183,7 @@ def run(
         _stability(stability),
         follow,
         failover,
+        sinks,
     )
     layout = settings.layout(None if isinstance(app, str) else _graph(app))
     kills = parse_kills(kill, layout)
@@ -288,6 +295,7 @@ _SHAPE: Mapping[str, Callable[[Any], bool]] = {
     "stability": lambda value: value in get_args(Stability),
     "follow": lambda value: isinstance(value, bool),
     "failover": lambda value: value in FAILOVERS,
+    "sinks": lambda value: value is None or value in SINKS,
 }
 _LATER: dict[str, Any] = {
     "protocol": "partial",
@@ -297,6 +305,7 @@ _LATER: dict[str, Any] = {
     "stability": "async",
     "follow": False,
     "failover": FAILOVERS[0],
+    "sinks": None,
 }  # runs of before have none
 
 

@@ -34,6 +34,9 @@ def command(
     induced_scope: Annotated[
         str | None, typer.Option(help="cycles or all: where induced forces checkpoints.", show_default="cycles")
     ] = None,
+    sinks: Annotated[
+        str | None, typer.Option(help="eager, or committed: shown with the line.", show_default="eager")
+    ] = None,
     skew: Annotated[float | None, typer.Option(help="Zipf's exponent of the keys.", show_default="none")] = None,
     rate: Annotated[
         float | None, typer.Option(help="Events per second of all sources.", min=1.0, show_default="published, or less")
@@ -97,6 +100,7 @@ def command(
             failure=False if no_kill else None,
             log=log,
             scope=induced_scope,
+            sinks=sinks,
             skew=skew,
             kill=kill,
             rate=rate,

@@ -34,7 +34,7 @@ def command(
         str, typer.Option(help='What to kill when: "Aggregator@10s,executor@20s,driver@30s".', metavar="WHAT@TIME,…")
     ] = "",
     protocol: Annotated[
-        str, typer.Option(help="partial, coordinated, unaligned, uncoordinated or induced.", metavar="NAME")
+        str, typer.Option(help="partial, coordinated, unaligned, hybrid, uncoordinated, …", metavar="NAME")
     ] = "partial",
     interval: Annotated[
         str | None, typer.Option(help="Between checkpoints of such a protocol.", show_default="10s")
@@ -44,6 +44,9 @@ def command(
     ] = None,
     induced_scope: Annotated[
         str | None, typer.Option(help="cycles or all: where induced forces checkpoints.", show_default="cycles")
+    ] = None,
+    sinks: Annotated[
+        str | None, typer.Option(help="eager, or committed: shown with the line.", show_default="eager")
     ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="Inputs are persistent streams that are still being written.")
@@ -93,7 +96,7 @@ def command(
         ERR.print(text, style="yellow", soft_wrap=True)
 
     if resume is not None:
-        given = (input, plan, parallelism, rate, out, interval, log, induced_scope, follow)
+        given = (input, plan, parallelism, rate, out, interval, log, induced_scope, follow, sinks)
         others = (fuse, protocol, stability, failover)
         if any(given) or others != ("auto", "partial", "async", "smart"):
             raise UsageError("--resume goes on with the settings of before: leave --input, --plan, --fuse, … out")
@@ -101,7 +104,8 @@ def command(
         directory = resume
     else:
         assert app is not None
-        configured(protocol, interval=interval, log=log, scope=induced_scope, failover=failover)
+        if plan is None or protocol != "partial":  # a plan may name another
+            configured(protocol, interval=interval, log=log, scope=induced_scope, failover=failover, sinks=sinks)
         graph = planned_app(app, plan)
         directory = out or Path(f"run-{graph.name}")
         output_directory(directory)
@@ -127,7 +131,7 @@ def command(
                     app, inputs, out=directory, plan=plan,
                     fuse=fuse, parallelism=shards, rate=rate, show=table, warn=warn,  # type: ignore[arg-type]
                     protocol=protocol, interval=interval, log=log, scope=induced_scope, failover=failover,
-                    stability=stability, follow=follow, **common,  # type: ignore[arg-type]
+                    stability=stability, follow=follow, sinks=sinks, **common,  # type: ignore[arg-type]
                 )  # fmt: skip
     except KeyboardInterrupt:
         begun = (directory / "run.json").exists()

@@ -24,7 +24,7 @@ Scale = Literal["small", "demo", "paper"]
 HostName = Literal["simulated", "spark"]
 
 NONE = "none"  # no protocol: `partial` without any protection
-PROTOCOLS = ("coordinated", "unaligned", "uncoordinated", "induced", "repeat")
+PROTOCOLS = ("coordinated", "unaligned", "hybrid", "uncoordinated", "induced", "repeat")
 PUBLISHED = ("coordinated", "uncoordinated", "induced")
 
 
@@ -44,6 +44,7 @@ class Case:
     kill: str = ""  # the operator that is killed; "": as published
     repetition: int = 0
     divided: float = 1.0  # by how much the rate is
+    sinks: str | None = None  # eager or committed
 
     @property
     def of(self) -> Workload:
@@ -76,7 +77,8 @@ class Case:
         """Of its protocol, within its group."""
         log = f", {self.log} log" if self.log == "volatile" else ""
         scope = ", forced everywhere" if self.scope == "all" else ""
-        return f"{self.protocol} @ {format_duration(self.interval)}{log}{scope}"
+        sinks = ", committed sinks" if self.sinks == "committed" else ""
+        return f"{self.protocol} @ {format_duration(self.interval)}{log}{scope}{sinks}"
 
     @property
     def key(self) -> str:
@@ -100,6 +102,7 @@ def cases(
     seconds: float | None = None,
     repetitions: int | None = None,
     shards: int = 1,
+    sinks: str | None = None,
 ) -> list[Case]:
     """All of a scale, or what is asked for; raises `UsageError` for what cannot be."""
     if scale not in get_args(Scale):
@@ -133,7 +136,7 @@ def cases(
                     continue  # it was not published: it could not go round cycles
                 logged = log if name in ("uncoordinated", "induced") else None
                 for interval in times:
-                    _, settings = _configured(name, interval, logged, scope if name == "induced" else None)
+                    _, settings = _configured(name, interval, logged, scope if name == "induced" else None, sinks)
                     for failed in failures:
                         case = Case(
                             workload.name,
@@ -149,6 +152,7 @@ def cases(
                             shards,
                             kill,
                             divided=100.0 if scale == "paper" else 1.0,
+                            sinks=sinks if name != NONE else None,
                         )
                         found += [
                             replace(case, repetition=n) for n in range(repetitions or (3 if scale == "paper" else 1))
@@ -162,11 +166,13 @@ def cases(
     return found
 
 
-def _configured(name: str, interval: str, log: str | None, scope: str | None) -> tuple[object, dict[str, Any]]:
+def _configured(
+    name: str, interval: str, log: str | None, scope: str | None, sinks: str | None
+) -> tuple[object, dict[str, Any]]:
     if name == NONE:
         _, settings = configured("coordinated", interval=interval)
         return None, settings
-    return configured(name, interval=interval, log=log, scope=scope)
+    return configured(name, interval=interval, log=log, scope=scope, sinks=sinks)
 
 
 def _rate(workload: Workload, size: str, scale: Scale) -> float:

@@ -28,6 +28,7 @@ def laid_out(case: Case) -> Layout:
         interval=format_duration(case.interval),
         log=case.log,
         scope=case.scope,
+        sinks=case.sinks,
     )
     return arrange(graph, "none", _shards(graph, case), spec, settings)
 

@@ -4,6 +4,7 @@
     recovery = "2s"          # a bound: what an element that failed misses is recomputed, and nothing is lost
     protocol = "coordinated" # instead: a protocol under which all go back together, and what it takes its checkpoints
     interval = "10s"         # after
+    sinks = "committed"      # rows can be read when nobody will go back to before them; or "eager", at once
 
     [operators.Aggregator]
     checkpoint = "1s"        # interval between checkpoints of its state; or "continuous", in its own output
@@ -36,7 +37,7 @@ from riprap.graph.graph import Graph
 from riprap.graph.groups import ha_groups
 from riprap.graph.specs import Sink
 
-_TOP_KEYS = ("app", "recovery", "protocol", "interval", "operators", "ha_groups", "replication")
+_TOP_KEYS = ("app", "recovery", "protocol", "interval", "sinks", "operators", "ha_groups", "replication")
 _CONTINUOUS_KEYS = ("recovery", "every", "slow_after", "shot")
 _OPERATOR_KEYS = ("checkpoint", "backup", "persist", "ha_group", "stability", *_CONTINUOUS_KEYS)
 _GROUP_KEYS = ("replicas",)
@@ -47,8 +48,8 @@ _MOST_REPLICAS = 64
 class Plan:
     """Protection by operator name, for the app of that name. `recovery`: how long any recovery may take.
 
-    `protocol`, by its name, and the `interval` of its checkpoints; None: what the run says. `copies`: of every
-    operator, under full replication.
+    `protocol`, by its name, the `interval` of its checkpoints, and whether its `sinks` are eager or committed; None:
+    what the run says. `copies`: of every operator, under full replication.
     """
 
     app: str
@@ -57,6 +58,7 @@ class Plan:
     protocol: str | None = None
     interval: Duration | None = None
     copies: int = 1
+    sinks: str | None = None
 
     def apply(self, graph: Graph) -> Graph:
         """The graph with this protection instead of its own where the plan says so."""
@@ -138,12 +140,15 @@ def parse_plan(text: str) -> Plan:
     interval = _time(data, "interval", "the time between checkpoints of the protocol")
     if interval is not None and protocol is None:
         raise PlanError('the plan has an interval and no protocol; write protocol = "coordinated", or leave it out')
+    sinks = data.get("sinks")
+    if sinks is not None and (sinks not in ("eager", "committed") or protocol is None):
+        raise PlanError(f'sinks = {shortened(sinks)}; write "eager" or "committed", beside a protocol')
     if recovery is not None and protocol not in (None, "recompute"):
         raise PlanError(
             f"the plan has a bound of recovery, which is met by recomputing, and protocol = {protocol!r}: "
             "write one of them"
         )
-    return Plan(data["app"], operators, recovery, protocol, interval, _copies(data.get("replication")))
+    return Plan(data["app"], operators, recovery, protocol, interval, _copies(data.get("replication")), sinks)
 
 
 def write_plan(plan: Plan) -> str:
@@ -155,6 +160,8 @@ def write_plan(plan: Plan) -> str:
         lines.append(f"protocol = {_quoted(plan.protocol)}")
     if plan.interval is not None:
         lines.append(f'interval = "{format_duration(plan.interval)}"')
+    if plan.sinks is not None:
+        lines.append(f'sinks = "{plan.sinks}"')
     for name, annotations in plan.operators.items():
         lines += ["", f"[operators.{_quoted(name)}]"]
         if annotations.checkpoint_every is not None:

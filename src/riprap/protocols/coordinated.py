@@ -20,6 +20,7 @@ from riprap.protocols.events import (
     Close,
     Command,
     Deleted,
+    Dropped,
     Ended,
     Event,
     MarkerArrived,
@@ -30,6 +31,7 @@ from riprap.protocols.events import (
 )
 from riprap.protocols.protocol import WHOLE, Protocol, ProtocolSpec, RestorePlan, Surroundings
 from riprap.protocols.rounds import RoundDirector
+from riprap.protocols.showing import shown
 from riprap.protocols.uncoordinated import released, whole_plan
 
 _ROUND = struct.Struct("<Q")
@@ -47,7 +49,7 @@ def round_of(marker: bytes) -> int:
 class Rounds(Protocol):
     """What machines of rounds share: the director's words, and which channels a marker goes out on."""
 
-    hears = frozenset((Told, MarkerArrived, Ended, Deleted))
+    hears = frozenset((Told, MarkerArrived, Ended, Deleted, Dropped))
 
     def __init__(self, surroundings: Surroundings, plan: RestorePlan) -> None:
         super().__init__(surroundings, plan)
@@ -63,6 +65,8 @@ class Rounds(Protocol):
                 return self.aborted(int(message["abort"]))
             case Told(message) if "last" in message:
                 return [Capture(WHOLE, int(message["last"]))]
+            case Told(message) if "committed" in message:
+                return shown(self.surroundings.pe, message)
             case MarkerArrived(channel, number, marker):
                 return self.marked(round_of(marker), channel, number)
             case Ended(channel):
@@ -70,6 +74,8 @@ class Rounds(Protocol):
                 return self.closed(channel)
             case Deleted(_, oldest):
                 return released(oldest)
+            case Dropped(_, tag) if tag < 0:  # a last one, for which nobody asks again
+                return [Capture(WHOLE, tag)]
         return []
 
     def marked(self, round: int, channel: ChannelId | None, number: int = 0) -> list[Command]:

@@ -49,7 +49,8 @@ class Cut:
     sent: Mapping[ChannelId, int] = field(default_factory=dict)  # by outlet: number of the next item
     protocol: bytes = b""  # what the protocol's `snapshot()` gave
     # Messages that belong to the checkpoint and are not in the engine, in the order in which they are to be taken: what
-    # was recorded on channels (`events.Capture.record`), what waited in front of a full merge. In their stored form.
+    # was recorded on channels (`events.Capture.record`), what waited in front of a full merge; and what was given out
+    # on committed channels, and cannot be seen yet. In their stored form.
     parked: Mapping[ChannelId, tuple[bytes, ...]] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:

@@ -286,6 +286,12 @@ class Release(NamedTuple):
     had: Had
 
 
+class Show(NamedTuple):
+    """Nobody will go back to before this checkpoint: what was given out before it on committed channels can be seen."""
+
+    id: CheckpointId
+
+
 class Digest(NamedTuple):
     """Tell the digest of the state at this key: `Digested` follows."""
 
@@ -300,5 +306,5 @@ class Tell(NamedTuple):
 
 Command = (
     Deliver | Park | Unpark | Admit | Await | Capture | Close | Abandon | SendMarker | Stamp
-    | Acknowledge | Forget | Resend | Activate | Deactivate | Release | Digest | Tell
+    | Acknowledge | Forget | Resend | Activate | Deactivate | Release | Show | Digest | Tell
 )  # fmt: skip

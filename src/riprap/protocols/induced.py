@@ -28,9 +28,10 @@ from typing import Any
 from riprap.base.errors import DataError
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import Cut
-from riprap.protocols.events import Arrived, Capture, Command, Deleted, Deliver, Emitted, Event, Stamp, Tick
+from riprap.protocols.events import Arrived, Capture, Command, Deleted, Deliver, Emitted, Event, Stamp, Tick, Told
 from riprap.protocols.lines import LineDirector
 from riprap.protocols.protocol import WHOLE, Protocol, ProtocolSpec, RestorePlan, Surroundings
+from riprap.protocols.showing import shown
 from riprap.protocols.uncoordinated import Timer, released, whole_plan
 
 
@@ -129,7 +130,7 @@ RULES: dict[str, Any] = {"hmnr": Hmnr, "bcs": Bcs}
 
 
 class Induced(Protocol):
-    hears = frozenset((Tick, Arrived, Emitted, Deleted))
+    hears = frozenset((Tick, Arrived, Emitted, Deleted, Told))
 
     def __init__(self, surroundings: Surroundings, plan: RestorePlan) -> None:
         super().__init__(surroundings, plan)
@@ -161,6 +162,10 @@ class Induced(Protocol):
             case Tick(now):
                 self.now = now
                 return [self._capture(forced=False)] if now >= self.timer.due else []
+            case Told(message) if "last" in message:
+                return [self._capture(forced=False)]
+            case Told(message) if "committed" in message:
+                return shown(self.surroundings.pe, message)
             case Deleted(_, oldest):
                 return released(oldest)
         return []
@@ -210,4 +215,4 @@ def _unpacked(form: str, header: bytes) -> tuple[Any, ...]:
         raise DataError(f"a header of {len(header)} bytes that another protocol or run has written") from error
 
 
-SPEC = ProtocolSpec("induced", whole_plan, Induced, LineDirector, retention=("log", "log"))
+SPEC = ProtocolSpec("induced", whole_plan, Induced, LineDirector, retention=("log", "log"), guarded=True)

@@ -25,14 +25,17 @@ from riprap.protocols.director import (
     Delete,
     Director,
     Event,
+    Finished,
     GoBack,
     Joined,
     Log,
     Lost,
+    Say,
     Took,
 )
 from riprap.protocols.protocol import Surroundings
 from riprap.protocols.recovery_line import INITIAL, Ends, Point, Span, recovery_line
+from riprap.protocols.showing import committed, showing
 
 EVERYTHING: Span = (0, 2**63 - 1)
 
@@ -83,6 +86,8 @@ class LineDirector(Director):
         self.lives: dict[str, tuple[int, int]] = {}
         self.void: set[CheckpointId] = set()  # ahead of a line that was put in force
         self.failed = False  # somebody failed, and no line has been computed since
+        self.showing = showing(elements)
+        self.committed: dict[str, CheckpointId] = {}  # of elements that show: what they were told
 
     def begin(self, log: Sequence[Mapping[str, Any]]) -> list[Command]:
         for record in log:
@@ -106,13 +111,17 @@ class LineDirector(Director):
                     if id not in void:
                         self._learn(id, cut)
                 self.unknown.discard(pe)
+                self.committed.pop(pe, None)
                 deleted: list[Command] = [Delete(tuple(void), void=True)] if void else []
-                return [*logged, *deleted, *(self._recover() if self.failed and not self.unknown else [])]
+                then = [] if self.unknown else self._recover() if self.failed else self._committed(*self._line())
+                return [*logged, *deleted, *then]
             case Took(id, cut, line, _, _, _, _):
                 if line != self.line:
                     return []
                 self._learn(id, cut)
                 return self._forget()
+            case Finished(pe, _) if self.showing:
+                return [Say(pe, {"last": 0})]
             case Lost(pe, epoch) if epoch >= self.lives.get(pe, (epoch, 0))[0]:
                 self.failed = True
                 return self._recover() if not self.unknown else []
@@ -146,11 +155,23 @@ class LineDirector(Director):
         return [Log(record), GoBack(self.line, dict(self.targets)), *deleted]
 
     def _forget(self) -> list[Command]:
+        """What lies behind the line that would hold if everybody failed."""
         ids, at = self._line()
+        told = self._committed(ids, at)
         behind = [id for pe, order in ids.items() for id in order[: at[pe]] if id is not None]
         for id in behind:
             del self.cuts[id.pe][id]
-        return [Delete(tuple(behind))] if behind else []
+        return [*told, *([Delete(tuple(behind))] if behind else [])]
+
+    def _committed(self, ids: Mapping[str, Sequence[CheckpointId | None]], at: Mapping[str, int]) -> list[Command]:
+        """What was given out before that line can be seen."""
+        told: list[Command] = []
+        for pe in sorted(self.showing):
+            id = ids[pe][at[pe]]
+            if id is not None and id != self.committed.get(pe):
+                self.committed[pe] = id
+                told.append(committed(id))
+        return told
 
 
 def _id(target: Sequence[Any] | None) -> CheckpointId | None:

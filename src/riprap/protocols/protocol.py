@@ -30,6 +30,7 @@ class Neighbour:
     operator: str  # of this element: the one that it leads to, or comes from
     retention: Retention
     feedback: bool = False
+    committed: bool = False  # of an output: its items can be seen when nobody will go back to before them
 
 
 @dataclass(frozen=True)
@@ -137,3 +138,7 @@ class ProtocolSpec:
     # The retention of a link that was not made persistent, where the consumer tolerates loss and where it does not.
     retention: tuple[Retention, Retention] = ("hold", "hold")
     refuses: Callable[[Surroundings], str] = nothing_refused  # why an element cannot run under it; "": it can
+    # Whether logs between elements have only what is committed, where those who write them do not repeat themselves:
+    # they have consumers who do not go back with them, or go back elsewhere.
+    guarded: bool = False
+    borders: Retention | None = None  # of links into and out of cycles, if it is another one

@@ -6,9 +6,10 @@ from typing import Any
 
 from riprap.base.errors import UsageError, known
 from riprap.base.quantities import parse_duration
-from riprap.protocols import coordinated, induced, recompute, repeat, unaligned, uncoordinated
+from riprap.protocols import coordinated, hybrid, induced, recompute, repeat, unaligned, uncoordinated
 from riprap.protocols.partial import PARTIAL
 from riprap.protocols.protocol import ProtocolSpec
+from riprap.protocols.showing import SINKS
 
 REGISTRY: Mapping[str, ProtocolSpec] = {
     spec.name: spec
@@ -16,6 +17,7 @@ REGISTRY: Mapping[str, ProtocolSpec] = {
         PARTIAL,
         coordinated.SPEC,
         unaligned.SPEC,
+        hybrid.SPEC,
         uncoordinated.SPEC,
         induced.SPEC,
         repeat.SPEC,
@@ -40,6 +42,7 @@ def configured(
     log: str | None = None,
     scope: str | None = None,
     failover: str = FAILOVERS[0],
+    sinks: str | None = None,
 ) -> tuple[ProtocolSpec, dict[str, Any]]:
     """A protocol as a user asks for it, with its settings; raises `UsageError` for what does not go together."""
     spec = protocol(name)
@@ -68,4 +71,18 @@ def configured(
         if spec.name != "induced":
             raise UsageError(f"--induced-scope is for induced: {name} forces no checkpoints")
         settings["scope"] = scope
+    if sinks is not None:
+        if sinks not in SINKS:
+            raise UsageError(f"--sinks {sinks}: expected {' or '.join(SINKS)}")
+        if sinks == "committed" and (spec is PARTIAL or spec is recompute.SPEC):
+            raise UsageError(
+                f"--sinks committed shows rows when nobody will go back to before them, and {name} has no such line: "
+                "use another protocol, as coordinated, or --sinks eager"
+            )
+        if sinks == "committed" and settings.get("log") == "volatile":
+            raise UsageError(
+                "--sinks committed is for exactly once, and with --log volatile rows are lost: use --log persistent, "
+                "or --sinks eager"
+            )
+        settings["sinks"] = sinks
     return spec, settings

@@ -13,10 +13,11 @@ from collections.abc import Mapping
 
 from riprap.protocols.cut import CheckpointId
 from riprap.protocols.director import Command as DirectorCommand
-from riprap.protocols.director import Delete, Director, Joined, Took
+from riprap.protocols.director import Delete, Director, Finished, Joined, Say, Took
 from riprap.protocols.director import Event as DirectorEvent
 from riprap.protocols.events import Command, Deleted, Event, Forget
 from riprap.protocols.protocol import WHOLE, ProtocolSpec, RestorePlan, Surroundings, Unit
+from riprap.protocols.showing import committed, showing
 from riprap.protocols.uncoordinated import Uncoordinated, interval_of
 
 
@@ -42,10 +43,11 @@ class Repeat(Uncoordinated):
 
 
 class RepeatDirector(Director):
-    """Deletes what nobody will go back to: all but the newest checkpoint of each element."""
+    """Deletes what nobody will go back to: all but the newest checkpoint of each element, which is committed."""
 
     def __init__(self, elements: Mapping[str, Surroundings]) -> None:
         self._newest: dict[str, CheckpointId] = {}
+        self._showing = showing(elements)
 
     def handle(self, event: DirectorEvent) -> list[DirectorCommand]:
         match event:
@@ -53,11 +55,16 @@ class RepeatDirector(Director):
                 there = sorted(checkpoints)
                 if there:
                     self._newest[pe] = there[-1]
-                return [Delete(tuple(there[:-1]))] if there[1:] else []
+                return [*self._committed(pe), *([Delete(tuple(there[:-1]))] if there[1:] else [])]
             case Took(id=id):
                 older, self._newest[id.pe] = self._newest.get(id.pe), id
-                return [Delete((older,))] if older is not None else []
+                return [*self._committed(id.pe), *([Delete((older,))] if older is not None else [])]
+            case Finished(pe, _) if pe in self._showing:
+                return [Say(pe, {"last": 0})]
         return []
+
+    def _committed(self, pe: str) -> list[DirectorCommand]:
+        return [committed(self._newest[pe])] if pe in self._showing and pe in self._newest else []
 
 
 SPEC = ProtocolSpec("repeat", plan, Repeat, RepeatDirector, retention=("log", "log"), refuses=refuses)

@@ -33,6 +33,7 @@ from riprap.protocols.director import (
 from riprap.protocols.lines import channels_of, died_unheard, point_of, remember, seen
 from riprap.protocols.protocol import Surroundings
 from riprap.protocols.recovery_line import INITIAL, Point, recovery_line
+from riprap.protocols.showing import committed, showing
 from riprap.protocols.uncoordinated import INTERVAL
 
 
@@ -59,6 +60,7 @@ class RoundDirector(Director):
         self.others: set[CheckpointId] = set()  # durable, and of no committed round
         self.started = 0
         self.due: int | None = None
+        self.showing = showing(elements)
 
     def begin(self, log: Sequence[Mapping[str, Any]]) -> list[Command]:
         for record in log:
@@ -77,12 +79,16 @@ class RoundDirector(Director):
                     return self._go_back(pe)
                 logged = seen(self.lives, pe, epoch, line)
                 self.others |= set(checkpoints) - {id for id in self.committed.values() if id is not None}
+                stands = self.committed[pe]
+                told = [committed(stands)] if stands is not None and pe in self.showing and line == self.line else []
                 # A round may be under way that this director knows nothing of.
-                return [*logged, *([Say(pe, {"abort": self.round})] if self.round and self.parts is None else [])]
+                unknown = self.round and self.parts is None
+                return [*logged, *told, *([Say(pe, {"abort": self.round})] if unknown else [])]
             case Lost(pe, epoch):
                 return self._go_back(pe) if epoch >= self.lives.get(pe, (epoch, 0))[0] else []
-            case Finished(pe, _):
-                if pe in self.finished:
+            case Finished(pe, epoch):
+                working = self.joined.get(pe) == self.line and self.lives[pe][0] == epoch
+                if pe in self.finished or not working:  # a life that has gone back since had finished
                     return []
                 self.finished.add(pe)
                 return [Say(pe, {"last": last_tag(self.line)})]
@@ -134,10 +140,12 @@ class RoundDirector(Director):
             if parts is None or whole == self.committed or any(id is None for id in whole.values()):
                 continue
             if not self._consistent({pe: id for pe, id in whole.items() if id is not None}):
-                return [*commands, *self._abort()]
+                commands += self._abort()
+                continue
             self.committed, self.parts = whole, None
             record = {"committed": {pe: id and list(id) for pe, id in whole.items()}, "round": self.round}
-            commands += [Log(record), *(Say(pe, {"committed": self.round}) for pe in self.elements)]
+            shown = [id for pe, id in whole.items() if pe in self.showing and id is not None]
+            commands += [Log(record), *map(committed, shown)]
         return [*commands, *self._delete()]
 
     def _consistent(self, whole: Mapping[str, CheckpointId]) -> bool:

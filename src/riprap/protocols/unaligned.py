@@ -19,12 +19,8 @@ from riprap.protocols.events import (
     Capture,
     Close,
     Command,
-    Deleted,
     Deliver,
-    Ended,
     Event,
-    MarkerArrived,
-    Told,
 )
 from riprap.protocols.protocol import WHOLE, ProtocolSpec, RestorePlan, Surroundings
 from riprap.protocols.rounds import RoundDirector
@@ -32,7 +28,7 @@ from riprap.protocols.uncoordinated import whole_plan
 
 
 class Unaligned(Rounds):
-    hears = frozenset((Told, MarkerArrived, Ended, Deleted, Arrived))
+    hears = Rounds.hears | {Arrived}
 
     def __init__(self, surroundings: Surroundings, plan: RestorePlan) -> None:
         super().__init__(surroundings, plan)

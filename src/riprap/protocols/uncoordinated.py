@@ -10,9 +10,10 @@ beginning of the run (the domino effect): `induced.py` exists because of that.
 
 from riprap.base.randomness import derived_seed
 from riprap.protocols.cut import Cut
-from riprap.protocols.events import Acknowledge, Capture, Command, Deleted, Event, Forget, Tick
+from riprap.protocols.events import Acknowledge, Capture, Command, Deleted, Event, Forget, Tick, Told
 from riprap.protocols.lines import LineDirector
 from riprap.protocols.protocol import WHOLE, Protocol, ProtocolSpec, RestorePlan, Surroundings, Unit
+from riprap.protocols.showing import shown
 
 INTERVAL = 10_000_000  # microseconds, unless the settings say otherwise
 
@@ -43,7 +44,7 @@ class Timer:
 
 
 class Uncoordinated(Protocol):
-    hears = frozenset((Tick, Deleted))
+    hears = frozenset((Tick, Deleted, Told))
 
     def __init__(self, surroundings: Surroundings, plan: RestorePlan) -> None:
         super().__init__(surroundings, plan)
@@ -58,11 +59,18 @@ class Uncoordinated(Protocol):
         match event:
             case Tick(now) if now >= self.timer.due:
                 self.timer.restart(now)
-                self.taken += 1
-                return [Capture(WHOLE, self.taken)]
+                return self._capture()
+            case Told(message) if "last" in message:
+                return self._capture()
+            case Told(message) if "committed" in message:
+                return shown(self.surroundings.pe, message)
             case Deleted(_, oldest):
                 return released(oldest)
         return []
+
+    def _capture(self) -> list[Command]:
+        self.taken += 1
+        return [Capture(WHOLE, self.taken)]
 
 
 def released(oldest: Cut) -> list[Command]:
@@ -73,4 +81,4 @@ def released(oldest: Cut) -> list[Command]:
     ]
 
 
-SPEC = ProtocolSpec("uncoordinated", whole_plan, Uncoordinated, LineDirector, retention=("log", "log"))
+SPEC = ProtocolSpec("uncoordinated", whole_plan, Uncoordinated, LineDirector, retention=("log", "log"), guarded=True)

@@ -44,8 +44,7 @@ from riprap.graph.cycles import connected_parts, cyclic_parts
 from riprap.graph.graph import Graph, StreamSpec
 from riprap.graph.groups import ha_groups, memory_of
 from riprap.graph.keys import SEQ, KeyShape, overlapping
-from riprap.graph.specs import Aggregate, Join, OperatorSpec, Union
-from riprap.graph.windows import Punctuated, Session
+from riprap.graph.specs import OperatorSpec, Union
 from riprap.protocols.channel import Retention
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.partial import PARTIAL
@@ -58,6 +57,7 @@ from riprap.protocols.protocol import (
     Surroundings,
 )
 from riprap.replication.ha import replicated
+from riprap.runtime.continuous_check import check_continuous
 
 Fuse = Literal["auto", "none", "all"]
 Recovery = Literal["gap", "buffer", "replay", "recompute", "failover"]
@@ -232,6 +232,26 @@ class Layout:
         """What comes out at a sink is always kept."""
         return "log" if channel.stream in self._sinks else self._links[channel.stream].retention
 
+    def committed(self, channel: ChannelId) -> bool:
+        """Whether what is given out on it can be seen only when nobody will go back to before it."""
+        if channel.stream in self._sinks:
+            return self.settings.get("sinks") == "committed"
+        link = self._links[channel.stream]
+        if not self.protocol.guarded or link.retention != "log":
+            return False
+        return not all(self.graph[name].deterministic for name in self._domains[link.source])
+
+    @cached_property
+    def _domains(self) -> Mapping[Fragment, tuple[str, ...]]:
+        """By fragment, the operators that go back with it: those that no log separates from it."""
+        together: dict[Fragment, list[Fragment]] = {fragment: [fragment] for fragment in self.fragments}
+        for link in self.links:
+            one, other = together[link.source], together[link.target]
+            if link.retention != "log" and one is not other:
+                one += other
+                together |= dict.fromkeys(other, one)
+        return {fragment: tuple(n for one in all_ for n in one.members) for fragment, all_ in together.items()}
+
     def schema(self, channel: ChannelId) -> pa.Schema:
         stream = self.stream(channel)
         return self.graph.physical(stream.source, stream.source_port)
@@ -277,6 +297,7 @@ class Layout:
                 sink if sink is not None else stream.source,
                 self.retention(channel),
                 sink is None and stream.feedback is not None,
+                self.committed(channel),
             )
         sources = tuple(s.name for s in self.graph.sources if s.name in pe.fragment.members)
         membership = None
@@ -365,7 +386,7 @@ def arrange(
         if refused := protocol.refuses(surroundings):
             raise UsageError(refused)
     for fragment in fragments:
-        _check_continuous(layout, fragment)
+        check_continuous(layout, fragment)
     return layout
 
 
@@ -384,41 +405,6 @@ def _check_cycles(graph: Graph) -> None:
                     f"stream {stream.id} is persistent and lies on a cycle, which runs in one process: "
                     "leave its protection out"
                 )
-
-
-def _check_continuous(layout: Layout, fragment: Fragment) -> None:
-    """Continuous checkpoints need input that can be read again, and an element with one stateful operator."""
-    graph = layout.graph
-    for spec in (graph[name] for name in fragment.members):
-        if spec.annotations.continuous is None:
-            continue
-        has = f"{spec.name} has continuous checkpoints"
-        windows = (*spec.windows, *((spec.every,) if isinstance(spec, Aggregate) else ()))
-        if not isinstance(spec, Aggregate | Join) or any(
-            isinstance(window, Punctuated | Session) for window in windows
-        ):
-            raise UsageError(
-                f"{has}, which are for aggregates over windows of count or time and for joins: give it an interval"
-            )
-        if fragment.group:
-            raise UsageError(f"{has} and is in HA group {fragment.group}, whose replicas save nothing of their own")
-        if layout.protocol.name != PARTIAL.name:
-            raise UsageError(f"{has}, which go with the protocol partial and not with {layout.protocol.name}")
-        for other in (graph[name] for name in fragment.members):
-            if other is not spec and any(other.stateful):
-                raise UsageError(
-                    f"{has} and would share its element with {other.name}, which has state too: use --fuse auto"
-                )
-            if not other.deterministic:
-                raise UsageError(f"{has}, and {other.name} in its element is not deterministic: give it an interval")
-        for link in layout.links:
-            if link.target == fragment and link.retention != "log":
-                raise UsageError(
-                    f"{has}, and its input {link.stream.id} could not be read again: make it persistent, with "
-                    f"persist() or backup() at {link.stream.source}"
-                )
-            if link.source == fragment and link.stream.source != spec.name:
-                raise UsageError(f"{has}, and {link.stream.id} leaves its element in front of it: use --fuse none")
 
 
 def _fragment(graph: Graph, members: tuple[str, ...]) -> Fragment:
@@ -476,7 +462,10 @@ def _link(graph: Graph, stream: StreamSpec, source: Fragment, target: Fragment, 
         by = None
     else:
         by = (SEQ,)  # nobody minds where a row goes; by its number, so that a restart repeats it
-    return Link(stream, source, target, retention_of(graph, stream, protocol), by)
+    retention = retention_of(graph, stream, protocol)
+    if protocol.borders is not None and any({*source.members, *target.members} & {*c} for c in cyclic_parts(graph)):
+        retention = protocol.borders
+    return Link(stream, source, target, retention, by)
 
 
 def _numbers_ports(graph: Graph, name: str) -> bool:

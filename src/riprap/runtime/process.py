@@ -313,7 +313,7 @@ class _Process:
     def _loop(self, beats: Beats) -> Beginning:
         """Until the run is over (an exception), or the element is to begin again."""
         element, client, clock, transport = self._element, self._client, self._clock, self._transport
-        ticked, state = clock.monotonic(), WorkerState.CATCHING_UP
+        ticked, state, told = clock.monotonic(), WorkerState.CATCHING_UP, False
         while True:
             client.check()
             beats.alive()
@@ -343,6 +343,9 @@ class _Process:
                         raise follower.failure
                 if client.stopping:
                     element.end_sources()
+                if element.finished and not told:
+                    told = True
+                    client.finished()  # what it has not shown yet waits for a last checkpoint
                 if element.ended and state is not WorkerState.ENDED:
                     self.flush()
                     beats.beat()

@@ -229,7 +229,7 @@ class Simulation:
             if not life.element.blocked:
                 taken += life.recomputation.bring(life.element.missing)
             life.element.handle(taken)
-            if life.element.ended and not life.finished:
+            if life.element.finished and not life.finished:
                 life.finished = True
                 self.to_director(life.pe.id, lambda directing: directing.finished(life.pe.id, life.epoch))
         except _Died:
@@ -402,6 +402,8 @@ class Simulation:
         def join(directing: Directing) -> None:
             if life.alive:
                 directing.joined(life.pe.id, life.epoch, line, checkpoints)
+                if life.finished:
+                    directing.finished(life.pe.id, life.epoch)
 
         self.to_director(life.pe.id, join)
 

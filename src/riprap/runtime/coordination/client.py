@@ -121,6 +121,10 @@ class Client:
     def status(self, state: WorkerState) -> None:
         self._tell(status=state)
 
+    def finished(self) -> None:
+        """Its work is done; some of it may not be seen yet."""
+        self._tell(finished=True)
+
     def failed(self, text: str, code: int = 1) -> None:
         """Tell of an error that a restart would meet again: the run ends with it, and with that exit code."""
         self._tell(failed=text, code=code)

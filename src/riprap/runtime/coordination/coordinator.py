@@ -291,8 +291,8 @@ class Coordinator:
                     self._roster.beat(pe, epoch, content, at, wall)
                 case "status":
                     self._roster.status(pe, epoch, WorkerState(content), at, wall)
-                    if content == WorkerState.ENDED:
-                        self._directing.finished(pe, epoch)
+                case "finished":
+                    self._directing.finished(pe, epoch)
                 case "failed":
                     self._roster.beat(pe, epoch, {}, at, wall)
                     self._roster.fail(pe, content, wall, message.get("code", 1))

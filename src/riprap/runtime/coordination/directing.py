@@ -150,7 +150,8 @@ class Directing:
 
     def took(self, line: int, durable: Durable, size: int, taken: int) -> None:
         id_ = durable.id
-        if line < self.line:
+        back = self._targets.get(id_.pe)
+        if back is not None and line < back[0]:  # it was taken before its element went back
             self._reach.delete(id_.pe, (id_,), void=True)
             return
         if id_.unit == WHOLE and id_.pe in self._targets and id_.pe not in self._settled:

@@ -11,7 +11,7 @@ the way of their link (`ways.py`).
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from riprap.protocols import events as seam
 from riprap.protocols.channel import NOTHING, Had
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId, Cut
+from riprap.runtime.element.arriving import together, without
 from riprap.runtime.element.capturing import Capturing, OpenCapture
 from riprap.runtime.element.digesting import Digesting
 from riprap.runtime.element.inputs import Inputs, WayIn
@@ -37,12 +38,12 @@ from riprap.runtime.element.recording import Recording
 from riprap.runtime.element.remembering import keys_of_message
 from riprap.runtime.element.restoring import SHARDS, Restoring
 from riprap.runtime.element.shard_merge import Given, shard_merges
+from riprap.runtime.element.showing import Showing
 from riprap.runtime.element.stored import encode_message
 from riprap.runtime.element.taking import Taking
 from riprap.runtime.hosting import Arrival, Feed, Host, HostEvent, Missing, Rates, Recomputed, Unneeded, pace_of
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Kind, Message
-from riprap.runtime.transport.joining import follows, joined
 
 _BATCH_ROWS = 65_536
 HELD_BYTES = 64 << 20
@@ -107,6 +108,8 @@ class Element:
         self.latencies = self._outputs.latencies
         if before is not None:
             self._outputs.adopt(before._outputs)
+        self._showing = Showing(self._outputs.ways, epoch)
+        self._showing.begin(begins.id, begins.unseen)
         self._taking = Taking(layout, pe, self._engine, ledger, begins.sources, whole=self.plan.whole)
         self._feeds = {name: feeds(name, position) for name, position in begins.sources.items()}
         self._paces = {name: pace_of(rates, name) for name in self._feeds}
@@ -129,6 +132,7 @@ class Element:
             seam.Activate: lambda c: self._outputs.ways[c.channel].activate(c.term, plain=c.plain),
             seam.Deactivate: lambda c: self._outputs.ways[c.channel].deactivate(),
             seam.Release: lambda c: self._outputs.ways[c.channel].release(c.had),
+            seam.Show: lambda c: self._showing.show(c),
             seam.Digest: self._digest,
             seam.Tell: lambda c: self._host.tell(c.message),
         }
@@ -225,8 +229,13 @@ class Element:
     @property
     def ended(self) -> bool:
         """Everything has come, and everything that it caused has left."""
+        return self.finished and self._outputs.ended
+
+    @property
+    def finished(self) -> bool:
+        """The same, but that some of it cannot be seen yet."""
         reached = (self._engine.reached(name) for name in self.pe.fragment.members)
-        return all(key == END_KEY for key in reached) and self._outputs.ended
+        return all(key == END_KEY for key in reached) and self._outputs.finished
 
     @property
     def checkpoints(self) -> Mapping[CheckpointId, Cut]:
@@ -299,7 +308,7 @@ class Element:
             by_channel.setdefault(arrival.channel, []).append(arrival)
         for channel, waiting in by_channel.items():
             way = self._inputs.ways[channel]
-            for arrival in _joined(waiting, self._batch_rows) if len(waiting) > 1 else waiting:
+            for arrival in together(waiting, self._batch_rows) if len(waiting) > 1 else waiting:
                 self._arrived(way, arrival)
 
     def _arrived(self, way: WayIn, arrival: Arrival) -> None:
@@ -354,7 +363,7 @@ class Element:
     def _deliver(self, way: WayIn, message: Message, skip: int, position: int) -> None:
         """Take a message into the element."""
         if skip and message.items:
-            message = _without(message, skip)
+            message = without(message, skip)
         if message.number > way.inlet.next and self.plan.delivered == "taken":
             way.record.missed += message.number - way.inlet.next
         way.inlet.next = message.number + message.items
@@ -469,6 +478,7 @@ class Element:
         self._host.flush()  # its numbers promise that what was kept is there
         cut = self._cut(self.plan.units[command.unit].operators)
         shards = {SHARDS + stream: merge.snapshot() for stream, merge in self._merges.items()}
+        self._showing.captured(command.tag)
         capture = self._capturing.take(command, self._engine, cut, self._clock.now(), shards if self.plan.whole else {})
         if capture is not None:
             for channel in command.record:
@@ -490,9 +500,9 @@ class Element:
     def _cut(self, operators: Iterable[str]) -> Cut:
         """The cut of a unit with these operators, here and now."""
         names, ways = set(operators), self._inputs.ways
-        parked = {}
+        parked = self._showing.parked()
         if self.plan.delivered == "taken":
-            parked = {c: tuple(map(encode_message, way.backlog.all())) for c, way in ways.items() if way.backlog}
+            parked |= {c: tuple(map(encode_message, way.backlog.all())) for c, way in ways.items() if way.backlog}
         return Cut(
             {name: self._engine.reached(name) for name in names},
             {name: position for name, position in self._taking.taken.items() if name in names},
@@ -507,6 +517,7 @@ class Element:
     def _tick(self, now: int) -> None:
         for taken in self._capturing.finished():
             self._host.took(taken.durable, taken.bytes, taken.taken)
+            self._showing.durable(taken.durable.id, taken.durable.tag)
             self._tell(taken.durable)
         if self._recording is not None:
             self._recording.tick(now)
@@ -573,27 +584,3 @@ class Element:
         if not record.started_at:
             record.started_at = self._paces[source].begin(now, self._feeds[source].position)
         return int(record.started_at)
-
-
-def _without(message: Message, skip: int) -> Message:
-    """The message without its first items, of which it may have no more: what it says of progress holds."""
-    number = message.number + skip
-    if message.batch is not None and skip < message.items:
-        return replace(message, number=number, batch=message.batch.slice(skip))
-    kind = Kind.END if message.progress == END_KEY else Kind.PROGRESS
-    return replace(message, kind=kind, number=number, batch=None, punctuation=None)
-
-
-def _joined(arrivals: list[Arrival], most: int) -> Iterator[Arrival]:
-    """The same items in fewer, larger messages."""
-    run: list[Arrival] = []
-    rows = 0
-    for arrival in arrivals:
-        items = arrival.message.items
-        if run and (rows + items > most or not follows(run[-1].message, arrival.message)):
-            yield run[-1]._replace(message=joined([each.message for each in run]))
-            run, rows = [], 0
-        run.append(arrival)
-        rows += items
-    if run:
-        yield run[-1]._replace(message=joined([each.message for each in run]))

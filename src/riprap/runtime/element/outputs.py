@@ -22,7 +22,7 @@ from riprap.runtime.element.latency import Latencies
 from riprap.runtime.element.ledger import Ledger
 from riprap.runtime.element.remembering import RememberingWay
 from riprap.runtime.element.shard_merge import Given
-from riprap.runtime.element.ways import WAYS, LoggingWay, Way
+from riprap.runtime.element.ways import WAYS, CommittedWay, LoggingWay, Way
 from riprap.runtime.hosting import Host
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Kind, Message
@@ -70,7 +70,8 @@ class Outputs:
         for channel in layout.outlets(pe):
             retention, record = layout.retention(channel), ledger.outlets[channel]
             outlet = Outlet(retention, sent[channel], record.key, guarded=not exact)
-            way = {**WAYS, "remember": RememberingWay}[retention](channel, epoch, outlet, record, host, limit)
+            kind = CommittedWay if layout.committed(channel) else {**WAYS, "remember": RememberingWay}[retention]
+            way = kind(channel, epoch, outlet, record, host, limit)
             if isinstance(way, RememberingWay):
                 way.shape = layout.shape(channel)
             self.ways[channel] = way
@@ -241,6 +242,11 @@ class Outputs:
     def ended(self) -> bool:
         """Every stream has ended, and nothing waits to be sent."""
         return all(way.ended for way in self.ways.values())
+
+    @property
+    def finished(self) -> bool:
+        """The same, but that some of it cannot be seen yet."""
+        return all(way.finished for way in self.ways.values())
 
 
 def _of(reached: Callable[[str], OrderKey], name: str) -> Callable[[], OrderKey]:

@@ -16,14 +16,14 @@ behind the checkpoint has not happened.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from riprap.checkpoints.load import Loaded
 from riprap.engine.engine import Engine
 from riprap.engine.merger import MergerState
 from riprap.graph.keys import END_KEY, START_KEY, OrderKey
 from riprap.protocols.channels import ChannelId
-from riprap.protocols.cut import Cut, InletCut
+from riprap.protocols.cut import CheckpointId, Cut, InletCut
 from riprap.protocols.protocol import WHOLE, RestorePlan
 from riprap.runtime.element.ledger import Ledger
 from riprap.runtime.element.recording import Recording
@@ -43,6 +43,8 @@ class Beginning:
     sources: Mapping[str, int]
     behind: Mapping[str, OrderKey]  # by operator: how far it had come in another life, and does not know any more
     parked: Mapping[ChannelId, tuple[Message, ...]]
+    id: CheckpointId | None = None  # of the cut
+    unseen: Mapping[ChannelId, tuple[Message, ...]] = field(default_factory=dict)  # on committed channels
 
 
 class Restoring:
@@ -79,9 +81,8 @@ class Restoring:
                 {},
                 {},
             )
-        whole = self._cuts.get(WHOLE)
+        whole, found = self._cuts.get(WHOLE), self._loaded.get(WHOLE)
         if self._plan.whole:
-            found = self._loaded.get(WHOLE)
             if found is not None:
                 assert whole is not None
                 replace(found, mergers=self._mergers(found, whole)).into(self._engine)
@@ -93,6 +94,7 @@ class Restoring:
             channel: tuple(map(decode_message, messages))
             for channel, messages in (whole.parked.items() if whole is not None else ())
         }
+        unseen = {channel: parked.pop(channel) for channel in list(parked) if self._layout.committed(channel)}
         inlets = {channel: self._inlet(channel) for channel in self._layout.inputs(self._pe)}
         for channel, messages in parked.items():  # they come again first, some of them from before what was taken
             if messages:
@@ -105,6 +107,8 @@ class Restoring:
             {name: self._source(name) for name in self._ledger.sources},
             {} if self._plan.whole else {name: self._behind(name) for name in self._ledger.operators},
             parked,
+            CheckpointId(self._pe.id, WHOLE, found.epoch, found.number) if found is not None else None,
+            unseen,
         )
 
     def _inlet(self, channel: ChannelId) -> tuple[int, int]:

@@ -5,7 +5,7 @@ acknowledgements. Progress is told behind the last message; where it can be, wit
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from riprap.graph.keys import END_KEY, START_KEY, OrderKey
@@ -88,6 +88,11 @@ class Way:
     def ended(self) -> bool:
         """The stream has ended, and nothing waits to be sent."""
         return self.told == END_KEY
+
+    @property
+    def finished(self) -> bool:
+        """As `ended`, whether it can be seen or not."""
+        return self.ended
 
     def _progress(self, born: int = 0) -> Message:
         kind = Kind.END if self.told == END_KEY else Kind.PROGRESS
@@ -235,6 +240,50 @@ class LoggingWay(Way):
 
     def marker(self, marker: bytes, *, ahead: bool) -> None:
         self._host.keep(self.channel, self._marker(marker))
+
+
+class CommittedWay(LoggingWay):
+    """Keeps to itself what it is given, until nobody will go back to before it (`protocols/showing.py`)."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self._unseen = ResendBuffer(self._limit, lambda: self._host.spill(self.channel))
+        self._shown = START_KEY  # progress that can be seen
+
+    def give(self, messages: Sequence[Message], record: bytes = b"") -> None:
+        for message in messages:
+            self._unseen.add(message)
+
+    def advance(self, born: int = 0) -> None:
+        """It is told with what comes before it."""
+
+    def marker(self, marker: bytes, *, ahead: bool) -> None:
+        raise AssertionError("markers do not wait for a line")
+
+    @property
+    def unseen(self) -> Iterator[Message]:
+        return self._unseen.messages()
+
+    def show(self, below: int, told: OrderKey) -> None:
+        """Items below this number can be seen, and that this much progress was made."""
+        message = self._unseen.next()
+        while message is not None and message.number < below:
+            self._host.keep(self.channel, message)
+            self._unseen.sent()
+            message = self._unseen.next()
+        self._unseen.release_sent()
+        if told > self._shown:
+            self._shown = told
+            kind = Kind.END if told == END_KEY else Kind.PROGRESS
+            self._host.keep(self.channel, Message(kind, self._epoch, below, progress=told))
+
+    @property
+    def finished(self) -> bool:
+        return self.told == END_KEY
+
+    @property
+    def ended(self) -> bool:
+        return self._shown == END_KEY
 
 
 class RecomputedWay(HoldingWay):
