@@ -20,6 +20,7 @@ _HOMES = {
     "continuous": "riprap.graph.annotations",
     "ha_group": "riprap.graph.annotations",
     "persist": "riprap.graph.annotations",
+    "retain": "riprap.graph.annotations",
     "count": "riprap.graph.windows",
     "punctuated": "riprap.graph.windows",
     "session_window": "riprap.graph.windows",
@@ -51,6 +52,7 @@ __all__ = [
     "persist",
     "punctuated",
     "read_plan",
+    "retain",
     "run_bounded",
     "session",
     "session_window",
@@ -61,7 +63,7 @@ __all__ = [
 if TYPE_CHECKING:
     from riprap.engine.engine import Engine
     from riprap.graph.aggregates import apply
-    from riprap.graph.annotations import backup, checkpoint, continuous, ha_group, persist
+    from riprap.graph.annotations import backup, checkpoint, continuous, ha_group, persist, retain
     from riprap.graph.builder import App, Stream
     from riprap.graph.graph import Graph
     from riprap.graph.plan import read_plan

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from riprap.apps.bargain_discovery import build
 from riprap.base.errors import PlanError
-from riprap.graph.annotations import Annotations, HaGroup, checkpoint
+from riprap.graph.annotations import Annotations, HaGroup, Retain, checkpoint
 from riprap.graph.builder import App
 from riprap.graph.plan import Plan, parse_plan, plan_of, read_plan, write_plan
 
@@ -19,6 +19,7 @@ annotations = st.builds(
     backup=st.booleans(),
     ha_group=st.one_of(st.none(), st.sampled_from(list(groups.values()))),
     stability=st.sampled_from((None, "async", "group", "fsync")),
+    retain=st.sampled_from((None, Retain(), Retain(frozenset((0, 2)), 0.125), Retain(share=1e-3))),
 )
 
 
@@ -72,6 +73,12 @@ def test_a_plan_overrides_the_code():
         ('app = "x"\n[operators.A]\nbackup = "yes"', "operator A: backup = 'yes'; write true or false"),
         ('app = "x"\n[operators.A]\npersist = 0', "operator A: persist = 0; write a list of output ports"),
         ('app = "x"\n[operators.A]\npersist = [-1]', "operator A: persist"),
+        ('app = "x"\n[operators.A]\nretain = "always"', "operator A: retain = 'always'; write retain = \"while-down\""),
+        ('app = "x"\n[operators.A]\nretain = "while-down"\nsample = 0', "sample as a share, more than 0 and at most 1"),
+        ('app = "x"\n[operators.A]\nretain = "while-down"\nsample = true', "operator A: retain = "),
+        ('app = "x"\n[operators.A]\nretain = "while-down"\nretain_ports = 1', "retain_ports as a list of output ports"),
+        ('app = "x"\n[operators.A]\nretain = "while-down"\nretain_ports = []', "operator A: retain = "),
+        ('app = "x"\n[operators.A]\nsample = 0.5', 'operator A: sample is for retain = "while-down"; write that too'),
         (
             'app = "x"\n[operators.A]\nstability = "none"',
             "operator A: stability = 'none'; write one of async, group, fsync",

@@ -2,18 +2,19 @@
 
 import pytest
 
-from riprap.base.errors import UsageError
-from riprap.graph.annotations import backup, checkpoint, persist
+from riprap.base.errors import GraphError, UsageError
+from riprap.graph.annotations import backup, checkpoint, ha_group, persist, retain
 from riprap.graph.builder import App
 from riprap.graph.windows import count
 from riprap.operators.user import UserOperator
 from riprap.protocols.protocol import WHOLE
+from riprap.protocols.registry import protocol
 from riprap.runtime.layout import arrange
 
 
-def chain(*, source=(), total=(), parallelism=1):
+def chain(*, source=(), filter_=(), total=(), parallelism=1):
     app = App("chain")
-    stream = app.source("S", "k string, x long", protect=source).filter("x > 0", name="F")
+    stream = app.source("S", "k string, x long", protect=source).filter("x > 0", name="F", protect=filter_)
     stream = stream.aggregate("sum(x) AS x", window=count(5), by="k", name="A", protect=total, parallelism=parallelism)
     stream.sink("Sink")
     return app.build()
@@ -142,3 +143,30 @@ def test_shards_by_key_do_not_share_an_element_with_shards_by_something_else(fus
     layout = arrange(chain(), fuse, {"F": 2, "A": 2, "Sink": 2})
     assert [pe.fragment.members for pe in layout.pes if pe.shard == 0] == [("S",), ("F",), ("A", "Sink")]
     assert layout.link("F→A").by == ("k",)
+
+
+def test_a_stream_that_is_retained_while_its_consumer_is_down_separates_fragments():
+    kept = retain("while-down", sample=0.5)
+    layout = arrange(chain(source=(kept,)))
+    assert [pe.fragment.members for pe in layout.pes] == [("S",), ("F", "A", "Sink")]
+    (link,) = layout.links
+    assert (link.retention, link.recovery, link.share) == ("while-down", "while-down", 0.5)
+    assert arrange(chain(source=(kept, backup()))).links[0].retention == "log", "what is persistent is, all the time"
+    assert not arrange(chain(source=(retain("while-down", 1),))).links
+
+
+def test_what_cannot_be_retained_while_down_is_refused():
+    kept = (retain("while-down"),)
+    with pytest.raises(UsageError, match="goes with the protocol partial and not with coordinated"):
+        arrange(chain(source=kept), protocol=protocol("coordinated"))
+    app = App("pairs")
+    left = app.source("L", "x long", protect=kept)
+    left.barrier(app.source("R", "y long"), name="B").sink("Sink")
+    with pytest.raises(UsageError, match="L→B is retained while its consumer is down, and B cannot bear to lose"):
+        arrange(app.build())
+    with pytest.raises(UsageError, match="F is in an HA group, which fails over instead"):
+        arrange(chain(source=kept, filter_=(ha_group("g"),)))
+    with pytest.raises(GraphError, match="expected a share, more than 0 and at most 1"):
+        retain("while-down", sample=0)
+    with pytest.raises(GraphError, match=r'there is retain."while-down".'):
+        retain("always")

@@ -26,6 +26,7 @@ class Life:
     passed: list[int] = field(default_factory=list)  # ids given out
     reached: OrderKey = START_KEY
     faults: list[str] = field(default_factory=list)
+    loaded: int = 0  # how many its state had seen when it began
 
 
 class Tap(UserOperator):
@@ -66,7 +67,7 @@ class Tap(UserOperator):
         return self.total.to_bytes(8, "little")
 
     def load(self, saved):
-        self.total = int.from_bytes(saved, "little")
+        self.total = self.life.loaded = int.from_bytes(saved, "little")
 
 
 class Strict(Tap):

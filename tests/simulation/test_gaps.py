@@ -4,7 +4,7 @@ from itertools import pairwise
 from random import Random
 
 import pytest
-from tests.simulation.schedules import any_app, batches, bounded, case, protected, simulated
+from tests.simulation.schedules import Case, any_app, batches, bounded, case, protected, simulated
 
 from riprap.graph.keys import KEY_COLUMNS
 from riprap.operators.columns import keys_of
@@ -15,8 +15,11 @@ from riprap.runtime.simulation import Crash, Simulation
 def check(seed: int) -> None:
     random = Random(seed)
     graph = protected(any_app(random), random, kept=random.choice([0.0, 0.3]), saved=random.choice([0.0, 0.5, 1.0]))
-    run = case(seed, graph, random)
-    simulation = run.simulation()
+    ascending(case(seed, graph, random))
+
+
+def ascending(run: Case) -> None:
+    simulation, graph = run.simulation(), run.layout.graph
     try:
         simulation.run(seconds=5.0)
         for sink in graph.sinks:
@@ -29,7 +32,7 @@ def check(seed: int) -> None:
             lossless = counts.recovery == "replay" and run.layout.plan(producer).exact
             assert not lossless or counts.lost == 0, f"{stream}: {counts}"
     except Exception as error:
-        raise AssertionError(f"check({seed}) of {__name__} repeats it: {run}") from error
+        raise AssertionError(f"seed {run.seed} repeats it: {run}") from error
 
 
 def check_everything_at_once(seed: int) -> None:

@@ -35,7 +35,7 @@ from riprap.protocols.channels import ChannelId
 from riprap.protocols.events import Durable
 from riprap.runtime.element.element import Element
 from riprap.runtime.element.ledger import ledger_shape, memory_ledger
-from riprap.runtime.hosting import Spill
+from riprap.runtime.hosting import Shelf, Spill
 from riprap.runtime.layout import Layout, Pe, arrange
 from riprap.runtime.logs import LogSender
 from riprap.runtime.messages import Message
@@ -164,11 +164,14 @@ class LogHost:
     def shut(self, channel: ChannelId) -> None:
         """There is no group."""
 
-    def send(self, channel: ChannelId, message: Message) -> bool:
+    def send(self, channel: ChannelId, message: Message, after: int | None = None) -> bool:
         return True
 
     def spill(self, channel: ChannelId) -> Spill:
         raise AssertionError("nothing is held here")
+
+    def shelf(self, channel: ChannelId) -> Shelf:
+        raise AssertionError("nothing is retained here")
 
     def took(self, durable: Durable, size: int, taken: int) -> None:
         pass

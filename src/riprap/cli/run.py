@@ -175,10 +175,12 @@ def _print(result: "RunResult") -> None:
 
     summary = result.summary
     streams = Table(box=None)
-    for name in ("stream", "recovery", "sent", "received", "lost", "repeated"):
+    kept = any(counts["recovery"] == "while-down" for counts in summary["streams"].values())
+    columns = ("sent", "received", "lost", "repeated", *(("forgotten",) if kept else ()))
+    for name in ("stream", "recovery", *columns):
         streams.add_column(name, justify="left" if name in ("stream", "recovery") else "right")
     for name, counts in summary["streams"].items():
-        numbers = [f"{counts[column]:,}" for column in ("sent", "received", "lost", "repeated")]
+        numbers = [f"{counts[column]:,}" for column in columns]
         streams.add_row(name, counts["recovery"], *numbers)
     if summary["streams"]:
         OUT.print(streams)

@@ -8,6 +8,7 @@ from riprap.base.quantities import Duration, format_duration, parse_duration
 
 # When an item of a persistent stream counts as kept; `docs/run.md` says what each survives and costs.
 Stability = Literal["async", "group", "fsync"]
+WHILE_DOWN = "while-down"
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,14 @@ class Continuous:
 
 
 @dataclass(frozen=True)
+class Retain:
+    """Streams that are written to disk only while their consumer is down."""
+
+    ports: frozenset[int] | None = None  # output ports; None: all
+    share: float = 1.0  # of what comes while it is down
+
+
+@dataclass(frozen=True)
 class Annotations:
     """What protects one operator. The default is nothing: it restarts from scratch."""
 
@@ -38,6 +47,7 @@ class Annotations:
     ha_group: HaGroup | None = None
     continuous: Continuous | None = None  # instead of checkpoints at intervals; its output streams are persistent
     stability: Stability | None = None  # of its persistent streams; None: as the run says
+    retain: Retain | None = None  # streams that are not persistent, and kept while their consumer is down
 
     def __or__(self, other: "Annotations") -> "Annotations":
         """Both; where both state something, `other` wins."""
@@ -49,6 +59,7 @@ class Annotations:
             other.ha_group or self.ha_group,
             said.continuous,
             other.stability or self.stability,
+            other.retain or self.retain,
         )
 
     def describe(self) -> list[str]:
@@ -62,6 +73,9 @@ class Annotations:
             words.append("backup")
         if self.persist:
             words.append("persist " + ", ".join(map(str, sorted(self.persist))))
+        if self.retain is not None:
+            ports = "" if self.retain.ports is None else " " + ", ".join(map(str, sorted(self.retain.ports)))
+            words.append(f"retain{ports} while down" + ("" if self.retain.share == 1 else f", {self.retain.share:g}"))
         if self.ha_group is not None:
             words.append(f"HA group {self.ha_group.name} ×{self.ha_group.replicas}")
         if self.stability is not None:
@@ -103,6 +117,20 @@ def backup(*, stability: Stability | None = None) -> Annotations:
 def persist(*ports: int, stability: Stability | None = None) -> Annotations:
     """Keep the streams of these output ports (all of port 0 when none is named)."""
     return Annotations(persist=frozenset(ports or (0,)), stability=_stable(stability))
+
+
+def retain(how: str, *ports: int, sample: float = 1.0) -> Annotations:
+    """Write the streams of these output ports (of all, when none is named) to disk while their consumer is down.
+
+    `retain("while-down")` is the one way there is. `sample`: the share of what comes meanwhile that is kept.
+    """
+    if how != WHILE_DOWN:
+        raise GraphError(f'retain({how!r}): there is retain("{WHILE_DOWN}")')
+    if any(type(port) is not int or port < 0 for port in ports):
+        raise GraphError(f"retain({how!r}, {', '.join(map(repr, ports))}): ports are whole numbers from 0")
+    if not isinstance(sample, int | float) or isinstance(sample, bool) or not 0 < sample <= 1:
+        raise GraphError(f"retain(sample={sample!r}): expected a share, more than 0 and at most 1")
+    return Annotations(retain=Retain(frozenset(ports) if ports else None, float(sample)))
 
 
 def _stable(stability: Stability | None) -> Stability | None:

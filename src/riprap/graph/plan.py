@@ -11,6 +11,9 @@
     recovery = "500ms"       # with "continuous": how soon it is to be where it was
     backup = true            # all of its output streams are persistent
     persist = [0]            # output ports whose streams are persistent
+    retain = "while-down"    # streams that are not: they go to disk while their consumer is down
+    retain_ports = [0]       # of these output ports; all, where it is left out
+    sample = 0.25            # and of what comes meanwhile this share
     ha_group = "trades"      # replicated together with the others of that group
     stability = "fsync"      # of its persistent streams, of a sink its own: async, group or fsync
 
@@ -32,14 +35,25 @@ from typing import Any, get_args
 from riprap.base.documents import parse_toml, read_text, shortened
 from riprap.base.errors import GraphError, PlanError, UsageError, known
 from riprap.base.quantities import Duration, format_duration, parse_duration
-from riprap.graph.annotations import Annotations, Continuous, HaGroup, Stability, checkpoint, continuous
+from riprap.graph.annotations import (
+    WHILE_DOWN,
+    Annotations,
+    Continuous,
+    HaGroup,
+    Retain,
+    Stability,
+    checkpoint,
+    continuous,
+    retain,
+)
 from riprap.graph.graph import Graph
 from riprap.graph.groups import ha_groups
 from riprap.graph.specs import Sink
 
 _TOP_KEYS = ("app", "recovery", "protocol", "interval", "sinks", "operators", "ha_groups", "replication")
 _CONTINUOUS_KEYS = ("recovery", "every", "slow_after", "shot")
-_OPERATOR_KEYS = ("checkpoint", "backup", "persist", "ha_group", "stability", *_CONTINUOUS_KEYS)
+_RETAIN_KEYS = ("retain", "retain_ports", "sample")
+_OPERATOR_KEYS = ("checkpoint", "backup", "persist", "ha_group", "stability", *_RETAIN_KEYS, *_CONTINUOUS_KEYS)
 _GROUP_KEYS = ("replicas",)
 _MOST_REPLICAS = 64
 
@@ -72,7 +86,13 @@ class Plan:
             for port in annotations.persist or ():
                 if port >= spec.outputs:
                     raise PlanError(f"the plan persists output {port} of {name}, which has {spec.outputs} outputs")
-            if annotations.stability and not (annotations.backup or annotations.persist or isinstance(spec, Sink)):
+            for port in annotations.retain.ports or () if annotations.retain is not None else ():
+                if port >= spec.outputs:
+                    raise PlanError(f"the plan retains output {port} of {name}, which has {spec.outputs} outputs")
+            if annotations.retain is not None and not spec.outputs:
+                raise PlanError(f"operator {name}: retain is of streams, and none leaves it; write it at its producer")
+            kept = annotations.backup or annotations.persist or annotations.retain
+            if annotations.stability and not (kept or isinstance(spec, Sink)):
                 raise PlanError(
                     f"operator {name}: stability is of persistent streams, and it has none; add backup = true, "
                     "or leave it out"
@@ -172,6 +192,8 @@ def write_plan(plan: Plan) -> str:
             lines.append("backup = true")
         if annotations.persist is not None:
             lines.append(f"persist = {sorted(annotations.persist)}")
+        if annotations.retain is not None:
+            lines += _retained(annotations.retain)
         if annotations.ha_group is not None:
             lines.append(f"ha_group = {_quoted(annotations.ha_group.name)}")
         if annotations.stability is not None:
@@ -248,7 +270,36 @@ def _operator(name: str, table: Mapping[str, Any], groups: Mapping[str, HaGroup]
         groups[group] if group is not None else None,
         mixed,
         stability,
+        _retain(name, table),
     )
+
+
+def _retain(name: str, table: Mapping[str, Any]) -> Retain | None:
+    how, ports, sample = (table.get(key) for key in _RETAIN_KEYS)
+    if how is None:
+        for key in _RETAIN_KEYS:
+            if key in table:
+                raise PlanError(
+                    f'operator {name}: {key} is for retain = "{WHILE_DOWN}"; write that too, or leave it out'
+                )
+        return None
+    try:
+        if ports is not None and not (isinstance(ports, list) and ports):
+            raise GraphError("ports")
+        return retain(how, *(ports or ()), sample=1.0 if sample is None else sample).retain
+    except GraphError as error:
+        wrong = ", ".join(f"{key} = {shortened(table[key])}" for key in _RETAIN_KEYS if key in table)
+        raise PlanError(
+            f'operator {name}: {wrong}; write retain = "{WHILE_DOWN}", retain_ports as a list of output ports, as in '
+            "[0], and sample as a share, more than 0 and at most 1"
+        ) from error
+
+
+def _retained(asked: Retain) -> list[str]:
+    lines = [f'retain = "{WHILE_DOWN}"']
+    if asked.ports is not None:
+        lines.append(f"retain_ports = {sorted(asked.ports)}")
+    return lines if asked.share == 1 else [*lines, f"sample = {asked.share!r}"]
 
 
 def _continuous(name: str, table: Mapping[str, Any]) -> Continuous | None:

@@ -10,6 +10,8 @@ message it can tell what is new, repeated or missing, however items were cut int
     log      appends them to a persistent stream, from which the consumer reads (a replay)
     remember of a replicated producer: the active replica discards, its backups keep what the consumer has not had
     recompute  nothing once they are sent: the consumer recomputes what it misses, from what its producers work on
+    while-down  nothing while the consumer is there; when it is gone they go to disk, or a share of them, and when it
+             has caught up writing stops
 
 Two rules keep the order of keys over crashes where numbers cannot: an inlet drops what is *late*, at or below a key
 that its operator has passed without it; an outlet drops what was *promised* not to come, at or below a key that another
@@ -20,10 +22,13 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from riprap.graph.keys import START_KEY, OrderKey
-from riprap.operators.columns import Keys
+import numpy as np
 
-Retention = Literal["discard", "hold", "log", "remember", "recompute"]
+from riprap.graph.keys import START_KEY, OrderKey
+from riprap.operators.columns import ALL_VALID, Keys
+from riprap.operators.kernels.hashing import SEED, hash_words
+
+Retention = Literal["discard", "hold", "log", "remember", "recompute", "while-down"]
 
 NOTHING = -1  # `Inlet.fresh`: the message says nothing that is not known
 
@@ -152,3 +157,14 @@ class Outlet:
             return False
         self.promised = key
         return True
+
+
+def sampled(keys: Keys, share: float) -> np.ndarray:
+    """Which rows belong to a share of all: a hash of the order key decides, so everybody who asks finds the same ones.
+
+    A larger share has all rows of a smaller one.
+    """
+    hashes = np.full(len(keys.ts), SEED, np.uint64)
+    for part in keys:
+        hash_words(np.ascontiguousarray(np.broadcast_to(part, hashes.shape)), ALL_VALID, hashes)
+    return (hashes >> np.uint64(11)).astype(np.float64) * 2.0**-53 < share

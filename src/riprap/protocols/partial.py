@@ -4,6 +4,7 @@
     discard    gap               discard, count                     send what comes from now on   it is lost, go on
     hold       buffer            hold, until acknowledged           send again from its number    cannot be, unless the producer died
     log        replay            keep it in the persistent stream   it reads from its checkpoint  cannot be
+    while-down while-down        keep it on disk, or a share of it  send what is kept from there  it is lost, go on
 
 An element whose inputs can all be read again, with deterministic operators, is *exact*: it is saved as a whole, goes
 back to the numbers of its checkpoint and gives out the same items again, and consumers drop what they have had. One
@@ -13,7 +14,8 @@ has one, and goes on with what comes.
 Two rules are this protocol's own. A producer that is down is not waited for, unless its stream is logged: what it brings
 later at or below a key that has passed is late. And what is held is let go of when it has left the consumer's operator,
 or, where that is saved, when it is in a durable checkpoint: so the state of an operator that cannot bear loss comes
-back with nothing missing.
+back with nothing missing. What is kept while a consumer is down is let go of when its operators have had it: what they
+had since their checkpoints stays lost.
 """  # noqa: E501
 
 from collections.abc import Mapping
@@ -99,14 +101,18 @@ class Partial(Protocol):
             if unit is not None:
                 self._saved[unit].append(channel)
         self._unsaved = {channel for channel, unit in held.items() if unit is None}
+        # What has passed since a tick of what is kept only while this element is down.
+        self._had = {c: 0 for c, i in surroundings.inputs.items() if i.retention == "while-down"}
         self._absent: set[ChannelId] = set()  # producers that are not waited for
         self.hears = frozenset((ProducerGone, ProducerBack, Tick, Durable, Dropped, Deleted))
-        if self._unsaved:
+        if self._unsaved or self._had:
             self.hears |= {Passed}
 
     def handle(self, event: Event) -> list[Command]:
         match event:
-            case Passed(channel, _, left):
+            case Passed(channel, next_, left):
+                if channel in self._had:
+                    self._had[channel] = next_
                 return [Acknowledge(channel, left)] if channel in self._unsaved else []
             case ProducerGone(channel):
                 # A log has everything, and of replicas another one takes over.
@@ -120,7 +126,8 @@ class Partial(Protocol):
                 self._absent.discard(channel)
                 return [Await(channel, True)]
             case Tick(now):
-                return self._due(now)
+                had, self._had = self._had, dict.fromkeys(self._had, 0)
+                return [*(Acknowledge(channel, next_) for channel, next_ in had.items() if next_), *self._due(now)]
             case Durable(id_, cut):
                 if id_.unit in self.deadlines:
                     self.deadlines[id_.unit].unwritten -= 1

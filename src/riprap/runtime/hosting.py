@@ -58,11 +58,28 @@ class Spill(Protocol):
         """Forget everything."""
 
 
+class Shelf(Protocol):
+    """What is kept of a channel while its consumer is down. It survives this process, and may have holes."""
+
+    @property
+    def next(self) -> int:
+        """Behind the last item that was ever put there, as far as that is known."""
+
+    def keep(self, message: Message) -> None:
+        """Add at the end; it is there when this returns. Items below `next` are not kept twice."""
+
+    def since(self, number: int) -> Iterator[Message]:
+        """What is there now of the items from `number` on."""
+
+    def release(self, below: int) -> None:
+        """Nobody will ask for items below this number."""
+
+
 class Host(Protocol):
     """Where an element's effects go."""
 
-    def send(self, channel: ChannelId, message: Message) -> bool:
-        """To the consumer; False: there is no room now."""
+    def send(self, channel: ChannelId, message: Message, after: int | None = None) -> bool:
+        """To the consumer; False: there is no room now. `after`: the items from there up to the message do not come."""
 
     def open(self, channel: ChannelId, epoch: int) -> None:
         """Connect to the consumer of a channel out of a group, as this epoch, and take the place of those before it."""
@@ -108,6 +125,9 @@ class Host(Protocol):
 
     def spill(self, channel: ChannelId) -> Spill:
         """A place for what does not fit into memory."""
+
+    def shelf(self, channel: ChannelId) -> Shelf:
+        """Where a channel is kept while its consumer is down: one in the life of an element."""
 
     def took(self, durable: Durable, size: int, taken: int) -> None:
         """Tell the director of a durable checkpoint: its bytes, and the microseconds that it took."""

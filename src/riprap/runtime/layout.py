@@ -28,6 +28,7 @@ Users know them by what a crash does then, the stream's *recovery*:
     discard  gap     they are discarded, and counted
     recompute  recompute  nothing is kept, and the consumer recomputes what it misses
     remember failover of a group: as discard, and the replicas that are not active remember them
+    while-down  while-down  nothing is kept while the consumer is there; while it is down they go to disk (`retain()`)
 
 What is not kept is held or discarded as the protocol of the run says.
 """  # noqa: E501
@@ -58,13 +59,15 @@ from riprap.protocols.protocol import (
 )
 from riprap.replication.ha import replicated
 from riprap.runtime.continuous_check import check_continuous
+from riprap.runtime.retentions import kept, retention_of, share_of
 
 Fuse = Literal["auto", "none", "all"]
-Recovery = Literal["gap", "buffer", "replay", "recompute", "failover"]
+Recovery = Literal["gap", "buffer", "replay", "recompute", "failover", "while-down"]
 
 MOST_SHARDS = 1024  # of one operator
 RECOVERIES: Mapping[Retention, Recovery] = {
     "discard": "gap", "hold": "buffer", "log": "replay", "recompute": "recompute", "remember": "failover",
+    "while-down": "while-down",
 }  # fmt: skip
 
 
@@ -112,6 +115,9 @@ class Link:
     # How rows are divided over the consumer's shards: columns to hash; (): all rows to every shard;
     # None: shard i to shard i, or any to the only one.
     by: tuple[str, ...] | None
+    share: float = (
+        1.0  # of what comes while the consumer is down: what is kept of it, where the retention is while-down
+    )
 
     @property
     def recovery(self) -> Recovery:
@@ -400,7 +406,8 @@ def _check_cycles(graph: Graph) -> None:
                     f"not {graph[name].parallelism}"
                 )
         for stream in graph.streams:
-            if {stream.source, stream.target} <= set(cycle) and _kept(graph, stream):
+            apart = kept(graph, stream) or share_of(graph, stream) is not None
+            if {stream.source, stream.target} <= set(cycle) and apart:
                 raise UsageError(
                     f"stream {stream.id} is persistent and lies on a cycle, which runs in one process: "
                     "leave its protection out"
@@ -416,37 +423,6 @@ def _fragment(graph: Graph, members: tuple[str, ...]) -> Fragment:
     if group is None:
         return Fragment(members, first.parallelism)
     return Fragment(members, first.parallelism, group.name, group.replicas)
-
-
-def retention_of(graph: Graph, stream: StreamSpec, protocol: ProtocolSpec = PARTIAL) -> Retention:
-    group = graph[stream.source].annotations.ha_group
-    if group is not None and group != graph[stream.target].annotations.ha_group:
-        _check_edge(graph, stream, group.name)
-        return "remember"
-    if _kept(graph, stream):
-        return "log"
-    tolerant, intolerant = protocol.retention
-    return tolerant if graph[stream.target].tolerates_loss else intolerant
-
-
-def _check_edge(graph: Graph, stream: StreamSpec, group: str) -> None:
-    """Raise for what the edge of a group cannot be yet."""
-    if _kept(graph, stream):
-        raise UsageError(
-            f"stream {stream.id} leaves HA group {group} and is persistent, and replicas cannot write one stream "
-            f"together: take {stream.source} out of the group, or leave out its backup and persist"
-        )
-    if not graph[stream.target].tolerates_loss:
-        raise UsageError(
-            f"{stream.target} cannot bear loss and is fed by HA group {group}, which may lose tuples as it fails over: "
-            f"put {stream.target} into the group, or take {stream.source} out of it"
-        )
-
-
-def _kept(graph: Graph, stream: StreamSpec) -> bool:
-    annotations = graph[stream.source].annotations
-    kept = annotations.backup or annotations.continuous is not None
-    return kept or stream.source_port in (annotations.persist or ())
 
 
 def _link(graph: Graph, stream: StreamSpec, source: Fragment, target: Fragment, protocol: ProtocolSpec) -> Link:
@@ -465,7 +441,7 @@ def _link(graph: Graph, stream: StreamSpec, source: Fragment, target: Fragment, 
     retention = retention_of(graph, stream, protocol)
     if protocol.borders is not None and any({*source.members, *target.members} & {*c} for c in cyclic_parts(graph)):
         retention = protocol.borders
-    return Link(stream, source, target, retention, by)
+    return Link(stream, source, target, retention, by, share_of(graph, stream) or 1.0)
 
 
 def _numbers_ports(graph: Graph, name: str) -> bool:
@@ -489,7 +465,7 @@ def _groups(graph: Graph, fuse: Fuse) -> list[set[str]]:
     if fuse != "none":
         for stream in graph.streams:
             source, target = graph[stream.source], graph[stream.target]
-            if source.parallelism != target.parallelism or (_kept(graph, stream) and not _inside(graph, stream)):
+            if source.parallelism != target.parallelism or _apart(graph, stream):
                 continue
             if target.parallelism > 1 and _numbers_ports(graph, stream.target):
                 continue
@@ -501,6 +477,11 @@ def _groups(graph: Graph, fuse: Fuse) -> list[set[str]]:
                 unite(stream.source, stream.target)
         _check_acyclic(graph, group, fuse)
     return list({id(members): members for members in group.values()}.values())
+
+
+def _apart(graph: Graph, stream: StreamSpec) -> bool:
+    """Whether its two ends run in different processes, so that something is left of it when one of them dies."""
+    return (kept(graph, stream) and not _inside(graph, stream)) or share_of(graph, stream) is not None
 
 
 def _inside(graph: Graph, stream: StreamSpec) -> bool:
@@ -515,7 +496,7 @@ def _inside(graph: Graph, stream: StreamSpec) -> bool:
         source.annotations.backup
         and source.annotations.continuous is None  # it records its state there
         and stream.source_port not in (source.annotations.persist or ())
-        and all(_kept(graph, other) for other in inputs)
+        and all(kept(graph, other) for other in inputs)
         and source.deterministic
         and target.deterministic
         and (target.annotations.backup or not target.outputs)
@@ -541,7 +522,7 @@ def _check_acyclic(graph: Graph, group: Mapping[str, set[str]], fuse: Fuse) -> N
     after: dict[int, set[int]] = {}
     for stream in graph.streams:
         left, right = id(group[stream.source]), id(group[stream.target])
-        if left == right and fuse == "all" and _kept(graph, stream) and not _inside(graph, stream):
+        if left == right and fuse == "all" and _apart(graph, stream):
             raise UsageError(
                 f"--fuse all: stream {stream.id} is persistent and would be inside a fragment; use --fuse auto"
             )

@@ -78,8 +78,13 @@ class LogSender:
         *,
         stability: Stability = "async",
         clock: Clock = SYSTEM_CLOCK,
+        holes: bool = False,
     ) -> None:
-        """An older epoch than one that has written is refused (`Fenced`); an older one that still writes is fenced."""
+        """An older epoch than one that has written is refused (`Fenced`); an older one that still writes is fenced.
+
+        `holes`: items may be left out; else that is an error.
+        """
+        self._holes = holes
         self._channel = channel
         self._clock = clock
         self._stream = open_log(path, schema, stability, clock)
@@ -102,6 +107,8 @@ class LogSender:
         A record goes with the rows, in the same append; where none is new, behind the message.
         """
         repeated = self.next - message.number
+        if repeated < 0 and self._holes:
+            repeated = 0
         if repeated < 0:
             raise DataError(
                 f"the log of channel {self._channel} ends before item {self.next} and its producer goes on at "

@@ -38,6 +38,7 @@ from riprap.runtime.logs import LogFollower, LogSender
 from riprap.runtime.messages import Message
 from riprap.runtime.recompute import Recomputation
 from riprap.runtime.run import Run
+from riprap.runtime.shelf import StreamShelf
 from riprap.runtime.spill import LogSpill
 from riprap.runtime.stored_past import StoredPast, feed_of, log_path
 from riprap.runtime.stripes import below
@@ -96,6 +97,7 @@ class _Process:
         self._epoch = self._line = 0
         self._logs: dict[ChannelId, LogSender] = {}
         self._followers: dict[ChannelId, LogFollower] = {}
+        self._shelves: dict[ChannelId, StreamShelf] = {}
         self._checkpointer: Checkpointer | None = None
         self._element: Element
         self._before: Element | None = None  # the life that goes back
@@ -106,8 +108,8 @@ class _Process:
 
     # Effects of the element -------------------------------------------------------------------------------------------
 
-    def send(self, channel: ChannelId, message: Message) -> bool:
-        return self._transport.send(channel, message)
+    def send(self, channel: ChannelId, message: Message, after: int | None = None) -> bool:
+        return self._transport.send(channel, message, after)
 
     def open(self, channel: ChannelId, epoch: int) -> None:
         self._transport.open(channel, epoch)
@@ -157,6 +159,19 @@ class _Process:
         path = self._run.directory / "spills" / life / quote(str(channel), safe="")
         return LogSpill(path, channel, self._run.layout.schema(channel))
 
+    def shelf(self, channel: ChannelId) -> StreamShelf:
+        if channel not in self._shelves:
+            path = self._run.directory / "shelves" / quote(str(channel), safe="")
+            self._shelves[channel] = StreamShelf(
+                path, channel, self._run.layout.schema(channel), self._epoch,
+                stability=self._run.stability_of(channel), clock=self._clock,
+            )  # fmt: skip
+        return self._shelves[channel]
+
+    def _close_shelves(self) -> None:
+        for shelf in self._shelves.values():
+            shelf.close()
+
     def took(self, durable: Durable, size: int, taken: int) -> None:
         self._client.took(self._line, durable, size, taken)
 
@@ -191,7 +206,8 @@ class _Process:
         self._epoch, self._line = beginning.epoch, beginning.assignment.line
         self._client.begin(beginning)
         self._transport.live_under(self._line)
-        self._logs, self._followers = {}, {}
+        self._logs, self._followers, self._shelves = {}, {}, {}
+        life.callback(self._close_shelves)
         for channel in layout.outlets(pe):
             if layout.retention(channel) == "log":
                 self._logs[channel] = LogSender(
@@ -260,7 +276,7 @@ class _Process:
             channel: Outlet(
                 layout.schema(channel),
                 layout.consumer(channel),
-                gapless=layout.retention(channel) == "hold" or (replicated(channel) and not plain),
+                gapless=layout.retention(channel) in ("hold", "while-down") or (replicated(channel) and not plain),
                 replicated=replicated(channel),
             )
             for channel in layout.outputs(pe)

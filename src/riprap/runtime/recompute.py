@@ -28,7 +28,7 @@ from riprap.protocols.protocol import WHOLE
 from riprap.protocols.protocol import Protocol as Idle
 from riprap.runtime.element.element import HELD_BYTES, Element
 from riprap.runtime.element.ledger import ledger_shape, memory_ledger
-from riprap.runtime.hosting import Arrival, Feed, Missing, Recomputed, Spill
+from riprap.runtime.hosting import Arrival, Feed, Missing, Recomputed, Shelf, Spill
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Message
 
@@ -234,7 +234,7 @@ class _Shadow:
     def shut(self, channel: ChannelId) -> None:
         """The same."""
 
-    def send(self, channel: ChannelId, message: Message) -> bool:
+    def send(self, channel: ChannelId, message: Message, after: int | None = None) -> bool:
         return self._cone.put(channel, message)
 
     def keep(self, channel: ChannelId, message: Message, record: bytes = b"") -> None:
@@ -272,6 +272,9 @@ class _Shadow:
 
     def spill(self, channel: ChannelId) -> Spill:
         return self._past.spill(channel)
+
+    def shelf(self, channel: ChannelId) -> Shelf:
+        raise AssertionError("streams that are recomputed are not retained")
 
     def took(self, durable: Durable, size: int, taken: int) -> None:
         pass

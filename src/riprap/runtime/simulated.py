@@ -209,6 +209,42 @@ class ListSpill:
         self._messages = []
 
 
+class MemoryShelf:
+    """What is kept while a consumer is down; it outlives a simulated crash. `of` is asked for by each life."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.kept = 0  # items, ever
+        self.next = 0
+        self._effect: Callable[[], None] = lambda: None
+
+    def of(self, effect: Callable[[], None]) -> "MemoryShelf":
+        self._effect = effect
+        self.next = max((_end(message) for message in self.messages), default=0)
+        return self
+
+    def keep(self, message: Message) -> None:
+        self._effect()
+        skip = max(self.next - message.number, 0)
+        if not message.items or skip >= message.items:
+            return
+        if skip and message.batch is not None:
+            message = replace(message, number=message.number + skip, batch=message.batch.slice(skip))
+        self.messages.append(message)
+        self.kept += message.items
+        self.next = _end(message)
+
+    def since(self, number: int) -> Iterator[Message]:
+        return iter([message for message in self.messages if _end(message) > number])
+
+    def release(self, below: int) -> None:
+        self.messages = [message for message in self.messages if _end(message) > below]
+
+
+def _end(message: Message) -> int:
+    return message.number + message.items
+
+
 class SimulatedPast:
     """What survives simulated crashes, for those who recompute."""
 

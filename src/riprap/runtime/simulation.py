@@ -44,9 +44,7 @@ from riprap.runtime.messages import Message
 from riprap.runtime.recompute import Recomputation
 from riprap.runtime.simulated import Break, Crash, DirectorCrash, Fault, ListFeed, MemoryLog, PowerCut, Suspect
 
-__all__ = [
-    "Break", "Crash", "DirectorCrash", "ListFeed", "MemoryLog", "PowerCut", "Simulation", "Suspect",
-]  # fmt: skip
+__all__ = ["Break", "Crash", "DirectorCrash", "ListFeed", "MemoryLog", "PowerCut", "Simulation", "Suspect"]
 
 _ROOM = 8  # messages under way on one channel
 
@@ -87,7 +85,7 @@ class Life:
             if self.doomed_at < 0:
                 raise _Died
 
-    def send(self, channel: ChannelId, message: Message) -> bool:
+    def send(self, channel: ChannelId, message: Message, after: int | None = None) -> bool:
         self._effect()
         wire = self.wires.get(channel)
         if wire is None or wire.broken or len(wire.queue) >= _ROOM:
@@ -148,6 +146,9 @@ class Life:
     def spill(self, channel: ChannelId) -> simulated.ListSpill:
         return simulated.ListSpill()
 
+    def shelf(self, channel: ChannelId) -> simulated.MemoryShelf:
+        return self._simulation.shelves.setdefault(channel, simulated.MemoryShelf()).of(self._effect)
+
     def took(self, durable: Durable, size: int, taken: int) -> None:
         self._simulation.took(self, durable, size)
 
@@ -187,6 +188,7 @@ class Simulation:
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._scheduled = 0
         self._logs: dict[ChannelId, MemoryLog] = {}
+        self.shelves: dict[ChannelId, simulated.MemoryShelf] = {}
         self._read: dict[ChannelId, int] = {}  # messages of a log that its reader has had
         self.storage = {pe.id: MemoryStorage() for pe in layout.pes}
         self._past = simulated.SimulatedPast(self.storage, self.log, inputs, self.clock)

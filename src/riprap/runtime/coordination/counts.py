@@ -15,18 +15,20 @@ class Counts:
     lost: int  # sent and never received
     repeated: int  # given to the consumer's operators a second time
     recovery: Recovery
+    forgotten: int = 0  # received, and a crash of the consumer took what they had left in its state
 
 
 def stream_counts(layout: Layout, ledgers: Ledgers) -> dict[str, Counts]:
     """By stream; `ledgers` by element."""
     counts = {}
     for link in layout.links:
-        sent = received = repeated = 0
+        sent = received = repeated = forgotten = 0
         for channel in link.channels():
             inlet = ledgers[layout.consumer(channel)].inlets[channel]
             outlets = [ledgers[producer].outlets[channel] for producer in layout.producers(channel)]
             sent += max(outlet.number + (outlet.discarded if link.retention == "log" else 0) for outlet in outlets)
             received += inlet.received
             repeated += inlet.repeated
-        counts[link.stream.id] = Counts(sent, received, sent - received, repeated, link.recovery)
+            forgotten += inlet.forgotten
+        counts[link.stream.id] = Counts(sent, received, sent - received, repeated, link.recovery, forgotten)
     return counts

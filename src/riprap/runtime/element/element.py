@@ -506,7 +506,7 @@ class Element:
         return Cut(
             {name: self._engine.reached(name) for name in names},
             {name: position for name, position in self._taking.taken.items() if name in names},
-            {channel: way.cut() for channel, way in ways.items() if way.target in names},
+            {channel: way.cut() for channel, way in ways.items()},
             {channel: way.outlet.number for channel, way in self._outputs.ways.items()},
             self.protocol.snapshot(),
             parked,

@@ -25,7 +25,7 @@ from riprap.runtime.hosting import Arrival, Host, Spill
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Message
 
-_HOLED = frozenset(("discard", "hold"))  # retentions of channels on which something may be missing, so late
+_HOLED = frozenset(("discard", "hold", "while-down"))  # retentions with which something may be missing, so late
 _TEXT_BYTES = 16  # of a value whose width is not known
 
 

@@ -14,7 +14,7 @@ from riprap.engine.engine import Engine, Output
 from riprap.graph.keys import END_KEY, START_KEY, KeyShape, OrderKey
 from riprap.operators.columns import Keys, keys_of
 from riprap.operators.contract import Punctuation
-from riprap.protocols.channel import Outlet
+from riprap.protocols.channel import Outlet, Retention
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.element.dividing import Divider
 from riprap.runtime.element.entry_times import EntryTimes
@@ -23,9 +23,12 @@ from riprap.runtime.element.ledger import Ledger
 from riprap.runtime.element.remembering import RememberingWay
 from riprap.runtime.element.shard_merge import Given
 from riprap.runtime.element.ways import WAYS, CommittedWay, LoggingWay, Way
+from riprap.runtime.element.while_down import WhileDownWay
 from riprap.runtime.hosting import Host
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Kind, Message
+
+_WAYS: Mapping[Retention, type[Way]] = {**WAYS, "remember": RememberingWay, "while-down": WhileDownWay}
 
 
 class _Stream:
@@ -70,10 +73,12 @@ class Outputs:
         for channel in layout.outlets(pe):
             retention, record = layout.retention(channel), ledger.outlets[channel]
             outlet = Outlet(retention, sent[channel], record.key, guarded=not exact)
-            kind = CommittedWay if layout.committed(channel) else {**WAYS, "remember": RememberingWay}[retention]
+            kind = CommittedWay if layout.committed(channel) else _WAYS[retention]
             way = kind(channel, epoch, outlet, record, host, limit)
-            if isinstance(way, RememberingWay):
+            if isinstance(way, RememberingWay | WhileDownWay):
                 way.shape = layout.shape(channel)
+            if isinstance(way, WhileDownWay):
+                way.share = layout.link(channel.stream).share
             self.ways[channel] = way
         self._streams: dict[str, _Stream] = {}
         for channel in self.ways:

@@ -4,6 +4,8 @@ An input goes on as its retention allows:
 
     discard  where the life before had come, by the ledger: what was sent since is lost; remember too, and the replicas
              may still have that
+    while-down  the same, and what was sent since is there to be handed back; what had passed behind the checkpoint is
+             forgotten, and counted
     hold     where the checkpoint of its operator is, as the producer has what came after it; for an operator that is
              not saved, at the first item that it had not let go of
     log      where the checkpoint is, or at the beginning
@@ -25,7 +27,7 @@ from riprap.graph.keys import END_KEY, START_KEY, OrderKey
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId, Cut, InletCut
 from riprap.protocols.protocol import WHOLE, RestorePlan
-from riprap.runtime.element.ledger import Ledger
+from riprap.runtime.element.ledger import InletRecord, Ledger
 from riprap.runtime.element.recording import Recording
 from riprap.runtime.element.shard_merge import ShardMerge
 from riprap.runtime.element.stored import decode_message
@@ -114,7 +116,9 @@ class Restoring:
     def _inlet(self, channel: ChannelId) -> tuple[int, int]:
         record, retention = self._ledger.inlets[channel], self._layout.retention(channel)
         unit = self._unit.get(self._layout.stream(channel).target)
-        if retention in ("discard", "remember"):
+        if retention == "while-down":
+            self._forget(channel, record)
+        if retention in ("discard", "remember", "while-down"):
             return record.next, -1
         if unit is None and retention == "hold":
             return record.left, -1
@@ -127,6 +131,20 @@ class Restoring:
             record.missed = inlet.missed
             return inlet.taken, inlet.taken_position
         return inlet.passed, inlet.passed_position
+
+    def _forget(self, channel: ChannelId, record: InletRecord) -> None:
+        """Count what some state of the element does not have any more, and no life has counted."""
+        stateful = (name for name in self._pe.fragment.members if any(self._layout.graph[name].stateful))
+        saved = min((self._saved(name, channel) for name in stateful), default=record.received)
+        self._ledger.begin()
+        record.forgotten += max(record.received - max(saved, record.began), 0)
+        record.began = record.received
+        self._ledger.commit()
+
+    def _saved(self, operator: str, channel: ChannelId) -> int:
+        """How many items of a channel had come when the state of an operator was saved."""
+        cut = self._cuts.get(self._unit.get(operator, ""))
+        return cut.inlets[channel].passed - cut.inlets[channel].missed if cut is not None else 0
 
     def _sent(self, channel: ChannelId) -> int:
         record = self._ledger.outlets[channel]

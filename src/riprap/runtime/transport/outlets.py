@@ -135,13 +135,14 @@ class Outlets:
 
     # For the element --------------------------------------------------------------------------------------------------
 
-    def send(self, name: ChannelId, message: Message) -> bool:
-        """Take a message. False: not connected, no room, or it would tear a hole."""
+    def send(self, name: ChannelId, message: Message, after: int | None = None) -> bool:
+        """Take a message. False: not connected, no room, or it would tear a hole other than that from `after` to it."""
         channel = self._channels[name]
         connection = channel.connection
         if not channel.up or connection is None:
             return False
-        if channel.outlet.gapless and message.number > channel.next and message.kind is not Kind.MARKER:
+        first = message.number if after is None else after
+        if channel.outlet.gapless and first > channel.next and message.kind is not Kind.MARKER:
             return False
         if connection.writing.waiting or channel.queue:
             if channel.queued >= self._bound:

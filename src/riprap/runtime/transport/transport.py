@@ -103,9 +103,12 @@ class Transport:
             loop.rung = False
             outlets.timers(self._clock.monotonic(), rung=True)
 
-    def send(self, channel: ChannelId, message: Message) -> bool:
-        """Take a message for the consumer. False: it is not there, has no room, or the message would tear a hole."""
-        return self._outlets.send(channel, message)
+    def send(self, channel: ChannelId, message: Message, after: int | None = None) -> bool:
+        """Take a message for the consumer. False: it is not there, has no room, or the message would tear a hole.
+
+        `after`: a hole that has to be there, from this item up to the message.
+        """
+        return self._outlets.send(channel, message, after)
 
     def open(self, channel: ChannelId, epoch: int) -> None:
         """Connect a channel that leaves a group, as this epoch."""

@@ -1,0 +1,168 @@
+"""How what is retained while the consumer is down leaves an element: the way of the retention *while-down*.
+
+    the consumer is there  it gets what is given out; what it has not acknowledged is held in memory, and nothing is
+                           written
+    it is gone             what is held goes to the shelf first, a place on disk that survives this process; then what
+                           is given out does, or a share of it
+    it is back             it gets what is on the shelf from the number on that it expects; what is given out meanwhile
+                           goes behind it, all of it
+    it has caught up       writing stops; what it acknowledges leaves the shelf
+
+A life finds on the shelf what lives before it put there. What one held in memory when it died is lost, so the shelf may
+have holes: it is read by number, and the consumer counts what is missing. Of a batch of which a share is kept, the rows
+get the last numbers of the batch: it remains one message, with a hole in front of it.
+
+While the consumer catches up nobody else waits for it, until as much has come meanwhile as there was when it came back:
+one that is slower than its producer would never catch up.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from riprap.graph.keys import END_KEY, KeyShape, OrderKey
+from riprap.operators.columns import keys_of
+from riprap.protocols.channel import Had, sampled
+from riprap.runtime.element.resend_buffer import ResendBuffer
+from riprap.runtime.element.ways import Way
+from riprap.runtime.messages import Message
+
+
+class WhileDownWay(Way):
+    """`shape` is of the stream; `share` is what is kept of what comes while the consumer is down."""
+
+    shape: KeyShape
+    share = 1.0
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self._shelf = self._host.shelf(self.channel)
+        self._held = self._memory()
+        self._shelved = self._shelf.next  # behind what was put there and may not have been read
+        self._shelving = self._shelved > 0  # what is given out goes behind what is there
+        self._reading: Iterator[Message] | None = None
+        self._until = 0  # behind what was there when it began
+        self._read_to = 0  # behind what was read of the shelf for this consumer
+        self._unsent: Message | None = None  # read, and there was no room
+        self._sent_to = 0  # what this consumer is to get next
+        self._behind = 0  # items that may still come before its catching up is waited for
+        self._heard: OrderKey | None = None  # progress that this consumer was told
+        if self.outlet.guarded:  # numbers go on; without the ledger, which a crash of the machine takes, from here
+            self.outlet.number = max(self.outlet.number, self._shelved)
+
+    def _memory(self) -> ResendBuffer:
+        return ResendBuffer(self._limit, lambda: self._host.spill(self.channel))
+
+    # What is given out ------------------------------------------------------------------------------------------------
+
+    def give(self, messages: Sequence[Message]) -> None:
+        if not self._shelving:
+            for message in messages:
+                self._held.add(message)
+        elif self.outlet.up is False and self.share < 1:
+            for message in messages:
+                part = self._sampled(message)
+                self.record.discarded += message.items - (0 if part is None else part.items)
+                if part is not None:
+                    self._put(part)
+        else:
+            for message in messages:
+                self._behind -= message.items
+                self._put(message)
+
+    def _put(self, message: Message) -> None:
+        self._shelf.keep(message)
+        self._shelved = max(self._shelved, message.number + message.items)
+
+    def _sampled(self, message: Message) -> Message | None:
+        """The rows that are kept, under the last numbers of the message; None: none is. Punctuations always are."""
+        if message.batch is None:
+            return message
+        rows = np.flatnonzero(sampled(keys_of(message.batch, self.shape), self.share))
+        if not len(rows):
+            return None
+        if len(rows) == message.items:
+            return message
+        return replace(message, number=message.number + message.items - len(rows), batch=message.batch.take(rows))
+
+    # The consumer -----------------------------------------------------------------------------------------------------
+
+    def up(self, next_: int, had: Had) -> None:
+        super().up(next_, had)
+        self._sent_to, self._heard, self._unsent, self._reading = next_, None, None, None
+        if self._shelving or next_ < self._shelved:
+            self._shelve()
+            self._read_to = next_
+            self._behind = max(self._shelved - next_, 0)
+        else:
+            self._held.rewind(next_)
+
+    def down(self) -> None:
+        super().down()
+        self._shelve()
+        self._reading = self._unsent = None
+
+    def _shelve(self) -> None:
+        """What is held goes to the shelf, and what is given out follows it."""
+        for message in self._held.emptied():
+            self._put(message)
+        self._held = self._memory()
+        self._shelving = True
+
+    def acknowledged(self, next_: int) -> None:
+        self._held.release(next_)
+        self._shelf.release(next_)
+
+    # Sending ----------------------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        if not self.outlet.up:
+            return
+        while self._shelving:
+            message = self._unsent or self._from_shelf()
+            if message is None:
+                self._shelving = False  # it has caught up
+            elif self._send(message):
+                self._unsent = None
+            else:
+                self._unsent = message
+                return
+        message = self._held.next()
+        while message is not None:
+            if not self._send(message):
+                return
+            self._held.sent()
+            message = self._held.next()
+        if self._held.drained and self.told != self._heard and self._send(self._progress()):
+            self._heard = self.told
+
+    def _from_shelf(self) -> Message | None:
+        """The next message there that the consumer has not had; None: it has had all."""
+        while self._read_to < self._shelved:
+            if self._reading is None:
+                self._reading, self._until = self._shelf.since(self._read_to), self._shelved
+            message = next(self._reading, None)
+            if message is not None:
+                self._read_to = message.number + message.items
+                return replace(message, epoch=self._epoch)
+            self._reading, self._read_to = None, self._until  # there may be more since
+        self._reading = None
+        return None
+
+    def _send(self, message: Message) -> bool:
+        after = self._sent_to if message.number > self._sent_to else None  # nobody has what lies between
+        if not self._host.send(self.channel, message, after):
+            return False
+        self._sent_to = message.number + message.items
+        return True
+
+    @property
+    def blocked(self) -> bool:  # type: ignore[override]
+        if self._shelving:
+            return bool(self.outlet.up) and self._behind <= 0
+        return self.outlet.up is not False and self._held.unsent
+
+    @property
+    def ended(self) -> bool:
+        return self._heard == END_KEY

@@ -1,0 +1,95 @@
+"""What a producer keeps on disk while a consumer is down: a persistent stream that is there for that long.
+
+It is made when the first message is kept, in `shelves/CHANNEL`, and goes away when the consumer has acknowledged all of
+it: its directory gets another name first, so a crash leaves it whole or not there. An entry's sequence is the number of
+its last item, as in `logs.py`, and items may be missing between two entries. What was kept survives this process; a
+crash of the machine takes what its stability allows.
+"""
+
+import shutil
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from riprap.base.clock import Clock
+from riprap.graph.annotations import Stability
+from riprap.protocols.channels import ChannelId
+from riprap.runtime.logs import LogSender, stored_messages
+from riprap.runtime.messages import Message
+from riprap.streams import Stream
+from riprap.streams.description import is_stream
+from riprap.streams.files import LocalFiles
+
+_TRIM_EVERY = 5.0  # seconds
+
+
+class StreamShelf:
+    """Of one channel, in one life of its producer."""
+
+    def __init__(
+        self, path: Path, channel: ChannelId, schema: pa.Schema, epoch: int, *, stability: Stability, clock: Clock
+    ) -> None:
+        self._path, self._channel, self._schema, self._epoch = path, channel, schema, epoch
+        self._stability, self._clock = stability, clock
+        self._log: LogSender | None = None
+        self._next = 0  # behind what went away again
+        self._read: deque[tuple[int, int]] = deque()  # number and position behind messages that were read
+        self._first = 0  # position of what may still be asked for
+        self._trimmed_at = clock.monotonic()
+        shutil.rmtree(self._gone, ignore_errors=True)
+        if is_stream(LocalFiles(path)):
+            self._log = self._opened()
+
+    @property
+    def _gone(self) -> Path:
+        return self._path.with_name(self._path.name + ".gone")
+
+    def _opened(self) -> LogSender:
+        return LogSender(
+            self._path, self._channel, self._schema, self._epoch, stability=self._stability, clock=self._clock,
+            holes=True,
+        )  # fmt: skip
+
+    @property
+    def next(self) -> int:
+        return self._next if self._log is None else max(self._next, self._log.next)
+
+    def keep(self, message: Message) -> None:
+        if self._log is None:
+            self._log, self._first = self._opened(), 0
+        self._log.keep(message)
+        self._log.flush()
+
+    def since(self, number: int) -> Iterator[Message]:
+        self._read.clear()
+        if self._log is None:
+            return
+        stored = Stream.open(self._path, clock=self._clock).read(from_position=self._first, marks=True)
+        for message, position in stored_messages(stored):
+            if message.items:
+                self._read.append((message.number + message.items, position))
+                if message.number + message.items > number:
+                    yield message
+
+    def release(self, below: int) -> None:
+        if self._log is None:
+            return
+        if below >= self._log.next:
+            self._next = self._log.next
+            self._log.close()
+            self._log = None
+            self._read.clear()
+            self._path.rename(self._gone)
+            shutil.rmtree(self._gone, ignore_errors=True)
+            return
+        while self._read and self._read[0][0] <= below:
+            self._first = self._read.popleft()[1]
+        if self._clock.monotonic() - self._trimmed_at >= _TRIM_EVERY:
+            self._trimmed_at = self._clock.monotonic()
+            Stream.open(self._path, clock=self._clock).trim(before_position=self._first)
+
+    def close(self) -> None:
+        if self._log is not None:
+            self._log.close()
