@@ -129,6 +129,7 @@ def test_a_thousand_faults_of_all_kinds(tmp_path, name):
         (("--kinds", "explode"), "no fault is called explode; there are kill"),
         (("--kinds", "executor"), "in local mode the executor is the driver"),
         (("--for", "3s"), "a proof needs 8s or more"),
+        (("--every", "100ms"), "faults need 1s or more"),
         (("--faults", "missing.toml"), "cannot read schedule missing.toml"),
         (("--out", "plan.toml"), "not an empty directory"),
         (("--osf", "Nowhere=count(*)"), "cannot read 'Nowhere=count(*)' as an output score function"),

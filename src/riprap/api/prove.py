@@ -33,7 +33,7 @@ from riprap.proof.injector import RUN, Injector, read_observations
 from riprap.proof.oracle import difference, expected_rows, found_rows, streams_of
 from riprap.proof.prediction import predictions
 from riprap.proof.quality import qualities
-from riprap.proof.schedule import Choices, Fault, draw, read_schedule
+from riprap.proof.schedule import EVERY, Choices, Fault, draw, read_schedule
 from riprap.proof.verdict import Proof, judge, results
 from riprap.report.proof import proof_report
 from riprap.runtime.hosting import Rates
@@ -59,6 +59,7 @@ def prove(
     seed: int = 1,
     faults: Path | str | None = None,
     kinds: tuple[str, ...] = (),
+    every: float = EVERY,
     recovery: Duration | None = None,
     profile: Path | str | None = None,
     assessed: Path | str | None = None,
@@ -75,7 +76,8 @@ def prove(
 
     Each source is paced so that its input lasts so long; or to a `rate`, in tuples a second.
     `inputs` may be a function that makes them: it is called when everything else has been checked.
-    `kinds`: the kinds of faults that the seed chooses from (default: all that can be done here). `recovery`: the
+    `kinds`: the kinds of faults that the seed chooses from (default: all that can be done here), one `every` so many
+    seconds. `recovery`: the
     bound to hold it to, by default the plan's. `profile`: what `riprap profile --recovery` measured, for predictions.
     `assessed`: the directory of an assessment; what it and the model say of each fault stands beside what came out.
     `osf`: output score functions, as `assess` takes them; what they give for what came out is set beside what they give
@@ -101,7 +103,9 @@ def prove(
     scores = score_functions(layout.graph, osf) if osf else {}
     assessment = read_assessed(Path(assessed), layout.graph) if assessed is not None else None
     choices = _choices(layout, kinds, local=master is None or master.startswith("local["))
-    schedule = read_schedule(faults, choices, seconds) if faults is not None else draw(choices, seconds, seed)
+    schedule = (
+        read_schedule(faults, choices, seconds) if faults is not None else draw(choices, seconds, seed, every=every)
+    )
     paths = {name: Path(path).absolute() for name, path in (inputs() if callable(inputs) else inputs).items()}
     if rate is None:
         rate = {name: max(count_rows(path), 1) / seconds for name, path in paths.items()}

@@ -30,6 +30,7 @@ def command(
     kinds: Annotated[
         str, typer.Option(help="Kinds of faults to draw from.", metavar="KIND,…", show_default="all")
     ] = "",
+    every: Annotated[str, typer.Option(help="Between drawn faults.")] = "5s",
     recovery: Annotated[
         str | None, typer.Option(help="Hold every recovery to this bound.", show_default="the plan's")
     ] = None,
@@ -61,6 +62,9 @@ def command(
     seconds = parse_duration(duration) / 1e6
     if seconds < 8:
         raise UsageError(f"--for {duration}: a proof needs 8s or more, so that a fault can begin and be over")
+    between = parse_duration(every) / 1e6
+    if between < 1:
+        raise UsageError(f"--every {every}: faults need 1s or more, so that what they hit can come back in between")
     graph = planned_app(app, plan)
     directory = out or Path(f"proof-{graph.name}")
 
@@ -81,6 +85,7 @@ def command(
             seed=seed,
             faults=faults,
             kinds=tuple(filter(None, (kind.strip() for kind in kinds.split(",")))),
+            every=between,
             recovery=parse_duration(recovery) if recovery is not None else None,
             profile=profile,
             assessed=assessed,
