@@ -7,6 +7,7 @@ import pytest
 from riprap.apps.bargain_discovery import build
 from riprap.base.quantities import Duration
 from riprap.graph.annotations import Annotations
+from riprap.proof.oracle import SinkVerdict
 from riprap.proof.prediction import agreement, predictions, rank_correlation
 from riprap.proof.schedule import Fault
 from riprap.proof.verdict import FaultResult, judge, results
@@ -71,3 +72,15 @@ def test_ranks_with_ties():
     assert rank_correlation([1, 1, 2, 3], [1, 2, 3, 4]) == pytest.approx(0.9486832980505138)  # as scipy has it
     assert rank_correlation([1, 1, 1], [1, 2, 3]) is None
     assert rank_correlation([1, 2], [1, 2]) is None
+
+
+def test_rows_behind_a_fault_that_nobody_promised_anything_of_may_be_lost():
+    graph = build()
+    hosts = {operator.name: (operator.name,) for operator in graph}
+    summary = {"pes": {pe: {"delivery": "exactly once"} for pe in hosts}, "sinks": {"Sink": {"tuples": 9}}}
+    sinks = {"Sink": SinkVerdict(10, 9, 1, 0, 0, True)}
+    for kind, holds in (("several", False), ("group", True)):
+        fault = FaultResult(Fault(0, kind, ("TradeFilter", "VWAP")), 10.0, 12.0)
+        assert judge(graph, hosts, (fault,), sinks, summary, bound=None, seed=1).holds is holds
+    never = FaultResult(Fault(0, "group", ("TradeFilter",)), None, None)
+    assert not judge(graph, hosts, (never,), sinks, summary, bound=None, seed=1).holds

@@ -11,6 +11,7 @@ from riprap.proof.schedule import Choices, draw, parse_schedule, read_schedule
 CHOICES = Choices(
     {"Source": ("Source",), "Aggregator": ("Aggregator/0", "Aggregator/1"), "Sink": ("Sink",)},
     {name: kind.demand for name, kind in KINDS.items()},
+    (("Aggregator/0", "Aggregator/1"),),
 )
 
 
@@ -28,7 +29,7 @@ def test_drawn_faults_can_be_done(seed, seconds):
         assert demand.drawn
         assert set(fault.targets) <= set(CHOICES.ids)
         assert len(set(fault.targets)) == len(fault.targets)
-        assert len(fault.targets) >= min(2, abs(demand.targets)) if demand.targets < 0 else True
+        assert len(fault.targets) >= 2 if demand.targets < 0 else True
         assert len(fault.targets) == 1 if demand.targets == 1 else True
 
 
@@ -75,6 +76,7 @@ def test_a_file():
         ('[[faults]]\nat = "5s"\nkind = "kill"\ntargets = ["Sink"]\nwhen = 1', "when means nothing here"),
         ('[[faults]]\nat = "5s"\nkind = "all"\ntargets = ["Sink"]', "all takes no targets"),
         ('[[faults]]\nat = "5s"\nkind = "several"\ntargets = ["Sink", "Sink"]', "needs two targets or more"),
+        ('[[faults]]\nat = "5s"\nkind = "group"\ntargets = ["Sink"]', "Sink is in no HA group"),
         ('[[faults]]\nat = "61s"\nkind = "driver"', "fault 1: at = 61s, and the run lasts 1"),
         ('[[faults]]\nat = "5s"\nkind = "slow"\ntargets = ["Sink"]\nshare = nan', "not a number"),
         (f"faults = {'[' * 5_000}", "not TOML"),
@@ -89,6 +91,15 @@ def test_bad_files_are_refused(text, sentence):
 def test_all_are_every_element():
     (fault,) = parse_schedule('[[faults]]\nat = "1s"\nkind = "all"', CHOICES)
     assert fault.targets == CHOICES.ids
+
+
+def test_a_group_is_all_its_replicas():
+    text = '[[faults]]\nat = "1s"\nkind = "group"\ntargets = ["Aggregator/1"]'
+    (fault,) = parse_schedule(text, CHOICES)
+    assert fault.targets == ("Aggregator/0", "Aggregator/1")
+    drawn = [fault for seed in range(40) for fault in draw(CHOICES, 60, seed) if fault.kind == "group"]
+    assert drawn
+    assert {fault.targets for fault in drawn} == {("Aggregator/0", "Aggregator/1")}
 
 
 def test_a_schedule_that_is_no_text(tmp_path):

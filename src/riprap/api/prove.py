@@ -33,7 +33,7 @@ from riprap.proof.injector import RUN, Injector, read_observations
 from riprap.proof.oracle import difference, expected_rows, found_rows, streams_of
 from riprap.proof.prediction import predictions
 from riprap.proof.quality import qualities
-from riprap.proof.schedule import EVERY, Choices, Fault, draw, read_schedule
+from riprap.proof.schedule import EVERY, GROUP, Choices, Fault, draw, read_schedule
 from riprap.proof.verdict import Proof, judge, results
 from riprap.report.proof import proof_report
 from riprap.runtime.hosting import Rates
@@ -150,11 +150,19 @@ def _choices(layout: Layout, kinds: tuple[str, ...], *, local: bool) -> Choices:
             raise UsageError(f"no fault is called {kind}; there are {', '.join(KINDS)}")
         if local and not KINDS[kind].local:
             raise UsageError(f"{kind}: in local mode the executor is the driver; give a --master with executors")
+    of_group: dict[str, list[str]] = {}
+    for pe in layout.pes:
+        if pe.fragment.group:
+            of_group.setdefault(pe.fragment.group, []).append(pe.id)
+    if "group" in kinds and not of_group:
+        raise UsageError(f"group: {layout.graph.name} has no HA group under this plan; give it one, or take several")
     demands = {
-        name: kind.demand for name, kind in KINDS.items() if (not kinds or name in kinds) and (kind.local or not local)
+        name: kind.demand
+        for name, kind in KINDS.items()
+        if (not kinds or name in kinds) and (kind.local or not local) and (kind.demand.targets != GROUP or of_group)
     }
     elements = {op.name: tuple(pe.id for pe in layout.hosting(op.name)) for op in layout.graph.operators}
-    return Choices(elements, demands)
+    return Choices(elements, demands, tuple(map(tuple, of_group.values())))
 
 
 def _run_through(

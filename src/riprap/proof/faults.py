@@ -25,7 +25,7 @@ from riprap.base.clock import SYSTEM_CLOCK
 from riprap.base.errors import MissingPrerequisite
 from riprap.base.quantities import Duration
 from riprap.base.randomness import generator
-from riprap.proof.schedule import ALL, Demand, Fault
+from riprap.proof.schedule import ALL, GROUP, Demand, Fault
 from riprap.runtime.coordination.states import WorkerState
 
 _PIDFD_GETFD = 438  # the system call's number, on every architecture
@@ -261,6 +261,7 @@ class FaultKind:
     action: Callable[[Victims, Fault], Action]
     fatal: bool = True  # whether an element loses its state by it, and has to come back
     local: bool = True  # whether it can be done in local mode
+    excused: bool = False  # rows behind what it hit may be lost or wrong: nothing was promised for this
     ready: Callable[[Victims, Fault], bool] = lambda victims, fault: True  # the moment that it waits for
 
 
@@ -278,6 +279,13 @@ KINDS: Mapping[str, FaultKind] = {
     ),
     "several": FaultKind("SIGKILL of several elements at once", "all come back", Demand(targets=-1), _kill),
     "all": FaultKind("SIGKILL of every element at once", "all come back", Demand(targets=ALL, drawn=False), _kill),
+    "group": FaultKind(
+        "SIGKILL of all replicas of an HA group at once",
+        "all come back; what only they had is lost",
+        Demand(targets=GROUP),
+        _kill,
+        excused=True,
+    ),
     "hang": FaultKind(
         "SIGSTOP, and SIGCONT when it has long been replaced",
         "it is replaced, and does nothing more when it wakes up",

@@ -23,6 +23,7 @@ from riprap.base.randomness import generator
 
 NO_TIME = Duration(0)
 ALL = 10_000  # targets of a fault: every element
+GROUP = -2  # the same: every replica of an HA group
 _KEYS = ("at", "kind", "targets", "lasts", "share")
 
 
@@ -30,7 +31,7 @@ _KEYS = ("at", "kind", "targets", "lasts", "share")
 class Demand:
     """What a kind of fault needs to be drawn or written down."""
 
-    targets: int = 1  # how many elements: 0 for those that have none, -1 for any number from 2 on, ALL for every one
+    targets: int = 1  # how many elements: 0 for those that have none, -1 for any number from 2 on, ALL, GROUP
     lasts: Duration = NO_TIME  # how long, by default
     drawn: bool = True  # whether a seed may choose it
 
@@ -57,6 +58,7 @@ class Choices:
 
     elements: Mapping[str, tuple[str, ...]]  # operator → ids of the elements that host it
     demands: Mapping[str, Demand] = field(default_factory=dict)  # by kind
+    groups: tuple[tuple[str, ...], ...] = ()  # elements of all replicas, of each HA group
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -82,8 +84,11 @@ def draw(
         kind = kinds[int(draws.integers(len(kinds)))]
         demand = choices.demands[kind]
         ids = choices.ids
-        many = min(demand.targets if demand.targets >= 0 else int(draws.integers(2, 5)), len(ids))
-        chosen = tuple(ids[at] for at in sorted(draws.choice(len(ids), many, replace=False)))
+        if demand.targets == GROUP:
+            chosen = choices.groups[int(draws.integers(len(choices.groups)))]
+        else:
+            many = min(demand.targets if demand.targets >= 0 else int(draws.integers(2, 5)), len(ids))
+            chosen = tuple(ids[at] for at in sorted(draws.choice(len(ids), many, replace=False)))
         at = settle + every * number + float(draws.uniform(0.0, every / 4))
         faults.append(Fault(Duration(round(at * 1e6)), kind, chosen, demand.lasts, seed=int(draws.integers(2**31))))
     return tuple(faults)
@@ -161,7 +166,12 @@ def _targets(entry: Mapping[str, Any], demand: Demand, where: str, choices: Choi
         return choices.ids
     if demand.targets != 0 and not named:
         raise PlanError(f'{where}: {entry["kind"]} needs targets, as in targets = ["{choices.ids[0]}"]')
+    if demand.targets == GROUP:
+        hit = [group for group in choices.groups if set(group) & set(found)]
+        if not hit:
+            raise PlanError(f"{where}: {', '.join(named)} is in no HA group; name an operator of one, or take kill")
+        found = [pe for group in hit for pe in group]
     chosen = tuple(dict.fromkeys(found))
-    if demand.targets < 0 and len(chosen) < 2 <= len(choices.ids):
+    if demand.targets == -1 and len(chosen) < 2 <= len(choices.ids):
         raise PlanError(f"{where}: {entry['kind']} needs two targets or more; give another one, or take kill")
     return chosen
