@@ -338,4 +338,5 @@ SCENES = {
 if __name__ == "__main__":
     spark = hosting_session(SLOTS)
     main(SCENES)
-    spark.stop()
+    with contextlib.suppress(Exception):  # its JVM may have been killed
+        spark.stop()

@@ -145,7 +145,7 @@ def _build(master: str, conf: dict[str, str]) -> SparkSession:
     launched()
     with _quiet_start():
         try:
-            return builder.getOrCreate()
+            return _quiet_end(builder.getOrCreate())
         except Exception as error:
             raise MissingPrerequisite(
                 f"Spark did not start on {master} ({str(error).splitlines()[0]}): "
@@ -156,6 +156,14 @@ def _build(master: str, conf: dict[str, str]) -> SparkSession:
 def _not_of_the_bridge(record: logging.LogRecord) -> bool:
     """What py4j raises when the JVM dies or Ctrl-C comes it logs too, with its traceback, on the root logger."""
     return "py4j" not in record.pathname
+
+
+def _quiet_end(spark: SparkSession) -> SparkSession:
+    """The server of accumulators prints a traceback when its connection ends in the middle: when the JVM dies."""
+    server = getattr(spark.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda request, address: None
+    return spark
 
 
 class _quiet_start:
