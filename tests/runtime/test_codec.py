@@ -92,7 +92,8 @@ def channels(draw):
                 draw(KEYS) if kind is Kind.PUNCTUATION else None,
                 draw(st.none() | KEYS),
                 draw(UNSIGNED),
-                draw(st.binary(max_size=40)),
+                draw(st.binary(max_size=40) | st.binary(max_size=40).map(lambda rest: b"\x00late" + rest)),
+                draw(st.none() | KEYS),
             )
         )
     return schema, messages
@@ -111,7 +112,7 @@ def decoded(schema, data):
 
 def same(one, other):
     assert one.batch is None or one.batch.batch().to_pydict() == other.batch.batch().to_pydict()
-    fields = ("kind", "epoch", "number", "punctuation", "progress", "born", "header", "items")
+    fields = ("kind", "epoch", "number", "punctuation", "progress", "born", "header", "at", "items")
     assert [getattr(one, name) for name in fields] == [getattr(other, name) for name in fields]
 
 

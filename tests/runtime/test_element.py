@@ -95,9 +95,9 @@ def source_app(protect=()):
     return app
 
 
-def two_inputs(*protect, saved=()):
+def two_inputs(*protect, saved=(), late="deliver"):
     app = App("two")
-    left, right = (app.source(name, "x long", protect=protect) for name in ("L", "R"))
+    left, right = (app.source(name, "x long", protect=protect).late(late) for name in ("L", "R"))
     left.union(right, name="U", protect=saved).sink("Sink")
     return app
 
@@ -152,8 +152,9 @@ def test_what_waits_in_a_merge_is_read_again(most_rows, begins):
     assert (bench.received(left), bench.ledger.inlets[left].repeated) == (5, 0)
 
 
-def test_what_comes_from_a_producer_that_was_not_waited_for_may_be_too_late():
-    bench = Bench(two_inputs(), "U")
+@pytest.mark.parametrize("late", ["deliver", "drop"])
+def test_what_comes_from_a_producer_that_was_not_waited_for_is_late(late):
+    bench = Bench(two_inputs(late=late), "U")
     left, right = ChannelId("L→U"), ChannelId("R→U.1")
     element = bench.life()
     for channel in bench.layout.outputs(bench.pe):
@@ -163,13 +164,19 @@ def test_what_comes_from_a_producer_that_was_not_waited_for_may_be_too_late():
     element.handle([ProducerGone(right, 1)])
     assert bench.received(left) == 6
     element.handle([Arrival(right, Message(Kind.ROWS, 2, 3, Views.of(batch(3, 5))))])  # 0 to 2 miss, 3, 4 late
+    if late == "deliver":
+        (given,) = [m for _, m in bench.host.sent if m.at is not None]
+        assert given.batch.batch().column("_ts").cast(pa.int64()).to_pylist() == [3, 4]
+        assert given.at == OrderKey(5, 0, 5, 1)
     element.handle([Arrival(left, Message(Kind.END, 1, 6, progress=END_KEY))])
     element.handle([Arrival(right, Message(Kind.END, 2, 8, progress=END_KEY))])
-    assert (bench.ledger.inlets[right].next, bench.received(right)) == (8, 3)
+    record = bench.ledger.inlets[right]
+    assert (record.next, record.received, record.late) == ((8, 5, 2) if late == "deliver" else (8, 3, 0))
 
 
-def test_another_life_knows_what_is_too_late():
-    bench = Bench(two_inputs(), "U")
+@pytest.mark.parametrize("late", ["deliver", "drop"])
+def test_another_life_knows_what_is_late(late):
+    bench = Bench(two_inputs(late=late), "U")
     left, right = ChannelId("L→U"), ChannelId("R→U.1")
     first = bench.life()
     first.handle([Arrival(left, message(0, 6, OrderKey(5, 0, 5)))])
@@ -178,7 +185,8 @@ def test_another_life_knows_what_is_too_late():
     second = bench.life()
     second.handle([Arrival(left, Message(Kind.END, 1, 6, progress=END_KEY))])
     second.handle([Arrival(right, Message(Kind.ROWS, 2, 3, Views.of(batch(3, 5)), progress=END_KEY))])
-    assert (bench.ledger.inlets[right].next, bench.received(right)) == (8, 3)
+    record = bench.ledger.inlets[right]
+    assert (record.next, record.received, record.late) == ((8, 5, 2) if late == "deliver" else (8, 3, 0))
 
 
 def test_an_element_that_goes_back_and_is_not_exact_says_nothing_twice():

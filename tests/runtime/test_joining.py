@@ -24,6 +24,7 @@ def channels(draw):
             "progress": key if kind is not Kind.ROWS else draw(st.sampled_from([None, key])),
             "born": draw(st.integers(0, 5)),
             "header": draw(st.sampled_from([b"", b"", b"", b"cut"])),
+            "at": draw(st.sampled_from([None, None, None, OrderKey(7)])),
         }
         if kind is Kind.ROWS:
             made = rows(number, draw(st.integers(1, 6)), encoded=draw(st.booleans()), **fields)
@@ -40,9 +41,9 @@ def facts(sent):
     for message in sent:
         if message.batch is not None:
             for at, row in enumerate(message.batch.batch().to_pylist()):
-                items.append((message.number + at, row["x"], row["k"], message.header, message.epoch))
+                items.append((message.number + at, row["x"], row["k"], message.header, message.at, message.epoch))
         elif message.kind is Kind.PUNCTUATION:
-            items.append((message.number, message.punctuation, message.header, message.epoch))
+            items.append((message.number, message.punctuation, message.header, message.at, message.epoch))
         reached = message.progress or reached
     return items, reached, min((message.born for message in sent if message.born), default=0)
 
@@ -58,6 +59,7 @@ def test_joined_messages_say_the_same(sent, most):
         assert message.items == sum(part.items for part in group)
         assert message.items <= most or len(group) == 1
         assert {part.header for part in group} == {message.header}
+        assert len(group) == 1 or not any(part.at for part in group)
         assert {part.epoch for part in group} == {message.epoch}
         reached = [part.progress for part in group if part.progress is not None]
         assert message.progress == (reached[-1] if reached else None)

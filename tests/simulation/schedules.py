@@ -162,6 +162,11 @@ def protected(graph: Graph, random: Random, *, kept: float, saved: float) -> Gra
     return graph
 
 
+def dropping_late(graph: Graph) -> Graph:
+    """With streams that lose what comes late."""
+    return replace(graph, streams=tuple(replace(stream, late="drop") for stream in graph.streams))
+
+
 def laid_out(graph: Graph, random: Random) -> Layout:
     """Fused somehow, some operators in several shards, where that is possible."""
     parallelism = {s.name: random.randint(2, 3) for s in graph.operators if random.random() < 0.3}

@@ -25,6 +25,7 @@ class Life:
     given: list[tuple[int, OrderKey, int]] = field(default_factory=list)  # port, key, id
     passed: list[int] = field(default_factory=list)  # ids given out
     reached: OrderKey = START_KEY
+    greatest: OrderKey = START_KEY
     faults: list[str] = field(default_factory=list)
     loaded: int = 0  # how many its state had seen when it began
 
@@ -53,8 +54,9 @@ class Tap(UserOperator):
             key = OrderKey(ts, id_ // 10**6, seq)
             if key <= self.life.reached:
                 self.life.faults.append(f"id {id_} at {key} after progress {self.life.reached}")
-            if self.life.given and key < self.life.given[-1][1]:
-                self.life.faults.append(f"id {id_} at {key} after {self.life.given[-1][1]}")
+            elif key < self.life.greatest:
+                self.life.faults.append(f"id {id_} at {key} after {self.life.greatest}")
+            self.life.greatest = max(self.life.greatest, key)
             self.life.given.append((port, key, id_))
             if id_ % self.ports == port and id_ % self.drop:
                 triggers.append(row)

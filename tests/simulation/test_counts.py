@@ -7,7 +7,9 @@ What is true of the counts of a stream when the run has ended, with "had" for wh
   - sent is the number of items that the producer's operator gave out, but for: those of the call that it died in, as
     what that call had not yet numbered was not sent; what a log that was not flushed lost with its process; and, behind
     an element that goes back and is not exact, what has a key that it had promised to have passed;
-  - lost is the rest, sent and not received.
+  - lost is the rest, sent and not received;
+  - late are those that came behind others that belong after them, and none where streams lose such. (Some of them may
+    be in order by chance: what had passed without them was progress, not tuples.)
 A process that is really killed can die between two instructions in the operators too; then a tuple that is being
 processed at that instant may count as received or as lost.
 """
@@ -17,7 +19,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from tests.simulation.schedules import Case, batches, case, protected
+from tests.simulation.schedules import Case, batches, case, dropping_late, protected
 from tests.simulation.taps import Tap, faults, gave, got, order, tap_app, watch_progress
 
 from riprap.graph.specs import Source
@@ -35,7 +37,7 @@ def check(seed: int) -> None:
     random = Random(seed)
     graph = tap_app(random, strict=random.choice([0.0, 0.4]))
     graph = protected(graph, random, kept=random.choice([0.0, 0.0, 0.4]), saved=random.choice([0.0, 0.7]))
-    _verify(case(seed, graph, random))
+    _verify(case(seed, dropping_late(graph) if random.random() < 0.4 else graph, random))
 
 
 def check_buffers(seed: int) -> None:
@@ -68,6 +70,9 @@ def _compare(run: Case, simulation: Simulation) -> None:
         name in unit.operators for pe in layout.hosting(name) for unit in layout.plan(pe).units.values()
     )
     in_calls = {crash.pe for crash in run.crashes if isinstance(crash, Crash) and crash.effect}
+    late = sum(counts.late for counts in counted.values())
+    assert not late or any(stream.late == "deliver" for stream in graph.streams)
+    again = sum(counts.repeated for counts in counted.values())
     for link in layout.links:
         stream, counts = link.stream, counted[link.stream.id]
         assert counts.lost >= 0
@@ -94,11 +99,12 @@ def _compare(run: Case, simulation: Simulation) -> None:
             assert counts.repeated == 0
     for spec in graph.operators:
         if spec.name in Tap.lives:
-            assert not faults(spec.name), faults(spec.name)[:3]
+            # Behind an element that goes back, and repeats, what was late is so again, and counted once.
+            assert len(faults(spec.name)) <= late or (late and again), faults(spec.name)[:3]
             back = any(layout.plan(pe).whole for pe in layout.hosting(spec.name)) or (
                 not spec.tolerates_loss and saved(spec.name)
             )
-            if not back and spec.parallelism == 1:
+            if not back and spec.parallelism == 1 and not late:
                 keys = order(spec.name)
                 assert keys == sorted(keys), f"keys of {spec.name} fall"
 

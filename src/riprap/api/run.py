@@ -2,7 +2,7 @@
 
 from riprap.api.run import run
 result = run("bargain-discovery", {"Source": "market.parquet"}, rate=200_000, kill="Aggregator@10s")
-result.summary["streams"]    # what was sent, received, lost and repeated, stream by stream
+result.summary["streams"]    # what was sent, received, late, lost and repeated, stream by stream
 result.sink("Sink")          # what came out, as an Arrow table
 result                       # in a notebook: the elements and the streams
 """

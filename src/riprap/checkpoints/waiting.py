@@ -7,7 +7,8 @@
 
 An item is {"rows": [offset, length]}, an IPC stream after the text with one batch: the rows that wait and, in front of
 their columns, their order as columns `_order0`, `_order1`, …; or {"key": [ts, src, seq, n], "order": […]}, a
-punctuation. Text columns are plain, not dictionaries.
+punctuation. What comes late has "at": [ts, src, seq, n] and "again" too, and its rows have no columns of order, but
+"order" beside them. Text columns are plain, not dictionaries.
 """
 
 import json
@@ -20,7 +21,7 @@ import pyarrow as pa
 from riprap.checkpoints.tables import from_ipc, plain, to_ipc
 from riprap.engine.merger import MergerState, Order
 from riprap.graph.keys import OrderKey
-from riprap.operators.contract import Punctuation
+from riprap.operators.contract import Late, Punctuation
 
 _ORDER = "_order"
 
@@ -31,11 +32,13 @@ def encode_waiting(state: MergerState) -> bytes:
     for queue in state.queues:
         items: list[dict[str, Any]] = []
         for event, order in queue:
+            late = {"at": event.at, "again": event.again, "order": order} if isinstance(event, Late) else {}
+            event = event.event if isinstance(event, Late) else event
             if isinstance(event, Punctuation):
-                items.append({"key": event.key, "order": order})
+                items.append({"key": event.key, "order": order} | late)
             else:
-                rows = to_ipc(_with_order(event, np.asarray(order))).to_pybytes()
-                items.append({"rows": [len(attached), len(rows)]})
+                rows = to_ipc(plain(event) if late else _with_order(event, np.asarray(order))).to_pybytes()
+                items.append({"rows": [len(attached), len(rows)]} | late)
                 attached += rows
         queues.append(items)
     text = json.dumps(
@@ -49,11 +52,17 @@ def decode_waiting(data: bytes) -> MergerState:
     values = json.loads(data[8 : 8 + length])
     attached = data[8 + length :]
 
-    def item(entry: dict[str, Any]) -> tuple[pa.RecordBatch, np.ndarray] | tuple[Punctuation, Order]:
+    def item(entry: dict[str, Any]) -> tuple[pa.RecordBatch, np.ndarray] | tuple[Punctuation | Late, Order]:
+        if "at" in entry:
+            event = Punctuation(OrderKey(*entry["key"])) if "key" in entry else rows(entry)
+            return Late(event, OrderKey(*entry["at"]), entry["again"]), tuple(entry["order"])
         if "key" in entry:
             return Punctuation(OrderKey(*entry["key"])), tuple(entry["order"])
+        return _without_order(rows(entry))
+
+    def rows(entry: dict[str, Any]) -> pa.RecordBatch:
         at, size = entry["rows"]
-        return _without_order(*from_ipc(attached[at : at + size]))
+        return from_ipc(attached[at : at + size])[0]
 
     return MergerState.of(
         ((item(entry) for entry in queue) for queue in values["queues"]),

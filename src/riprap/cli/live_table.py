@@ -71,7 +71,7 @@ def _table(state: str, lines: Sequence[dict[str, Any]]) -> Table:
     table = Table(box=None, title=f"run is {state}{': ' if said else ''}{said}", title_justify="left")
     table.add_column("element")
     table.add_column("state")
-    for name in ("in", "out", "tuples/s", "latency", "lost", "last checkpoint", "restarts"):
+    for name in ("in", "out", "tuples/s", "latency", "late", "lost", "last checkpoint", "restarts"):
         table.add_column(name, justify="right")
     for line in lines:
         colour = _COLOURS.get(line["state"], "default")
@@ -83,6 +83,7 @@ def _table(state: str, lines: Sequence[dict[str, Any]]) -> Table:
             f"{line['out']:,}",
             "" if line["rate"] is None else format_count(round(line["rate"])),
             "" if line["latency"] is None else format_latency(line["latency"]),
+            f"{line['late']:,}" if line.get("late") else "",
             f"{line['lost']:,}" if line["lost"] else "",
             "" if age is None else f"{age:.1f} s ago, {size / 1024:,.0f} KiB",
             str(line["restarts"]) if line["restarts"] else "",

@@ -176,7 +176,7 @@ def _print(result: "RunResult") -> None:
     summary = result.summary
     streams = Table(box=None)
     kept = any(counts["recovery"] == "while-down" for counts in summary["streams"].values())
-    columns = ("sent", "received", "lost", "repeated", *(("forgotten",) if kept else ()))
+    columns = ("sent", "received", "late", "lost", "repeated", *(("forgotten",) if kept else ()))
     for name in ("stream", "recovery", *columns):
         streams.add_column(name, justify="left" if name in ("stream", "recovery") else "right")
     for name, counts in summary["streams"].items():

@@ -20,7 +20,7 @@ from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import DataError, UsageError, known
 from riprap.engine.feedback import cycles, delayed, delayed_progress
 from riprap.engine.jitter import Jitter
-from riprap.engine.merger import Mark, Merger, MergerState, Rows
+from riprap.engine.merger import Behind, Mark, Merger, MergerState, Rows
 from riprap.engine.piece import Emitted, HasNoText, RunningPiece
 from riprap.engine.pieces import Piece, cut
 from riprap.engine.pruning import Wanted, carried_columns, kept_columns, wanted_columns
@@ -29,7 +29,7 @@ from riprap.graph.keys import END_KEY, START_KEY, OrderKey, just_before
 from riprap.graph.specs import OperatorSpec, Sink, Source
 from riprap.operators.build import make_operator
 from riprap.operators.columns import keys_of
-from riprap.operators.contract import Channel, Digest, Emission, Event, Operator, Punctuation, State
+from riprap.operators.contract import Channel, Digest, Emission, Event, Late, Operator, Punctuation, State
 from riprap.operators.views import Views
 
 # Called with the name of an operator, an input port, and each batch when it reaches the operator.
@@ -40,7 +40,7 @@ class Output(NamedTuple):
     """Something that left the fragment: `name` is a sink, or the id of a stream to an operator outside."""
 
     name: str
-    event: Event | Any  # rows are record batches, or column views where the engine was told to give those
+    event: Event | Late | Any  # rows are record batches, or column views where the engine was told to give those
 
 
 @dataclass
@@ -120,7 +120,7 @@ class Engine:
             if graph[name].inputs > 1 and name not in self._piece_of
         }
         self._entries = {s.id: s for s in graph.streams if s.target in chosen and s.source not in chosen}
-        self._inbox: dict[str, list[tuple[int, Event | Views]]] = {name: [] for name in self._order}
+        self._inbox: dict[str, list[tuple[int, Event | Late | Views]]] = {name: [] for name in self._order}
         # Progress that each operator's input has made: nothing at or below it will reach the operator.
         self._progress: dict[str, OrderKey] = dict.fromkeys(self._order, START_KEY)
         self._ended: set[str] = set()
@@ -183,14 +183,14 @@ class Engine:
 
     # Events -----------------------------------------------------------------------------------------------------------
 
-    def push(self, name: str, event: Event | Views, *, until: OrderKey | None = None) -> list[Output]:
-        """Give a batch or punctuation to a source, or to a stream (by id) that enters the fragment.
+    def push(self, name: str, event: Event | Views | Late, *, until: OrderKey | None = None) -> list[Output]:
+        """Give a batch or punctuation to a source, or to a stream (by id) that enters the fragment; there also late.
 
         On an entering stream a punctuation may still follow the last row: that none does is told with `advance`, or at
         once with `until`, which saves going through the operators twice.
         """
         target, port = self._entry(name)
-        if not isinstance(event, Punctuation):
+        if not isinstance(event, Punctuation | Late):
             if not (event.rows if isinstance(event, Views) else event.num_rows):
                 return []
             event = self._running[target].viewed(event) if target in self._running else _batch(event)
@@ -220,7 +220,7 @@ class Engine:
         """Whether an operator with several ports waits for what comes on this entering stream. At first it does.
 
         A stream whose producer is down is not waited for. When it is again, what it brings at or below `reached` of
-        its target comes too late and must not be pushed.
+        its target is late, and must not be pushed as if it were not.
         """
         target, port = self._entry(stream)
         merger = self._mergers.get(target)
@@ -320,9 +320,13 @@ class Engine:
                 emissions = self._deliver(name, inbox)
                 progress = self._progress[name]
             else:
+                emissions = []
                 for port, event in inbox:
-                    merger.put(port, event)
-                emissions = self._deliver_merged(name, merger)
+                    if isinstance(event, Late) and event.at <= self._progress[name]:  # its place has passed
+                        emissions += self._belated(name, port, event)
+                    else:
+                        merger.put(port, event)
+                emissions += self._deliver_merged(name, merger)
                 progress = max(self._progress[name], merger.progress)  # it falls when a port is waited for again
                 self._progress[name] = progress
             if inbox:
@@ -343,10 +347,14 @@ class Engine:
         emitted: list[Emitted] = []
         for _, event in inbox:
             try:
-                if isinstance(event, Punctuation):
-                    emitted += running.punctuate(event)
-                else:
-                    emitted += running.push(running.viewed(event))
+                late = event if isinstance(event, Late) else None
+                own = event.event if isinstance(event, Late) else event
+                if not isinstance(own, Punctuation):
+                    views = running.viewed(own)
+                    emitted += running.push(views) if late is None else running.push_late(views, late)
+                    continue
+                given = running.punctuate(own)
+                emitted += given if late is None else [e._replace(event=late._replace(event=e.event)) for e in given]
             except DataError:
                 self._failed = True
                 raise
@@ -379,7 +387,9 @@ class Engine:
         operator, statistics = self.operators[name], self._statistics[name]
         emissions: list[Emission] = []
         for port, event in inbox:
-            if isinstance(event, Punctuation):
+            if isinstance(event, Late):
+                emissions += self._belated(name, port, event)
+            elif isinstance(event, Punctuation):
                 emissions += operator.progress(just_before(event.key))  # time boundaries before it come first
                 emissions += operator.punctuate(Channel(port), event)
             else:
@@ -397,6 +407,8 @@ class Engine:
             if isinstance(item, Mark):
                 emissions += operator.progress(just_before(item.punctuation.key))
                 emissions += operator.punctuate(Channel(item.port), item.punctuation)
+            elif isinstance(item, Behind):
+                emissions += self._belated(name, item.port, item.late)
             elif isinstance(item, Rows):
                 for port, batch in enumerate(item.batches):
                     statistics.tuples_in[port] += batch.num_rows
@@ -407,6 +419,21 @@ class Engine:
                         for port in range(len(item.batches)):
                             statistics.triggered[port] += int((ports == port).sum())
                 emissions += caused
+        return emissions
+
+    def _belated(self, name: str, port: int, late: Late) -> list[Emission]:
+        """Give an operator what comes late; what that causes is as late behind it."""
+        operator, at = self.operators[name], late.at
+        emissions = operator.progress(at) if at > START_KEY else []  # time boundaries before it come first
+        if isinstance(late.event, Punctuation):
+            caused = operator.punctuate(Channel(port), late.event)
+        else:
+            self._statistics[name].tuples_in[port] += late.event.num_rows
+            caused = operator.late(Channel(port), late.event, at)
+        at = operator.output_progress(at) if at > START_KEY else at
+        for one in caused:
+            own = one.event if isinstance(one.event, Late) else Late(one.event, at)
+            emissions.append(one._replace(event=own._replace(again=late.again)))
         return emissions
 
     def _control(self, name: str, progress: OrderKey) -> list[Emission]:
@@ -423,8 +450,7 @@ class Engine:
             return
         statistics = self._statistics[name]
         for emission in emissions:
-            if isinstance(emission.event, pa.RecordBatch):
-                statistics.tuples_out[emission.port] += emission.event.num_rows
+            statistics.tuples_out[emission.port] += _rows(emission)
             for stream in self._inside[name]:
                 if stream.source_port == emission.port and (event := self._carried(stream, emission.event)) is not None:
                     self._inbox[stream.target].append((stream.target_port, event))
@@ -432,10 +458,13 @@ class Engine:
                 if stream.source_port == emission.port and (event := self._carried(stream, emission.event)) is not None:
                     outputs.append(Output(stream.id, self._outward(event)))
 
-    def _carried(self, stream: StreamSpec, event: Event) -> Event | None:
+    def _carried(self, stream: StreamSpec, event: Event | Late) -> Event | Late | None:
         """What a stream carries of what its operator gave out: all, but on the way back."""
         if stream.feedback is None:
             return event
+        if isinstance(event, Late):
+            back = self._carried(stream, event.event)
+            return None if back is None else Late(back, delayed_progress(event.at, stream), event.again)
         if isinstance(event, Punctuation) or stream.source in self._ended:
             return None
         return delayed(
@@ -482,16 +511,21 @@ class Engine:
         return {name: op.size() for name, op in self.operators.items() if any(self.graph[name].stateful)}
 
 
-def _batch(event: Event | Views) -> Event:
+def _batch(event: Event | Late | Views) -> Event | Late:
+    if isinstance(event, Late):
+        return event._replace(event=_batch(event.event))
     return event.batch() if isinstance(event, Views) else event
 
 
-def _views(event: Event | Views) -> Punctuation | Views:
+def _views(event: Event | Late | Views) -> Punctuation | Late | Views:
+    if isinstance(event, Late):
+        return event._replace(event=_views(event.event))
     return Views.of(event) if isinstance(event, pa.RecordBatch) else event
 
 
 def _rows(emission: Emission) -> int:
-    return emission.event.num_rows if isinstance(emission.event, pa.RecordBatch) else 0
+    event = emission.event.event if isinstance(emission.event, Late) else emission.event
+    return event.num_rows if isinstance(event, pa.RecordBatch) else 0
 
 
 def _no_statistics(spec: OperatorSpec) -> OperatorStatistics:

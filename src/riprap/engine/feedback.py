@@ -23,7 +23,7 @@ from riprap.engine.merger import Merger
 from riprap.graph.graph import Graph, StreamSpec
 from riprap.graph.keys import END_KEY, START_KEY, KeyShape, OrderKey, physical_schema
 from riprap.operators.columns import batch_of, key_columns, keys_of, times_of
-from riprap.operators.contract import Event, Operator
+from riprap.operators.contract import Event, Late, Operator
 
 
 class Port(NamedTuple):
@@ -45,7 +45,7 @@ class Cycle:
         operators: Mapping[str, Operator],
         mergers: Mapping[str, Merger],
         progress: Mapping[str, OrderKey],
-        inboxes: Mapping[str, list[tuple[int, Event]]],
+        inboxes: Mapping[str, list[tuple[int, Event | Late]]],
     ) -> list[tuple[StreamSpec, OrderKey]]:
         """How far each feedback stream has come after a pass over the operators, where that is further than before."""
         external = min((_known(mergers, progress, port) for port in self.entries), default=END_KEY)
@@ -126,11 +126,12 @@ def _known(mergers: Mapping[str, Merger], progress: Mapping[str, OrderKey], port
 
 
 def _waiting(
-    name: str, mergers: Mapping[str, Merger], inboxes: Mapping[str, list[tuple[int, Event]]]
+    name: str, mergers: Mapping[str, Merger], inboxes: Mapping[str, list[tuple[int, Event | Late]]]
 ) -> list[tuple[int, int]]:
     """First and last time of what waits in front of an operator, per batch."""
     batches = [event for _, event in inboxes[name] if isinstance(event, pa.RecordBatch)]
     spans = [(int(times[0]), int(times[-1])) for times in map(times_of, batches)]
+    spans += [(event.at.ts, event.at.ts) for _, event in inboxes[name] if isinstance(event, Late)]
     return spans + (mergers[name].spans() if name in mergers else [])
 
 

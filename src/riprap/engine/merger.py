@@ -6,7 +6,8 @@ alone, not on batches.
 
 Rows are merged by rows of numbers, their *order*: the order key; only `_seq` where that says the same; with a jitter,
 the arrival first.
-A punctuation has the order of the row before it, by its key or in the queue, and passes right after it.
+A punctuation has the order of the row before it, by its key or in the queue, and passes right after it. What comes late
+(`Late`) has the order of its `at`, or of what is before it in the queue, and passes behind all rows of that order.
 """
 
 from bisect import bisect_left, bisect_right
@@ -21,7 +22,7 @@ from riprap.base.errors import UsageError
 from riprap.engine.jitter import Jitter
 from riprap.graph.keys import END_KEY, START_KEY, KeyShape, OrderKey, just_before
 from riprap.operators.columns import Keys, batch_of, concatenated, keys_of, times_of
-from riprap.operators.contract import Punctuation
+from riprap.operators.contract import Late, Punctuation
 from riprap.operators.kernels.merging import merge_many, merge_two, running_greatest, running_maximum
 
 Order = tuple[int, ...]
@@ -43,6 +44,13 @@ class Mark(NamedTuple):
     punctuation: Punctuation
 
 
+class Behind(NamedTuple):
+    """Something of one port that comes late."""
+
+    port: int
+    late: Late
+
+
 class _Segment(NamedTuple):
     """Rows that wait on one port; `order` has one row of numbers each, ascending."""
 
@@ -57,11 +65,21 @@ class _Cut(NamedTuple):
     order: Order
 
 
+class _Late(NamedTuple):
+    """What waits on one port and comes late."""
+
+    late: Late
+    order: Order
+
+
+_Item = _Segment | _Cut | _Late
+
+
 @dataclass(frozen=True)
 class MergerState:
     """What waits in a merger, for a snapshot of the engine."""
 
-    queues: tuple[tuple[_Segment | _Cut, ...], ...]
+    queues: tuple[tuple[_Item, ...], ...]
     progress: tuple[OrderKey, ...]
     latest: tuple[int, ...]
     last_order: tuple[Order, ...]
@@ -84,14 +102,16 @@ class MergerState:
     @classmethod
     def of(
         cls,
-        queues: Iterable[Iterable[tuple[pa.RecordBatch, np.ndarray] | tuple[Punctuation, Order]]],
+        queues: Iterable[Iterable[tuple[pa.RecordBatch, np.ndarray] | tuple[Punctuation | Late, Order]]],
         progress: Iterable[OrderKey],
         latest: Iterable[int],
         last_order: Iterable[Order],
     ) -> "MergerState":
         """From plain data, such as a checkpoint has: each port's rows or punctuations, with their order."""
 
-        def item(event: pa.RecordBatch | Punctuation, order: np.ndarray | Order) -> _Segment | _Cut:
+        def item(event: pa.RecordBatch | Punctuation | Late, order: np.ndarray | Order) -> _Item:
+            if isinstance(event, Late):
+                return _Late(event, tuple(order))
             return _Cut(event, tuple(order)) if isinstance(event, Punctuation) else _Segment(event, np.asarray(order))
 
         items = tuple(tuple(item(event, order) for event, order in queue) for queue in queues)
@@ -147,9 +167,13 @@ class Merger:
 
     # In ---------------------------------------------------------------------------------------------------------------
 
-    def put(self, port: int, event: pa.RecordBatch | Punctuation) -> None:
+    def put(self, port: int, event: pa.RecordBatch | Punctuation | Late) -> None:
         """Add to a port's queue."""
-        if isinstance(event, Punctuation):
+        if isinstance(event, Late):
+            place = (self._seq_after(event.at) - 1,) if self._by_seq else tuple(event.at)
+            self._last_order[port] = max(self._last_order[port], place)
+            self._queues[port].append(_Late(event, self._last_order[port]))
+        elif isinstance(event, Punctuation):
             # The tuple before it may have been dropped on the way, or numbered anew: its place is the later of the two.
             own = self._order(port, _keys_of_one(behind_trigger(event.key) if self._shards else event.key))
             self._last_order[port] = max(self._last_order[port], tuple(own[0].tolist()))
@@ -178,8 +202,11 @@ class Merger:
         found = []
         for queue in self._queues:
             for item in queue:
-                times = [item.punctuation.key.ts] if isinstance(item, _Cut) else times_of(item.batch)
-                found.append((int(times[0]), int(times[-1])))
+                if isinstance(item, _Segment):
+                    times = times_of(item.batch)
+                    found.append((int(times[0]), int(times[-1])))
+                else:
+                    found.append((_place(item).ts,) * 2)
         return found
 
     def waits_for(self, port: int) -> bool:
@@ -202,9 +229,9 @@ class Merger:
         keys = [self._last(port, item) for port, queue in enumerate(self._queues) for item in queue]
         return max([self._passed, *keys])
 
-    def _last(self, port: int, item: _Segment | _Cut) -> OrderKey:
-        if isinstance(item, _Cut):
-            return item.punctuation.key
+    def _last(self, port: int, item: _Item) -> OrderKey:
+        if not isinstance(item, _Segment):
+            return _place(item)
         return keys_of(item.batch.slice(item.batch.num_rows - 1), self._shapes[port]).at(0)
 
     def _order(self, port: int, keys: Keys) -> np.ndarray:
@@ -225,17 +252,18 @@ class Merger:
 
     # Out --------------------------------------------------------------------------------------------------------------
 
-    def release(self, *, everything: bool = False) -> Iterator[Rows | Mark]:
+    def release(self, *, everything: bool = False) -> Iterator[Rows | Mark | Behind]:
         """Everything that may pass now, in order; or everything, because nothing more will come on any port."""
         if not all(self._waited):
             self._passed = max(self._passed, self._reached())
         limit = (_LAST,) * self._width if everything else self._limit()
+        reached = END_KEY if everything else self._reached()
         while True:
+            heads = [next((i for i in q if not isinstance(i, _Segment)), None) for q in self._queues]
             cuts = [
-                (item.order, port)
-                for port, queue in enumerate(self._queues)
-                for item in queue
-                if isinstance(item, _Cut) and item.order < limit
+                (item.order, isinstance(item, _Late), port)
+                for port, item in enumerate(heads)
+                if item is not None and item.order < limit and not (isinstance(item, _Late) and item.late.at > reached)
             ]
             # Rows up to the first punctuation that may pass, lower ports first among equals; then the punctuation.
             first = min(cuts) if cuts else None
@@ -244,9 +272,9 @@ class Merger:
                 yield rows
             if first is None:
                 return
-            cut = self._queues[first[1]].pop(0)
-            assert isinstance(cut, _Cut)
-            yield Mark(first[1], cut.punctuation)
+            item = self._queues[first[2]].pop(0)
+            assert not isinstance(item, _Segment)
+            yield Mark(first[2], item.punctuation) if isinstance(item, _Cut) else Behind(first[2], item.late)
 
     def _limit(self) -> Order:
         """Rows whose order is below this may pass: nothing that will be put on any port is before them."""
@@ -263,6 +291,9 @@ class Merger:
         greatest = _FIRST
         for port, queue in enumerate(self._queues):
             for item in queue:
+                if isinstance(item, _Late):
+                    greatest = max(greatest, item.order[0]) if item.late.at <= key else greatest
+                    continue
                 keys = _keys_of_one(item.punctuation.key) if isinstance(item, _Cut) else self._keys(port, item)
                 count = bisect_right(range(len(keys.ts)), key, key=keys.at)
                 if count:
@@ -272,7 +303,7 @@ class Merger:
     def _keys(self, port: int, segment: _Segment) -> Keys:
         return keys_of(segment.batch, self._shapes[port])
 
-    def _take(self, cut: tuple[Order, int] | None, limit: Order) -> Rows | None:
+    def _take(self, cut: tuple[Order, bool, int] | None, limit: Order) -> Rows | None:
         batches, orders = [], []
         for port, queue in enumerate(self._queues):
             taken: list[_Segment] = []
@@ -280,7 +311,7 @@ class Merger:
                 segment = queue[0]
                 count = _below(segment.order, limit)
                 if cut is not None:
-                    count = _below(segment.order, cut[0], inclusive=self._shards or port <= cut[1])
+                    count = _below(segment.order, cut[0], inclusive=self._shards or cut[1] or port <= cut[2])
                 if count == 0:
                     break
                 if count == segment.batch.num_rows:
@@ -314,12 +345,16 @@ class Merger:
                     key = min(key, just_before(self._least(port, item)))
         return key
 
-    def _least(self, port: int, item: _Segment | _Cut) -> OrderKey:
+    def _least(self, port: int, item: _Item) -> OrderKey:
         """The least key of what waits: behind a jitter upstream they need not ascend."""
-        if isinstance(item, _Cut):
-            return item.punctuation.key
+        if not isinstance(item, _Segment):
+            return _place(item)
         keys = keys_of(item.batch, self._shapes[port])
         return keys.at(int(np.lexsort(tuple(np.broadcast_to(part, len(keys.ts)) for part in reversed(keys)))[0]))
+
+
+def _place(item: _Cut | _Late) -> OrderKey:
+    return item.punctuation.key if isinstance(item, _Cut) else item.late.at
 
 
 def _below(order: np.ndarray, limit: Order, *, inclusive: bool = False) -> int:

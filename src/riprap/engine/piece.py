@@ -22,7 +22,8 @@ from riprap.graph.graph import Graph
 from riprap.graph.keys import just_before
 from riprap.graph.specs import Join, Sink
 from riprap.graph.windows import Count
-from riprap.operators.contract import Channel, Emission, Event, Operator, Punctuation
+from riprap.operators.aggregate import AggregateOperator
+from riprap.operators.contract import Channel, Emission, Event, Late, Operator, Punctuation
 from riprap.operators.function import Buffers, Dictionary, Function
 from riprap.operators.step_gather import Gathering, gathers
 from riprap.operators.step_state import Given
@@ -46,7 +47,7 @@ class Emitted(NamedTuple):
 
     operator: str
     port: int
-    event: Event | Views
+    event: Event | Late | Views
 
 
 class _Leaving(NamedTuple):
@@ -230,8 +231,8 @@ class RunningPiece:
                 )
         return views
 
-    def push(self, views: Views) -> list[Emitted]:
-        """Take rows of the entry, as `viewed` gives them."""
+    def push(self, views: Views, late: Late | None = None) -> list[Emitted]:
+        """Take rows of the entry, as `viewed` gives them; those of `late` where they come late."""
         function = self._function
         before = {name: [op.tails(p) for p in op.stores] for name, op in self._watched()}
         done, emitted = 0, []
@@ -247,12 +248,13 @@ class RunningPiece:
                 after()
             for gathering in self._gatherings:
                 if count := function.value_of(gathering.counter):
-                    emitted += self._given(gathering, gathering.take(count))
+                    emitted += self._given(gathering, gathering.take(count, None if late is None else late.at))
             self.seconds_inside += self._clock.monotonic() - start
             for tap in self._taps:
                 if count := function.value_of(tap.counter):
                     made = tap.taken(count, views, function.dictionaries)
-                    emitted.append(Emitted(tap.operator, tap.port, made))
+                    given = made if late is None else late._replace(event=made)
+                    emitted.append(Emitted(tap.operator, tap.port, given))
             done = int(function.numbers[0])
             if function.numbers[1]:
                 raise DataError(function.error(float(self._failed[0]), int(function.numbers[2])))
@@ -266,6 +268,16 @@ class RunningPiece:
                 continue  # it told so itself
             for port, tails in zip(op.stores, before[name], strict=True):
                 op.note_step(port, tails)
+        return emitted
+
+    def push_late(self, views: Views, late: Late) -> list[Emitted]:
+        """Take rows that come late."""
+        aggregates = [op for op in self._operators.values() if isinstance(op, AggregateOperator)]
+        for operator in aggregates:
+            operator.step_late(late.at)
+        emitted = self.push(views, late)
+        for operator in aggregates:
+            operator.step_late(None)
         return emitted
 
     def reach(self, name: str, emissions: list[Emission]) -> list[Emitted]:

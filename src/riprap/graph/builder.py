@@ -13,7 +13,7 @@ Every method that adds an operator checks it against the columns that reach it a
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 
@@ -22,7 +22,7 @@ from riprap.base.quantities import Duration, parse_duration
 from riprap.expressions import Expression, parse, parse_named
 from riprap.graph.aggregates import AggregateCall, parse_call
 from riprap.graph.annotations import Annotations, combined
-from riprap.graph.graph import Graph, Partitioning, StreamSpec
+from riprap.graph.graph import Graph, Lateness, Partitioning, StreamSpec
 from riprap.graph.mapping import routes_of
 from riprap.graph.spec_scan import StateVariable
 from riprap.graph.specs import (
@@ -132,7 +132,7 @@ class App:
                 self._open_loops[stream.loop].append((spec.name, port))
                 continue
             how: Partitioning = "broadcast" if stream.broadcasting else "key" if key else "forward"
-            self._streams.append(StreamSpec(stream.operator, stream.port, spec.name, port, how))
+            self._streams.append(StreamSpec(stream.operator, stream.port, spec.name, port, how, late=stream.lateness))
         return tuple(Stream(self, spec.name, port) for port in range(len(schemas)))
 
     def _close(self, loop: str, stream: "Stream") -> None:
@@ -157,6 +157,7 @@ class Stream:
     port: int = 0
     broadcasting: bool = False
     loop: str | None = None  # set for a feedback stream that is not filled yet
+    lateness: Lateness = "deliver"
 
     @property
     def schema(self) -> pa.Schema:
@@ -401,6 +402,15 @@ class Stream:
     def broadcast(self) -> "Stream":
         """The same stream, of which every shard of the next operator gets every tuple."""
         return replace(self, broadcasting=True)
+
+    def late(self, lateness: Lateness) -> "Stream":
+        """The same stream; `late("drop")`: what comes after the next operator went on without it is lost.
+
+        That happens in a run, to a stream that is not persistent, when its producer was down.
+        """
+        if lateness not in get_args(Lateness):
+            raise GraphError(f"late({lateness!r}): it is one of {', '.join(get_args(Lateness))}")
+        return replace(self, lateness=lateness)
 
     def feed(self, loop: str) -> None:
         """Close a cycle: this stream becomes the feedback stream of that name."""

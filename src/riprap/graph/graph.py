@@ -18,6 +18,7 @@ from riprap.graph.keys import TIMER, KeyShape, physical_schema
 from riprap.graph.specs import OperatorSpec, Sink, Source
 
 Partitioning = Literal["forward", "key", "broadcast"]
+Lateness = Literal["deliver", "drop"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class StreamSpec:
     partitioning: Partitioning = "forward"  # how tuples reach the shards of the target
     feedback: pa.Schema | None = None  # for a stream that closes a cycle: its columns, declared where the cycle opens
     delay: int = 0  # microseconds of event time, for what goes back on such a stream; more than 0 there
+    late: Lateness = "deliver"  # what becomes of tuples that come after their consumer went on without them
 
     @property
     def id(self) -> str:

@@ -46,6 +46,14 @@ def just_before(key: OrderKey) -> OrderKey:
     return key._replace(n=key.n - 1) if key.n > 0 else OrderKey(key.ts, key.src, key.seq - 1, 2**63 - 1)
 
 
+def just_after(key: OrderKey) -> OrderKey:
+    """A key above `key` and below every other key above it."""
+    greatest = (2**63 - 1, 2**31 - 1, 2**63 - 1, 2**63 - 1)
+    least = (0, -(2**31), -(2**63), 0)
+    part = max(at for at in range(4) if key[at] < greatest[at])
+    return OrderKey(*(*key[:part], key[part] + 1, *least[part + 1 :]))
+
+
 @dataclass(frozen=True)
 class KeyShape:
     """Which parts of the order key are columns of a stream."""

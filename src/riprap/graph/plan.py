@@ -20,6 +20,9 @@
     [ha_groups.trades]
     replicas = 2
 
+    [streams."TradeFilter→Join"]
+    late = "drop"            # what comes after Join went on without it is lost; else it is delivered late
+
     [replication]
     copies = 2               # instead of groups: every operator but sources and sinks in copies
 
@@ -28,7 +31,7 @@ no other; an operator that it does not name keeps its annotations.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -46,11 +49,11 @@ from riprap.graph.annotations import (
     continuous,
     retain,
 )
-from riprap.graph.graph import Graph
+from riprap.graph.graph import Graph, Lateness
 from riprap.graph.groups import ha_groups
 from riprap.graph.specs import Sink
 
-_TOP_KEYS = ("app", "recovery", "protocol", "interval", "sinks", "operators", "ha_groups", "replication")
+_TOP_KEYS = ("app", "recovery", "protocol", "interval", "sinks", "operators", "ha_groups", "streams", "replication")
 _CONTINUOUS_KEYS = ("recovery", "every", "slow_after", "shot")
 _RETAIN_KEYS = ("retain", "retain_ports", "sample")
 _OPERATOR_KEYS = ("checkpoint", "backup", "persist", "ha_group", "stability", *_RETAIN_KEYS, *_CONTINUOUS_KEYS)
@@ -63,7 +66,7 @@ class Plan:
     """Protection by operator name, for the app of that name. `recovery`: how long any recovery may take.
 
     `protocol`, by its name, the `interval` of its checkpoints, and whether its `sinks` are eager or committed; None:
-    what the run says. `copies`: of every operator, under full replication.
+    what the run says. `copies`: of every operator, under full replication. `streams`: what becomes of late tuples.
     """
 
     app: str
@@ -73,6 +76,7 @@ class Plan:
     interval: Duration | None = None
     copies: int = 1
     sinks: str | None = None
+    streams: Mapping[str, Lateness] = field(default_factory=dict)
 
     def apply(self, graph: Graph) -> Graph:
         """The graph with this protection instead of its own where the plan says so."""
@@ -98,6 +102,13 @@ class Plan:
                     "or leave it out"
                 )
             graph = graph.with_operator(replace(spec, annotations=annotations))
+        ids = [stream.id for stream in graph.streams]
+        for name in self.streams:
+            if name not in ids:
+                raise PlanError(f"the plan names stream {name}; app {graph.name} has {known(ids, name)}")
+        if self.streams:
+            streams = tuple(replace(s, late=self.streams.get(s.id, s.late)) for s in graph.streams)
+            graph = replace(graph, streams=streams)
         groups = ha_groups(graph)  # raises for groups that cannot be
         if self.copies > 1:
             _check_full(graph, [group.name for group in groups])
@@ -120,7 +131,8 @@ def _check_full(graph: Graph, groups: list[str]) -> None:
 
 def plan_of(graph: Graph) -> Plan:
     """The annotations in the code, as a plan."""
-    return Plan(graph.name, {op.name: op.annotations for op in graph.operators if op.annotations != Annotations()})
+    protected = {op.name: op.annotations for op in graph.operators if op.annotations != Annotations()}
+    return Plan(graph.name, protected, streams={s.id: s.late for s in graph.streams if s.late != "deliver"})
 
 
 def read_plan(path: Path | str) -> Plan:
@@ -168,7 +180,8 @@ def parse_plan(text: str) -> Plan:
             f"the plan has a bound of recovery, which is met by recomputing, and protocol = {protocol!r}: "
             "write one of them"
         )
-    return Plan(data["app"], operators, recovery, protocol, interval, _copies(data.get("replication")), sinks)
+    copies, streams = _copies(data.get("replication")), dict(_stream(*each) for each in _tables(data, "streams"))
+    return Plan(data["app"], operators, recovery, protocol, interval, copies, sinks, streams)
 
 
 def write_plan(plan: Plan) -> str:
@@ -201,6 +214,8 @@ def write_plan(plan: Plan) -> str:
     groups = {a.ha_group.name: a.ha_group for a in plan.operators.values() if a.ha_group is not None}
     for group in groups.values():
         lines += ["", f"[ha_groups.{_quoted(group.name)}]", f"replicas = {group.replicas}"]
+    for stream, late in plan.streams.items():
+        lines += ["", f"[streams.{_quoted(stream)}]", f'late = "{late}"']
     if plan.copies > 1:
         lines += ["", "[replication]", f"copies = {plan.copies}"]
     return "\n".join(lines) + "\n"
@@ -300,6 +315,15 @@ def _retained(asked: Retain) -> list[str]:
     if asked.ports is not None:
         lines.append(f"retain_ports = {sorted(asked.ports)}")
     return lines if asked.share == 1 else [*lines, f"sample = {asked.share!r}"]
+
+
+def _stream(name: str, table: Mapping[str, Any]) -> tuple[str, Lateness]:
+    """Its id, in which `->` may stand for the arrow, and what becomes of late tuples."""
+    _only(table, ("late",), f"stream {name}")
+    late = table.get("late", "deliver")
+    if late not in get_args(Lateness):
+        raise PlanError(f"stream {name}: late = {shortened(late)}; write one of {', '.join(get_args(Lateness))}")
+    return name.replace(" -> ", "→").replace("->", "→"), late
 
 
 def _continuous(name: str, table: Mapping[str, Any]) -> Continuous | None:

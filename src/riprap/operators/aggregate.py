@@ -103,6 +103,7 @@ class AggregateOperator(WindowedOperator):
         self.now = np.full(1, _NONE)  # greatest _ts of a tuple, where windows are of time
         self._earliest = np.full(1, _NONE)  # no session that is open ends before it
         self.running = RunningSums(len(self.arguments))
+        self.oldest = _NONE  # what a step takes is later: set while it takes what comes late
 
     def make_room(self) -> int:
         room = super().make_room()
@@ -161,6 +162,30 @@ class AggregateOperator(WindowedOperator):
             emissions = [self._at_rows(spoken, batch)]
         self.tidy(count)
         return emissions
+
+    def late(self, channel: Channel, batch: pa.RecordBatch, at: OrderKey) -> list[Emission]:
+        return self.process(channel, batch.filter(pa.array(self.open_to(times_of(batch), at))))
+
+    def open_to(self, ts: np.ndarray, at: OrderKey) -> np.ndarray:
+        """Which rows that come late, at a key that has passed, belong to a window that is not closed."""
+        window, every = self.spec.window, self.spec.every
+        if isinstance(window, Time | Session) or isinstance(every, Time):
+            self.now[0] = max(self.now[0], at.ts)  # what comes now counts as of now
+        now = int(self.now[0])
+        if isinstance(window, Time) and isinstance(every, Time):
+            boundary = self._boundary if self._boundary != _NONE else (now // every.size + 1) * every.size
+            return ts >= boundary - window.size
+        if isinstance(window, Time | Session):
+            return ts > now - (window.gap if isinstance(window, Session) else window.size)
+        return np.ones(len(ts), bool)
+
+    def step_late(self, at: OrderKey | None) -> None:
+        """A step takes what comes late, at a key that has passed; None: it has."""
+        if at is not None and isinstance(self.spec.window, Time):
+            self.now[0] = max(self.now[0], at.ts)
+            self.oldest = int(self.now[0]) - self.spec.window.size
+        else:
+            self.oldest = _NONE
 
     def groups_of(self, port: int, batch: pa.RecordBatch) -> np.ndarray:
         if not self.spec.by:

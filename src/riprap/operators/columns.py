@@ -4,7 +4,8 @@ Kernels know two kinds of values: int64 (integers, booleans, dates, timestamps, 
 a byte per row, 1 where the value is not null, or empty where nothing is null.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from riprap.operators.strings import StringPool, address_of
 from riprap.operators.views import Views
 
 ALL_VALID = np.empty(0, np.uint8)
+LATE_N = 1 << 40  # above every `_n` that is counted: where it begins, times 1 + port, for what comes late by itself
 
 # By the id of an Arrow type: those that kernels see as they are stored. An id is quicker to look up than a type.
 _AS_THEY_ARE = {pa.float64().id: np.float64, pa.int64().id: np.int64, TS_TYPE.id: np.int64}
@@ -215,6 +217,7 @@ class Numbering:
 
     def __init__(self) -> None:
         self.last = np.array([-(2**63), -(2**63), -(2**63), 0], np.int64)  # ts, src, seq, and the next `_n`
+        self._first = 0
 
     def number(self, keys: Keys) -> Keys:
         """The same keys with `_n` counted anew."""
@@ -222,7 +225,17 @@ class Numbering:
         if len(out):
             self.last[3] = number_runs(keys.ts, keys.src, keys.seq, *self.last, out)
             self.last[:3] = keys.at(len(out) - 1)[:3]
-        return keys._replace(n=out)
+        return keys._replace(n=out + self._first if self._first else out)
+
+    @contextmanager
+    def apart(self, first: int = 0) -> Iterator[None]:
+        """For what comes late. `first`: where its numbers begin, where something else may share its trigger."""
+        before = self.last.copy()
+        self.last[:], self._first = (-(2**63), -(2**63), -(2**63), 0), first
+        try:
+            yield
+        finally:
+            self.last[:], self._first = before, 0
 
     def key(self, key: OrderKey) -> OrderKey:
         """The key of the newest output that shares this trigger; numbered 0 if there is none."""

@@ -6,6 +6,7 @@ sequence of tuples is the same however the sequence is cut into batches.
 
 Calls, all synchronous:
   process(channel, batch)           rows of one input channel, in order
+  late(channel, batch, at)          rows that belong before what it has had: the same, but for windows that are closed
   process_merged(batches, ports)    rows of several ports, interleaved as `ports` says: the same as `process` for each
   run of rows
                                     of one port, in one call
@@ -24,7 +25,7 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -51,11 +52,22 @@ class Punctuation:
 Event: TypeAlias = pa.RecordBatch | Punctuation
 
 
+class Late(NamedTuple):
+    """Rows or a punctuation that come behind what has passed already: a merge had gone on without them.
+
+    Their keys say who they are, and `at` where they are in the order: behind everything up to that key.
+    """
+
+    event: Any  # an Event, or rows as column views
+    at: OrderKey
+    again: bool = False  # the operators had them in another life, which gave out what they cause
+
+
 class Emission(NamedTuple):
     """Something an operator gave out. Emissions of a call are in the order of their streams."""
 
     port: int
-    event: Event
+    event: Event | Any  # where rows came late, `Late`
     # For each row, the (merged) row of the call's input that caused it, never falling; None: row i by row i, or by a
     # control.
     triggers: np.ndarray | None = None
@@ -138,6 +150,13 @@ class Operator(ABC):
                 triggers = np.arange(rows.num_rows) if emission.triggers is None else emission.triggers
                 emissions.append(emission._replace(triggers=triggers + start))
         return emissions
+
+    def late(self, channel: Channel, batch: pa.RecordBatch, at: OrderKey) -> list[Emission]:
+        """Take rows that come late, at a key that `progress` has told. By default like any others.
+
+        What they cause has their keys. It must not say anything of other rows: windows of time that are closed stay so.
+        """
+        return self.process(channel, batch)
 
     def punctuate(self, channel: Channel, punctuation: Punctuation) -> list[Emission]:
         """By default a punctuation passes to every output."""

@@ -1,5 +1,6 @@
 """The join operator. Semantics: `riprap.graph.specs.Join`."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, cast
 
@@ -7,11 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.expressions import Bound, Expression
-from riprap.graph.keys import KEY_COLUMNS, OrderKey
+from riprap.graph.keys import KEY_COLUMNS, OrderKey, overlapping
 from riprap.graph.specs import Join, user_columns
 from riprap.graph.types import is_key
 from riprap.graph.windows import Count, Time
 from riprap.operators.columns import (
+    LATE_N,
     Keys,
     Numbering,
     batch_of,
@@ -146,6 +148,25 @@ class JoinOperator(WindowedOperator):
         emissions = self._emit(matches, positions, batches, keys, ports)
         self.tidy(len(ports))
         return emissions
+
+    def late(self, channel: Channel, batch: pa.RecordBatch, at: OrderKey) -> list[Emission]:
+        window = self.spec.windows[channel.port]
+        shared = overlapping(list(self.setting.shapes))
+        with self._numbering.apart(LATE_N * (1 + channel.port) if shared else 0):
+            if not isinstance(window, Time):
+                return self.process(channel, batch)
+            self._now[0] = max(self._now[0], at.ts)
+            young = times_of(batch) > self._now[0] - window.size
+            emissions = self.process(channel, batch.filter(pa.array(young))) if young.any() else []
+            if not young.all():  # too old for the window: they meet the other one, and are not kept
+                store = self.stores[channel.port]
+                tails, tidy_at = store.tail.copy(), self._tidy_at
+                self._tidy_at = sys.maxsize  # the store stays where it is
+                emissions += self.process(channel, batch.filter(pa.array(~young)))
+                self._tidy_at = tidy_at
+                store.tail[: len(tails)] = tails
+                store.tail[len(tails) :] = store.head[len(tails) :]
+            return emissions
 
     def groups_of(self, port: int, batch: pa.RecordBatch) -> np.ndarray:
         if not self.spec.on:

@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from riprap.graph.keys import TIMER, OrderKey
+from riprap.graph.keys import START_KEY, TIMER, OrderKey
 from riprap.graph.specs import Sort
 from riprap.graph.windows import Count, Time
-from riprap.operators.columns import Keys, Numbering, batch_of, key_columns, keys_of, to_words
-from riprap.operators.contract import Channel, Emission, Punctuation, Setting
+from riprap.operators.columns import Keys, Numbering, batch_of, key_columns, keys_of, times_of, to_words
+from riprap.operators.contract import Channel, Emission, Late, Punctuation, Setting
 from riprap.operators.groups import GroupTable
 from riprap.operators.kernels.rings import insert_all
 from riprap.operators.rows import RowStore
@@ -37,6 +37,7 @@ class SortOperator(WindowedOperator):
         self._boundary = _NONE  # the next multiple of a time window to give out at
         self._last = OrderKey(_NONE, TIMER, _NONE)  # of the latest tuple
         self._numbering = Numbering()
+        self._passed = START_KEY  # the window may have nothing but tuples that came late, at this key
 
     def process(self, channel: Channel, batch: pa.RecordBatch) -> list[Emission]:
         self.version += batch.num_rows
@@ -57,6 +58,18 @@ class SortOperator(WindowedOperator):
             elif isinstance(window, Time) and stop < batch.num_rows:
                 emissions += self._at_boundary(int(keys.ts[stop]), stop)
         self.tidy(batch.num_rows)
+        return emissions
+
+    def late(self, channel: Channel, batch: pa.RecordBatch, at: OrderKey) -> list[Emission]:
+        if isinstance(self.spec.window, Time):  # one window is open: what belongs before it comes too late
+            size = self.spec.window.size
+            if self._boundary == _NONE:
+                self._boundary = (at.ts // size + 1) * size
+            batch = batch.filter(pa.array(times_of(batch) >= self._boundary - size))
+        last, self._passed = self._last, at
+        with self._numbering.apart():
+            emissions = self.process(channel, batch)
+        self._last = max(last, self._last)
         return emissions
 
     def _fits(self, keys: Keys, start: int) -> int:
@@ -102,7 +115,10 @@ class SortOperator(WindowedOperator):
         wanted = {name: column.take(order) for name, column in columns.items() if name in self.setting.wanted[0]}
         batch = batch_of(wanted | key_columns(keys, self.setting.output_shapes[0]))
         triggers = np.full(count, trigger, np.int64) if trigger is not None else None
-        return [Emission(0, batch, triggers), Emission(0, Punctuation(keys.at(count - 1)))]
+        mark = Punctuation(keys.at(count - 1))
+        if key <= self._passed:
+            return [Emission(0, Late(batch, self._passed), triggers), Emission(0, Late(mark, self._passed))]
+        return [Emission(0, batch, triggers), Emission(0, mark)]
 
     def _at_boundary(self, now: int, trigger: int | None) -> list[Emission]:
         """Give out what ended before `now`, and wait for the boundary after it."""

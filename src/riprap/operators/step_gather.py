@@ -8,7 +8,7 @@ makes the operator speak.
 
 import numpy as np
 
-from riprap.graph.keys import TS
+from riprap.graph.keys import TS, OrderKey
 from riprap.graph.specs import Aggregate, OperatorSpec
 from riprap.graph.windows import Count
 from riprap.operators.aggregate import AggregateOperator
@@ -33,14 +33,19 @@ class Gathering:
         self.name = operator.spec.name
         self.given = 0  # rows that it gave so far
 
-    def take(self, count: int) -> list[Emission]:
-        """Let the operator have the rows of the last call."""
-        arrays = self.buffers.arrays
+    def take(self, count: int, at: OrderKey | None = None) -> list[Emission]:
+        """Let the operator have the rows of the last call; where they come late, at a key that has passed."""
+        arrays, operator = self.buffers.arrays, self.operator
+        groups, ts = arrays[_GROUP][:count], arrays[_TIME][:count]
         words = {
             name: Words(arrays[name][:count], arrays[f"{name} ok"][:count] if f"{name} ok" in arrays else ALL_VALID)
-            for name, _ in self.operator.arguments
+            for name, _ in operator.arguments
         }
-        return self.operator.take(arrays[_GROUP][:count], arrays[_TIME][:count], words)
+        if at is None:
+            return operator.take(groups, ts, words)
+        before, open_ = operator.progress(at), operator.open_to(ts, at)
+        words = {name: Words(v[open_], ok[open_] if len(ok) else ok) for name, (v, ok) in words.items()}
+        return before + operator.take(groups[open_], ts[open_], words) if open_.any() else before
 
 
 def gather_step(function: Function, operator: AggregateOperator, given: Given) -> Gathering:

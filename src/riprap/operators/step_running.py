@@ -65,9 +65,12 @@ class _Step:
 
     def write(self) -> Given:
         function, operator, spec, name, given = self.function, self.operator, self.spec, self.name, self.given
-        block, group = group_of(
-            function, given.block, name, operator, [given.row[c] for c in spec.by], True, given.most
-        )
+        block = given.block
+        if isinstance(spec.window, Time):  # of what comes late, some may be too old
+            oldest = function.counter(f"{name}_oldest", lambda: operator.oldest)
+            block = block.sub(f"if {given.row[TS].text} > {oldest}:")
+        keys = [given.row[c] for c in spec.by]
+        block, group = group_of(function, block, name, operator, keys, True, given.most)
         base, cap, head, tail = map(self._of_ring, ("base", "cap", "head", "tail"))
         self.ints = function.array(f"{name}_ints", "int64:2", lambda views: operator.running.ints)
         self.floats = function.array(f"{name}_floats", "float64:2", lambda views: operator.running.floats)

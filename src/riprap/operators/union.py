@@ -6,7 +6,16 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.graph.keys import OrderKey, overlapping
-from riprap.operators.columns import Keys, Numbering, batch_of, concatenated, key_columns, keys_of, renumbered_progress
+from riprap.operators.columns import (
+    LATE_N,
+    Keys,
+    Numbering,
+    batch_of,
+    concatenated,
+    key_columns,
+    keys_of,
+    renumbered_progress,
+)
 from riprap.operators.contract import Channel, Emission, Operator, Punctuation, Setting, State
 from riprap.operators.kernels.merging import source_rows
 
@@ -36,6 +45,10 @@ class UnionOperator(Operator):
             for part in range(4)
         ]
         return [self._emission(columns, Keys(*(part[rows] for part in parts)))]
+
+    def late(self, channel: Channel, batch: pa.RecordBatch, at: OrderKey) -> list[Emission]:
+        with self.numbering.apart(LATE_N * (1 + channel.port)):
+            return self.process(channel, batch)
 
     def _emission(self, columns: dict[str, pa.Array], keys: Keys) -> Emission:
         if self.renumbers:

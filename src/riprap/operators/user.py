@@ -14,6 +14,7 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
@@ -21,9 +22,9 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.base.errors import DataError
-from riprap.graph.keys import OrderKey
+from riprap.graph.keys import OrderKey, overlapping
 from riprap.graph.specs import UserDefined
-from riprap.operators.columns import Numbering, batch_of, key_columns, keys_of, renumbered_progress
+from riprap.operators.columns import LATE_N, Numbering, batch_of, key_columns, keys_of, renumbered_progress
 from riprap.operators.contract import Channel, Digest, Emission, Operator, Punctuation, Setting, State
 from riprap.operators.kernels.hashing import hash_bytes
 
@@ -107,6 +108,13 @@ class UserDefinedOperator(Operator):
             columns = {n: rows.batch.column(n) for n in schema.names if n in self.setting.wanted[rows.port]}
             emissions.append(Emission(rows.port, batch_of(columns | key_columns(own, shape)), triggers))
         return emissions
+
+    def late(self, channel: Channel, batch: pa.RecordBatch, at: OrderKey) -> list[Emission]:
+        shared = overlapping(list(self.setting.shapes))
+        with ExitStack() as apart:
+            for numbering in self._numbering:
+                apart.enter_context(numbering.apart(LATE_N * (1 + channel.port) if shared else 0))
+            return self.process(channel, batch)
 
     def _triggers(self, rows: Rows, count: int) -> np.ndarray:
         if rows.triggers is None:

@@ -33,7 +33,7 @@ from riprap.graph.keys import END_KEY, START_KEY, OrderKey
 from riprap.graph.types import plain_schema
 from riprap.operators.views import Views
 from riprap.protocols.channels import ChannelId
-from riprap.runtime.messages import Kind, Message
+from riprap.runtime.messages import Kind, Message, marked_header, unmarked_header
 from riprap.streams import StoredBatch, StoredMark, Stream
 from riprap.streams.description import Stability as StreamStability
 from riprap.streams.description import is_stream
@@ -121,14 +121,15 @@ class LogSender:
             batch = plain(message.batch.slice(repeated).batch(), self._schema)
             last = message.number + message.items - 1
             future = self._writer.append(
-                batch, sequence=last, progress=key, born=message.born, payload=message.header, record=record
+                batch, sequence=last, progress=key, born=message.born, payload=marked_header(message), record=record
             )
             if record:
                 self._recorded.append(future)
                 record = b""
         elif message.punctuation is not None and repeated == 0:
             behind, number = message.punctuation, message.number
-            self._writer.mark(behind, kind="punctuation", sequence=number, born=message.born, payload=message.header)
+            payload = marked_header(message)
+            self._writer.mark(behind, kind="punctuation", sequence=number, born=message.born, payload=payload)
         if message.kind is Kind.END:
             self._writer.mark(None, kind="end")
         elif message.kind is Kind.MARKER:
@@ -265,10 +266,12 @@ def stored_message(item: StoredBatch | StoredMark) -> Message:
     if isinstance(item, StoredBatch):
         number = header.sequence + 1 - item.batch.num_rows
         rows = Views.of(item.batch)
-        return Message(Kind.ROWS, header.epoch, number, rows, None, item.progress, header.born, item.payload)
+        own = unmarked_header(item.payload)
+        return Message(Kind.ROWS, header.epoch, number, rows, None, item.progress, header.born, *own)
     kind, key = _KINDS[item.kind], item.key
     if kind is Kind.PUNCTUATION:
-        return Message(kind, header.epoch, header.sequence, None, key, None, header.born, item.payload)
+        own = unmarked_header(item.payload)
+        return Message(kind, header.epoch, header.sequence, None, key, None, header.born, *own)
     if kind is Kind.MARKER:
         return Message(kind, header.epoch, header.sequence + 1, header=item.payload)
     return Message(kind, header.epoch, header.sequence + 1, progress=END_KEY if kind is Kind.END else key)

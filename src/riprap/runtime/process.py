@@ -393,4 +393,5 @@ class _Process:
             checkpoint_metrics(self._checkpointer, self._element.protocol.missed),
             tuple(self._warnings),
             {name: feed.late for name, feed in self._feeds.items() if feed.late is not None},
+            sum(inlet.late for inlet in inlets),
         )

@@ -16,13 +16,14 @@ class Counts:
     repeated: int  # given to the consumer's operators a second time
     recovery: Recovery
     forgotten: int = 0  # received, and a crash of the consumer took what they had left in its state
+    late: int = 0  # of those received: behind others that belong after them
 
 
 def stream_counts(layout: Layout, ledgers: Ledgers) -> dict[str, Counts]:
     """By stream; `ledgers` by element."""
     counts = {}
     for link in layout.links:
-        sent = received = repeated = forgotten = 0
+        sent = received = repeated = forgotten = late = 0
         for channel in link.channels():
             inlet = ledgers[layout.consumer(channel)].inlets[channel]
             outlets = [ledgers[producer].outlets[channel] for producer in layout.producers(channel)]
@@ -30,5 +31,6 @@ def stream_counts(layout: Layout, ledgers: Ledgers) -> dict[str, Counts]:
             received += inlet.received
             repeated += inlet.repeated
             forgotten += inlet.forgotten
-        counts[link.stream.id] = Counts(sent, received, sent - received, repeated, link.recovery, forgotten)
+            late += inlet.late
+        counts[link.stream.id] = Counts(sent, received, sent - received, repeated, link.recovery, forgotten, late)
     return counts

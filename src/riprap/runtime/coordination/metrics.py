@@ -29,6 +29,7 @@ class Metrics:
     late: Mapping[str, int] = field(
         default_factory=dict
     )  # by source with a lateness: rows that came later, of all lives
+    behind: int = 0  # items that came late, behind others that belong after them, over all lives
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -43,6 +44,7 @@ class Metrics:
             {name: CheckpointMetrics(**values) for name, values in data["checkpoints"].items()},
             tuple(data["warnings"]),
             dict(data["late"]),
+            data["behind"],
         )
 
 

@@ -58,6 +58,7 @@ class MetricsFile:
             "out": metrics.sent,
             "rate": max(rate, 0.0) if rate is not None else None,
             "latency": latencies.quantile(0.5),
+            "late": metrics.behind,
             "lost": metrics.lost,
             "checkpoint_age": (self._clock.now() - saved.last_at) / 1e6 if saved is not None else None,
             "checkpoint_bytes": saved.last_bytes if saved is not None else None,

@@ -27,7 +27,9 @@ class InputCursor:
         self.next = next_  # the first item that the operators have not had
         self.position = position  # where a reader of the log would go on to bring it; -1: there is no log
 
-    def came(self, number: int, keys: Keys | None, next_: int, position: int, *, rows: bool = True) -> None:
+    def came(
+        self, number: int, keys: Keys | None, next_: int, position: int, *, rows: bool = True, late: bool = False
+    ) -> None:
         """Items from `number` on, of these keys, ascending; None: nothing but news that `next_` will be next."""
         self.next, self.position = next_, position
 
@@ -43,6 +45,19 @@ class _Waiting(NamedTuple):
     last: OrderKey
     position: int  # where a reader of the log finds them
     rows: bool  # not a punctuation
+    late: bool  # their keys are their place in the order
+
+
+class Numbers(NamedTuple):
+    """Items that have passed: from `first` up to `stop`."""
+
+    first: int
+    stop: int
+    late: bool
+
+    def beyond(self, number: int) -> int:
+        """How many of them are at or beyond a number."""
+        return max(0, self.stop - max(self.first, number))
 
 
 class MergedCursor(InputCursor):
@@ -62,15 +77,22 @@ class MergedCursor(InputCursor):
     def waits(self) -> bool:  # type: ignore[override]
         return bool(self._waiting)
 
-    def came(self, number: int, keys: Keys | None, next_: int, position: int, *, rows: bool = True) -> None:
+    def came(
+        self, number: int, keys: Keys | None, next_: int, position: int, *, rows: bool = True, late: bool = False
+    ) -> None:
         if keys is not None:
             count = len(keys.ts)
             self._last = max(self._last, keys.at(count - 1))  # a punctuation passes behind the row before it
-            self._waiting.append(_Waiting(number, keys, self._last, self._came[1], rows))
+            self._waiting.append(_Waiting(number, keys, self._last, self._came[1], rows, late))
             self.rows += count
         self._came = (next_, position)
 
-    def passed(self, reached: OrderKey) -> list[range]:
+    @property
+    def last(self) -> OrderKey:
+        """The greatest key of what has come, or its place."""
+        return self._last
+
+    def passed(self, reached: OrderKey) -> list[Numbers]:
         """The operators have had all that came up to this key: gives the numbers that are new among them."""
         passed = []
         while self._waiting and self._waiting[0].last <= reached:
@@ -85,14 +107,14 @@ class MergedCursor(InputCursor):
             passed.append(self._pass(first._replace(keys=first.keys.rows(np.arange(count)))))
             self._waiting[0] = first._replace(number=first.number + count, keys=first.keys.rows(rest))
         self.next, self.position = first.number + count, first.position
-        self.rows -= sum(map(len, passed))
+        self.rows -= sum(numbers.stop - numbers.first for numbers in passed)
         return passed
 
-    def _pass(self, items: _Waiting) -> range:
+    def _pass(self, items: _Waiting) -> Numbers:
         if self._retained is not None and items.rows:
             assert self._channel is not None
             self._retained.passed(self._channel, items.number, items.keys)
-        return range(items.number, items.number + len(items.keys.ts))
+        return Numbers(items.number, items.number + len(items.keys.ts), items.late)
 
     def cut(self) -> InletCut:
         return InletCut(self._came[0], self.next, self._came[1], self.position, self.waits)

@@ -23,9 +23,8 @@ from riprap.checkpoints.load import Loaded
 from riprap.engine.engine import Engine, Output
 from riprap.graph.keys import END_KEY, OrderKey
 from riprap.operators.columns import keys_of
-from riprap.operators.contract import Punctuation
 from riprap.protocols import events as seam
-from riprap.protocols.channel import NOTHING, Had
+from riprap.protocols.channel import ALL, NOTHING, Had
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId, Cut
 from riprap.runtime.element.arriving import together, without
@@ -37,7 +36,7 @@ from riprap.runtime.element.outputs import Outputs
 from riprap.runtime.element.recording import Recording
 from riprap.runtime.element.remembering import keys_of_message
 from riprap.runtime.element.restoring import SHARDS, Restoring
-from riprap.runtime.element.shard_merge import Given, shard_merges
+from riprap.runtime.element.shard_merge import shard_merges
 from riprap.runtime.element.showing import Showing
 from riprap.runtime.element.stored import encode_message
 from riprap.runtime.element.taking import Taking
@@ -113,6 +112,11 @@ class Element:
         self._taking = Taking(layout, pe, self._engine, ledger, begins.sources, whole=self.plan.whole)
         self._feeds = {name: feeds(name, position) for name, position in begins.sources.items()}
         self._paces = {name: pace_of(rates, name) for name in self._feeds}
+        self._missed = {  # rows of each source that were due while it was down
+            name: self._paces[name].rows(ledger.sources[name].started_at, clock.now(), 0, ALL)
+            for name in self._feeds
+            if self._paces[name].rate is not None and ledger.sources[name].started_at
+        }
         self._over = False  # sources take nothing new
         self.idle = False  # its sources had nothing when they were last looked at
         self._ticked = 0
@@ -218,8 +222,9 @@ class Element:
 
     @property
     def catching_up(self) -> bool:
-        """What it misses is being recomputed, or it is not known yet whether anything has to be."""
-        return self._inputs.catching_up
+        """It works off what was due while it was down: rows of its sources, or what it misses and is recomputed."""
+        behind = (feed.position < self._missed.get(name, 0) for name, feed in self._feeds.items())
+        return self._inputs.catching_up or any(behind)
 
     @property
     def blocked(self) -> bool:
@@ -400,14 +405,10 @@ class Element:
             position = way.cursor.cut().taken_position  # who comes back from records reads the end again
         if message.progress is not None and message.born:
             self._outputs.entered.note(message.progress, message.born)
-        event: Given | None = message.batch
-        if message.punctuation is not None:
-            event = Punctuation(message.punctuation)
-        end = message.number + message.items
-        outputs = self._inputs.give(way, event, end, message.progress, position)
+        outputs = self._inputs.give(way, message, position)
         self._ledger.begin()
         if way.merged is None:
-            self._inputs.had(way, message.number, end, position)
+            self._inputs.had(way, message, position)
         self._settle(outputs, message.born, way)
         if message.progress == END_KEY:
             self._tell(seam.Ended(way.channel))

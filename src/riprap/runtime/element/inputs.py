@@ -10,7 +10,8 @@ from riprap.engine.engine import Engine, Output
 from riprap.engine.merger import behind_trigger
 from riprap.graph.keys import START_KEY, OrderKey
 from riprap.operators.columns import Keys, keys_of
-from riprap.operators.contract import Punctuation
+from riprap.operators.contract import Late, Punctuation
+from riprap.operators.views import Views
 from riprap.protocols.channel import ALL, Had, Inlet
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import InletCut
@@ -22,6 +23,7 @@ from riprap.runtime.element.remembering import keys_of_message
 from riprap.runtime.element.retained import Retained
 from riprap.runtime.element.shard_merge import Given, ShardMerge
 from riprap.runtime.hosting import Arrival, Host, Spill
+from riprap.runtime.lateness import takes_late
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Message
 
@@ -42,6 +44,7 @@ class WayIn:
         self.target = ""  # the operator that it leads to
         self.port = 0
         self.most_rows = 0  # that may wait in the merge
+        self.takes_late = True  # what comes late is had all the same
         self.parked: deque[Arrival] | None = None  # None: the channel is not parked
         self.admitted = False  # read also while some consumer has no room
         self.recorded: list[OpenCapture] = []
@@ -100,6 +103,7 @@ class Inputs:
             )  # fmt: skip
             if inlet.retention == "remember":
                 way.had = Had(ledger.operators[stream.target].key, ALL)
+            way.takes_late = takes_late(layout, channel)
             way.most_rows = max(1, limit // _row_bytes(layout.schema(channel)))
             self.ways[channel] = way
         self._retaining = [way for way in self.ways.values() if way.retained is not None]
@@ -146,24 +150,29 @@ class Inputs:
 
     # To the engine ----------------------------------------------------------------------------------------------------
 
-    def give(self, way: WayIn, event: Given | None, end: int, progress: OrderKey | None, position: int) -> list[Output]:
-        """Items up to `end`, or none, to the merge of its shards or to the engine; `position` is behind them."""
+    def give(self, way: WayIn, message: Message, position: int) -> list[Output]:
+        """A message to the merge of its shards or to the engine; `position` is behind it."""
+        progress = message.progress
         if progress is not None:
             way.reached = progress
-        if event is not None and way.merged is not None:
-            timely, keys = self._timely(way, event)
-            first = end - len(keys.ts) if keys is not None else end
-            way.merged.came(first, keys, end, position, rows=not isinstance(event, Punctuation))
-            event = timely
-        elif way.merged is not None:
-            way.merged.came(end, None, end, position)
+        event: Given | None = message.batch
+        if message.punctuation is not None:
+            event = Punctuation(message.punctuation)
+        if way.merged is not None:
+            events = self._placed(way, way.merged, event, message, position)
+        elif event is None or (message.at is not None and not way.takes_late):
+            events = []
+        else:
+            events = [event] if message.at is None else self._belated(way, event, message.number, message.at)
         merge = way.merge
         if merge is None:
-            return self._push(way.stream, () if event is None else (event,), progress)
-        outputs = self._push(way.stream, merge.put(way.channel.source, event, progress), merge.reached)
+            return self._push(way.stream, events, progress)
+        passing = [one for event in events for one in merge.put(way.channel.source, event, None)]
+        passing += merge.put(way.channel.source, None, progress)
+        outputs = self._push(way.stream, passing, merge.reached)
         return outputs + self._engine.wait_for(way.stream, merge.waited)
 
-    def _push(self, stream: str, events: "list[Given] | tuple[Given, ...]", until: OrderKey | None) -> list[Output]:
+    def _push(self, stream: str, events: list[Given], until: OrderKey | None) -> list[Output]:
         outputs: list[Output] = []
         for event in events[:-1]:
             outputs += self._engine.push(stream, event)
@@ -183,31 +192,65 @@ class Inputs:
         outputs = self._push(way.stream, way.merge.wait_for(way.channel.source, waited), way.merge.reached)
         return outputs + self._engine.wait_for(way.stream, way.merge.waited)
 
-    def _timely(self, way: WayIn, event: Given) -> tuple[Given | None, Keys | None]:
-        """What of it is not too late, and its keys. After a crash the first items of a channel may be."""
-        if isinstance(event, Punctuation):
-            key = behind_trigger(event.key) if way.merge is not None else event.key
-            keys = Keys(*(np.array([part], np.int64) for part in key))
-        else:
-            keys = keys_of(event, self._layout.shape(way.channel))
-        if not way.inlet.doubtful:
-            return event, keys
-        reached = max(self._engine.reached(way.target), self.behind.get(way.target, START_KEY))
-        if way.merge is not None:
-            reached = max(reached, way.merge.reached)
-        late, count = way.inlet.late(keys, reached), len(keys.ts)
-        if late == 0:
-            return event, keys
-        if late == count or isinstance(event, Punctuation):
-            return None, None
-        return event.slice(late), keys.rows(np.arange(late, count))
+    def _placed(
+        self, way: WayIn, cursor: MergedCursor, event: Given | None, message: Message, position: int
+    ) -> list[Given]:
+        """What of a message goes to the merge. After a crash the first items of a channel may be late."""
+        first, end = message.number, message.number + message.items
+        if event is None:
+            cursor.came(end, None, end, position)
+            return []
+        rows = not isinstance(event, Punctuation)
+        keys = self._keys(way, event)
+        late, reached = 0, START_KEY
+        if way.inlet.doubtful or message.at is not None:
+            reached = max(self._engine.reached(way.target), self.behind.get(way.target, START_KEY))
+            if way.merge is not None:
+                reached = max(reached, way.merge.reached)
+            late = way.inlet.late(keys, reached) if message.at is None else end - first
+        events: list[Given] = []
+        if late and way.takes_late and (rows or way.merge is None):
+            # A punctuation of shards comes from each of them, and may have passed: one that is late is lost.
+            at = max(reached, cursor.last, message.at or START_KEY)
+            place = Keys(*(np.full(late, part, np.int64) for part in at))
+            cursor.came(first, place, first + late, position, rows=rows, late=True)
+            events = self._belated(way, event.slice(0, late) if isinstance(event, Views) else event, first, at)
+        if late < end - first:
+            timely = keys.rows(np.arange(late, end - first)) if late else keys
+            cursor.came(first + late, timely, end, position, rows=rows)
+            events.append(event.slice(late) if isinstance(event, Views) and late else event)
+        elif not events:
+            cursor.came(end, None, end, position)
+        return events
+
+    def _keys(self, way: WayIn, event: Given) -> Keys:
+        if isinstance(event, Views):
+            return keys_of(event, self._layout.shape(way.channel))
+        assert isinstance(event, Punctuation)
+        key = behind_trigger(event.key) if way.merge is not None else event.key
+        return Keys(*(np.array([part], np.int64) for part in key))
+
+    def _belated(self, way: WayIn, event: Given, first: int, at: OrderKey) -> list[Given]:
+        """Items that come late, from number `first` on: those apart that the operators had in another life.
+
+        What the others cause is given out, though its keys are below what was promised; what those cause was.
+        """
+        had = 0 if self._exact else way.record.next - first
+        if not isinstance(event, Views) or not 0 < had < event.rows:
+            return [Late(event, at, again=had > 0)]
+        return [Late(event.slice(0, had), at, again=True), Late(event.slice(had), at)]
 
     # What the operators have had --------------------------------------------------------------------------------------
 
-    def had(self, way: WayIn, number: int, end: int, position: int) -> None:
-        """The operators have worked on items from `number` up to `end` of a channel that is not merged."""
+    def had(self, way: WayIn, message: Message, position: int) -> None:
+        """The operators have worked on a message of a channel that is not merged."""
+        number, end = message.number, message.number + message.items
         record = way.record
         before = record.next
+        if message.at is not None:
+            if not way.takes_late:
+                number = end
+            record.late += max(0, end - max(number, before))
         way.cursor.came(number, None, end, position)
         if number == before or self._by_taken:  # in order
             record.next = record.left = end
@@ -237,8 +280,9 @@ class Inputs:
                 record.next = merged.next
                 continue
             had = record.next
-            fresh = sum(max(0, numbers.stop - max(numbers.start, had)) for numbers in passed)
-            again = sum(map(len, passed)) - fresh
+            fresh = sum(numbers.beyond(had) for numbers in passed)
+            again = sum(numbers.beyond(0) for numbers in passed) - fresh
+            record.late += sum(numbers.beyond(had) for numbers in passed if numbers.late)
             following = max(had, merged.next)
             if following - had > fresh:
                 record.missed += following - had - fresh

@@ -8,7 +8,7 @@ that was replaced without knowing it cannot spoil the counts.
 
     0    8 bytes  RPRPLEDG
     8    u64      xxh3-64 of the shape: which records there are, in which order
-    16   i64 …    the records, one after the other: of channels that come in (6 cells each), that go out (6), of
+    16   i64 …    the records, one after the other: of channels that come in (7 cells each), that go out (6), of
                   operators that other elements feed (4), of sources (4)
          i64      1 while a call is being counted, else 0
          i64 …    the records as they were before that call
@@ -64,13 +64,14 @@ class InletRecord(_Record):
     """A channel that comes in."""
 
     __slots__ = ()
-    WIDTH = 6
+    WIDTH = 7
     next = _cell(0, "number of the first item that the operators have not had and may still get")
     missed = _cell(1, "items below it that they never had: lost. The others were received, and one store counts them")
     repeated = _cell(2, "items that they were given again after a crash, unless all that they did before was undone")
     left = _cell(3, "number of the first item that an operator that cannot bear loss still has in its state, or `next`")
     forgotten = _cell(4, "items that operators had had and whose traces a crash took; where they are not given again")
     began = _cell(5, "of those received, how many were when this life began: what is forgotten of them is counted")
+    late = _cell(6, "items that they had behind others that belong after them: a merge had gone on without them")
 
     @property
     def received(self) -> int:

@@ -11,9 +11,10 @@ import numpy as np
 
 from riprap.base.clock import Clock
 from riprap.engine.engine import Engine, Output
-from riprap.graph.keys import END_KEY, START_KEY, KeyShape, OrderKey
+from riprap.graph.keys import END_KEY, START_KEY, KeyShape, OrderKey, just_after
 from riprap.operators.columns import Keys, keys_of
-from riprap.operators.contract import Punctuation
+from riprap.operators.contract import Late, Punctuation
+from riprap.operators.views import Views
 from riprap.protocols.channel import Outlet, Retention
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.element.dividing import Divider
@@ -163,7 +164,7 @@ class Outputs:
             messages: list[Message] = []
             told, last = news, len(part) - 1
             for at, event in enumerate(part):
-                rows = not isinstance(event, Punctuation)
+                rows = isinstance(event, Views)
                 tell = progress if news and at == last and rows and progress != END_KEY else None
                 message = self._message(stream, way, event, born, tell)
                 if message is not None:
@@ -182,20 +183,23 @@ class Outputs:
             return [events] * len(stream.ways)
         parts: list[list[Given]] = [[] for _ in stream.ways]
         for event in events:
-            if isinstance(event, Punctuation):
+            own = event.event if isinstance(event, Late) else event
+            if isinstance(own, Punctuation):
                 for part in parts:
                     part.append(event)
             else:
-                divided = stream.divider.divide(event)
+                divided = stream.divider.divide(own)
                 for lane, part in enumerate(parts):  # every replica of the consumer gets all of it
                     rows = divided[lane % len(divided)]
                     if rows.rows:
-                        part.append(rows)
+                        part.append(event._replace(event=rows) if isinstance(event, Late) else rows)
         return parts
 
     def _message(self, stream: _Stream, way: Way, event: Given, born: int, progress: OrderKey | None) -> Message | None:
         """What of an event no life has promised not to give out, numbered."""
         outlet = way.outlet
+        if isinstance(event, Late):
+            return None if event.again else self._late(stream, way, event, born)
         if isinstance(event, Punctuation):
             if outlet.guarded and outlet.broken(_one(event.key)):
                 return None
@@ -220,6 +224,24 @@ class Outputs:
         if stream.sink and born > self._since:
             self.latencies.add(self._clock.now() - born, items)
         return Message(Kind.ROWS, self._epoch, number, rows, None, progress, born, outlet.header)
+
+    def _late(self, stream: _Stream, way: Way, late: Late, born: int) -> Message:
+        """In a message of its own, right behind all that was promised to have passed, whatever its keys are.
+
+        Behind it, not at it: so a consumer that has heard of more progress on all channels has all that is late there.
+        """
+        outlet, event = way.outlet, late.event
+        rows = event if isinstance(event, Views) else None
+        items = rows.rows if rows is not None else 1
+        if self._emitted is not None:
+            self._emitted(way.channel, outlet.number, items)
+        number = way.counted(items)
+        if rows is not None and stream.sink and born > self._since:
+            self.latencies.add(self._clock.now() - born, items)
+        at = just_after(late.at if self._exact else max(late.at, outlet.promised))
+        if rows is None:
+            return Message(Kind.PUNCTUATION, self._epoch, number, None, event.key, None, born, outlet.header, at)
+        return Message(Kind.ROWS, self._epoch, number, rows, None, None, born, outlet.header, at)
 
     def adopt(self, before: "Outputs") -> None:
         """What the life that went back, in the same process, held for consumers."""

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from riprap.engine.merger import Mark, Merger, MergerState, behind_trigger
+from riprap.engine.merger import Behind, Mark, Merger, MergerState, behind_trigger
 from riprap.graph.keys import KeyShape, OrderKey
-from riprap.operators.contract import Punctuation
+from riprap.operators.contract import Late, Punctuation
 from riprap.operators.views import Views, concatenated
 from riprap.runtime.layout import Layout, Pe
 
-Given = Views | Punctuation
+Given = Views | Punctuation | Late
 
 
 class ShardMerge:
@@ -26,8 +26,10 @@ class ShardMerge:
 
     def put(self, shard: int, event: Given | None, progress: OrderKey | None) -> list[Given]:
         """Take something from a shard's channel; gives out what may pass now, in order."""
+        if isinstance(event, Late) and event.at <= self.reached:  # its place has passed
+            return [event, *self.put(shard, None, progress)]
         if event is not None:
-            self._merger.put(shard, event.batch() if isinstance(event, Views) else event)
+            self._merger.put(shard, _stored(event))
         if progress is not None:
             self._merger.advance(shard, progress)
         return self._released()
@@ -64,6 +66,10 @@ class ShardMerge:
                     marks = []
                 marks.append(item)
                 self.reached = max(self.reached, behind_trigger(item.punctuation.key))
+            elif isinstance(item, Behind):
+                yield from _once(marks)
+                marks = []
+                yield item.late._replace(event=Views.of(item.late.event))
             else:
                 yield from _once(marks)
                 marks = []
@@ -71,6 +77,12 @@ class ShardMerge:
                 self.reached = max(self.reached, rows.last_key(self._shape))
                 yield rows
         yield from _once(marks)
+
+
+def _stored(event: Given) -> pa.RecordBatch | Punctuation | Late:
+    if isinstance(event, Late):
+        return event._replace(event=event.event.batch())
+    return event.batch() if isinstance(event, Views) else event
 
 
 def _once(marks: Sequence[Mark]) -> list[Punctuation]:

@@ -1,7 +1,7 @@
 """A message as bytes, for a checkpoint that it belongs to.
 
 8 bytes  length of the JSON text, little-endian
-text     [kind, epoch, number, punctuation or null, progress or null, born, header in hex]
+text     [kind, epoch, number, punctuation or null, progress or null, born, header in hex, as `marked_header` has it]
 rows     an Arrow IPC stream of one batch, or nothing
 """
 
@@ -11,7 +11,7 @@ import struct
 from riprap.checkpoints.tables import from_ipc, plain, to_ipc
 from riprap.graph.keys import OrderKey
 from riprap.operators.views import Views
-from riprap.runtime.messages import Kind, Message
+from riprap.runtime.messages import Kind, Message, marked_header, unmarked_header
 
 _LENGTH = struct.Struct("<Q")
 
@@ -19,7 +19,7 @@ _LENGTH = struct.Struct("<Q")
 def encode_message(message: Message) -> bytes:
     values = [
         int(message.kind), message.epoch, message.number, message.punctuation, message.progress, message.born,
-        message.header.hex(),
+        marked_header(message).hex(),
     ]  # fmt: skip
     text = json.dumps(values).encode()
     rows = b"" if message.batch is None else to_ipc(plain(message.batch.batch())).to_pybytes()
@@ -38,5 +38,5 @@ def decode_message(data: bytes) -> Message:
         None if punctuation is None else OrderKey(*punctuation),
         None if progress is None else OrderKey(*progress),
         born,
-        bytes.fromhex(header),
+        *unmarked_header(bytes.fromhex(header)),
     )

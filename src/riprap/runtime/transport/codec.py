@@ -15,7 +15,7 @@ import xxhash
 
 from riprap.base.errors import DataError
 from riprap.operators.views import Views
-from riprap.runtime.messages import Kind, Message
+from riprap.runtime.messages import Kind, Message, marked_header, unmarked_header
 from riprap.runtime.transport.columns import Buffers, ColumnDecoding, ColumnEncoding, padding, row_bytes, size_of
 from riprap.runtime.transport.dictionaries import Piece
 from riprap.runtime.transport.frame import (
@@ -43,12 +43,12 @@ class Encoder:
 
     def encode(self, message: Message) -> Buffers:
         """All frames that the message makes."""
-        own = message.header
+        own = marked_header(message)
         if len(own) > MAX_HEADER:
             raise DataError(f"a protocol's header of {len(own)} bytes; at most {MAX_HEADER} travel with a message")
         if message.batch is None:
             body: Buffers = [own, padding(len(own))] if own else []
-            return self._frame(message, body, len(own) + len(padding(len(own))), 0)
+            return self._frame(message, body, len(own) + len(padding(len(own))), 0, len(own))
         rows = message.items
         if rows > self._most_rows:
             return [buffer for part in self._parts(message) for buffer in self.encode(part)]
@@ -59,7 +59,7 @@ class Encoder:
         if own:
             buffers[:0] = [own, padding(len(own))]
             size += len(own) + len(padding(len(own)))
-        return frames + self._frame(message, buffers, size, rows)
+        return frames + self._frame(message, buffers, size, rows, len(own))
 
     def _parts(self, message: Message) -> Iterator[Message]:
         assert message.batch is not None
@@ -70,9 +70,9 @@ class Encoder:
             progress = message.progress if last else None
             yield replace(message, number=message.number + first, batch=part, progress=progress)
 
-    def _frame(self, message: Message, body: Buffers, size: int, rows: int) -> Buffers:
+    def _frame(self, message: Message, body: Buffers, size: int, rows: int, own: int) -> Buffers:
         header = pack_fields(
-            message.kind, size, rows, len(message.header), message.epoch, message.number, message.born,
+            message.kind, size, rows, own, message.epoch, message.number, message.born,
             message.progress, message.punctuation, _check(body) if self._checked else None,
         )  # fmt: skip
         return [header, *body] if size > _JOIN else [b"".join((header, *body))]
@@ -125,7 +125,7 @@ class Decoder:
             raise DataError(f"a frame of kind {kind.name} with {header.body - start} bytes that nobody expects")
         return Message(
             kind, header.epoch, header.number, batch, header.punctuation, header.progress, header.born,
-            bytes(body[:own]) if own and body is not None else b"",
+            *unmarked_header(bytes(body[:own]) if own and body is not None else b""),
         )  # fmt: skip
 
 

@@ -4,8 +4,8 @@ A message costs 30 to 50 µs on its way whatever its size, and above some ten th
 has queued up is joined, and what has not is sent, or taken, at once.
 
 Joined are neighbours whose items are consecutive: rows with rows, and progress with the rows or the progress before
-it. Never across a change of header or epoch, never a punctuation, a marker or the end: those stay where they are. Nor
-across a *fence*: the number that a marker named which was sent ahead of the items before it.
+it. Never across a change of header or epoch, never what is late, a punctuation, a marker or the end: those stay where
+they are. Nor across a *fence*: the number that a marker named which was sent ahead of the items before it.
 """
 
 from collections import deque
@@ -36,6 +36,8 @@ def follows(one: Message, other: Message) -> bool:
     return (
         (one.kind, other.kind) in _JOINABLE
         and one.header == other.header
+        and one.at is None
+        and other.at is None
         and one.epoch == other.epoch
         and one.number + one.items == other.number
     )
