@@ -15,6 +15,13 @@ worker was given before.
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import providers
 
+MORE = 4  # times the examples, where time does not matter
+
+
+def examples(number: int) -> settings:
+    """So many examples of a costly property in `make test`, and more of them in `make soak`."""
+    return settings(max_examples=number if settings.default.derandomize else MORE * number)
+
 
 def register() -> None:
     """Make both known, and use the repeatable one unless the command line says otherwise."""

@@ -32,7 +32,7 @@ def ask_again(path: Path) -> None:
     read_request(path, Request, bargain_discovery.build(), path / "plan.toml")
 
 
-CASE = Case(make_assessment, [plan_with, ask_again], 1000, recovers=False)
+CASE = Case(make_assessment, [plan_with, ask_again], 600, recovers=False)
 
 
 def test_what_was_written_is_fine(tmp_path):

@@ -45,7 +45,7 @@ def share(path: Path) -> None:
         sealed.remove(path / name)
 
 
-CASE = Case(make_campaign, [share], 600, recovers=True)
+CASE = Case(make_campaign, [share], 400, recovers=True)
 
 
 def test_what_was_written_is_fine(tmp_path):

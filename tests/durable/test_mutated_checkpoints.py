@@ -48,7 +48,7 @@ def restore(path: Path) -> None:
             loaded.into(Engine(checkpointed_app()))
 
 
-CASE = Case(make_checkpoints, [restore], 400, recovers=True)
+CASE = Case(make_checkpoints, [restore], 300, recovers=True)
 
 
 def test_what_was_written_is_fine(tmp_path):

@@ -38,7 +38,7 @@ def coordinate(path: Path) -> None:
     Coordinator(path, arrange(app.build(), "none", {}), "token", None, "127.0.0.1", SYSTEM_CLOCK)
 
 
-CASE = Case(make_run, [read_counts, next_life, coordinate], 1000, recovers=False)
+CASE = Case(make_run, [read_counts, next_life, coordinate], 600, recovers=False)
 
 
 def test_what_was_written_is_fine(tmp_path):

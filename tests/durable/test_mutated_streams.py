@@ -74,7 +74,7 @@ def trim(path: Path) -> None:
     Stream.open(path).trim(before_position=60)
 
 
-CASE = Case(make_stream, [read_rows, read_marks, look, check, take_elsewhere, trim, go_on], 400, recovers=False)
+CASE = Case(make_stream, [read_rows, read_marks, look, check, take_elsewhere, trim, go_on], 300, recovers=False)
 
 
 def test_what_was_written_is_fine(tmp_path):

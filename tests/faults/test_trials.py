@@ -1,10 +1,11 @@
 """An accelerated trial equals a whole re-run: on random apps, streams, jitters and faults."""
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.engine.graphs import apps, inputs
 from tests.faults.graphs import as_multiset, bench_of, divided_apps, faults, jitters, recorded, targets_of
+from tests.profiles import examples
 
 from riprap.faults import golden, trials
 from riprap.faults.divided import dividing_columns
@@ -31,14 +32,14 @@ def check(data, graph, most):
         assert as_multiset(fast[sink], rows) == as_multiset(slow[sink], rows)
 
 
-@settings(max_examples=120)
+@examples(70)
 @given(st.data(), divided_apps())
 def test_key_by_key(data, graph):
     assume(dividing_columns(graph) is not None)  # some have no state at all
     check(data, graph, 60)
 
 
-@settings(max_examples=100)
+@examples(60)
 @given(st.data(), apps())
 def test_whole_apps(data, graph):
     check(data, graph, 25)

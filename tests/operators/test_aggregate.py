@@ -2,11 +2,12 @@
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.operators import reference
 from tests.operators.reference import Mark, Overflow, Row
 from tests.operators.streams import KEY_TYPES, Feed, as_events, feeds, run, same
+from tests.profiles import examples
 
 from riprap.base.errors import DataError
 from riprap.graph.builder import App
@@ -97,7 +98,7 @@ def together(out, by):
     return sorted(result, key=lambda entry: (entry[1].key[:3], isinstance(entry[1], Mark), repr(entry[1])))
 
 
-@settings(max_examples=250)
+@examples(140)
 @given(cases(), st.randoms(use_true_random=False))
 def test_means_what_the_reference_says(case, random):
     graph, feed, options = case
@@ -113,7 +114,7 @@ def test_means_what_the_reference_says(case, random):
     same(found, expected)
 
 
-@settings(max_examples=60)
+@examples(36)
 @given(cases(), st.integers(0, 2**32))
 def test_keeps_the_contract(case, seed):
     graph, feed, options = case

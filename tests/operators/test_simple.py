@@ -4,11 +4,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.operators import reference
 from tests.operators.reference import Row
 from tests.operators.streams import VALUES, as_events, feeds, run, same
+from tests.profiles import examples
 
 from riprap.engine.engine import Engine
 from riprap.graph.builder import App
@@ -34,14 +35,14 @@ def barriers(draw):
     return graph, draw(feeds(graph, "B")), {"ports": ports}
 
 
-@settings(max_examples=80)
+@examples(50)
 @given(barriers(), st.randoms(use_true_random=False))
 def test_barrier(case, random):
     graph, feed, options = case
     same(run(graph, "B", feed, random), reference.barrier(feed.items, **options))
 
 
-@settings(max_examples=25)
+@examples(20)
 @given(barriers(), st.integers(0, 2**32))
 def test_barrier_keeps_the_contract(case, seed):
     graph, feed, _ = case
@@ -64,14 +65,14 @@ def unions(draw):
     return graph, draw(feeds(graph, "U")), {"numbered": shared}
 
 
-@settings(max_examples=80)
+@examples(50)
 @given(unions(), st.randoms(use_true_random=False))
 def test_union(case, random):
     graph, feed, options = case
     same(run(graph, "U", feed, random), reference.union(feed.items, **options))
 
 
-@settings(max_examples=25)
+@examples(20)
 @given(unions(), st.integers(0, 2**32))
 def test_union_keeps_the_contract(case, seed):
     graph, feed, _ = case
@@ -103,7 +104,7 @@ def filtering():
 ROUTES = [lambda row: row["i"] is not None and row["i"] > 0, lambda row: row["s"] == "a"]
 
 
-@settings(max_examples=60)
+@examples(40)
 @given(st.data(), st.booleans(), st.booleans(), st.randoms(use_true_random=False))
 def test_punctor(data, before, numbered, random):
     graph = punctuating(before, numbered)
@@ -112,7 +113,7 @@ def test_punctor(data, before, numbered, random):
     check_operator(graph, "P", as_events(feed), rounds=2)
 
 
-@settings(max_examples=60)
+@examples(40)
 @given(st.data(), st.booleans(), st.randoms(use_true_random=False))
 def test_split(data, otherwise, random):
     graph = splitting(otherwise)
@@ -133,7 +134,7 @@ def mapped(path, text, by, otherwise):
     return app.build()
 
 
-@settings(max_examples=40)
+@examples(30)
 @given(st.data(), st.booleans(), st.booleans(), st.randoms(use_true_random=False))
 def test_split_by_a_mapping_file(data, by_text, otherwise, random):
     sent = (
@@ -179,7 +180,7 @@ def test_a_long_mapping_of_numbers_is_one_search(tmp_path):
     assert counts == {"Sink0": 100, "Sink1": 100, "Sink2": 100}
 
 
-@settings(max_examples=40)
+@examples(30)
 @given(st.data(), st.randoms(use_true_random=False))
 def test_delay(data, random):
     app = App("test")
@@ -190,7 +191,7 @@ def test_delay(data, random):
     check_operator(graph, "D", as_events(feed), rounds=2)
 
 
-@settings(max_examples=40)
+@examples(30)
 @given(st.data(), st.randoms(use_true_random=False))
 def test_functor(data, random):
     graph = filtering()

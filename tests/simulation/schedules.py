@@ -155,11 +155,12 @@ BUILD = {
 
 def protected(graph: Graph, random: Random, *, kept: float, saved: float) -> Graph:
     """With persistent streams behind a share `kept` of the operators, and checkpoints of a share `saved`."""
+    operators = []
     for spec in graph.operators:
         every = Duration(random.randint(10, 60) * MILLISECOND) if random.random() < saved else None
         backup = not isinstance(spec, Sink) and random.random() < kept
-        graph = graph.with_operator(replace(spec, annotations=Annotations(checkpoint_every=every, backup=backup)))
-    return graph
+        operators.append(replace(spec, annotations=Annotations(checkpoint_every=every, backup=backup)))
+    return replace(graph, operators=tuple(operators))
 
 
 def dropping_late(graph: Graph) -> Graph:

@@ -1,4 +1,4 @@
-"""A segment cut at every byte, another with every byte flipped: nothing wrong is returned, nothing whole is lost."""
+"""A segment cut anywhere, another with any byte flipped: nothing wrong is returned, nothing whole is lost."""
 
 import shutil
 from pathlib import Path
@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from places import FAR_APART, places
 from stream_data import SCHEMA, batches, read_until_damage, table, write
 
 from riprap.cli.stream import export
@@ -42,12 +43,13 @@ def expected(whole: int) -> pa.Table:
     return table(batches(SIZES)[:whole])
 
 
-def test_cut_at_every_byte_reads_what_is_whole(stored):
+@pytest.mark.parametrize("step", FAR_APART)
+def test_cut_anywhere_reads_what_is_whole(stored, step):
     path, ends = stored
     segment = path / "00000000.arrow"
     data = segment.read_bytes()
     (path / "mark").unlink()
-    for size in range(len(data)):
+    for size in places(data, ends, step):
         segment.write_bytes(data[:size])
         got, damage = read_until_damage(path)
         whole = sum(end <= size for end in ends[1:])
@@ -55,7 +57,7 @@ def test_cut_at_every_byte_reads_what_is_whole(stored):
         assert table(got).equals(expected(whole)), f"cut at byte {size}"
 
 
-def test_cut_at_every_byte_below_the_mark_is_damage_to_a_reader(stored):
+def test_cut_below_the_mark_is_damage_to_a_reader(stored):
     """With the mark, a reader in another process knows that what is gone had been stable."""
     path, ends = stored
     segment = path / "00000000.arrow"
@@ -116,15 +118,16 @@ def test_acknowledged_bytes_that_recovery_cuts_are_kept(stored):
         assert "acknowledged" in str(writer.cut)
 
 
+@pytest.mark.parametrize("step", FAR_APART)
 @pytest.mark.parametrize("catalogued", [True, False])
-def test_flip_every_byte_of_a_finished_segment(stored, catalogued):
+def test_flip_any_byte_of_a_finished_segment(stored, catalogued, step):
     path, ends = stored
     finish(path)
     if not catalogued:
         (path / "catalogue").unlink()
     segment = path / "00000000.arrow"
     data = segment.read_bytes()
-    for at in range(len(data)):
+    for at in places(data, ends, step):
         segment.write_bytes(data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :])
         got, damage = read_until_damage(path)
         if at < ends[-1]:
@@ -140,13 +143,14 @@ def test_flip_every_byte_of_a_finished_segment(stored, catalogued):
             assert any(item.file == str(segment) for item in verify(Stream.open(path)).damage), f"flipped byte {at}"
 
 
-def test_flip_every_byte_of_the_open_segment(stored):
+@pytest.mark.parametrize("step", FAR_APART)
+def test_flip_any_byte_of_the_open_segment(stored, step):
     """To a reader without a mark, and to recovery, the first damage is where the stream ends."""
     path, ends = stored
     (path / "mark").unlink()
     segment = path / "00000000.arrow"
     data = segment.read_bytes()
-    for at in range(len(data)):
+    for at in places(data, ends, step):
         segment.write_bytes(data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :])
         got, _ = read_until_damage(path)
         whole = max(sum(end <= at for end in ends) - 1, 0)
@@ -168,12 +172,13 @@ def refused(path: Path) -> bool:
     return not exported
 
 
-def test_every_cut_below_the_mark_is_damage_to_verify_and_export(stored):
-    path, _ = stored
+@pytest.mark.parametrize("step", FAR_APART)
+def test_every_cut_below_the_mark_is_damage_to_verify_and_export(stored, step):
+    path, ends = stored
     segment = path / "00000000.arrow"
     data = segment.read_bytes()
     assert not refused(path)
-    for size in range(len(data)):
+    for size in places(data, ends, step):
         segment.write_bytes(data[:size])
         [damage] = verify(Stream.open(path)).damage
         assert damage.file == str(segment), f"cut at byte {size}"

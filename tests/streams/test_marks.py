@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import FAR_APART, places
 from stream_data import SCHEMA, batch, read_until_damage, table
 
 from riprap.base.errors import UsageError
@@ -147,12 +148,13 @@ def stored(memory_path):
     return memory_path / "s", ends
 
 
-def test_cut_at_every_byte(stored):
+@pytest.mark.parametrize("step", FAR_APART)
+def test_cut_anywhere(stored, step):
     path, ends = stored
     segment = path / "00000000.arrow"
     data = segment.read_bytes()
     (path / "mark").unlink()
-    for size in range(len(data)):
+    for size in places(data, ends, step):
         segment.write_bytes(data[:size])
         got, damage = read_until_damage(path, marks=True)
         assert damage is None
@@ -173,8 +175,9 @@ def test_a_writer_goes_on_behind_any_cut(stored):
         assert verify(Stream.open(path)).damage == []
 
 
+@pytest.mark.parametrize("step", FAR_APART)
 @pytest.mark.parametrize("finished", [True, False])
-def test_flip_every_byte(stored, finished):
+def test_flip_any_byte(stored, finished, step):
     path, ends = stored
     if finished:
         with Stream.open(path).writer(epoch=1) as writer:
@@ -183,7 +186,7 @@ def test_flip_every_byte(stored, finished):
         (path / "mark").unlink()
     segment = path / "00000000.arrow"
     data = segment.read_bytes()
-    for at in range(len(data)):
+    for at in places(data, ends, step):
         segment.write_bytes(data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :])
         got, damage = read_until_damage(path, marks=True)
         whole = max(sum(end <= at for end in ends) - 1, 0)
