@@ -111,7 +111,7 @@ def the_command_tells_what_became_of_the_run(place):
     summary = json.loads(out)
     assert summary == json.loads((place / "run" / "summary.json").read_text())
     assert summary["pes"]["TradeFilter"]["restarts"] == 1
-    assert {"sent", "received", "lost", "repeated", "recovery"} == set(summary["streams"]["TradeQuote→TradeFilter"])
+    assert {"sent", "received", "lost", "repeated", "recovery"} <= set(summary["streams"]["TradeQuote→TradeFilter"])
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert {line["pe"] for line in lines} == set(summary["pes"])
     assert {line["restarts"] for line in lines if line["pe"] == "TradeFilter"} == {0, 1}
