@@ -46,7 +46,10 @@ def apps(draw, *, sources=(1, 2), operators=(1, 7), kinds=None):
 
 def _filter(draw, pick, name):
     return [
-        pick().filter(draw(st.sampled_from(["i > 0", "x < 2 or x is null", "k = 'a'", "k rlike '^[aü]'"])), name=name)
+        pick().filter(
+            draw(st.sampled_from(["i > 0", "x < 2 or x is null", "x is not null", "k = 'a'", "k rlike '^[aü]'"])),
+            name=name,
+        )
     ]
 
 

@@ -475,7 +475,7 @@ def not_null_where(node: Node) -> frozenset[str]:
             return not_null_where(left) & not_null_where(right)
         case Call(function, arguments) if function in _COMPARED:
             return frozenset().union(*map(_read, arguments[:1] if function == "IN" else arguments))
-        case Column(name):
+        case Column(name) | Call("NOT", (Call("IS NULL", (Column(name),)),)):
             return frozenset((name,))
     return frozenset()
 

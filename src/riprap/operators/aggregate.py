@@ -73,7 +73,10 @@ class AggregateOperator(WindowedOperator):
         self._functions = [WindowFunction(call, self.column_of(call), self.spec) for call in self.spec.calls]
         self._output = [name for name in setting.output_schemas[0].names if name in setting.wanted[0]]
         self._tumbles = self.spec.tumbling
-        self.places = {name: place for place, name in enumerate(arguments.values())}  # of their running sums
+        summed = [self.column_of(call) for call in self.spec.calls if call.function in ("sum", "avg", "count")]
+        self.places = {
+            name: place for place, name in enumerate(dict.fromkeys(filter(None, summed)))
+        }  # of sums that run
         super().__init__(setting)
 
     def column_of(self, call: AggregateCall) -> str | None:
@@ -102,7 +105,7 @@ class AggregateOperator(WindowedOperator):
         self._boundary = _NONE  # the next one to speak, where time says when
         self.now = np.full(1, _NONE)  # greatest _ts of a tuple, where windows are of time
         self._earliest = np.full(1, _NONE)  # no session that is open ends before it
-        self.running = RunningSums(len(self.arguments))
+        self.running = RunningSums(len(self.places))
         self.oldest = _NONE  # what a step takes is later: set while it takes what comes late
 
     def make_room(self) -> int:

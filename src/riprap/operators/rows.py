@@ -53,10 +53,8 @@ class RowStore:
         }
         self.used = 0  # positions in use, at the front of every column
         self._room = 256
-        self.base = np.zeros(64, np.int64)
-        self.cap = np.zeros(64, np.int64)
-        self.head = np.zeros(64, np.int64)
-        self.tail = np.zeros(64, np.int64)
+        self.rings = np.zeros((64, 4), np.int64)  # base, cap, head, tail in one cache line: a step reads all of them
+        self.base, self.cap, self.head, self.tail = self.rings.T
         self.spoke = np.zeros(64, np.int64)  # for windows that speak by time: tail when the group last spoke
         self._scratch = np.zeros(64, np.int64)
         self._marks: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}  # version → head, tail, spoke
@@ -88,8 +86,9 @@ class RowStore:
         """Rings, of no places yet, for this many groups."""
         if groups > len(self.base):
             size = max(groups, 2 * len(self.base))
-            for name in ("base", "cap", "head", "tail", "spoke", "_scratch"):
-                setattr(self, name, _padded(getattr(self, name), size))
+            self.rings = np.concatenate([self.rings, np.zeros((size - len(self.rings), 4), np.int64)])
+            self.base, self.cap, self.head, self.tail = self.rings.T
+            self.spoke, self._scratch = _padded(self.spoke, size), _padded(self._scratch, size)
             self.pool.moves += 1
 
     def free(self, places: int) -> None:

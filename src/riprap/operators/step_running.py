@@ -71,7 +71,7 @@ class _Step:
             block = block.sub(f"if {given.row[TS].text} > {oldest}:")
         keys = [given.row[c] for c in spec.by]
         block, group = group_of(function, block, name, operator, keys, True, given.most)
-        base, cap, head, tail = map(self._of_ring, ("base", "cap", "head", "tail"))
+        self.rings = function.array(f"{name}_rings", "int64:2", lambda views: operator.stores[0].rings)
         self.ints = function.array(f"{name}_ints", "int64:2", lambda views: operator.running.ints)
         self.floats = function.array(f"{name}_floats", "float64:2", lambda views: operator.running.floats)
         g, b, c, a, lo = (function.fresh(stem) for stem in ("g", "b", "c", "a", "lo"))
@@ -79,11 +79,11 @@ class _Step:
         arguments: dict[str, Value] = {}
         for column, bound in operator.arguments:
             arguments[column] = under_name(function, block, function.expression(block, given.row, bound.expression))
-        block.add(f"{g} = np.uint64({group})", f"{b} = {base}[{g}]", f"{c} = {cap}[{g}] - 1", f"{a} = {tail}[{g}]",
-                  f"{lo} = {self.ints}[{g}, 0]")  # fmt: skip
+        block.add(f"{g} = np.uint64({group})", f"{lo} = {self.ints}[{g}, 0]")
+        block.add(*(f"{part} = {self.rings}[{g}, {j}]" for j, part in ((0, b), (1, c), (3, a))), f"{c} -= 1")
         self._load(block)
         new = block.sub(f"if {self.ints}[{g}, 1] == 0:")  # sums are of another window: add it up
-        new.add(f"{self.ints}[{g}, 1] = 1", f"{lo} = {head}[{g}]")
+        new.add(f"{self.ints}[{g}, 1] = 1", f"{lo} = {self.rings}[{g}, 2]")
         self._zero(new)
         again = new.sub(f"for w in range({lo}, {a}):")
         self._shift(again, "w", +1)
@@ -102,7 +102,7 @@ class _Step:
         gone.add(f"{lo} += 1")
         if self.summed:
             self._zero(block.sub(f"if {lo} == {a}:"))  # nothing is left, and nothing was lost
-        self._move(block, base, cap, a, lo)
+        self._move(block, a, lo)
         at = function.fresh("at")
         block.add(f"{at} = np.uint64({b} + ({a} & {c}))")
         if isinstance(spec.window, Time):
@@ -113,9 +113,12 @@ class _Step:
                       + word_of(function, block, name, operator, value))  # fmt: skip
             if self._nullable(column):
                 block.add(f"{stored_validity(function, name, operator, 0, column)}[{at}] = {value.valid or 1}")
-        self._shift(block, a, +1)
-        block.add(f"{a} += 1", f"{tail}[{g}] = {a}")
-        end = f"{head}[{g}] = {lo}", f"{self.ints}[{g}, 0] = {lo}"
+        for column in self.summed:
+            value = arguments[column]
+            body = block if value.valid is None else block.sub(f"if {value.valid}:")
+            self._add(body, column, word_of(function, body, name, operator, value), +1)
+        block.add(f"{a} += 1", f"{self.rings}[{g}, 3] = {a}")
+        end = f"{self.rings}[{g}, 2] = {lo}", f"{self.ints}[{g}, 0] = {lo}"
         conditions = []
         every = cast(Count, spec.every).size
         if every > 1:
@@ -142,9 +145,6 @@ class _Step:
         row = {column: made[column] for column in names if column in operator.setting.wanted[0]}
         counter = given.counter if below is given.block else counted(function, below, f"n_{name}")
         return Given(below, row | key_parts(given.row), counter, given.most)
-
-    def _of_ring(self, what: str) -> str:
-        return self.function.array(f"{self.name}_{what}", "int64", lambda views: getattr(self.operator.stores[0], what))
 
     # Sums -------------------------------------------------------------------------------------------------------------
 
@@ -192,25 +192,28 @@ class _Step:
             if self._nullable(column):
                 valid = stored_validity(self.function, self.name, self.operator, 0, column)
                 body = block.sub(f"if {valid}[{place}] != 0:")
-            self._add(body, column, place, sign)
+            self._add(body, column, self._stored(column, place), sign)
 
-    def _add(self, body: Block, column: str, place: str, sign: int) -> None:
+    def _stored(self, column: str, place: str) -> str:
+        type_ = self.operator.stores[0].type_of(column)
+        return f"{stored_column(self.function, self.name, self.operator, 0, column, type_)}[{place}]"
+
+    def _add(self, body: Block, column: str, value: str, sign: int) -> None:
         n, t, u, lost = self._names(column)
-        type_, plus = self.operator.stores[0].type_of(column), "+" if sign > 0 else "-"
-        stored = stored_column(self.function, self.name, self.operator, 0, column, type_)
+        plus = "+" if sign > 0 else "-"
         body.add(f"{n} {plus}= 1")
         if not self._floats(column):
             x = self.function.fresh("xi")
-            body.add(f"{x} = {stored}[{place}]", f"{t} {plus}= {x}", f"{u} {plus}= {x} >> 32")
+            body.add(f"{x} = {value}", f"{t} {plus}= {x}", f"{u} {plus}= {x} >> 32")
             return
         x, s, y, d = (self.function.fresh(stem) for stem in "xsyd")
         body.add(
-            f"{x} = {'' if sign > 0 else '-'}{stored}[{place}]",
+            f"{x} = {'' if sign > 0 else '-'}{value}",
             f"{s} = {t} + {x}", f"{y} = {s} - {t}", f"{d} = ({t} - ({s} - {y})) + ({x} - {y})", f"{t} = {s}",
             f"{s} = {u} + {d}", f"{y} = {s} - {u}", f"{lost} += abs(({u} - ({s} - {y})) + ({d} - {y}))", f"{u} = {s}",
         )  # fmt: skip
 
-    def _move(self, block: Block, base: str, cap: str, a: str, lo: str) -> None:
+    def _move(self, block: Block, a: str, lo: str) -> None:
         """A ring that is full goes to the end of the arrays, where it has twice the places."""
         function, operator, name = self.function, self.operator, self.name
         used = function.counter(f"{name}_used", lambda: operator.stores[0].used)
@@ -239,8 +242,8 @@ class _Step:
                 copy.add(f"{valid}[{to}] = {valid}[{from_}]")
         if not operator.stores[0].names:
             copy.add("pass")
-        full.add(f"{self.b} = {start}", f"{self.c} = {mask}", f"{base}[{self.g}] = {start}",
-                 f"{cap}[{self.g}] = {mask} + 1", f"{largest} = max({largest}, {mask} + 1)")  # fmt: skip
+        full.add(f"{self.b} = {start}", f"{self.c} = {mask}", f"{self.rings}[{self.g}, 0] = {start}",
+                 f"{self.rings}[{self.g}, 1] = {mask} + 1", f"{largest} = max({largest}, {mask} + 1)")  # fmt: skip
 
     # Results ----------------------------------------------------------------------------------------------------------
 
@@ -284,7 +287,7 @@ class _Step:
         if self._nullable(column):
             valid = stored_validity(self.function, self.name, self.operator, 0, column)
             again = again.sub(f"if {valid}[{place}] != 0:")
-        self._add(again, column, place, +1)
+        self._add(again, column, self._stored(column, place), +1)
         doubtful.add(f"{result} = ({t} + {u}) + 0.0")
         values = stored_column(self.function, self.name, self.operator, 0, column, pa.float64())
         doubtful.sub(f"if ({lost} != 0.0 or not np.isfinite({result})) and not certain({t}, {u}, {lost}):").add(
