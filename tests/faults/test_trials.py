@@ -27,9 +27,11 @@ def check(data, graph, most):
     jitter = data.draw(jitters(graph))
     targets = data.draw(targets_of(graph, fault))
     bench = bench_of(graph, recording, jitter, begin, fault.kind)
-    fast, slow = replay(bench, targets, fault), rerun(bench, targets, fault)
-    for sink, rows in bench.golden.rows.items():
-        assert as_multiset(fast[sink], rows) == as_multiset(slow[sink], rows)
+    slow = rerun(bench, targets, fault)
+    for _ in range(data.draw(st.sampled_from([1, 1, 1, 2]))):  # the second one in the engine that the first one used
+        fast = replay(bench, targets, fault)
+        for sink, rows in bench.golden.rows.items():
+            assert as_multiset(fast[sink], rows) == as_multiset(slow[sink], rows)
 
 
 @examples(70)

@@ -109,14 +109,18 @@ class InjectedOperator(Operator):
         super().__init__(setting)
         spec = setting.spec
         assert isinstance(spec, Injected | InjectedSource)
-        self.fault = spec.fault
         if isinstance(spec, Injected):
             target = spec.target
         else:
             target = Source(**{name: value for name, value in vars(spec).items() if name != "fault"})
-        inner = replace(setting, spec=target)
-        self._before = operator_for(inner)
-        self._after = self._before if self.fault.keeps_state else operator_for(inner)
+        self._inner = replace(setting, spec=target)
+        self._before = operator_for(self._inner)
+        self.begin(spec.fault)
+
+    def begin(self, fault: Fault) -> None:
+        """Let this fault strike. What another one left is forgotten; the state is restored afterwards."""
+        setting, self.fault = self.setting, fault
+        self._after = self._before if fault.keeps_state else operator_for(self._inner)
         # Tuples of the outage that a reorder holds back, with their ports; and the order in which ports will be served.
         self._held: list[list[pa.RecordBatch]] = [[] for _ in setting.shapes]
         first = derived_seed(self.fault.seed, "reorder") % max(1, len(setting.shapes))

@@ -11,7 +11,7 @@ State that never comes back is replayed to the end of the stream.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -41,6 +41,23 @@ class Bench:
     jitter: Jitter | None
     golden: Golden
     divided: bool
+    _spare: dict[tuple[tuple[str, ...], str], Engine] = field(default_factory=dict, compare=False)
+
+    def engine(self, targets: Sequence[str], fault: Fault, start: int) -> Engine:
+        """An engine in which these targets fail, at the golden state of a start. To make one takes as long as a good
+        part of a trial, so the last trial's is used again where that was of the same targets."""
+        key = tuple(targets), fault.kind
+        engine = self._spare.get(key)
+        if engine is None:
+            self._spare.clear()
+            engine = self._spare[key] = Engine(
+                with_fault(self.graph, targets, fault), jitter=self.jitter, cut_everywhere=True
+            )
+        for operator in engine.operators.values():
+            if isinstance(operator, InjectedOperator):
+                operator.begin(fault)
+        engine.restore(self.golden.states[start])
+        return engine
 
     @cached_property
     def by_part(self) -> Mapping[str, tuple[np.ndarray, np.ndarray]]:
@@ -76,11 +93,10 @@ def replay(bench: Bench, targets: Sequence[str], fault: Fault) -> dict[str, Diff
     recording = bench.recording
     over = bench.position_of(fault.end)
     start = bench.position_of(fault.start if fault.loses_state else fault.restored)
-    engine = Engine(with_fault(bench.graph, targets, fault), jitter=bench.jitter, cut_everywhere=True)
-    engine.restore(bench.golden.states[start])
     anchor = bench.position_of(fault.start)
     checks = [cut for cut in checks_after(anchor, recording.tuples) if cut > over]
     remaining = _touched(bench, targets, fault, start, over, checks)
+    engine = bench.engine(targets, fault, start)
     chosen = np.zeros(recording.parts, bool)
     chosen[remaining] = True
     seen: dict[str, list[OutputRows]] = {reader.sink: [reader.read([])] for reader in bench.readers}
@@ -132,8 +148,7 @@ def _moved(
     bench: Bench, targets: Sequence[str], fault: Fault, start: int, checks: Sequence[int], parts: np.ndarray
 ) -> np.ndarray:
     """Hashes of the keys that the fault gives to tuples: it is let strike, to see."""
-    engine = Engine(with_fault(bench.graph, targets, fault), jitter=bench.jitter, cut_everywhere=True)
-    engine.restore(bench.golden.states[start])
+    engine = bench.engine(targets, fault, start)
     at = start
     for cut in [*checks, bench.recording.tuples]:
         for _ in bench.recording.feed(engine, at, cut, parts):
