@@ -15,6 +15,7 @@ LONGEST = (
     "tests/spark/test_campaign.py",
     "tests/spark/test_source.py",
     "tests/spark/test_prove.py",
+    "tests/san/test_accelerated_replicas.py",
     "tests/simulation/test_counts.py",
     "tests/runtime/test_channels.py",
     "tests/spark/test_connect.py",
