@@ -20,6 +20,8 @@ LONGEST = (
     "tests/runtime/test_channels.py",
     "tests/spark/test_connect.py",
     "tests/operators/test_aggregate.py",
+    "tests/engine/test_pieces.py",
+    "tests/compare/test_compare.py",
     "tests/report/test_browser.py",
     "tests/simulation/test_gaps.py",
     "tests/planner/test_exact.py",

@@ -5,9 +5,10 @@ from itertools import pairwise
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.graphs import SCHEMA, apps, collected, cut, inputs, ran
+from tests.profiles import examples
 
 from riprap.base.errors import GraphError, UsageError
 from riprap.engine.engine import Engine
@@ -21,14 +22,14 @@ from riprap.operators.contract import Punctuation
 sizes = st.lists(st.sampled_from([1, 2, 3, 7, 50]), min_size=1, max_size=3)
 
 
-@settings(max_examples=150)
+@examples(90)
 @given(st.data(), apps(), sizes)
 def test_any_batch_size_gives_the_same(data, graph, pieces):
     given_ = data.draw(inputs(graph))
     assert ran(graph, given_, pieces) == ran(graph, given_)
 
 
-@settings(max_examples=60)
+@examples(40)
 @given(st.data(), apps(), sizes, st.integers(0, 40))
 def test_a_restored_engine_goes_on_as_the_saved_one(data, graph, pieces, stop):
     given_ = data.draw(inputs(graph))
@@ -89,7 +90,7 @@ def in_fragments(graph, parts, given_, pieces):
     return collected(graph, outputs)
 
 
-@settings(max_examples=80)
+@examples(50)
 @given(st.data(), apps(operators=(2, 7)), sizes)
 def test_fragments_connected_by_hand_are_the_whole(data, graph, pieces):
     given_ = data.draw(inputs(graph))
@@ -99,7 +100,7 @@ def test_fragments_connected_by_hand_are_the_whole(data, graph, pieces):
     assert in_fragments(graph, parts, given_, pieces) == ran(graph, given_)
 
 
-@settings(max_examples=60)
+@examples(40)
 @given(st.data(), apps())
 def test_columns_that_nobody_reads_change_nothing(data, graph):
     """Operators that carry all their columns give what pruned ones give."""
@@ -116,7 +117,7 @@ def test_columns_that_nobody_reads_change_nothing(data, graph):
     assert runs[0] == runs[1]
 
 
-@settings(max_examples=60)
+@examples(40)
 @given(st.data(), apps(), sizes, st.integers(0, 5), st.integers(0, 2**40))
 def test_jitter_is_repeatable_and_does_not_see_batches(data, graph, pieces, bound, seed):
     given_ = data.draw(inputs(graph))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engine.graphs import SCHEMA, apps, collected, cut, inputs
+from tests.profiles import examples
 
 from riprap.apps.catalogue import load_app
 from riprap.base.errors import DataError, MissingPrerequisite, UsageError
@@ -57,7 +58,7 @@ def by_key(events):
     return keys
 
 
-@settings(max_examples=120)
+@examples(80)
 @given(st.data(), st.one_of(apps(), apps(sources=(1, 1), operators=(2, 9), kinds=STEPS)), st.booleans())
 def test_one_piece_is_what_its_operators_are(data, graph, marked):
     given_ = data.draw(inputs(graph))
@@ -74,7 +75,7 @@ def mark_after(graph, name, batch):
     return Punctuation(OrderKey(ts, graph.shape(name).src, seq))
 
 
-@settings(max_examples=40)
+@examples(28)
 @given(st.data(), apps(sources=(1, 1), operators=(2, 7), kinds=STEPS), st.integers(0, 8))
 def test_a_state_goes_from_pieces_to_operators_and_back(data, graph, stop):
     given_ = data.draw(inputs(graph))

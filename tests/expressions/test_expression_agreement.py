@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 from expression_generation import COLUMNS, TIMESTAMP, batches, trees
 from expression_reference import Impossible, parts, sql, value
-from hypothesis import given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
+from tests.profiles import examples
 
 from riprap.base.errors import DataError, ExpressionError
 from riprap.expressions import bind, parse
@@ -47,7 +48,7 @@ def impossible(tree) -> bool:
     return False
 
 
-@settings(max_examples=600)
+@examples(360)
 @given(st.data(), st.sampled_from(list(TYPES)), batches())
 def test_agrees_with_the_reference(data, kind, made):
     batch, rows = made
@@ -83,7 +84,7 @@ def test_agrees_with_the_reference(data, kind, made):
         assert selection.tolist() == [row for row, truth in enumerate(expected) if truth is True]
 
 
-@settings(max_examples=100)
+@examples(60)
 @given(trees("boolean", 2) | trees("string", 2), batches(), batches())
 def test_one_bound_expression_serves_batches_of_every_encoding(tree, first, second):
     schema = pa.schema([(name, type_) for name, (type_, _) in COLUMNS.items()])

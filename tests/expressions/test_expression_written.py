@@ -4,9 +4,10 @@ import pyarrow as pa
 import pytest
 from expression_generation import batches, trees
 from expression_reference import Impossible, sql, value
-from hypothesis import given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 from test_expression_agreement import TYPES, impossible, plain, same
+from tests.profiles import examples
 
 from riprap.base.errors import DataError, GraphError
 from riprap.engine import compiling
@@ -19,7 +20,7 @@ def interpreted(monkeypatch):
     monkeypatch.setattr("riprap.engine.piece.COMPILER", compiling.Compiler(compiling.Policy.NEVER))
 
 
-@settings(max_examples=300)
+@examples(180)
 @given(st.data(), st.sampled_from(list(TYPES)), batches())
 def test_text_agrees_with_the_reference(data, kind, made):
     batch, rows = made

@@ -1,10 +1,11 @@
 """Golden runs by difference equal golden runs from scratch, for any seed."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.graphs import apps, inputs
 from tests.faults.graphs import divided_apps, readers_of, recorded
+from tests.profiles import examples
 
 from riprap.engine.engine import Engine
 from riprap.engine.jitter import Jitter
@@ -30,13 +31,13 @@ def check(data, graph):
                 assert np.array_equal(np.sort(getattr(ours, column)), np.sort(getattr(theirs, column)))
 
 
-@settings(max_examples=100)
+@examples(60)
 @given(st.data(), divided_apps())
 def test_divided_apps(data, graph):
     check(data, graph)
 
 
-@settings(max_examples=30)
+@examples(20)
 @given(st.data(), apps())
 def test_other_apps(data, graph):
     check(data, graph)

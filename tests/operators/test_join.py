@@ -1,11 +1,12 @@
 """Joins mean what the per-tuple reference says: every pair of windows, keys, per group or over the whole port."""
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.operators import reference
 from tests.operators.reference import Row
 from tests.operators.streams import KEY_TYPES, as_events, batch, feeds, run, same
+from tests.profiles import examples
 
 from riprap.graph.builder import App
 from riprap.graph.windows import Count, Time, Zero
@@ -63,14 +64,14 @@ def cases(draw):
     return graph, feed, options | {"where": PREDICATES[where], "numbered": numbered}
 
 
-@settings(max_examples=160)
+@examples(100)
 @given(cases(), st.randoms(use_true_random=False))
 def test_means_what_the_reference_says(case, random):
     graph, feed, options = case
     same(run(graph, "J", feed, random), reference.join(feed.items, **options))
 
 
-@settings(max_examples=60)
+@examples(36)
 @given(cases(), st.integers(0, 2**32))
 def test_keeps_the_contract(case, seed):
     graph, feed, _ = case

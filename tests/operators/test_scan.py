@@ -4,11 +4,12 @@ import math
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.graphs import collected
 from tests.operators import reference
 from tests.operators.streams import KEY_TYPES, as_events, feeds, run, same
+from tests.profiles import examples
 
 from riprap.base.errors import DataError
 from riprap.engine.engine import Engine
@@ -75,21 +76,21 @@ def timed(items):
     ]
 
 
-@settings(max_examples=100)
+@examples(60)
 @given(cases(), st.randoms(use_true_random=False))
 def test_means_what_the_reference_says(case, random):
     graph, feed, options = case
     same(run(graph, "F", feed, random), reference.scan(timed(feed.items), **options))
 
 
-@settings(max_examples=40)
+@examples(28)
 @given(cases(), st.integers(0, 2**32))
 def test_keeps_the_contract(case, seed):
     graph, feed, _ = case
     check_operator(graph, "F", as_events(feed), seed=seed, rounds=4)
 
 
-@settings(max_examples=40)
+@examples(28)
 @given(cases(texts=False))
 def test_a_piece_does_what_the_operator_does(case):
     graph, feed, _ = case

@@ -1,10 +1,11 @@
 """Sorts mean what the per-tuple reference says."""
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.operators import reference
 from tests.operators.streams import VALUES, as_events, feeds, run, same
+from tests.profiles import examples
 
 from riprap.graph.builder import App
 from riprap.graph.windows import Count, Punctuated, Time
@@ -34,14 +35,14 @@ def cases(draw):
     return graph, draw(feeds(graph, "O")), {"by": by, "window": window}
 
 
-@settings(max_examples=150)
+@examples(90)
 @given(cases(), st.randoms(use_true_random=False))
 def test_means_what_the_reference_says(case, random):
     graph, feed, options = case
     same(run(graph, "O", feed, random), reference.sort(feed.items, **options))
 
 
-@settings(max_examples=40)
+@examples(28)
 @given(cases(), st.integers(0, 2**32))
 def test_keeps_the_contract(case, seed):
     graph, feed, _ = case

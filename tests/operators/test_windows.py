@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.operators import reference
 from tests.operators.reference import Row
 from tests.operators.streams import VALUES, batch, column, raw
+from tests.profiles import examples
 
 from riprap.base.errors import DataError
 from riprap.graph.aggregates import apply
@@ -47,7 +48,7 @@ def values(emissions, name):
 # Large windows, which go from one to the next ------------------------------------------------------------------------
 
 
-@settings(max_examples=25)
+@examples(20)
 @given(st.integers(33, 90), st.integers(1, 40), st.sampled_from([3, 64, 1000]), st.integers(0, 2**32))
 def test_long_windows_mean_what_short_ones_mean(size, every, piece, seed):
     random = Random(seed)
