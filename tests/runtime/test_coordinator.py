@@ -129,6 +129,10 @@ def test_elements_hear_of_each_other(coordinator, clients):
     assert one.find("G", 1, 0.0) is None
     other.close()
     eventually(lambda: one.find("G", 0, 0.0) is None, "striking out an address")
+    assert one.left == {"G"}  # it was there, so it is down and not only starting
+    third = clients("S")
+    third.register()
+    eventually(lambda: third.left == {"G"}, "hearing who had left before")
 
 
 def test_what_a_life_says_before_it_hears_that_it_goes_back_is_only_a_sign_of_life(coordinator, clients):

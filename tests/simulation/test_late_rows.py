@@ -95,9 +95,9 @@ def _greatest(keys: list) -> list:
 @pytest.mark.parametrize("late", ["deliver", "drop"])
 def test_every_row_comes_out_or_is_counted_as_lost(late):
     LATE[late] = 0
-    for seed in range(60):
+    for seed in range(40):
         play(seed, late)
-    assert LATE[late] > 100  # else nothing of this was tried
+    assert LATE[late] > 50  # else nothing of this was tried
 
 
 # Behind a persistent stream -------------------------------------------------------------------------------------------
@@ -177,6 +177,6 @@ def check_kept(seed: int) -> int:
         raise AssertionError(f"check_kept({seed}) repeats it: {run}") from error
 
 
-@pytest.mark.parametrize("seeds", batches(60, 30), ids=str)
+@pytest.mark.parametrize("seeds", batches(24, 12), ids=str)
 def test_elements_behind_a_persistent_stream_are_exact_whatever_is_late_in_it(seeds):
     assert sum(check_kept(seed) for seed in seeds) > 0

@@ -12,6 +12,7 @@ import statistics
 import sys
 import time
 from collections import Counter
+from itertools import accumulate
 from pathlib import Path
 
 import command_scenes
@@ -201,6 +202,9 @@ def killed_sources_lose_nothing_uncounted(place, seed=1, kills=3, fuse="auto"):
     out = result.sink("All")
     assert len(set(zip(out["_src"].to_pylist(), out["_seq"].to_pylist(), strict=True))) == out.num_rows, told
     assert out.num_rows + lost == 2 * rows, told
+    keys = list(zip(*(out[name].cast("int64").to_pylist() for name in ("_ts", "_src", "_seq")), strict=True))
+    behind = sum(key < greatest for key, greatest in zip(keys, accumulate(keys, max), strict=True))
+    assert behind <= sum(stream["late"] for stream in summary["streams"].values()), told  # what is late is not lost
 
 
 def fifty_kills_of_sources(place):

@@ -306,17 +306,18 @@ class _Process:
         for channel, outlet in self._outlets.items():
             if not outlet.replicated and not self._first and self._client.find(outlet.consumer, 0, 0.0) is None:
                 self._transport.post(ConsumerDown(channel))
-        self._unheard = [] if self._first else [c for c in layout.inputs(self._pe) if layout.retention(c) != "log"]
+        self._unheard = [c for c in layout.inputs(self._pe) if layout.retention(c) != "log"]
 
     def _absent(self) -> list[HostEvent]:
         """Producers that are down, and have not been heard of in this life: their connections cannot break.
 
-        In the first process of an element none is: they are only starting.
+        In the first process of an element one that was never there is only starting.
         """
         layout, element, gone = self._run.layout, self._element, list[HostEvent]()
         self._unheard = [channel for channel in self._unheard if not element.heard(channel)]
         for channel in list(self._unheard):
-            if self._client.find(layout.producer(channel), 0, 0.0) is None:
+            producer = layout.producer(channel)
+            if self._client.find(producer, 0, 0.0) is None and (not self._first or producer in self._client.left):
                 self._unheard.remove(channel)
                 gone.append(ProducerGone(channel, -1))
         return gone

@@ -479,7 +479,7 @@ class Simulation:
         if consumer is None:
             return
         if not producer.alive:
-            if consumer.alive and consumer.epoch > 1 and not consumer.element.heard(channel) and not producer.terms:
+            if consumer.alive and not consumer.element.heard(channel) and not producer.terms:
                 self._handle(consumer, ProducerGone(channel, -1))
             return
         epoch = producer.terms.get(channel, producer.epoch)

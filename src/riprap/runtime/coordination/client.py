@@ -86,6 +86,7 @@ class Client:
         self.epoch = 0  # of the life that speaks
         self.stopping = False  # the run is to end: finish and say `ended`
         self.booked = False  # it has heard where all elements are
+        self.left: set[str] = set()  # elements that were somewhere, and are nowhere now
 
     def register(self) -> Beginning:
         """Begin a life of the element."""
@@ -233,11 +234,13 @@ class Client:
                 message = _read(reader)
                 with self._changed:
                     self.booked = self.booked or "book" in message
+                    self.left.update(message.get("left", ()))
                     for pe, address in message.get("book", {}).items():
                         if address is not None:
                             self._book[pe] = Address(*address)
-                        else:
-                            self._book.pop(pe, None)
+                            self.left.discard(pe)
+                        elif self._book.pop(pe, None) is not None:
+                            self.left.add(pe)
                     self.stopping = self.stopping or "stop" in message
                     self._direct(message)
                     self._fenced = self._fenced or message.get("fenced")

@@ -21,7 +21,8 @@ the life that speaks: what one said before it heard that it is to go back is a s
       line        a number: go on, under this line
       said        something for the element's protocol, from the director
       delete      [[unit, epoch, number], …]: nobody will go back to these checkpoints
-      book        {PE: [location, epoch] or null}: what changed in the address book; at first, all of it
+      book        {PE: [location, epoch] or null}: what changed in the address book; at first, all of it, and with it
+      left        [PE, …]: of those without an address, the ones that had a process before
       stop        true: end
       fenced      text: a newer life has taken over; end at once
       gone        true: the coordinator ends
@@ -265,7 +266,7 @@ class Coordinator:
             book = {other.id: self._roster.address(other.id) for other in self._layout.pes}
             begin = _assigned(epoch, self._directing.assignment(pe))
             call.tell(registered=begin)
-            call.tell(book=book)
+            call.tell(book=book, left=self._roster.left())
             if self._roster.stopping or self._roster.final:
                 call.tell(stop=True)
             self._changed.notify_all()

@@ -244,6 +244,11 @@ class Roster:
         entry = self._entries[pe]
         return Address(entry.location, entry.epoch) if entry.location else None
 
+    def left(self) -> list[str]:
+        """Elements that had a process and cannot be reached: it is gone, or another one is only starting."""
+        entries = self._entries.items()
+        return [pe for pe, e in entries if not e.location and (e.restarts > 0 or (e.attempt >= 0 and not e.connected))]
+
     def one(self, pe: str, at: float) -> PeStatus:
         entry = self._entries[pe]
         return PeStatus(
