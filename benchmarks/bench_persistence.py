@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks.harness import Result, at_least, reported, side_by_side
 from riprap.apps.persistent_chain import PUBLISHED, measure
 
-TOTAL = 64 << 20
+TOTAL = 32 << 20
 
 
 def run() -> Iterator[Result]:
@@ -18,7 +18,7 @@ def run() -> Iterator[Result]:
                     mode: lambda mode=mode, size=size: measure(size, 16, 1, mode, TOTAL, Path(scratch))
                     for mode in ("native", "async", "fsync")
                 },
-                rounds=5,
+                rounds=4,
             )
             rates = {mode: TOTAL / 1e6 / seconds for mode, seconds in taken.items()}
             how = (

@@ -153,6 +153,8 @@ def test_a_stream_that_is_retained_while_its_consumer_is_down_separates_fragment
     assert (link.retention, link.recovery, link.share) == ("while-down", "while-down", 0.5)
     assert arrange(chain(source=(kept, backup()))).links[0].retention == "log", "what is persistent is, all the time"
     assert not arrange(chain(source=(retain("while-down", 1),))).links
+    assert not layout.plan(layout.pe("F")).gap, "what comes meanwhile is handed back: windows have not moved on"
+    assert layout.plan(layout.pe("S")).gap
 
 
 def test_what_cannot_be_retained_while_down_is_refused():

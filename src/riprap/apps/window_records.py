@@ -9,6 +9,7 @@ the aggregate, whose output is kept:
     kept    the output is kept, no records: `persist()`
     disk    output and records are kept, and no window is ever checked
     checks  and windows are checked, T = H
+    interval  the output is kept, and the whole state is copied and written every T: checkpoints at an interval
 
 The element is the one that runs in a Spark task; around it is nothing but its log.
 """
@@ -25,6 +26,8 @@ import pyarrow as pa
 from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.quantities import Duration
 from riprap.base.randomness import generator
+from riprap.checkpoints.checkpointer import Checkpointer
+from riprap.checkpoints.storage import LocalStorage
 from riprap.continuous.record import Totals
 from riprap.graph.annotations import Annotations, Continuous, persist
 from riprap.graph.builder import App
@@ -40,7 +43,8 @@ from riprap.runtime.layout import Layout, Pe, arrange
 from riprap.runtime.logs import LogSender
 from riprap.runtime.messages import Message
 
-MODES = ("native", "net", "kept", "disk", "checks")
+MODES = ("native", "net", "kept", "disk", "checks", "interval")
+PACED = ("checks", "interval")  # those that have a T
 _NEVER = Duration(3_600_000_000_000)
 _APART = 20  # microseconds of event time between two tuples
 
@@ -113,6 +117,7 @@ class LogHost:
             assert directory is not None
             path = directory / f"output-{number}"
             self.logs[channel] = LogSender(path, channel, layout.schema(channel), epoch, clock=clock)
+        self.checkpointer: Checkpointer | None = None
         self.recorded_bytes = 0
         self.warnings: list[str] = []
 
@@ -143,6 +148,8 @@ class LogHost:
             log.flush()
 
     def close(self) -> None:
+        if self.checkpointer is not None:
+            self.checkpointer.close()
         for log in self.logs.values():
             log.close()
 
@@ -174,7 +181,7 @@ class LogHost:
         raise AssertionError("nothing is retained here")
 
     def took(self, durable: Durable, size: int, taken: int) -> None:
-        pass
+        self.recorded_bytes += size
 
     def tell(self, message: Mapping[str, Any]) -> None:
         pass
@@ -201,6 +208,8 @@ class Outcome:
 def annotations(mode: str, every: int, shot: int) -> Annotations:
     if mode in ("native", "kept"):
         return persist(0)
+    if mode == "interval":
+        return persist(0) | Annotations(checkpoint_every=Duration(every))
     pace = Duration(every) if mode == "checks" else _NEVER
     return Annotations(continuous=Continuous(None, pace, pace, shot))
 
@@ -212,9 +221,12 @@ def started(
     layout = arrange(graph)
     pe = layout.hosting("Mean")[0]
     host = LogHost(directory, layout, pe, epoch)
+    units = {name: unit.operators for name, unit in layout.plan(pe).units.items() if unit.every is not None}
+    if units and directory is not None:
+        host.checkpointer = Checkpointer(LocalStorage(directory / "checkpoints"), pe.id, epoch, units)
     element = Element(
         layout, pe, epoch, host=host, ledger=memory_ledger(ledger_shape(layout, pe)), clock=SYSTEM_CLOCK,
-        checkpointer=None, loaded={}, feeds=lambda name, position: Feed(table, position), rates=None,
+        checkpointer=host.checkpointer, loaded={}, feeds=lambda name, position: Feed(table, position), rates=None,
         batch_rows=batch_rows,
     )  # fmt: skip
     element.prepare()

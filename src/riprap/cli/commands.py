@@ -22,6 +22,7 @@ from riprap.cli import (
     reproduce_cec,
     reproduce_failover,
     reproduce_joins,
+    reproduce_sampled,
     reproduce_san,
     reproduce_streams,
     reproduce_yield,
@@ -79,6 +80,7 @@ reproduce.app.command("assess")(reproduce_assess.command)
 reproduce.app.command("cec")(reproduce_cec.command)
 reproduce.app.command("failover")(reproduce_failover.command)
 reproduce.app.command("joins")(reproduce_joins.command)
+reproduce.app.command("sampled")(reproduce_sampled.command)
 reproduce.app.command("san")(reproduce_san.command)
 reproduce.app.command("streams")(reproduce_streams.command)
 reproduce.app.command("yield")(reproduce_yield.command)

@@ -17,7 +17,7 @@ def command(
 
     from rich.table import Table
 
-    from riprap.apps.window_records import MODES, SCENARIOS, measure, prices
+    from riprap.apps.window_records import MODES, PACED, SCENARIOS, measure, prices
     from riprap.apps.window_recovery import ESTIMATE, returns
     from riprap.cli.console import ERR, OUT, print_json
 
@@ -26,7 +26,7 @@ def command(
         for scenario in SCENARIOS:
             table = prices(scenario, rows)
             for mode in MODES:
-                for every in (2_000, 10_000, 20_000, 100_000) if mode == "checks" else (0,):
+                for every in (2_000, 10_000, 20_000, 100_000) if mode in PACED else (0,):
                     ERR.print(f"{scenario.name}, {mode} …", style="dim")
                     measure(scenario, mode, table.slice(0, rows // 10), Path(scratch), every=every)  # warms up
                     outcomes.append(measure(scenario, mode, table, Path(scratch), every=every))
@@ -52,6 +52,7 @@ def command(
         "checked",
         "closed",
         "within",
+        "longest turn",
         "published",
     ):
         costs_table.add_column(name, justify="left" if name in ("windows", "mode", "published") else "right")
@@ -60,7 +61,8 @@ def command(
         costs_table.add_row(
             one.scenario, one.mode, f"{one.every / 1000:g} ms" if one.every else "", f"{one.rows_per_second:,.0f}",
             f"{1 - one.rows_per_second / native[one.scenario]:.0%}", f"{totals.opened:,}", f"{totals.checked:,}",
-            f"{totals.closed:,}", f"{totals.within:,}", published[one.scenario] if one.mode == "disk" else "",
+            f"{totals.closed:,}", f"{totals.within:,}",
+            f"{one.longest * 1e3:.1f} ms", published[one.scenario] if one.mode == "disk" else "",
         )  # fmt: skip
     OUT.print(costs_table)
     OUT.print(

@@ -61,7 +61,9 @@ def plan(surroundings: Surroundings) -> RestorePlan:
             for name, facts in operators.items()
             if facts.stateful and facts.checkpoint_every is not None
         }
-        return RestorePlan(units, whole=False, exact=False, delivered="passed", reason=reason)
+        # What is kept while an element is down comes to the windows of its checkpoint: they have not moved on.
+        gap = bool(surroundings.sources) or any(inlet.retention != "while-down" for inlet in inputs.values())
+        return RestorePlan(units, whole=False, exact=False, delivered="passed", reason=reason, gap=gap)
     continuous = next((name for name, facts in operators.items() if facts.continuous), "")
     if continuous and exact:
         return RestorePlan({}, whole=True, exact=True, delivered="passed", continuous=continuous)

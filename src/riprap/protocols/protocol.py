@@ -96,6 +96,7 @@ class RestorePlan:
     delivered: Literal["taken", "passed"]
     reason: str = ""  # why it is not exact, if it is not
     continuous: str = ""  # the operator whose state is recorded in its own output, instead of in checkpoints
+    gap: bool = False  # what came between a checkpoint and the life that goes back to it is lost: windows have moved on
 
 
 class Protocol:

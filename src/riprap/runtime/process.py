@@ -254,7 +254,7 @@ class _Process:
         loaded: dict[str, Loaded | None] = {}
         for unit in plan.units:
             if assignment.newest or unit != WHOLE:
-                loaded[unit] = load(storage, self._pe.id, unit, now, gap=not plan.whole, warn=warn)
+                loaded[unit] = load(storage, self._pe.id, unit, now, gap=plan.gap, warn=warn)
             elif assignment.target is None:
                 loaded[unit] = None
             else:

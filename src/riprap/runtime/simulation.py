@@ -330,7 +330,7 @@ class Simulation:
         loaded = {}
         for unit in plan.units:
             if assignment.newest or unit != WHOLE:
-                loaded[unit] = load(storage, pe.id, unit, now, gap=not plan.whole)
+                loaded[unit] = load(storage, pe.id, unit, now, gap=plan.gap)
             else:
                 loaded[unit] = None if target is None else load(storage, pe.id, unit, now, only=target[2:])
                 assert target is None or loaded[unit] is not None, f"{target} is not there to go back to"

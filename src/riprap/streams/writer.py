@@ -119,7 +119,9 @@ class Writer:
         self._queue: deque[_Append] = deque()
         self._waiting = 0  # appends not yet done, and their bytes
         self._waiting_bytes = 0
-        self._changed = threading.Condition()
+        lock = threading.RLock()
+        self._changed = threading.Condition(lock)  # there is room, or all is done
+        self._work = threading.Condition(lock)  # for the thread alone: to wake it costs who appends its turn
         self._closing = False
         self._writing = False  # somebody commits a group
         self._failure: BaseException | None = None
@@ -261,7 +263,7 @@ class Writer:
             else:
                 self._queue.append(append)
                 if len(self._queue) == 1:
-                    self._changed.notify_all()
+                    self._work.notify()
         if at_once:
             self._finish([append])
         return future
@@ -396,6 +398,7 @@ class Writer:
                 return
             self._closing = True
             self._changed.notify_all()
+            self._work.notify()
         self._thread.join()
         self._syncing.close()
         withdraw(self._directory, self._live)
@@ -424,7 +427,7 @@ class Writer:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: (self._queue or self._closing) and not self._writing)
+                self._work.wait_for(lambda: (self._queue or self._closing) and not self._writing)
                 if not self._queue:
                     return
                 group = list(self._queue)
@@ -449,6 +452,8 @@ class Writer:
             self._waiting -= len(group)
             self._waiting_bytes -= sum(append.size for append in group)
             self._changed.notify_all()
+            if self._queue or self._closing:
+                self._work.notify()
         for append in group:
             if failure is not None and not append.future.done():
                 append.future.set_exception(failure)
