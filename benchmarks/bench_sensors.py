@@ -1,4 +1,4 @@
-"""The sensor fleet, 5 million readings: the engine against Polars and DuckDB, on one core; compiling it.
+"""The sensor fleet, 5 million readings: the engine against Polars and DuckDB, on one core.
 
 Polars and DuckDB are held to one thread. Every side gets the input in memory in the form that it likes best, is timed
 for both queries, and gives its rows as Arrow tables. All answers are equal row by row before anything is timed.
@@ -12,7 +12,6 @@ os.environ["POLARS_MAX_THREADS"] = "1"  # before Polars is imported
 import pyarrow as pa
 
 from benchmarks import sensor_peers as peers
-from benchmarks.compiling import compile_seconds
 from benchmarks.harness import Result, at_least, reported, side_by_side
 from riprap.apps import sensors
 from riprap.apps.catalogue import load_app
@@ -47,9 +46,6 @@ def run() -> Iterator[Result]:
             if name == fastest
             else reported(f"sensors.engine/{name}", ratio, "×", told)
         )
-    for cache, taken in compile_seconds("sensor-fleet").items():
-        how = f"making the loops of the sensor fleet in a process, {cache} cache of compiled pieces"
-        yield reported(f"sensors.compile-{cache}", taken, "s", how)
 
 
 def engine_answer(batches: list[pa.RecordBatch]) -> peers.Answer:

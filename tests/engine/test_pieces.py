@@ -356,6 +356,10 @@ def every_step():
     stream.join(
         right, on=[("k", "key")], left_window=zero(), right_window=count(1), where="x >= y OR t = 'B'", name="Join"
     ).sink("Out4")
+    stream.join(
+        right.select("key AS k", "y", "y > 0.5 AS b", "t", name="Again"), on="k", left_window=zero(),
+        right_window=count(1), where="x >= y", how="left", select=["k", "y", "b", "coalesce(t, '?') AS t"], name="Left",
+    ).sink("Out8")  # fmt: skip
     return app.build()
 
 

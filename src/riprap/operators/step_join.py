@@ -1,6 +1,11 @@
-"""The step of a join in which one port keeps the latest tuple per group, and the other keeps nothing and asks."""
+"""The step of a join in which one port keeps the latest tuple per group, and the other keeps nothing and asks.
+
+Where the one that asks is given out in any case, what it met is null unless it met something.
+"""
 
 from collections.abc import Sequence
+
+import pyarrow as pa
 
 from riprap.expressions.written import Block, Unwritten, Value
 from riprap.graph.windows import Count
@@ -39,6 +44,9 @@ def join_step(function: Function, operator: JoinOperator, inputs: Sequence[Given
     for port in (0, 1):  # the lower port first: row order is merge order
         row, block = inputs[port].row, blocks[port]
         keys = [row[pair[port]] for pair in spec.on]
+        outside, hit = block, function.fresh("hit")
+        if port != kept and spec.outer(port):
+            block.add(f"{hit} = False")
         block, group = group_of(function, block, name, operator, keys, False)
         ends = ends_of(function, name, operator, kept)
         at, index = function.fresh("at"), function.fresh("a")
@@ -64,6 +72,11 @@ def join_step(function: Function, operator: JoinOperator, inputs: Sequence[Given
         met: Row = pair | key_parts(row)
         if spec.predicate is not None:
             block, met = where(function, block, met, spec.predicate)
+        if spec.outer(port):
+            block.add(f"{hit} = True")
+            there = {c: v for c, v in pair.items() if operator.port_of[c] != port}
+            met = pair | {c: _if_hit(outside, v, hit) for c, v in there.items()} | key_parts(row)
+            block = outside
         wanted = setting.wanted[0]
         if spec.projections is None:
             columns = {c: met[c] for c in setting.output_schemas[0].names if c in wanted}
@@ -73,3 +86,11 @@ def join_step(function: Function, operator: JoinOperator, inputs: Sequence[Given
         made = Given(block, columns | key_parts(row), counter)
     assert made is not None
     return made
+
+
+def _if_hit(block: Block, value: Value, hit: str) -> Value:
+    """What was met, in the block around that in which it was: null where nothing was."""
+    name = f"{value.text}_met"
+    zero = "0.0" if pa.types.is_floating(value.type) else "False" if pa.types.is_boolean(value.type) else "np.int64(0)"
+    block.add(f"{name} = {value.text} if {hit} else {zero}", f"{name}_ok = {hit} and {value.valid or True}")
+    return Value(value.type, name, f"{name}_ok", value.dictionary)

@@ -61,11 +61,11 @@ def cannot_step(spec: OperatorSpec) -> str | None:
                 return f"more than sums over {spec.window}, which are folded batch-wise"
             return None
         case Join():
-            if spec.how != "inner":
-                return "an outer join runs on its own"
             latest = [p for p in (0, 1) if spec.windows[p] == Count(1) and isinstance(spec.windows[1 - p], Zero)]
             if not latest or not spec.per_group:
                 return "an arrival can meet several tuples, or windows that time or the whole port makes forget"
+            if spec.outer(latest[0]):
+                return "what is kept is given out as well, and nothing is there for it to meet"
             return None
     return None
 

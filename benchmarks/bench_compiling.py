@@ -1,9 +1,13 @@
-"""What compiling an app costs: in a process of its own, with an empty cache and with a full one."""
+"""What compiling each bundled app costs, in a process of its own: with an empty cache, and with a full one."""
 
 import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+
+from benchmarks.harness import Result, reported
+from riprap.apps.catalogue import BUNDLED
 
 _SCRIPT = """
 import time
@@ -14,6 +18,13 @@ start = time.perf_counter()
 engine.prepare()
 print(time.perf_counter() - start)
 """
+
+
+def run() -> Iterator[Result]:
+    for app in BUNDLED:
+        for cache, taken in compile_seconds(app).items():
+            how = f"making the loops of {app} in a process, {cache} cache of compiled pieces"
+            yield reported(f"compiling.{app}-{cache}", taken, "s", how)
 
 
 def compile_seconds(app: str) -> dict[str, float]:
