@@ -13,9 +13,9 @@ from benchmarks.harness import Result, at_least, at_most, reported, side_by_side
 from riprap.api.run import run as run_app
 from riprap.apps.catalogue import load_app
 from riprap.cli.inputs import input_paths
-from riprap.graph.keys import START_KEY
 from riprap.operators.columns import Keys
-from riprap.replication.full import Seen
+from riprap.protocols.channels import ChannelId
+from riprap.replication.seen import Seen
 from riprap.spark.session import hosting_session
 
 APP = "bargain-discovery"
@@ -34,12 +34,11 @@ def _seen() -> None:
     """Two copies bring the same keys, in batches, one after the other."""
     zero, seen = np.zeros(1, np.int64), Seen()
     ts = np.arange(BATCH, dtype=np.int64)
-    for copy in (0, 1):
-        assert seen.admit(copy, 0, START_KEY)
+    strands = [ChannelId("s", copy, 0) for copy in (0, 1)]
     for at in range(0, KEYS // 2, BATCH):
         keys = Keys(ts + at, zero, ts, zero)
-        for copy in (0, 1):
-            seen.fresh(copy, at, keys)
+        for strand in strands:
+            assert seen.fresh(strand, at, keys) in (0, BATCH)
 
 
 def run() -> Iterable[Result]:

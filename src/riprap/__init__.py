@@ -18,6 +18,7 @@ _HOMES = {
     "backup": "riprap.graph.annotations",
     "checkpoint": "riprap.graph.annotations",
     "continuous": "riprap.graph.annotations",
+    "full_replication": "riprap.graph.annotations",
     "ha_group": "riprap.graph.annotations",
     "persist": "riprap.graph.annotations",
     "retain": "riprap.graph.annotations",
@@ -48,6 +49,7 @@ __all__ = [
     "checkpoint",
     "continuous",
     "count",
+    "full_replication",
     "ha_group",
     "persist",
     "punctuated",
@@ -63,7 +65,7 @@ __all__ = [
 if TYPE_CHECKING:
     from riprap.engine.engine import Engine
     from riprap.graph.aggregates import apply
-    from riprap.graph.annotations import backup, checkpoint, continuous, ha_group, persist, retain
+    from riprap.graph.annotations import backup, checkpoint, continuous, full_replication, ha_group, persist, retain
     from riprap.graph.builder import App, Stream
     from riprap.graph.graph import Graph
     from riprap.graph.plan import read_plan

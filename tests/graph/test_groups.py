@@ -3,10 +3,10 @@
 import pytest
 
 from riprap.base.errors import GraphError, PlanError
-from riprap.graph.annotations import ha_group
+from riprap.graph.annotations import full_replication, ha_group
 from riprap.graph.builder import App
-from riprap.graph.groups import ha_groups, memory_of
-from riprap.graph.plan import parse_plan
+from riprap.graph.groups import copies_of, ha_groups, memory_of
+from riprap.graph.plan import parse_plan, plan_of, write_plan
 from riprap.graph.windows import count, time
 
 
@@ -53,14 +53,50 @@ def test_an_operator_that_is_listed_twice_is_refused():
 
 
 def test_full_replication_goes_without_groups():
-    with pytest.raises(PlanError, match="the plan replicates every operator, and has HA group g"):
+    with pytest.raises(GraphError, match=r"full replication runs every operator .* and L is in HA group g"):
         planned("L", extra="[replication]\ncopies = 2")
 
 
 def test_full_replication_is_for_deterministic_operators(monkeypatch):
     monkeypatch.setattr(type(diamond()["U"]), "deterministic", property(lambda spec: False))
-    with pytest.raises(PlanError, match="operators have to be deterministic, and U is not"):
+    with pytest.raises(GraphError, match="operators have to be deterministic, and U is not"):
         parse_plan('app = "diamond"\n[replication]\ncopies = 3').apply(diamond())
+
+
+@pytest.mark.parametrize(
+    ("table", "why"),
+    [
+        ("[operators.A]\nbackup = true", "A is to keep its output, which copies cannot write together"),
+        ("[operators.S]\npersist = [0]", "S is to keep its output"),
+        ('[operators.A]\ncheckpoint = "1s"', "A is to have checkpoints: a copy gets its state from another copy"),
+    ],
+    ids=str,
+)
+def test_copies_save_nothing_of_their_own(table, why):
+    with pytest.raises(GraphError, match=why) as refused:
+        parse_plan(f'app = "diamond"\n{table}\n[replication]\ncopies = 2').apply(diamond())
+    assert refused.value.exit_code == 2
+    assert "\n" not in str(refused.value)
+
+
+def test_in_code_it_is_of_the_app():
+    app = App("x", protect=full_replication(3))
+    app.source("S", "x long").filter("x > 1", name="F").sink("Out")
+    graph = app.build()
+    assert [spec.annotations.copies for spec in graph] == [1, 3, 1]
+    assert parse_plan(write_plan(plan_of(graph))) == plan_of(graph)
+    assert plan_of(graph).copies == 3
+    for copies in (1, 65, "2", True):
+        with pytest.raises(GraphError, match=r"expected a whole number, 2 or more"):
+            full_replication(copies)
+    with pytest.raises(GraphError, match=r"only full_replication\(\) protects an app as a whole"):
+        App("x", protect=ha_group("g"))
+    other = App("y")
+    other.source("S", "x long").filter("x > 1", name="F", protect=full_replication()).filter("x > 2", name="G").sink(
+        "O"
+    )
+    with pytest.raises(GraphError, match="G is to run in 1; give it to the app"):
+        copies_of(other.build())
 
 
 def test_a_group_has_one_number_of_replicas():

@@ -1,13 +1,20 @@
-"""Full replication: what was seen is dropped by key, nothing is left out, and who has lost its state is mute."""
+"""Full replication: what was seen is dropped by key, nothing is left out, and who has lost its state waits for it."""
 
 from random import Random
 
 import numpy as np
 import pytest
 
-from riprap.graph.keys import START_KEY, OrderKey
+from riprap.graph.keys import OrderKey
 from riprap.operators.columns import Keys
-from riprap.replication.full import HOLE, Copies, Seen
+from riprap.protocols.channel import Skip
+from riprap.protocols.channels import ChannelId
+from riprap.protocols.cut import CheckpointId
+from riprap.protocols.director import ANEW, OWN
+from riprap.replication.full import Copies
+from riprap.replication.seen import HOLE, Seen
+
+STRANDS = [ChannelId("s", copy, 0) for copy in range(3)]
 
 
 def keys(*ts: int) -> Keys:
@@ -16,39 +23,41 @@ def keys(*ts: int) -> Keys:
 
 
 class Producer:
-    """A copy that gives out the items of a stream, and holds them all."""
+    """A copy that gives out the items of a stream, of which some share a key, and holds them all."""
 
-    def __init__(self, copy: int, stream: list[int]) -> None:
-        self.copy, self.stream, self.at, self.connected = copy, stream, 0, False
+    def __init__(self, strand: ChannelId, stream: list[int]) -> None:
+        self.strand, self.stream, self.at, self.offset, self.connected = strand, stream, 0, 0, False
 
     def step(self, random: Random, seen: Seen, taken: list[int]) -> None:
-        if not self.connected:  # it begins somewhere: from there on it has everything
-            self.at = random.randint(0, len(self.stream))
-            before = OrderKey(self.stream[self.at - 1], 0, 0, 0) if self.at else START_KEY
-            self.connected = seen.admit(self.copy, self.at, before)
+        if not self.connected:
+            number, had = seen.expected(self.strand), seen.connected(self.strand)
+            first = Skip(had).of(keys(*self.stream))
+            self.offset, self.connected = number - first, True
+            self.at = max(0, first - random.randint(0, 2))  # messages are sent again whole
             return
         size = random.randint(1, 5)
-        if random.random() < 0.1:  # what was on its way is lost, and nobody says so
-            self.at += size
-            return
         part = self.stream[self.at : self.at + size]
-        if not part:  # it has nothing more to say: what the last messages became of is found out by asking
+        if random.random() < 0.1:  # what was on its way is lost, and the connection with it
             self.connected = False
             return
-        skip = seen.fresh(self.copy, self.at, keys(*part))
-        if skip == HOLE:
+        if random.random() < 0.05 and part and seen.expected(self.strand) == self.at + self.offset:
+            assert seen.fresh(self.strand, self.at + self.offset + 1, keys(*part)) == HOLE
+            return
+        if not part:
             self.connected = False
             return
-        taken += part[skip:]
+        whole = self.at + size >= len(self.stream) or self.stream[self.at + size] > part[-1]
+        progress = OrderKey(part[-1], 0, 0, 0) if whole and random.random() < 0.3 else None
+        taken += part[seen.fresh(self.strand, self.at + self.offset, keys(*part), progress) :]
         self.at += len(part)
 
 
 def check(seed: int) -> None:
     """Copies at different speeds, with connections that break and lose items: each item is taken once, in order."""
     random = Random(seed)
-    stream = sorted(random.sample(range(1000), random.randint(1, 60)))
+    stream = sorted(random.choices(range(40), k=random.randint(1, 60)))
     seen, taken = Seen(), []
-    copies = [Producer(copy, stream) for copy in range(random.choice([2, 3]))]
+    copies = [Producer(strand, stream) for strand in STRANDS[: random.choice([2, 3])]]
     for _ in range(5_000):
         if taken == stream:
             return
@@ -69,44 +78,57 @@ def test_thousands_of_schedules():
         check(seed)
 
 
-def test_a_copy_that_begins_beyond_what_was_seen_has_to_wait():
-    seen = Seen()
-    assert seen.admit(0, 0, START_KEY)
-    assert not seen.admit(1, 3, OrderKey(30, 0, 0, 0))
-    assert seen.fresh(1, 3, keys(40)) == HOLE
-    assert seen.fresh(0, 0, keys(10, 20, 30)) == 0
-    assert seen.admit(1, 3, OrderKey(30, 0, 0, 0))
-    assert seen.fresh(1, 3, keys(40, 50)) == 0
-    assert seen.fresh(0, 3, keys(40, 50, 60)) == 2
+def test_a_hole_carries_nobody_past_what_is_missing():
+    seen, (one, other) = Seen(), STRANDS[:2]
+    assert seen.fresh(one, 3, keys(40)) == HOLE
+    assert seen.fresh(other, 0, keys(10, 20, 30)) == 0
+    assert seen.fresh(one, 0, keys(10, 20, 30, 40, 50)) == 3
+    assert seen.fresh(other, 3, keys(40, 50, 60)) == 2
+    assert (seen.had.key.ts, seen.dropped) == (60, 5)
 
 
 def test_a_value_under_a_new_key_is_taken_whatever_it_is():
     """Silent corruption: a key that no healthy copy has brings one more tuple; a wrong value replaces a right one."""
     seen = Seen()
-    assert all(seen.admit(copy, 0, START_KEY) for copy in (0, 1))
-    taken = [10, 15, 20][seen.fresh(0, 0, keys(10, 15, 20)) :]
-    taken += [10, 20, 30][seen.fresh(1, 0, keys(10, 20, 30)) :]
+    taken = [10, 15, 20][seen.fresh(STRANDS[0], 0, keys(10, 15, 20)) :]
+    taken += [10, 20, 30][seen.fresh(STRANDS[1], 0, keys(10, 20, 30)) :]
     assert taken == [10, 15, 20, 30]
 
 
-def test_a_restarted_copy_is_mute_until_it_has_the_state_of_one_that_speaks():
+def snapshot(pe: str, number: int = 1) -> CheckpointId:
+    return CheckpointId(pe, "fragment", 1, number)
+
+
+def test_a_restarted_copy_waits_for_the_state_of_one_that_lives():
     copies = Copies(("A#1", "A#2", "A#3"))
     for pe in copies.elements:
-        assert copies.joined(pe, afresh=True) is None
-    assert copies.lost("A#1") == []
-    assert copies.joined("A#1", afresh=False) == ("A#1", "A#2")
-    assert copies.lost("A#2") == [("A#1", "A#3")], "another one is asked when the donor dies"
-    copies.restored("A#1")
-    assert copies.states["A#1"] == "catching_up"
-    assert copies.caught_up("A#1") == []
-    assert copies.states == {"A#3": "speaking", "A#1": "speaking"}
+        assert copies.begins(pe, 1, waited=False) == OWN
+        copies.joined(pe, 1)
+    copies.lost("A#1", 1)
+    [asked] = copies.ask(0)
+    assert asked.pe == "A#2"
+    assert copies.begins("A#1", 2, waited=True) is None
+    copies.lost("A#2", 1)
+    [asked] = copies.ask(1)
+    assert asked.pe == "A#3", "another one is asked when the first dies"
+    copies.took(snapshot("A#2"))
+    assert copies.begins("A#1", 2, waited=True) is None, "that was of a life that is over"
+    copies.took(snapshot("A#3"))
+    assert copies.begins("A#1", 2, waited=True) == copies.begins("A#2", 2, waited=True) == snapshot("A#3")
+    copies.joined("A#1", 2)
+    assert copies.ask(10_000_000) == []
+    assert [copies.state(pe, {"A#1"}) for pe in copies.elements] == ["catching up", "waiting", "speaking"]
 
 
-def test_nobody_gives_what_nobody_has():
+def test_if_nobody_is_left_one_begins_empty_and_the_others_get_their_state_from_it():
     copies = Copies(("A#1", "A#2"))
     for pe in copies.elements:
-        copies.joined(pe, afresh=True)
-    copies.lost("A#1")
-    copies.lost("A#2")
-    assert copies.joined("A#1", afresh=False) is None
-    assert copies.states == {"A#1": "mute"}
+        copies.joined(pe, 1)
+    copies.lost("A#1", 1)
+    copies.lost("A#2", 1)
+    assert copies.begins("A#2", 2, waited=False) is None, "a director that has just begun does not know who lives"
+    assert copies.begins("A#2", 2, waited=True) == ANEW
+    assert copies.begins("A#1", 2, waited=True) is None
+    copies.joined("A#2", 2)
+    assert [asked.pe for asked in copies.ask(0)] == ["A#2"]
+    assert copies.tainted == 1

@@ -1,6 +1,7 @@
 """Scenes of runs under each protocol, and of live inputs. Not a test: `test_run.py` plays them."""
 
 import contextlib
+import json
 import socket
 import threading
 import time
@@ -9,9 +10,11 @@ import pyarrow.parquet as pq
 import references
 import tapped
 from pyspark.sql import SparkSession
+from scene_inputs import bounded, numbers_table, same
 from stories import PATIENCE, SILENCE, Watcher, follow
 from supply import Supply
 
+from riprap import App, count, full_replication
 from riprap.api.run import run
 from riprap.runtime.coordination.states import SystemState
 from riprap.streams import Busy, Stream
@@ -57,6 +60,36 @@ def kills_under_a_protocol(place, protocol):
     columns = [found[name].to_pylist() for name in ("name", "city", "state", "auction")]
     expected = references.local_items({name: supply.table() for name, supply in supplies.items()}, 15_000_000)
     assert list(zip(*columns, strict=True)) == expected
+
+
+def roles(directory, role="speaking"):
+    """Elements that had this role when the run last told of itself."""
+    lines = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+    return {pe for pe, told in {line["pe"]: line["role"] for line in lines}.items() if told == role}
+
+
+def copies_die_in_turn(place):
+    """Each comes back with the state of the other; the windows hold all that came, so an empty one would show."""
+    app = App("turns", protect=full_replication(2))
+    kept = app.source("In", "x long").filter("x % 10 < 7", name="Kept")
+    kept.aggregate("sum(x) AS x", "count(*) AS n", window=count(1_000_000), every=count(100), name="All").sink("Out")
+    graph, supply = app.build(), Supply(place / "in", numbers_table())
+
+    def story(scene):
+        yield lambda: scene.running() and scene.delivered("Out") > 10
+        for pe in ("Kept#1", "Kept#2"):
+            scene.kill(pe)
+            yield scene.back
+            had = scene.received("Kept#1") + scene.received("Kept#2"), scene.delivered("Out")
+            yield lambda had=had: scene.received("Kept#1") + scene.received("Kept#2") > had[0] + 20_000
+            yield lambda had=had: scene.delivered("Out") > had[1] and roles(place / "run") >= {"Kept#1", "Kept#2"}
+
+    result, _ = follow(graph, {"In": supply}, story, out=place / "run")
+    same(result.sink("Out"), bounded(graph, {"In": supply.table()}))
+    assert result.summary["copies"]["Kept"]["restored"] == 2, result.summary["copies"]
+    assert result.summary["copies"]["Kept"]["tainted"] == 0, result.summary["copies"]
+    for name, stream in result.summary["streams"].items():
+        assert stream["lost"] == stream["repeated"] == 0, name
 
 
 def live_inputs_are_followed(place):

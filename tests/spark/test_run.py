@@ -40,6 +40,7 @@ def local(tmp_path_factory):
         "killed_sources_lose_nothing_uncounted",
         "random_kills_and_true_counts",
         "a_checkpoint_in_the_plan_saves_the_state",
+        "copies_die_in_turn",
         "live_inputs_are_followed",
         "the_command_tells_what_became_of_the_run",
         "an_exception_of_an_operator_ends_the_run",

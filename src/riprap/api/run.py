@@ -31,6 +31,7 @@ from riprap.graph.plan import parse_plan, plan_text
 from riprap.protocols.registry import FAILOVERS, LOGS, REGISTRY, SCOPES, configured
 from riprap.protocols.showing import SINKS
 from riprap.report.page import table
+from riprap.runtime.corruption import parse_corruptions
 from riprap.runtime.hosting import Rates
 from riprap.runtime.kills import parse_kills
 from riprap.runtime.layout import Fuse, Layout, arrange
@@ -75,11 +76,6 @@ class Settings:
         if self.plan is not None:
             plan = parse_plan(self.plan)
             graph = plan.apply(graph)
-            if plan.copies > 1:
-                raise UsageError(
-                    f"the plan asks for {plan.copies} copies of every operator, and a run cannot do that yet: "
-                    "use HA groups"
-                )
             if plan.recovery is not None and name not in ("partial", "recompute"):
                 raise UsageError(
                     f"the plan has a bound of recovery, which is met by recomputing, and --protocol is {name}: leave "
@@ -145,6 +141,7 @@ def run(
     failover: str = FAILOVERS[0],
     sinks: str | None = None,
     kill: str = "",
+    corrupt: str = "",
     silence: str = "3s",
     tls: bool = False,
     spark: Any = None,
@@ -159,7 +156,8 @@ def run(
     `inputs` may be a function that makes them: it is called when everything else has been checked.
     `protocol` is one of `riprap.protocols.registry`; `interval`, `log` and `scope` are its settings. `sinks`: eager,
     whose rows can be read at once, or committed, when nobody will go back to before them. `failover` is how HA groups
-    go on: smart, with what the consumers have not had, or plain, as published.
+    go on: smart, with what the consumers have not had, or plain, as published. `corrupt` flips bits: "Aggregator@10s",
+    of one tuple or of the state, half and half.
     `stability` is that of persistent streams: async, group or fsync. `follow`: inputs are persistent streams that are
     still being written; the run goes on until they are marked as ended.
     `silence`: an element that gives no sign of life for so long is taken to hang, and replaced.
@@ -186,7 +184,7 @@ def run(
         sinks,
     )
     layout = settings.layout(None if isinstance(app, str) else _graph(app))
-    kills = parse_kills(kill, layout)
+    kills, corruptions = parse_kills(kill, layout), parse_corruptions(corrupt, layout)
     with owned(directory, "run"):
         if not is_empty(directory):
             raise UsageError(f"{out} is not empty: go on with it with --resume {out}, or give another directory")
@@ -197,8 +195,8 @@ def run(
         session = ready_session(layout, kills, spark=spark, master=master, phases=phases)
         (directory / "run.json").write_text(json.dumps({"format": _FORMAT, **asdict(settings)}, indent=2) + "\n")
         result = run_on_spark(
-            session, layout, settings.inputs, directory, rate=rate, seconds=seconds, kills=kills, tls=tls,
-            stability=settings.stability, follow=follow, silence=patience,
+            session, layout, settings.inputs, directory, rate=rate, seconds=seconds, kills=kills,
+            corruptions=corruptions, tls=tls, stability=settings.stability, follow=follow, silence=patience,
             phases=phases, watch=watch, show=show, warn=warn,
         )  # fmt: skip
         return _stored(directory, result)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from riprap.api.run import RunResult
 
 _TUPLES = 2_000_000  # generated where nothing says how many
+_DIFFERENCES = 5  # that are shown of each element in copies; all are in summary.json
 
 
 def command(
@@ -32,6 +33,9 @@ def command(
     until_end: Annotated[bool, typer.Option("--until-end", help="Go on to the end of the input (default).")] = False,
     kill: Annotated[
         str, typer.Option(help='What to kill when: "Aggregator@10s,executor@20s,driver@30s".', metavar="WHAT@TIME,…")
+    ] = "",
+    corrupt: Annotated[
+        str, typer.Option(help="Where a bit flips when, of one tuple or of the state.", metavar="OP@TIME,…")
     ] = "",
     protocol: Annotated[
         str, typer.Option(help="partial, coordinated, unaligned, hybrid, uncoordinated, …", metavar="NAME")
@@ -96,7 +100,7 @@ def command(
         ERR.print(text, style="yellow", soft_wrap=True)
 
     if resume is not None:
-        given = (input, plan, parallelism, rate, out, interval, log, induced_scope, follow, sinks)
+        given = (input, plan, parallelism, rate, out, interval, log, induced_scope, follow, sinks, corrupt)
         others = (fuse, protocol, stability, failover)
         if any(given) or others != ("auto", "partial", "async", "smart"):
             raise UsageError("--resume goes on with the settings of before: leave --input, --plan, --fuse, … out")
@@ -131,7 +135,7 @@ def command(
                     app, inputs, out=directory, plan=plan,
                     fuse=fuse, parallelism=shards, rate=rate, show=table, warn=warn,  # type: ignore[arg-type]
                     protocol=protocol, interval=interval, log=log, scope=induced_scope, failover=failover,
-                    stability=stability, follow=follow, sinks=sinks, **common,  # type: ignore[arg-type]
+                    stability=stability, follow=follow, sinks=sinks, corrupt=corrupt, **common,  # type: ignore[arg-type]
                 )  # fmt: skip
     except KeyboardInterrupt:
         begun = (directory / "run.json").exists()
@@ -195,6 +199,20 @@ def _print(result: "RunResult") -> None:
             OUT.print(f"{pe}: {what['delivery']}", style="yellow", soft_wrap=True)
     for name, group in summary["groups"].items():
         _print_group(name, group)
+    for name, copied in summary["copies"].items():
+        states = ", ".join(f"{copy['element']} {copy['state']}" for copy in copied["copies"])
+        tainted = f"; tainted {copied['tainted']} times, when no copy was left" if copied["tainted"] else ""
+        OUT.print(f"{name}: {states}; {copied['restored']} began with the state of another{tainted}", soft_wrap=True)
+        for difference in copied["differences"][:_DIFFERENCES]:
+            odd = f": {', '.join(difference['odd'])} is wrong" if difference["odd"] else ""
+            OUT.print(
+                f"copies of {difference['operator']} gave out different tuples on {difference['stream']} from "
+                f"{difference['from'] / 1e6:.3f} s to {difference['to'] / 1e6:.3f} s of event time{odd}",
+                style="yellow", soft_wrap=True,
+            )  # fmt: skip
+    for struck in summary["corruptions"]:
+        where = f"a tuple that came to {struck['pe']}" if struck["what"] == "tuple" else f"the state of {struck['pe']}"
+        OUT.print(f"corrupted: {where}, {struck['column'] or 'in which nothing could be altered'}", soft_wrap=True)
     for operator, counts in summary["checkpoints"].items():
         OUT.print(
             f"{operator}: {counts['taken']} checkpoints, {counts['bytes'] / 1024:,.0f} KiB"

@@ -17,7 +17,7 @@ from riprap.base.quantities import LONGEST, Duration, format_count, show_duratio
 from riprap.base.randomness import derived_seed
 from riprap.engine.engine import Engine
 from riprap.engine.jitter import Jitter
-from riprap.faults.alterations import alterable, corruptible
+from riprap.faults.alterations import alterable
 from riprap.faults.divided import key_copies
 from riprap.faults.models import ALTERS, KEPT, STRIKES_ONCE, Fault, FaultKind, StateOutcome
 from riprap.faults.recording import Recording
@@ -25,6 +25,7 @@ from riprap.graph.graph import Graph
 from riprap.graph.keys import START_KEY
 from riprap.graph.specs import Source
 from riprap.operators.columns import keys_of
+from riprap.operators.flipping import corruptible
 
 Rate = Literal["average", "peak"]
 Errors = Literal["absolute", "over"]

@@ -10,9 +10,9 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from riprap.faults.alterations import corrupted, corruptible
 from riprap.graph.specs import Aggregate, Join, Scan
 from riprap.operators.contract import Operator
+from riprap.operators.flipping import corrupted, corruptible
 from riprap.operators.groups import GroupTable
 from riprap.operators.rows import STAMP
 from riprap.operators.strings import StringPool

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from riprap.base.errors import UsageError
 from riprap.base.randomness import derived_seed
-from riprap.faults.alterations import altered, chance_of, corrupted
+from riprap.faults.alterations import altered, chance_of
 from riprap.faults.corrupted_state import corrupt_state
 from riprap.faults.models import STRIKES_ONCE, Fault
 from riprap.graph.graph import Graph
@@ -26,6 +26,7 @@ from riprap.graph.windows import Window
 from riprap.operators.build import operator_for, register
 from riprap.operators.columns import Keys, keys_of, take
 from riprap.operators.contract import Channel, Digest, Emission, Operator, Punctuation, Setting, State
+from riprap.operators.flipping import corrupted
 from riprap.operators.groups import GroupTable
 from riprap.operators.strings import StringPool
 

@@ -10,6 +10,8 @@ from riprap.base.quantities import Duration, format_duration, parse_duration
 Stability = Literal["async", "group", "fsync"]
 WHILE_DOWN = "while-down"
 
+MOST_REPLICAS = 64
+
 
 @dataclass(frozen=True)
 class HaGroup:
@@ -48,6 +50,7 @@ class Annotations:
     continuous: Continuous | None = None  # instead of checkpoints at intervals; its output streams are persistent
     stability: Stability | None = None  # of its persistent streams; None: as the run says
     retain: Retain | None = None  # streams that are not persistent, and kept while their consumer is down
+    copies: int = 1  # that run at once, under full replication
 
     def __or__(self, other: "Annotations") -> "Annotations":
         """Both; where both state something, `other` wins."""
@@ -60,6 +63,7 @@ class Annotations:
             said.continuous,
             other.stability or self.stability,
             other.retain or self.retain,
+            max(self.copies, other.copies),
         )
 
     def describe(self) -> list[str]:
@@ -78,6 +82,8 @@ class Annotations:
             words.append(f"retain{ports} while down" + ("" if self.retain.share == 1 else f", {self.retain.share:g}"))
         if self.ha_group is not None:
             words.append(f"HA group {self.ha_group.name} ×{self.ha_group.replicas}")
+        if self.copies > 1:
+            words.append(f"{self.copies} copies")
         if self.stability is not None:
             words.append(f"stability {self.stability}")
         return words
@@ -144,6 +150,13 @@ def ha_group(name: str, replicas: int = 2) -> Annotations:
     if replicas < 2:
         raise GraphError(f"HA group {name}: {replicas} replicas protect nothing; use 2 or more")
     return Annotations(ha_group=HaGroup(name, replicas))
+
+
+def full_replication(copies: int = 2) -> Annotations:
+    """Run every operator but sources and sinks in so many copies: `App("name", protect=full_replication(2))`."""
+    if type(copies) is not int or not 2 <= copies <= MOST_REPLICAS:
+        raise GraphError(f"full_replication({copies!r}): expected a whole number, 2 or more, at most {MOST_REPLICAS}")
+    return Annotations(copies=copies)
 
 
 def combined(annotations: tuple[Annotations, ...]) -> Annotations:

@@ -23,6 +23,7 @@ from riprap.expressions import Expression, parse, parse_named
 from riprap.graph.aggregates import AggregateCall, parse_call
 from riprap.graph.annotations import Annotations, combined
 from riprap.graph.graph import Graph, Lateness, Partitioning, StreamSpec
+from riprap.graph.groups import copied
 from riprap.graph.mapping import routes_of
 from riprap.graph.spec_scan import StateVariable
 from riprap.graph.specs import (
@@ -50,8 +51,14 @@ Protect = Annotations | Sequence[Annotations]
 class App:
     """A stream graph being built."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, protect: Protect = ()) -> None:
+        """`protect`: what holds for the app as a whole, `full_replication(2)`."""
         self.name = name
+        self._protection = _annotations(protect)
+        if replace(self._protection, copies=1) != Annotations():
+            raise GraphError(
+                f"app {name}: only full_replication() protects an app as a whole; give others to operators"
+            )
         self._operators: list[OperatorSpec] = []
         self._streams: list[StreamSpec] = []
         self._schemas: dict[str, tuple[pa.Schema, ...]] = {}
@@ -109,7 +116,8 @@ class App:
         for name, ports in self._open_loops.items():
             if ports:
                 raise GraphError(f"feedback stream {name} is read but never filled; call stream.feed({name!r})")
-        return Graph(self.name, tuple(self._operators), tuple(self._streams))
+        graph = Graph(self.name, tuple(self._operators), tuple(self._streams))
+        return copied(graph, self._protection.copies) if self._protection.copies > 1 else graph
 
     def _schema_of(self, stream: "Stream") -> pa.Schema:
         if stream.loop is not None:

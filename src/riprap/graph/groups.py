@@ -1,12 +1,15 @@
-"""HA groups of a graph: which operators are replicated together, whether that can be, and how long they remember."""
+"""What is replicated of a graph: HA groups, or every operator in copies; whether that can be, and how long operators
+remember.
+"""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from riprap.base.errors import GraphError
 from riprap.graph.annotations import HaGroup
 from riprap.graph.graph import Graph
 from riprap.graph.spec_base import OperatorSpec
-from riprap.graph.specs import Sink
+from riprap.graph.specs import Sink, Source
 from riprap.graph.windows import Time, Zero
 
 
@@ -38,6 +41,46 @@ def ha_groups(graph: Graph) -> Mapping[HaGroup, tuple[str, ...]]:
                 f"{' or '.join(apart)}; make it several groups, or add the operators in between"
             )
     return found
+
+
+def copied(graph: Graph, copies: int) -> Graph:
+    """The graph with every operator but sources and sinks in so many copies. Raises where that cannot be."""
+    for spec in graph:
+        if not isinstance(spec, Source | Sink):
+            graph = graph.with_operator(replace(spec, annotations=replace(spec.annotations, copies=copies)))
+    copies_of(graph)
+    return graph
+
+
+def copies_of(graph: Graph) -> int:
+    """Of every operator but sources and sinks; 1: nothing is replicated as a whole. Raises where that cannot be."""
+    copies = max((spec.annotations.copies for spec in graph), default=1)
+    if copies == 1:
+        return 1
+    for spec in graph:
+        given, says = spec.annotations, f"full replication runs every operator but sources and sinks in {copies} copies"
+        if given.ha_group is not None:
+            raise GraphError(f"{says}, and {spec.name} is in HA group {given.ha_group.name}; leave out one of them")
+        if given.copies != (1 if isinstance(spec, Source | Sink) else copies):
+            raise GraphError(
+                f"{says}, and {spec.name} is to run in {given.copies}; give it to the app, not to operators"
+            )
+        if not spec.deterministic:
+            raise GraphError(
+                f"full replication takes what any copy brings first, so operators have to be deterministic, and "
+                f"{spec.name} is not; use an HA group, which need not be"
+            )
+        if given.backup or given.persist or given.continuous is not None or given.retain is not None:
+            raise GraphError(
+                f"{says}, and {spec.name} is to keep its output, which copies cannot write together: leave out its "
+                "backup, persist, retain or continuous checkpoints, or the replication"
+            )
+        if given.checkpoint_every is not None:
+            raise GraphError(
+                f"{says}, and {spec.name} is to have checkpoints: a copy gets its state from another copy; leave out "
+                "one of them"
+            )
+    return copies
 
 
 def _apart(graph: Graph, members: tuple[str, ...]) -> list[str]:

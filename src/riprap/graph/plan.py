@@ -39,6 +39,7 @@ from riprap.base.documents import parse_toml, read_text, shortened
 from riprap.base.errors import GraphError, PlanError, UsageError, known
 from riprap.base.quantities import Duration, format_duration, parse_duration
 from riprap.graph.annotations import (
+    MOST_REPLICAS,
     WHILE_DOWN,
     Annotations,
     Continuous,
@@ -50,7 +51,7 @@ from riprap.graph.annotations import (
     retain,
 )
 from riprap.graph.graph import Graph, Lateness
-from riprap.graph.groups import ha_groups
+from riprap.graph.groups import copied, ha_groups
 from riprap.graph.specs import Sink
 
 _TOP_KEYS = ("app", "recovery", "protocol", "interval", "sinks", "operators", "ha_groups", "streams", "replication")
@@ -58,7 +59,6 @@ _CONTINUOUS_KEYS = ("recovery", "every", "slow_after", "shot")
 _RETAIN_KEYS = ("retain", "retain_ports", "sample")
 _OPERATOR_KEYS = ("checkpoint", "backup", "persist", "ha_group", "stability", *_RETAIN_KEYS, *_CONTINUOUS_KEYS)
 _GROUP_KEYS = ("replicas",)
-_MOST_REPLICAS = 64
 
 
 @dataclass(frozen=True)
@@ -109,30 +109,17 @@ class Plan:
         if self.streams:
             streams = tuple(replace(s, late=self.streams.get(s.id, s.late)) for s in graph.streams)
             graph = replace(graph, streams=streams)
-        groups = ha_groups(graph)  # raises for groups that cannot be
-        if self.copies > 1:
-            _check_full(graph, [group.name for group in groups])
-        return graph
-
-
-def _check_full(graph: Graph, groups: list[str]) -> None:
-    """Raise for what cannot be replicated as a whole."""
-    if groups:
-        raise PlanError(
-            f"the plan replicates every operator, and has HA group {groups[0]}; leave out [replication], or the group"
-        )
-    for spec in graph:
-        if not spec.deterministic:
-            raise PlanError(
-                f"full replication takes what any copy brings first, so operators have to be deterministic, and "
-                f"{spec.name} is not; use an HA group, which need not be"
-            )
+        ha_groups(graph)  # raises for groups that cannot be
+        return copied(graph, self.copies) if self.copies > 1 else graph
 
 
 def plan_of(graph: Graph) -> Plan:
     """The annotations in the code, as a plan."""
-    protected = {op.name: op.annotations for op in graph.operators if op.annotations != Annotations()}
-    return Plan(graph.name, protected, streams={s.id: s.late for s in graph.streams if s.late != "deliver"})
+    copies = max((op.annotations.copies for op in graph.operators), default=1)
+    alone = {op.name: replace(op.annotations, copies=1) for op in graph.operators}
+    stated = {name: annotations for name, annotations in alone.items() if annotations != Annotations()}
+    late = {s.id: s.late for s in graph.streams if s.late != "deliver"}
+    return Plan(graph.name, stated, copies=copies, streams=late)
 
 
 def read_plan(path: Path | str) -> Plan:
@@ -228,9 +215,9 @@ def _copies(table: Any) -> int:
         raise PlanError("replication has to be a table: write [replication], and copies = 2 below it")
     _only(table, ("copies",), "replication")
     copies = table.get("copies")
-    if type(copies) is not int or not 2 <= copies <= _MOST_REPLICAS:
+    if type(copies) is not int or not 2 <= copies <= MOST_REPLICAS:
         raise PlanError(
-            f"replication: copies = {shortened(copies)}; write a whole number, 2 or more, at most {_MOST_REPLICAS}"
+            f"replication: copies = {shortened(copies)}; write a whole number, 2 or more, at most {MOST_REPLICAS}"
         )
     return copies
 
@@ -346,10 +333,10 @@ def _written(mixed: Continuous) -> list[str]:
 def _group(name: str, table: Mapping[str, Any]) -> HaGroup:
     _only(table, _GROUP_KEYS, f"HA group {name}")
     replicas = table.get("replicas", 2)
-    if type(replicas) is not int or not 2 <= replicas <= _MOST_REPLICAS:
+    if type(replicas) is not int or not 2 <= replicas <= MOST_REPLICAS:
         raise PlanError(
             f"HA group {name}: replicas = {shortened(replicas)}; write a whole number, 2 or more, "
-            f"at most {_MOST_REPLICAS}"
+            f"at most {MOST_REPLICAS}"
         )
     return HaGroup(name, replicas)
 

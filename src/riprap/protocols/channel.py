@@ -12,6 +12,7 @@ message it can tell what is new, repeated or missing, however items were cut int
     recompute  nothing once they are sent: the consumer recomputes what it misses, from what its producers work on
     while-down  nothing while the consumer is there; when it is gone they go to disk, or a share of them, and when it
              has caught up writing stops
+    copy     of a producer or a consumer in copies: keeps them until every copy of the consumer has had them
 
 Two rules keep the order of keys over crashes where numbers cannot: an inlet drops what is *late*, at or below a key
 that its operator has passed without it; an outlet drops what was *promised* not to come, at or below a key that another
@@ -28,7 +29,7 @@ from riprap.graph.keys import START_KEY, OrderKey
 from riprap.operators.columns import ALL_VALID, Keys
 from riprap.operators.kernels.hashing import SEED, hash_words
 
-Retention = Literal["discard", "hold", "log", "remember", "recompute", "while-down"]
+Retention = Literal["discard", "hold", "log", "remember", "recompute", "while-down", "copy"]
 
 NOTHING = -1  # `Inlet.fresh`: the message says nothing that is not known
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from riprap.graph.keys import OrderKey
+from riprap.protocols.channel import Had
 from riprap.protocols.channels import ChannelId
 
 
@@ -52,6 +53,9 @@ class Cut:
     # was recorded on channels (`events.Capture.record`), what waited in front of a full merge; and what was given out
     # on committed channels, and cannot be seen yet. In their stored form.
     parked: Mapping[ChannelId, tuple[bytes, ...]] = field(default_factory=dict)
+    # Of an element in copies, in words that all of them understand: what its operators had had of each channel, and
+    # what it had given out.
+    had: Mapping[ChannelId, Had] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """Without the parked messages: of those only how many bytes there are, by channel."""
@@ -62,6 +66,7 @@ class Cut:
             "sent": [[list(channel), number] for channel, number in self.sent.items()],
             "protocol": self.protocol.hex(),
             "parked": [[list(channel), [len(m) for m in messages]] for channel, messages in self.parked.items()],
+            "had": [[list(channel), list(had.key), had.items] for channel, had in self.had.items()],
         }
 
     def messages(self) -> bytes:
@@ -84,4 +89,5 @@ class Cut:
             {ChannelId(*channel): number for channel, number in data["sent"]},
             bytes.fromhex(data["protocol"]),
             parked,
+            {ChannelId(*channel): Had(OrderKey(*key), items) for channel, key, items in data.get("had", ())},
         )

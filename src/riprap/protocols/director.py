@@ -12,7 +12,7 @@ and does not tell of it.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from riprap.protocols.cut import CheckpointId, Cut
 
@@ -111,7 +111,19 @@ class Delete(NamedTuple):
     void: bool = False
 
 
-Command = Log | Say | GoBack | Delete
+class End(NamedTuple):
+    """The life of an element is to end, and another one to begin: it is known to be wrong."""
+
+    pe: str
+
+
+Command = Log | Say | GoBack | Delete | End
+
+# Where a life begins: with its own newest checkpoint, without any, with this one, which may be another element's. None:
+# that is not known yet, and it has to wait.
+Begins = Literal["own", "anew"] | CheckpointId | None
+OWN: Begins = "own"
+ANEW: Begins = "anew"
 
 
 class Director:
@@ -123,6 +135,10 @@ class Director:
 
     def handle(self, event: Event) -> list[Command]:
         return []
+
+    def begins(self, pe: str, epoch: int) -> Begins:
+        """Where this life of an element begins, unless a line says it. It may be asked again and again."""
+        return OWN
 
     def report(self) -> Mapping[str, Any]:
         """What the live table and the summary show of it: a JSON object."""

@@ -107,6 +107,13 @@ class Came(NamedTuple):
     had: Had
 
 
+class Gave(NamedTuple):
+    """What an element in copies gave out on a stream, digested: by interval of event time that is over."""
+
+    stream: str
+    digests: Mapping[int, int]
+
+
 class Digested(NamedTuple):
     """The state of the element's operators had this digest when they had had all up to `key` and nothing beyond.
 
@@ -155,7 +162,7 @@ class Deleted(NamedTuple):
 
 
 Event = (
-    LinkEvent | Told | ProducerBack | Arrived | MarkerArrived | Ended | Passed | Came | Digested | Emitted | Tick
+    LinkEvent | Told | ProducerBack | Arrived | MarkerArrived | Ended | Passed | Came | Gave | Digested | Emitted | Tick
     | Durable | Dropped | Deleted
 )  # fmt: skip
 
@@ -280,10 +287,14 @@ class Deactivate(NamedTuple):
 
 
 class Release(NamedTuple):
-    """The consumer of a channel has come so far: nothing of that need be remembered."""
+    """The consumer of a channel has come so far: nothing of that need be remembered.
+
+    `by_all`: of a consumer in copies, how far all of them have come; only that need not be.
+    """
 
     channel: ChannelId
     had: Had
+    by_all: Had | None = None
 
 
 class Show(NamedTuple):

@@ -117,8 +117,12 @@ class Partial(Protocol):
                     self._had[channel] = next_
                 return [Acknowledge(channel, left)] if channel in self._unsaved else []
             case ProducerGone(channel):
-                # A log has everything, and of replicas another one takes over.
-                if channel in self._absent or self.surroundings.inputs[channel].retention in ("log", "remember"):
+                # A log has everything, and of replicas another one takes over, or speaks already.
+                if channel in self._absent or self.surroundings.inputs[channel].retention in (
+                    "log",
+                    "remember",
+                    "copy",
+                ):
                     return []
                 self._absent.add(channel)
                 return [Await(channel, False)]

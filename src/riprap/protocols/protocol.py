@@ -69,6 +69,8 @@ class Surroundings:
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the protocol, e.g. {"interval": 10_000_000}
     seed: int = 0
     membership: Membership | None = None  # in a group that is replicated
+    copies: tuple[str, ...] = ()  # of this element, itself among them, that run at once
+    strands: Mapping[ChannelId, tuple[ChannelId, ...]] = field(default_factory=dict)  # by input that copies bring
     cycle: tuple[str, ...] = ()  # elements of the strongly connected component that it is in; none: it is in no cycle
 
 

@@ -1,107 +1,320 @@
 """Full replication: every operator in copies, every copy sends to every copy behind it, and what was seen is dropped.
 
-Copies are deterministic, so they give out the same items, in the same order of keys; a consumer takes each item from
-whoever brings it first. It needs to remember one key per stream, because copies ascend by key. (The published technique
-keeps a table of tuples and clears it by punctuations.) That is only right without holes: a copy that left an item out
-would carry the key past it. So a copy counts only while its numbers follow each other, and a copy that begins in the
-middle is let in when everything before has been seen.
-
-Values are not compared: what a corrupted copy brings under a key that nobody has brought yet is taken.
+A consumer takes each item from whichever copy brings it first (`seen.py`). A producer, a source too, holds what it gave
+out until all copies of the consumer have had it (`copying.py`): consumers tell how far their operators have come, and
+the director passes on to the producers how far one has, and how far all of its copies have.
 
 A copy that was restarted has lost its state. Were it to speak, it would bring wrong values under keys that nobody has
-seen. It is *mute* until it has the state of a healthy one, and has come to where the others are.
+seen. So its life does not begin before a healthy copy has taken a snapshot, and begins with that:
 
-    mute ──► restoring, from a snapshot that a healthy copy takes ──► catching up ──► speaking
+    lost ──► waiting, for a snapshot of another copy ──► catching up, mute ──► speaking
 
-Fault model: any crash that leaves one speaking copy of every operator; connections break, and lose what was on its way.
+It speaks to a consumer when that has come to where the snapshot was taken. As every copy that speaks holds all that
+the consumer has not had, nothing is lost or doubled under any crash that leaves one speaking copy of every operator. If
+none is left, the first that comes back begins empty, where the one before it had come, and counts as *tainted*; the
+others get their state from it. If all that are left are mute to a consumer, one speaks all the same: tainted too.
+
+Copies tell digests of what they gave out (`digests.py`); where most agree, the others end, and begin again as if they
+had died. Sources and sinks run once, protected as the plan says.
+
+Fault model: that of a run. A director that dies knows nothing; a new one waits for those who live to join before it
+says that nobody does. This surrounds the protocol of the run: what is said under "full" is ours.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
-from riprap.graph.keys import OrderKey
-from riprap.operators.columns import Keys
-from riprap.protocols.channel import Had, Skip
+from riprap.protocols import director as seam
+from riprap.protocols.channel import Had
+from riprap.protocols.channels import ChannelId
+from riprap.protocols.cut import CheckpointId, Cut
+from riprap.protocols.director import ANEW, OWN, Begins, Delete, Director, End, Say
+from riprap.protocols.director import Command as DirectorCommand
+from riprap.protocols.director import Event as DirectorEvent
+from riprap.protocols.events import Activate, Came, Capture, Command, Event, Gave, Release, Tell, Tick, Told
+from riprap.protocols.protocol import WHOLE, Protocol, ProtocolSpec, RestorePlan, Surroundings, Unit
+from riprap.replication.digests import INTERVAL, SETTING, Comparison
+from riprap.replication.telling import as_json, from_json
 
-HOLE = -1  # `Seen.fresh`: items are missing in front of these
-
-
-class Seen:
-    """What a consumer has taken of one stream, whichever copy brought it."""
-
-    def __init__(self, had: Had | None = None) -> None:
-        self.had = Had() if had is None else had
-        self._next: dict[int, int] = {}  # by copy that is let in: the number that follows
-
-    def admit(self, copy: int, number: int, since: OrderKey) -> bool:
-        """A copy is about to bring all items above `since`, from this number on; whether it is let in.
-
-        It is not while something at or below `since` may be unseen: then it has to wait, until `had` has come there.
-        """
-        if self.had.key < since:
-            return False
-        self._next[copy] = number
-        return True
-
-    def gone(self, copy: int) -> None:
-        self._next.pop(copy, None)
-
-    def fresh(self, copy: int, number: int, keys: Keys, progress: OrderKey | None = None) -> int:
-        """How many of the first items were seen; the others are taken. `HOLE`: none is, and the copy is not let in."""
-        expected = self._next.get(copy)
-        if expected is None or number > expected:
-            self.gone(copy)
-            return HOLE
-        self._next[copy] = max(expected, number + len(keys.ts))
-        skip = Skip(self.had).of(keys)
-        self.had = self.had.after(keys, progress)
-        return skip
+OURS = "full"  # marks what is said between these machines and this director
+FIRST_EPOCH = 1  # a life of this epoch has lost nothing
+SNAPSHOT = 1  # the tag of a checkpoint that another copy is to begin with
+_TELL_EVERY = 50_000  # µs: how far consumers have come
+_ASK_AGAIN = 2_000_000  # µs: for a snapshot that has not come
+_GRACE = 1_000_000  # µs that a new director waits for those who live
 
 
-State = Literal["mute", "restoring", "catching_up", "speaking"]
+# In every element -----------------------------------------------------------------------------------------------------
+
+
+class FullMachine(Protocol):
+    """Around the machine of one life of an element that is in copies, or is fed by some."""
+
+    def __init__(self, inner: Protocol) -> None:
+        super().__init__(inner.surroundings, inner.plan)
+        self._inner = inner
+        self._came: dict[ChannelId, Had] = {}  # that the director has not been told
+        self._gave: dict[str, dict[int, int]] = {}  # the same of digests
+        self._told_at = 0
+        self.hears = inner.hears | {Told, Tick, Gave} | ({Came} if self.surroundings.strands else frozenset())
+
+    def begin(self, cut: Cut | None, now: int) -> list[Command]:
+        return self._inner.begin(cut, now)
+
+    def handle(self, event: Event) -> list[Command]:
+        commands: list[Command] = []
+        match event:
+            case Told(message) if OURS in message:
+                return self._told(message[OURS])
+            case Came(channel, had):
+                self._came[channel] = had
+                return []
+            case Gave(stream, digests):
+                self._gave.setdefault(stream, {}).update(digests)
+                return []
+            case Tick(now) if (self._came or self._gave) and now - self._told_at >= _TELL_EVERY:
+                self._told_at = now
+                if self._came:
+                    commands = [Tell({OURS: {"had": [as_json(c, had) for c, had in self._came.items()]}})]
+                if self._gave:
+                    told = {stream: list(digests.items()) for stream, digests in self._gave.items()}
+                    commands.append(Tell({OURS: {"digests": told}}))
+                self._came, self._gave = {}, {}
+        return [*commands, *self._inner.handle(event)] if type(event) in self._inner.hears else commands
+
+    def _told(self, message: Mapping[str, Any]) -> list[Command]:
+        if "had" in message:
+            pairs = [(from_json(one), from_json(all_)) for one, all_ in message["had"]]
+            return [Release(strand, had, by_all) for (strand, had), (_, by_all) in pairs]
+        if "speak" in message:
+            return [Activate(ChannelId(*message["speak"]), 0)]
+        return [Capture(WHOLE, SNAPSHOT, forced=True)]
+
+    @property
+    def missed(self) -> Mapping[str, int]:
+        return self._inner.missed
+
+    def snapshot(self) -> bytes:
+        return self._inner.snapshot()
+
+
+# At the coordinator ---------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class Copies:
-    """The copies of one operator, as their director sees them: who speaks, and who gets whose state."""
+    """The copies of one element: who lives, and who waits for whose state."""
 
     elements: Sequence[str]
-    states: dict[str, State] = field(default_factory=dict)
-    donors: dict[str, str] = field(default_factory=dict)  # by copy that is being restored
+    lives: dict[str, int] = field(default_factory=dict)  # epochs of those that are there
+    begun: set[str] = field(default_factory=set)  # that were told where to begin, and have not joined
+    wanted: set[str] = field(default_factory=set)  # that are to begin with a snapshot
+    snapshots: dict[str, CheckpointId] = field(default_factory=dict)  # by copy that is to begin with it
+    asked: tuple[str, int] | None = None  # who was asked for one, and when
+    restored: int = 0  # lives that began with the state of another copy
+    tainted: int = 0  # times that something was lost, as no copy was left
+    ended: set[str] = field(default_factory=set)  # that were found to be wrong, and are to begin again
+    comparison: Comparison = field(default_factory=Comparison)
 
-    def joined(self, pe: str, *, afresh: bool) -> tuple[str, str] | None:
-        """A life has begun; `afresh`: nothing was lost before it. Gives (copy, donor) if a snapshot is to be taken."""
-        self.states[pe] = "speaking" if afresh else "mute"
-        return None if afresh else self._restore(pe)
-
-    def lost(self, pe: str) -> list[tuple[str, str]]:
-        """A life is over. Gives snapshots to be taken instead of those that it was to take."""
-        self.states.pop(pe, None)
-        self.donors.pop(pe, None)
-        orphans = [copy for copy, donor in self.donors.items() if donor == pe]
-        for copy in orphans:
-            del self.donors[copy]
-            self.states[copy] = "mute"
-        return [found for copy in orphans if (found := self._restore(copy)) is not None]
-
-    def restored(self, pe: str) -> None:
-        """It has the state of its donor."""
-        if self.states.get(pe) == "restoring":
-            self.states[pe] = "catching_up"
-            self.donors.pop(pe, None)
-
-    def caught_up(self, pe: str) -> list[tuple[str, str]]:
-        """It has come to where the others are. Gives snapshots for those that had nobody to take them from."""
-        if self.states.get(pe) != "catching_up":
-            return []
-        self.states[pe] = "speaking"
-        waiting = [copy for copy, state in self.states.items() if state == "mute"]
-        return [found for copy in waiting if (found := self._restore(copy)) is not None]
-
-    def _restore(self, pe: str) -> tuple[str, str] | None:
-        speaking = [copy for copy in self.elements if self.states.get(copy) == "speaking"]
-        if not speaking:
+    def begins(self, pe: str, epoch: int, waited: bool) -> Begins:
+        if epoch == FIRST_EPOCH:
+            return OWN
+        if pe in self.snapshots:
+            self.begun.add(pe)
+            return self.snapshots[pe]
+        if self.lives or self.begun - {pe} or not waited:
+            self.wanted.add(pe)
             return None
-        self.states[pe], self.donors[pe] = "restoring", speaking[0]
-        return pe, speaking[0]
+        self.begun.add(pe)  # the others get their state from it
+        self.tainted += 1
+        self.comparison.told = {}
+        return ANEW
+
+    def joined(self, pe: str, epoch: int) -> bool:
+        """Whether it began with a snapshot: then it says itself when it speaks."""
+        self.lives[pe] = epoch
+        self.begun.discard(pe)
+        self.wanted.discard(pe)
+        self.ended.discard(pe)
+        restored = self.snapshots.pop(pe, None) is not None
+        self.restored += restored
+        return restored
+
+    def lost(self, pe: str, epoch: int) -> None:
+        if self.lives.get(pe, epoch) > epoch:
+            return  # a life that has followed it is there already
+        self.lives.pop(pe, None)
+        self.begun.discard(pe)
+        self.snapshots.pop(pe, None)
+        self.wanted.add(pe)
+        if self.asked is not None and self.asked[0] == pe:
+            self.asked = None
+
+    def ask(self, now: int) -> list[DirectorCommand]:
+        """Of a copy that lives, a snapshot for those that wait for one."""
+        if not self.wanted - set(self.snapshots) or not self.lives:
+            return []
+        if self.asked is not None and now - self.asked[1] < _ASK_AGAIN:
+            return []
+        donor = min(set(self.lives) - self.ended or self.lives)
+        self.asked = (donor, now)
+        return [Say(donor, {OURS: {"snapshot": True}})]
+
+    def took(self, id_: CheckpointId) -> None:
+        if self.asked is not None and id_.pe == self.asked[0]:
+            self.asked = None
+            self.snapshots |= dict.fromkeys(self.wanted - set(self.snapshots), id_)
+
+    def unneeded(self, ids: Iterable[CheckpointId]) -> list[DirectorCommand]:
+        """Of the checkpoints of a copy, those that nobody is to begin with."""
+        old = tuple(id_ for id_ in ids if id_ not in self.snapshots.values())
+        return [Delete(old)] if old else []
+
+    def state(self, pe: str, mute: Iterable[str]) -> str:
+        if pe in self.lives:
+            return "catching up" if pe in mute else "speaking"
+        return "waiting" if pe in self.wanted else "down"
+
+
+class FullDirector(Director):
+    """Around the director of the run's protocol. Knows the copies from what elements are told of their surroundings."""
+
+    def __init__(self, inner: Director, surroundings: Mapping[str, Surroundings]) -> None:
+        self._inner = inner
+        self._copies: dict[str, Copies] = {}
+        for around in surroundings.values():
+            if around.copies and around.copies[0] not in self._copies:
+                comparison = Comparison(around.settings.get(SETTING, INTERVAL))
+                self._copies |= dict.fromkeys(around.copies, Copies(around.copies, comparison=comparison))
+        self._producer = {strand: pe for pe, around in surroundings.items() for strand in around.outputs}
+        self._strands: dict[ChannelId, tuple[ChannelId, ...]] = {}
+        self._channels: dict[ChannelId, ChannelId] = {}  # by strand
+        alike: dict[tuple[str, str, int], list[ChannelId]] = {}
+        for pe, around in surroundings.items():
+            for channel, strands in around.strands.items():
+                self._strands[channel] = strands
+                self._channels |= dict.fromkeys(strands, channel)
+                alike.setdefault((around.copies[0] if around.copies else pe, *channel[:2]), []).append(channel)
+        self._alike = {channel: channels for channels in alike.values() for channel in channels}
+        self._had: dict[ChannelId, Had] = {}
+        self._mute: set[ChannelId] = set()
+        self._newest: dict[str, CheckpointId] = {}  # snapshots that copies took last
+        self._now = self._since = 0
+
+    def begin(self, log: Sequence[Mapping[str, Any]]) -> list[DirectorCommand]:
+        return self._inner.begin(log)
+
+    def begins(self, pe: str, epoch: int) -> Begins:
+        copies = self._copies.get(pe)
+        if copies is None:
+            return self._inner.begins(pe, epoch)
+        return copies.begins(pe, epoch, waited=bool(self._since) and self._now - self._since >= _GRACE)
+
+    def handle(self, event: DirectorEvent) -> list[DirectorCommand]:
+        ours: list[DirectorCommand] = []
+        match event:
+            case seam.Heard(pe, _, message) if OURS in message:
+                return self._heard(pe, message[OURS])
+            case seam.Joined(pe, epoch, _, checkpoints) if pe in self._copies:
+                self._forget(pe)
+                if self._copies[pe].joined(pe, epoch):
+                    self._mute |= {strand for strand in self._channels if self._producer[strand] == pe}
+                return self._copies[pe].unneeded(checkpoints)
+            case seam.Lost(pe, epoch) if pe in self._copies:
+                self._copies[pe].lost(pe, epoch)
+                self._forget(pe)
+                ours = [*self._copies[pe].ask(self._now), *self._unheard()]
+            case seam.Took(id_) if id_.pe in self._copies:
+                before, self._newest[id_.pe] = self._newest.get(id_.pe), id_
+                self._copies[id_.pe].took(id_)
+                return [] if before is None else self._copies[id_.pe].unneeded([before])
+            case seam.Tick(now):
+                self._now, self._since = now, self._since or now
+                groups = {id(copies): copies for copies in self._copies.values()}
+                ours = [command for copies in groups.values() for command in copies.ask(now)]
+        return [*ours, *self._inner.handle(event)]
+
+    def _forget(self, pe: str) -> None:
+        """Of the life before nothing is known to hold."""
+        self._mute = {strand for strand in self._mute if self._producer[strand] != pe}
+
+    def _heard(self, pe: str, message: Mapping[str, Any]) -> list[DirectorCommand]:
+        if "had" in message:
+            return self._came([from_json(entry) for entry in message["had"]])
+        if "digests" in message:
+            return self._gave(pe, message["digests"])
+        strand = ChannelId(*message["strand"])
+        (self._mute.add if message["mute"] else self._mute.discard)(strand)
+        return self._unheard()
+
+    def _gave(self, pe: str, told: Mapping[str, Iterable[tuple[int, int]]]) -> list[DirectorCommand]:
+        """Copies that are found to be wrong begin again, with the state of one that is not."""
+        copies, commands = self._copies[pe], list[DirectorCommand]()
+        for stream, digests in told.items():
+            for wrong in copies.comparison.tell(pe, stream, dict(digests), copies.lives):
+                if wrong in copies.lives and wrong not in copies.ended:
+                    copies.ended.add(wrong)
+                    commands.append(End(wrong))
+        return commands
+
+    def _came(self, told: Iterable[tuple[ChannelId, Had]]) -> list[DirectorCommand]:
+        """Producers hear how far a consumer has come, and all copies of it."""
+        entries: dict[str, list[Any]] = {}
+        for channel, had in told:
+            self._had[channel] = had
+            by_all = min(self._had.get(other, Had()) for other in self._alike[channel])
+            for strand in self._strands[channel]:
+                entries.setdefault(self._producer[strand], []).append([as_json(strand, had), as_json(strand, by_all)])
+        return [Say(producer, {OURS: {"had": one}}) for producer, one in entries.items()]
+
+    def _unheard(self) -> list[DirectorCommand]:
+        """Consumers that all copies which are left are mute to: one of them speaks."""
+        found: list[DirectorCommand] = []
+        for channel in dict.fromkeys(self._channels[strand] for strand in self._mute):
+            living = [s for s in self._strands[channel] if self._lives(self._producer[s])]
+            if living and all(strand in self._mute for strand in living):
+                self._copies[self._producer[living[0]]].tainted += 1
+                self._mute.discard(living[0])
+                found.append(Say(self._producer[living[0]], {OURS: {"speak": list(living[0])}}))
+        return found
+
+    def _lives(self, pe: str) -> bool:
+        return pe not in self._copies or pe in self._copies[pe].lives
+
+    def report(self) -> Mapping[str, Any]:
+        mute = {self._producer[strand] for strand in self._mute}
+        told = {
+            copies.elements[0].replace("#1", "", 1): {
+                "copies": [{"element": pe, "state": copies.state(pe, mute)} for pe in copies.elements],
+                "restored": copies.restored,
+                "tainted": copies.tainted,
+                "differences": copies.comparison.differences,
+            }
+            for copies in {id(copies): copies for copies in self._copies.values()}.values()
+        }
+        return {**self._inner.report(), "copies": told}
+
+
+# The protocol ---------------------------------------------------------------------------------------------------------
+
+
+def copied(spec: ProtocolSpec) -> ProtocolSpec:
+    """A protocol with copies around it."""
+    return replace(spec, plan=partial(_plan, spec), machine=partial(_machine, spec), director=partial(_director, spec))
+
+
+def _plan(spec: ProtocolSpec, surroundings: Surroundings) -> RestorePlan:
+    """A copy is saved as a whole, when another one needs its state."""
+    if not surroundings.copies:
+        return spec.plan(surroundings)
+    return RestorePlan({WHOLE: Unit(tuple(surroundings.operators))}, whole=True, exact=True, delivered="passed")
+
+
+def _machine(spec: ProtocolSpec, surroundings: Surroundings, plan: RestorePlan) -> Protocol:
+    return FullMachine(spec.machine(surroundings, plan))
+
+
+def _director(spec: ProtocolSpec, surroundings: Mapping[str, Surroundings]) -> Director:
+    return FullDirector(spec.director(surroundings), surroundings)

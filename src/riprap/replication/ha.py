@@ -56,6 +56,7 @@ from riprap.protocols.events import (
     Told,
 )
 from riprap.protocols.protocol import Protocol, ProtocolSpec, RestorePlan, Surroundings
+from riprap.replication.telling import as_json, from_json
 
 OURS = "ha"  # marks what is said between these machines and this director
 NOBODY = -1
@@ -98,7 +99,7 @@ class HaMachine(Protocol):
                 return [Tell({OURS: {"digest": list(key), "is": digest}})]
             case Tick(now) if self._came and now - self._told_at >= _TELL_EVERY:
                 self._told_at = now
-                commands = [Tell({OURS: {"had": [_as_json(c, had) for c, had in self._came.items()]}})]
+                commands = [Tell({OURS: {"had": [as_json(c, had) for c, had in self._came.items()]}})]
                 self._came = {}
         return [*commands, *self._inner.handle(event)] if type(event) in self._inner.hears else commands
 
@@ -107,7 +108,7 @@ class HaMachine(Protocol):
         if "digest" in message:
             return [Digest(OrderKey(*message["digest"]))]
         if "had" in message:
-            return [Release(*_from_json(entry)) for entry in message["had"]]
+            return [Release(*from_json(entry)) for entry in message["had"]]
         if membership is None or message["term"] <= self.term:
             return []
         self.term, self.active = message["term"], message["active"] == membership.replica
@@ -401,7 +402,7 @@ class HaDirector(Director):
         if "had" in message:
             told: dict[str, list[Any]] = {}
             for entry in message["had"]:
-                channel, had = _from_json(entry)
+                channel, had = from_json(entry)
                 producers = self._producers.get(channel, ())
                 for producer in producers:
                     told.setdefault(producer, []).append(entry)
@@ -462,12 +463,3 @@ def _longest(memories: Sequence[int | None]) -> int | None:
 def _numbered(replica: int) -> int | None:
     """As users count them: from 1."""
     return None if replica == NOBODY else replica + 1
-
-
-def _as_json(channel: ChannelId, had: Had) -> list[Any]:
-    return [list(channel), list(had.key), had.items]
-
-
-def _from_json(entry: Sequence[Any]) -> tuple[ChannelId, Had]:
-    channel, key, items = entry
-    return ChannelId(*channel), Had(OrderKey(*key), items)

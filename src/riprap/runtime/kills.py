@@ -1,7 +1,8 @@
 """What to kill, and when: `Aggregator@10s,executor@20s,driver@30s`.
 
 An operator's name means the elements that host it, `Aggregator/1` one shard. In an HA group it means those of the
-replica that is active then, and `Aggregator#2` is its second replica. `executor` is the executor of the first element,
+replica that is active then, and `Aggregator#2` is its second replica; of copies it means the first that speaks.
+`executor` is the executor of the first element,
 `driver` the process that coordinates the run. Times count from when the run is running.
 """
 

@@ -11,7 +11,7 @@ of a group and those behind them, who recomputes, and who records the state cont
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.layout import Layout
 
-_BY_KEYS = frozenset(("remember", "recompute"))  # retentions whose ends know items by their keys
+_BY_KEYS = frozenset(("remember", "copy", "recompute"))  # retentions whose ends know items by their keys
 
 
 def takes_late(layout: Layout, channel: ChannelId) -> bool:

@@ -20,6 +20,10 @@ An HA group (`ha_group()`, `[ha_groups]` of a plan) is fragments of its own, in 
 A replica is fed by everything that feeds the group, and is connected within to itself alone. What leaves the group is one
 channel, whichever replica is active.
 
+Under full replication (`full_replication()`, `[replication]` of a plan) every fragment but those of sources and sinks
+has copies, `Aggregator#1`, `Aggregator#2`, that all send to all. What one copy brings is a *strand* of the channel: an
+id of its own, in which the copies of the producer are counted as its shards are.
+
 Each stream between fragments has one *retention*, which says what becomes of its tuples while the consumer is down.
 Users know them by what a crash does then, the stream's *recovery*:
 
@@ -29,6 +33,7 @@ Users know them by what a crash does then, the stream's *recovery*:
     recompute  recompute  nothing is kept, and the consumer recomputes what it misses
     remember failover of a group: as discard, and the replicas that are not active remember them
     while-down  while-down  nothing is kept while the consumer is there; while it is down they go to disk (`retain()`)
+    copy     copies   full replication: held until all copies of the consumer have had them
 
 What is not kept is held or discarded as the protocol of the run says.
 """  # noqa: E501
@@ -43,7 +48,7 @@ import pyarrow as pa
 from riprap.base.errors import UsageError, known
 from riprap.graph.cycles import connected_parts, cyclic_parts
 from riprap.graph.graph import Graph, StreamSpec
-from riprap.graph.groups import ha_groups, memory_of
+from riprap.graph.groups import copies_of, ha_groups, memory_of
 from riprap.graph.keys import SEQ, KeyShape, overlapping
 from riprap.graph.specs import OperatorSpec, Union
 from riprap.protocols.channel import Retention
@@ -57,17 +62,19 @@ from riprap.protocols.protocol import (
     RestorePlan,
     Surroundings,
 )
+from riprap.replication.full import copied
 from riprap.replication.ha import replicated
 from riprap.runtime.continuous_check import check_continuous
 from riprap.runtime.retentions import kept, retention_of, share_of
 
 Fuse = Literal["auto", "none", "all"]
-Recovery = Literal["gap", "buffer", "replay", "recompute", "failover", "while-down"]
+Recovery = Literal["gap", "buffer", "replay", "recompute", "failover", "while-down", "copies"]
 
 MOST_SHARDS = 1024  # of one operator
 RECOVERIES: Mapping[Retention, Recovery] = {
     "discard": "gap", "hold": "buffer", "log": "replay", "recompute": "recompute", "remember": "failover",
     "while-down": "while-down",
+    "copy": "copies",
 }  # fmt: skip
 
 
@@ -79,6 +86,7 @@ class Fragment:
     shards: int
     group: str = ""  # the HA group that they are in
     replicas: int = 1
+    copied: bool = False  # the replicas are copies, under full replication
 
     @property
     def name(self) -> str:
@@ -139,11 +147,20 @@ class Link:
             if not one_to_one or source == lane % shards
         )
 
+    def strands(self, channel: ChannelId) -> tuple[ChannelId, ...]:
+        """What is connected of a channel: itself, or what each copy of the producer brings."""
+        if self.retention != "copy":
+            return (channel,)
+        shards = self.source.shards
+        return tuple(channel._replace(source=channel.source + copy * shards) for copy in range(self.source.replicas))
+
     def ends_at(self, channel: ChannelId) -> Pe:
         return Pe(self.target, channel.target % self.target.shards, channel.target // self.target.shards)
 
     def starts_at(self, channel: ChannelId) -> tuple[Pe, ...]:
-        """The elements that may be at its start: one, or the replicas of one."""
+        """The elements that may be at its start: one, or the replicas of one. Of copies, each has a strand."""
+        if self.retention == "copy":
+            return (Pe(self.source, channel.source % self.source.shards, channel.source // self.source.shards),)
         replicas = [self.ends_at(channel).replica] if self.within else range(self.source.replicas)
         return tuple(Pe(self.source, channel.source, replica) for replica in replicas)
 
@@ -207,13 +224,19 @@ class Layout:
         )
 
     def outputs(self, pe: Pe) -> tuple[ChannelId, ...]:
+        """Channels; of an element in copies, its strands of them."""
         return tuple(
-            channel
+            strand
             for link in self.links
             if link.source == pe.fragment
             for channel in link.channels()
-            if pe in link.starts_at(channel)
+            for strand in link.strands(channel)
+            if pe in link.starts_at(strand)
         )
+
+    def strands(self, channel: ChannelId) -> tuple[ChannelId, ...]:
+        """What is connected of a channel between elements."""
+        return self.link(channel.stream).strands(channel)
 
     def outlets(self, pe: Pe) -> tuple[ChannelId, ...]:
         """Channels that lead out of an element: to other elements, and out of its sinks, into the world."""
@@ -307,14 +330,19 @@ class Layout:
             )
         sources = tuple(s.name for s in self.graph.sources if s.name in pe.fragment.members)
         membership = None
-        if pe.fragment.replicas > 1:
+        copies: tuple[str, ...] = ()
+        if pe.fragment.copied:
+            copies = tuple(replace(pe, replica=replica).id for replica in range(pe.fragment.replicas))
+        elif pe.fragment.replicas > 1:
             edges = tuple(c for c in self.outputs(pe) if not self.link(c.stream).within)
             membership = Membership(pe.fragment.group, pe.replica, edges, pe.fragment.group in self.deterministic)
         cycle = next((part for part in self._cycles if pe.id in part), ())
         pes = tuple(p.id for p in self.pes)
+        strands = {channel: self.strands(channel) for channel in inputs if self.retention(channel) == "copy"}
         return Surroundings(
-            pe.id, pes, facts, inputs, outputs, sources, self.settings, membership=membership, cycle=cycle
-        )
+            pe.id, pes, facts, inputs, outputs, sources, self.settings, membership=membership, copies=copies,
+            strands=strands, cycle=cycle,
+        )  # fmt: skip
 
     @cached_property
     def deterministic(self) -> frozenset[str]:
@@ -370,7 +398,12 @@ def arrange(
         if spec.parallelism > MOST_SHARDS:
             raise UsageError(f"{spec.name} would run in {spec.parallelism} shards; at most {MOST_SHARDS} are possible")
     _check_cycles(graph)
-    groups = ha_groups(graph)
+    groups, copies = ha_groups(graph), copies_of(graph)
+    if copies > 1 and protocol.name != PARTIAL.name:
+        raise UsageError(
+            f"--protocol {protocol.name}: every operator runs in {copies} copies, which need no other protocol; "
+            "leave out the copies, or --protocol"
+        )
     if groups and protocol.name != PARTIAL.name:
         raise UsageError(
             f"--protocol {protocol.name}: HA group {next(iter(groups)).name} fails over by itself, under partial only; "
@@ -383,7 +416,8 @@ def arrange(
         for stream in graph.streams
         if home[stream.source] is not home[stream.target]
     )
-    layout = Layout(graph, fragments, links, replicated(protocol) if groups else protocol, dict(settings or {}))
+    around = replicated(protocol) if groups else copied(protocol) if copies > 1 else protocol
+    layout = Layout(graph, fragments, links, around, dict(settings or {}))
     ids = [pe.id for pe in layout.pes]
     for id_ in ids:
         if ids.count(id_) > 1:
@@ -416,12 +450,12 @@ def _check_cycles(graph: Graph) -> None:
 
 def _fragment(graph: Graph, members: tuple[str, ...]) -> Fragment:
     first = graph[members[0]]
-    group = first.annotations.ha_group
+    group, copies = first.annotations.ha_group, first.annotations.copies
     for name in members:
         if graph[name].annotations.ha_group != group:
             raise UsageError(f"{first.name} and {name} are on one cycle: put all of it into one HA group, or nothing")
     if group is None:
-        return Fragment(members, first.parallelism)
+        return Fragment(members, first.parallelism, replicas=copies, copied=copies > 1)
     return Fragment(members, first.parallelism, group.name, group.replicas)
 
 
@@ -471,7 +505,10 @@ def _groups(graph: Graph, fuse: Fuse) -> list[set[str]]:
                 continue
             if target.parallelism > 1 and target.partition_keys[stream.target_port]:
                 continue  # its shards want other rows than those of the source have
-            if source.annotations.ha_group != target.annotations.ha_group:
+            if (source.annotations.ha_group, source.annotations.copies) != (
+                target.annotations.ha_group,
+                target.annotations.copies,
+            ):
                 continue
             if fuse == "all" or (_chained(graph, stream) and _alike(source, target)):
                 unite(stream.source, stream.target)

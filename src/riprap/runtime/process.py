@@ -29,6 +29,7 @@ from riprap.runtime.coordination.client import Beginning, Client, CoordinatorLos
 from riprap.runtime.coordination.metrics import Metrics, checkpoint_metrics
 from riprap.runtime.coordination.roster import Fenced
 from riprap.runtime.coordination.states import WorkerState
+from riprap.runtime.corruption import Request, asked, done
 from riprap.runtime.element.element import Element
 from riprap.runtime.element.ledger import Ledger, ledger_shape, open_ledger
 from riprap.runtime.feed import Feed
@@ -103,6 +104,7 @@ class _Process:
         self._before: Element | None = None  # the life that goes back
         self._recomputation: Recomputation
         self._unheard: list[ChannelId] = []  # of whose producers nothing is known yet
+        self._request: Request | None = None  # a corruption that waits for its tuple
         self._ledger: Ledger
         self._transport: Transport
 
@@ -258,7 +260,8 @@ class _Process:
             elif assignment.target is None:
                 loaded[unit] = None
             else:
-                loaded[unit] = load(storage, self._pe.id, unit, now, only=assignment.target[2:], warn=warn)
+                target = assignment.target
+                loaded[unit] = load(storage, target.pe, unit, now, only=target[2:], warn=warn)
                 if loaded[unit] is None:
                     raise DataError(f"{self._pe.id} is to go back to {assignment.target}, which is not there any more")
         return loaded
@@ -269,14 +272,16 @@ class _Process:
 
     def _open_transport(self, stack: ExitStack) -> None:
         run, layout, pe = self._run, self._run.layout, self._pe
-        inlets = {c: layout.schema(c) for c in layout.inputs(pe) if layout.retention(c) != "log"}
+        connected = [channel for channel in layout.inputs(pe) if layout.retention(channel) != "log"]
+        inlets = {strand: layout.schema(strand) for channel in connected for strand in layout.strands(channel)}
         replicated = lambda channel: layout.retention(channel) == "remember"  # noqa: E731
         plain = layout.settings.get("failover") == "plain"
         outlets = {
             channel: Outlet(
                 layout.schema(channel),
                 layout.consumer(channel),
-                gapless=layout.retention(channel) in ("hold", "while-down") or (replicated(channel) and not plain),
+                gapless=layout.retention(channel) in ("hold", "while-down", "copy")
+                or (replicated(channel) and not plain),
                 replicated=replicated(channel),
             )
             for channel in layout.outputs(pe)
@@ -306,7 +311,8 @@ class _Process:
         for channel, outlet in self._outlets.items():
             if not outlet.replicated and not self._first and self._client.find(outlet.consumer, 0, 0.0) is None:
                 self._transport.post(ConsumerDown(channel))
-        self._unheard = [c for c in layout.inputs(self._pe) if layout.retention(c) != "log"]
+        heard = ("log", "copy")  # of these somebody is always heard, sooner or later
+        self._unheard = [c for c in layout.inputs(self._pe) if layout.retention(c) not in heard]
 
     def _absent(self) -> list[HostEvent]:
         """Producers that are down, and have not been heard of in this life: their connections cannot break.
@@ -358,6 +364,7 @@ class _Process:
                 for follower in self._followers.values():
                     if follower.failure is not None:
                         raise follower.failure
+                self._corrupt()
                 if client.stopping:
                     element.end_sources()
                 if element.finished and not told:
@@ -368,6 +375,22 @@ class _Process:
                     beats.beat()
                     state = WorkerState.ENDED
                     client.status(state)
+
+    def _corrupt(self) -> None:
+        """What somebody asked for; one tuple is wrong only when one comes."""
+        corrupting, directory = self._element.corrupting, self._run.directory
+        if self._request is not None and not corrupting.pending:
+            done(directory, self._pe.id, self._request, corrupting.struck, self._clock.now())
+            self._request = None
+        request = asked(directory, self._pe.id) if self._request is None else None
+        if request is None:
+            return
+        if request.what == "tuple":
+            corrupting.tuple(request.chance)
+            self._request = request
+        else:
+            struck = corrupting.state(request.operator, request.chance)
+            done(directory, self._pe.id, request, struck, self._clock.now())
 
     def _wait(self) -> float:
         """Seconds that the loop may wait for something to come."""

@@ -11,6 +11,8 @@ from riprap.protocols.protocol import ProtocolSpec
 
 
 def retention_of(graph: Graph, stream: StreamSpec, protocol: ProtocolSpec = PARTIAL) -> Retention:
+    if max(graph[end].annotations.copies for end in (stream.source, stream.target)) > 1:
+        return "copy"
     group = graph[stream.source].annotations.ha_group
     if group is not None and group != graph[stream.target].annotations.ha_group:
         _check_edge(graph, stream, group.name)

@@ -61,7 +61,16 @@ class Suspect(NamedTuple):
     pe: str
 
 
-Fault = Crash | Break | DirectorCrash | PowerCut | Suspect
+class Corrupt(NamedTuple):
+    """A bit flips in the state of an operator."""
+
+    at: int
+    pe: str
+    operator: str
+    chance: int
+
+
+Fault = Crash | Break | DirectorCrash | PowerCut | Suspect | Corrupt
 
 
 class Wire:

@@ -19,7 +19,7 @@ Channels keep their order and have little room. Clocks do not jump. Disks do not
 """
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial as bound
 from typing import Any, cast
 
@@ -40,121 +40,13 @@ from riprap.runtime.element.element import Element
 from riprap.runtime.element.ledger import Ledger, Ledgers, ledger_shape, memory_ledger
 from riprap.runtime.hosting import Arrival, HostEvent, Rates, Unneeded
 from riprap.runtime.layout import Layout, Pe, sink_channel
-from riprap.runtime.messages import Message
 from riprap.runtime.recompute import Recomputation
-from riprap.runtime.simulated import Break, Crash, DirectorCrash, Fault, ListFeed, MemoryLog, PowerCut, Suspect
+from riprap.runtime.simulated import Break, Corrupt, Crash, DirectorCrash, Fault, ListFeed, MemoryLog, PowerCut, Suspect
+from riprap.runtime.simulated_life import Died, Life
 
-__all__ = ["Break", "Crash", "DirectorCrash", "ListFeed", "MemoryLog", "PowerCut", "Simulation", "Suspect"]
-
-_ROOM = 8  # messages under way on one channel
-
-
-class _Died(Exception):
-    """A simulated crash in the middle of a call."""
-
-
-class Life:
-    """One life of an element, and its host."""
-
-    def __init__(self, simulation: "Simulation", pe: Pe, epoch: int, ledger: Ledger, line: int) -> None:
-        self.pe, self.epoch, self.ledger, self.line = pe, epoch, ledger, line
-        self.alive = True
-        self.element: Element
-        self.recomputation: Recomputation
-        self.inbox: list[HostEvent] = []
-        self.wires: dict[ChannelId, simulated.Wire] = {}  # out
-        self.terms: dict[ChannelId, int] = {}  # out of a group: as which epoch they are to be opened
-        self.newest: dict[ChannelId, int] = {}  # in: the newest epoch of a producer that was let in
-        self.finished = False
-        self.doomed_at: int | None = None  # effects left before it dies
-        self.stores: int | None = None  # the same of numbers that it counts
-        self.down = 0  # microseconds from its death until the next life begins
-        self._simulation = simulation
-        self._recorded = 0  # records before this life
-
-    def stored(self) -> None:
-        """A number is about to be counted."""
-        if self.stores is not None:
-            self.stores -= 1
-            if self.stores < 0:
-                raise _Died
-
-    def _effect(self) -> None:
-        if self.doomed_at is not None:
-            self.doomed_at -= 1
-            if self.doomed_at < 0:
-                raise _Died
-
-    def send(self, channel: ChannelId, message: Message, after: int | None = None) -> bool:
-        self._effect()
-        wire = self.wires.get(channel)
-        if wire is None or wire.broken or len(wire.queue) >= _ROOM:
-            return False
-        wire.queue.append(message)
-        self._simulation.under_way(wire)
-        return True
-
-    def open(self, channel: ChannelId, epoch: int) -> None:
-        self.shut(channel)
-        self.terms[channel] = epoch
-        self._simulation.opened(channel)
-
-    def shut(self, channel: ChannelId) -> None:
-        self.terms.pop(channel, None)
-        wire = self.wires.pop(channel, None)
-        if wire is not None and not wire.broken:
-            self._simulation.hung_up(wire)
-
-    def keep(self, channel: ChannelId, message: Message, record: bytes = b"") -> None:
-        self._effect()
-        self._simulation.log(channel).keep(message, record)
-
-    def keep_record(self, channel: ChannelId, record: bytes) -> None:
-        self._effect()
-        self._simulation.log(channel).record(record)
-
-    def records(self, channel: ChannelId) -> Iterator[bytes]:
-        log = self._simulation.log(channel)
-        self._recorded = len(log.records)
-        return reversed(log.records)
-
-    def stable_records(self, channel: ChannelId) -> int:
-        return len(self._simulation.log(channel).records) - self._recorded
-
-    def row(self, channel: ChannelId) -> int:
-        return self._simulation.log(channel).next
-
-    def retain(self, channel: ChannelId, row: int) -> None:
-        pass
-
-    def warn(self, text: str) -> None:
-        pass
-
-    def kept(self, channel: ChannelId) -> int:
-        return self._simulation.log(channel).next
-
-    def flush(self) -> None:
-        self._effect()
-        self._simulation.flush_logs(self)
-
-    def acknowledge(self, channel: ChannelId, next_: int) -> None:
-        self._simulation.acknowledged(channel, next_)
-
-    def release(self, channel: ChannelId, position: int) -> None:
-        self._simulation.released[channel] = position
-
-    def spill(self, channel: ChannelId) -> simulated.ListSpill:
-        return simulated.ListSpill()
-
-    def shelf(self, channel: ChannelId) -> simulated.MemoryShelf:
-        return self._simulation.shelves.setdefault(channel, simulated.MemoryShelf()).of(self._effect)
-
-    def took(self, durable: Durable, size: int, taken: int) -> None:
-        self._simulation.took(self, durable, size)
-
-    def tell(self, message: Mapping[str, Any]) -> None:
-        tell = lambda directing: directing.heard(self.pe.id, self.epoch, message)  # noqa: E731
-        self._simulation.to_director(self.pe.id, tell)
+__all__ = [
+    "Break", "Corrupt", "Crash", "DirectorCrash", "ListFeed", "MemoryLog", "PowerCut", "Simulation", "Suspect",
+]  # fmt: skip
 
 
 class Simulation:
@@ -182,6 +74,7 @@ class Simulation:
         self.lives: dict[str, Life] = {}
         self.restarts: dict[str, int] = {pe.id: 0 for pe in layout.pes}
         self.gone_back: dict[str, int] = {pe.id: 0 for pe in layout.pes}  # times without dying
+        self.corrupted: dict[str, str | None] = {}  # by element: the column that was struck
         self._rates = rate
         self._stores = {fault.pe for fault in crashes if isinstance(fault, Crash) and fault.store}
         self._batch_rows, self._held_bytes = batch_rows, held_bytes
@@ -234,7 +127,7 @@ class Simulation:
             if life.element.finished and not life.finished:
                 life.finished = True
                 self.to_director(life.pe.id, lambda directing: directing.finished(life.pe.id, life.epoch))
-        except _Died:
+        except Died:
             self._die(life)
 
     # Faults -----------------------------------------------------------------------------------------------------------
@@ -255,6 +148,9 @@ class Simulation:
             case DirectorCrash():
                 self._directing = None
                 self._later(fault.down, self._direct)
+            case Corrupt(_, pe, operator, chance):
+                if self.lives[pe].alive:
+                    self.corrupted[pe] = self.lives[pe].element.corrupting.state(operator, chance)
             case Suspect(_, pe):
                 life = self.lives[pe]
                 self.to_director(pe, lambda directing: directing.silent(pe, life.epoch))
@@ -312,7 +208,12 @@ class Simulation:
         if self._directing is None:  # nobody can register
             self._later(self._soon(1_000, 10_000), lambda: self._begin(pe))
             return
-        self._live(pe, self._directing.assignment(pe.id))
+        before = self.lives.get(pe.id)
+        assignment = self._directing.begins(pe.id, before.epoch + 1 if before is not None else 1)
+        if assignment is None:
+            self._later(self._soon(1_000, 10_000), lambda: self._begin(pe))
+        else:
+            self._live(pe, assignment)
 
     def _live(self, pe: Pe, assignment: Assignment, gone_back: Element | None = None) -> None:
         """A life begins, in a new process or in that of the one before."""
@@ -332,7 +233,9 @@ class Simulation:
             if assignment.newest or unit != WHOLE:
                 loaded[unit] = load(storage, pe.id, unit, now, gap=plan.gap)
             else:
-                loaded[unit] = None if target is None else load(storage, pe.id, unit, now, only=target[2:])
+                loaded[unit] = None
+                if target is not None:
+                    loaded[unit] = load(self.storage[target.pe], target.pe, unit, now, only=target[2:])
                 assert target is None or loaded[unit] is not None, f"{target} is not there to go back to"
         life.element = Element(
             self.layout,
@@ -363,7 +266,8 @@ class Simulation:
                 self._read[channel] = position
                 self._later(self._soon(10, 2000), bound(self._follow, life, channel))
             else:
-                self._later(self._soon(100, 20_000), bound(self._connect, channel))
+                for strand in self.layout.strands(channel):
+                    self._later(self._soon(100, 20_000), bound(self._connect, strand))
         for channel in self.layout.outputs(pe):
             if self.layout.retention(channel) != "log":
                 self._later(self._soon(100, 20_000), bound(self._connect, channel))
@@ -439,6 +343,9 @@ class Simulation:
 
     def delete(self, pe: str, ids: tuple[CheckpointId, ...], *, void: bool = False) -> None:
         self._to_element(pe, lambda life: self._handle(life, Unneeded(ids, void)))
+
+    def end(self, pe: str) -> None:
+        self._to_element(pe, self._die)
 
     def work_under(self, pe: str, line: int) -> None:
         def act(life: Life) -> None:

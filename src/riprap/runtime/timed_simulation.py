@@ -22,7 +22,8 @@ from riprap.runtime.hosting import Arrival, HostEvent
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Message
 from riprap.runtime.simulated import MemoryLog, Wire
-from riprap.runtime.simulation import Life, Simulation
+from riprap.runtime.simulated_life import Life
+from riprap.runtime.simulation import Simulation
 
 _LOOK = (10_000, 30_000)  # microseconds between looks of an element at what is due
 

@@ -25,6 +25,7 @@ from riprap.runtime.coordination.metrics_file import MetricsFile
 from riprap.runtime.coordination.roster import PeStatus
 from riprap.runtime.coordination.states import SystemState, WorkerState
 from riprap.runtime.coordination.summary import Lives, positions, read_ledgers, summary
+from riprap.runtime.corruption import Corruption, ask, what_was_done
 from riprap.runtime.hosting import Rates
 from riprap.runtime.kills import Kill
 from riprap.runtime.layout import Layout
@@ -74,6 +75,7 @@ def run_on_spark(
     rate: Rates = None,
     seconds: float | None = None,
     kills: Sequence[Kill] = (),
+    corruptions: Sequence[Corruption] = (),
     tls: bool = False,
     stability: Stability = "async",
     follow: bool = False,
@@ -117,13 +119,16 @@ def run_on_spark(
             warn(text)
         metrics = MetricsFile(directory, clock)
         driver = _Driver(coordinator, hosted, address, kills, seconds, watch, show, metrics, phases, clock, warn)
+        driver.corruptions, driver.directory = deque(corruptions), directory
         driver.drive()
         phases.done("work")
         coordinator.close()
         hosted.wait(30.0)
         table, events, history = coordinator.table(), coordinator.events, coordinator.history
         result = summary(directory, layout, table, driver.lives, events, history, before, rate)
-        result["groups"] = with_kills(coordinator.report(), driver.killed)
+        report = coordinator.report()
+        result["corruptions"] = what_was_done(directory)
+        result["groups"], result["copies"] = with_kills(report, driver.killed), report.get("copies", {})
     if coordinator.error is not None:
         raise _KINDS.get(coordinator.error_code, CheckFailed)(f"the run has failed: {coordinator.error}")
     phases.done("end")
@@ -153,6 +158,8 @@ class _Driver:
         self._coordinator, self._hosted, self._seconds, self._watch = coordinator, hosted, seconds, watch
         self._clock, self._address, self._show, self._metrics = clock, address, show, metrics
         self._kills = deque(kills)
+        self.corruptions: deque[Corruption] = deque()
+        self.directory = Path()  # of the run, where they are asked for
         self._warn = warn
 
     def drive(self) -> None:
@@ -173,6 +180,7 @@ class _Driver:
             self.flowed = clock.monotonic() - since if since is not None else 0.0
             if since is not None:
                 self._kill_due(table)
+                self._corrupt_due()
                 if self._seconds is not None and self.flowed >= self._seconds:
                     coordinator.stop()
         table = coordinator.table()
@@ -199,6 +207,12 @@ class _Driver:
                 for status in table:
                     if status.pe in doomed_pes and status.state not in (WorkerState.DOWN, WorkerState.STARTING):
                         self._kill(status.pid, [status])
+
+    def _corrupt_due(self) -> None:
+        while self.corruptions and self.corruptions[0].at / 1e6 <= self.flowed:
+            one = self.corruptions.popleft()
+            speaking = spoken_for(self._coordinator.report(), one.pes) or one.pes
+            ask(self.directory, speaking[0], one.what, operator=one.operator, chance=one.chance)
 
     def _kill(self, pid: int, victims: Sequence[PeStatus]) -> None:
         """Kill a process of this machine, and with it these elements."""

@@ -94,7 +94,14 @@ class Client:
             self._client = connect(self._run.coordinator, self._run.tls)
             descriptor = flight.FlightDescriptor.for_command(json.dumps(self._about).encode())
             self._writer, self._reader = self._client.do_exchange(descriptor, call_options(self._run.token))
-            registered = _read(self._reader)["registered"]
+            message = _read(self._reader)
+            while "registered" not in message:  # it has to wait; of books, the whole one follows
+                if "fenced" in message:
+                    raise Fenced(message["fenced"])
+                if "gone" in message:
+                    raise CoordinatorLost(self._gone)
+                message = _read(self._reader)
+            registered = message["registered"]
         except flight.FlightUnauthorizedError as error:
             raise Fenced(str(error)) from error
         except _BROKEN as error:
@@ -103,7 +110,7 @@ class Client:
             target=self._listen, args=(self._reader,), name="answers of the coordinator", daemon=True
         )
         self._listener.start()
-        beginning = _beginning(self._about["pe"], registered)
+        beginning = _beginning(registered)
         self.begin(beginning)
         return beginning
 
@@ -226,7 +233,7 @@ class Client:
         elif "line" in message:
             self._directed.append(message["line"])
         elif "back" in message:
-            self._directed.append(_beginning(pe, message["back"]))
+            self._directed.append(_beginning(message["back"]))
 
     def _listen(self, reader: flight.MetadataRecordBatchReader) -> None:
         try:
@@ -253,8 +260,8 @@ class Client:
         self._wake()
 
 
-def _beginning(pe: str, told: Mapping[str, Any]) -> Beginning:
-    target = None if told["target"] is None else CheckpointId(pe, *told["target"])
+def _beginning(told: Mapping[str, Any]) -> Beginning:
+    target = None if told["target"] is None else CheckpointId(*told["target"])
     return Beginning(told["epoch"], Assignment(told["line"], told["newest"], target))
 
 

@@ -15,8 +15,8 @@ the life that speaks: what one said before it heard that it is to go back is a s
       took        {unit, epoch, number, cut, line, tag, forced, bytes, taken}: a checkpoint is durable
       told        something for the director, from the element's protocol
     from the coordinator
-      registered  {epoch, line, newest, target}; the first answer. Where to begin: `directing.Assignment`,
-                  `target` is [unit, epoch, number] or null
+      registered  {epoch, line, newest, target}; the first answer but for books. Where to begin: `directing.Assignment`,
+                  `target` is [PE, unit, epoch, number] or null. It may have to wait for it: then it gives no signs
       back        {epoch, line, newest, target}: begin again from there, in the same process, as this epoch
       line        a number: go on, under this line
       said        something for the element's protocol, from the director
@@ -118,6 +118,8 @@ class Coordinator:
         self._roster = Roster((pe.id for pe in layout.pes), _read_epochs(self._epochs_file))
         self.placement = Placement(Place(pe.id, pe.fragment.group, pe.replica) for pe in layout.pes)
         self._calls: dict[str, _Call] = {}
+        self._waiting: dict[str, _Call] = {}  # that have not been told where to begin
+        self._condemned: list[str] = []  # that are to end
         self._changed = Condition(RLock())  # guards everything here
         self._closed = False
         self._server: Server | None = None
@@ -263,16 +265,26 @@ class Coordinator:
             self._write_epochs()
             older = self._calls.get(pe)
             self._calls[pe] = call
-            book = {other.id: self._roster.address(other.id) for other in self._layout.pes}
-            begin = _assigned(epoch, self._directing.assignment(pe))
-            call.tell(registered=begin)
-            call.tell(book=book, left=self._roster.left())
-            if self._roster.stopping or self._roster.final:
-                call.tell(stop=True)
+            self._waiting[pe] = call
+            self._begin_waiting()
             self._changed.notify_all()
         if older is not None:
             older.tell(fenced=f"{pe} was replaced by its epoch {epoch}")
         self._publish(pe)
+
+    def _begin_waiting(self) -> None:
+        """Tell those that have registered where to begin, if that is known; under the lock."""
+        for pe, call in list(self._waiting.items()):
+            assignment = self._directing.begins(pe, call.epoch)
+            if assignment is None:
+                self._roster.sign(pe, call.epoch, self._clock.monotonic(), self._clock.now())
+                continue
+            del self._waiting[pe]
+            call.tell(registered=_assigned(call.epoch, assignment))
+            book = {other.id: self._roster.address(other.id) for other in self._layout.pes}
+            call.tell(book=book, left=self._roster.left())
+            if self._roster.stopping or self._roster.final:
+                call.tell(stop=True)
 
     def _write_epochs(self) -> None:
         epochs = json.dumps(self._roster.epochs()).encode()
@@ -303,6 +315,7 @@ class Coordinator:
                     self._directing.joined(pe, epoch, content["line"], _checkpoints(pe, content["checkpoints"]))
                 case "took":
                     self._took(pe, **content)
+                    self._begin_waiting()
                 case "told":
                     self._directing.tick(wall)
                     self._directing.heard(pe, epoch, content)
@@ -323,6 +336,8 @@ class Coordinator:
         with self._changed:
             epoch = call.epoch
             self._roster.lost(pe, epoch, self._clock.monotonic(), self._clock.now())
+            if self._waiting.get(pe) is call:
+                del self._waiting[pe]
             if self._calls.get(pe) is call:
                 del self._calls[pe]
                 if not self._closed:
@@ -348,6 +363,9 @@ class Coordinator:
     def work_under(self, pe: str, line: int) -> None:
         if pe in self._calls:
             self._calls[pe].tell(line=line)
+
+    def end(self, pe: str) -> None:
+        self._condemned.append(pe)  # whose business it is may ask for this lock
 
     def delete(self, pe: str, ids: tuple[CheckpointId, ...], *, void: bool = False) -> None:
         if pe in self._calls:
@@ -376,9 +394,12 @@ class Coordinator:
                         self._directing.silent(status.pe, status.epoch)
                 for status in silent:
                     self._directing.lost(status.pe, status.epoch)
+                self._begin_waiting()
+                silent += [status for status in self._roster.table(looked) if status.pe in self._condemned]
+                self._condemned = []
                 self._changed.notify_all()
             for status in silent:
-                _log.warning("%s has given no sign of life for %.1f s", status.pe, status.silent)
+                _log.warning("%s is ended; its last sign of life was %.1f s ago", status.pe, status.silent)
                 if self._on_hang is not None:
                     try:
                         self._on_hang(status.pe, status.epoch, status.pid)
@@ -396,7 +417,7 @@ def _read(reader: flight.MetadataRecordBatchReader) -> dict[str, Any] | None:
 
 
 def _assigned(epoch: int, assignment: Assignment) -> dict[str, Any]:
-    target = None if assignment.target is None else assignment.target[1:]
+    target = None if assignment.target is None else list(assignment.target)
     return {"epoch": epoch, "line": assignment.line, "newest": assignment.newest, "target": target}
 
 

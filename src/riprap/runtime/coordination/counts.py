@@ -26,7 +26,8 @@ def stream_counts(layout: Layout, ledgers: Ledgers) -> dict[str, Counts]:
         sent = received = repeated = forgotten = late = 0
         for channel in link.channels():
             inlet = ledgers[layout.consumer(channel)].inlets[channel]
-            outlets = [ledgers[producer].outlets[channel] for producer in layout.producers(channel)]
+            strands = [(p, strand) for strand in link.strands(channel) for p in layout.producers(strand)]
+            outlets = [ledgers[producer].outlets[strand] for producer, strand in strands]
             sent += max(outlet.number + (outlet.discarded if link.retention == "log" else 0) for outlet in outlets)
             received += inlet.received
             repeated += inlet.repeated

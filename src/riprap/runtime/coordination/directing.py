@@ -12,13 +12,16 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 from riprap.protocols.cut import CheckpointId, Cut
 from riprap.protocols.director import (
+    ANEW,
+    OWN,
     Command,
     Delete,
     Director,
+    End,
     Event,
     Finished,
     GoBack,
@@ -55,6 +58,9 @@ class Reach(Protocol):
 
     def work_under(self, pe: str, line: int) -> None:
         """The element goes on as it is, under a new line."""
+
+    def end(self, pe: str) -> None:
+        """Its process is ended, and starts again."""
 
     def delete(self, pe: str, ids: tuple[CheckpointId, ...], *, void: bool = False) -> None:
         """The element deletes checkpoints of its own; `void` as in `Delete`."""
@@ -111,10 +117,17 @@ class Directing:
         self._do(director.begin(records))
 
     def assignment(self, pe: str) -> Assignment:
-        """Where a new life of an element begins."""
+        """Where an element begins that goes back to a line, or one that lost nothing."""
         if pe not in self._targets or pe in self._settled:
             return Assignment(self.line, newest=True)
         return Assignment(self.line, newest=False, target=self._targets[pe][1])
+
+    def begins(self, pe: str, epoch: int) -> Assignment | None:
+        """Where a new life of an element begins; None: it has to wait."""
+        begins = self._director.begins(pe, epoch)
+        if begins is None or begins == OWN:
+            return None if begins is None else self.assignment(pe)
+        return Assignment(self.line, newest=False, target=None if begins == ANEW else cast(CheckpointId, begins))
 
     # What happens -----------------------------------------------------------------------------------------------------
 
@@ -193,6 +206,8 @@ class Directing:
                                 self._reach.go_back(pe, self.assignment(pe))
                             else:
                                 self._reach.work_under(pe, line)
+                case End(pe):
+                    self._reach.end(pe)
                 case Delete(ids, void):
                     for pe in dict.fromkeys(id_.pe for id_ in ids):
                         self._reach.delete(pe, tuple(id_ for id_ in ids if id_.pe == pe), void=void)

@@ -1,14 +1,16 @@
-"""What the report of HA groups says of single elements, and how long their fail-overs took."""
+"""What the report of a director says of replicas and copies, element by element, and how long fail-overs took."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-Report = Mapping[str, Any]  # of a director: `groups`, by name
+Report = Mapping[str, Any]  # of a director: `groups`, by name, or `copies`, by element
 
 
 def roles(report: Report) -> dict[str, str]:
-    """By element of a group: active, backup, refilling or down; the active one may be tainted."""
+    """By element of a group: active, backup, refilling or down; the active one may be tainted. By copy: its state."""
     found: dict[str, str] = {}
+    for copied in report.get("copies", {}).values():
+        found |= {copy["element"]: copy["state"] for copy in copied["copies"]}
     for group in report.get("groups", {}).values():
         for number, replica in enumerate(group["replicas"], 1):
             role = "backup" if replica["state"] == "full" else replica["state"]
@@ -19,9 +21,13 @@ def roles(report: Report) -> dict[str, str]:
 
 
 def spoken_for(report: Report, pes: Iterable[str]) -> list[str]:
-    """Of these elements, those that are in no group, or in its active replica."""
+    """Of these elements, those that are in no group, or in its active replica; of copies, the first that speaks."""
     known = roles(report)
-    return [pe for pe in pes if known.get(pe, "active").startswith("active")]
+    first = [
+        next((copy["element"] for copy in copied["copies"] if copy["state"] == "speaking"), "")
+        for copied in report.get("copies", {}).values()
+    ]
+    return [pe for pe in pes if pe in first or known.get(pe, "active").startswith("active")]
 
 
 def with_kills(report: Report, kills: Mapping[str, list[int]]) -> dict[str, Any]:

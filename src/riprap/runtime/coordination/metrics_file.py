@@ -32,7 +32,7 @@ class MetricsFile:
         self.lines: list[dict[str, Any]] = []
 
     def note(self, state: str, elements: Sequence[PeStatus], roles: Mapping[str, str] | None = None) -> None:
-        """`roles`: what an element is in its HA group."""
+        """`roles`: what an element is in its HA group, or among its copies."""
         now = self._clock.monotonic()
         if now - self._written < _EVERY and state not in ("ended", "failed"):
             return

@@ -166,6 +166,8 @@ def _with(source: str, ledgers: Ledgers) -> list[Ledger]:
 def _delivery(layout: Layout, pe: str) -> str:
     """What a crash of this element does to what it gives out, in words."""
     plan = layout.plan(layout.pe(pe))
+    if layout.pe(pe).fragment.copied:
+        return "exactly once, while another copy lives"
     if plan.exact:
         return "exactly once"
     return f"at least once: {plan.reason}" if plan.whole else "with gaps"

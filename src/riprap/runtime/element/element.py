@@ -29,12 +29,12 @@ from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId, Cut
 from riprap.runtime.element.arriving import together, without
 from riprap.runtime.element.capturing import Capturing, OpenCapture
+from riprap.runtime.element.corrupting import Corrupting
 from riprap.runtime.element.digesting import Digesting
 from riprap.runtime.element.inputs import Inputs, WayIn
 from riprap.runtime.element.ledger import Ledger
 from riprap.runtime.element.outputs import Outputs
 from riprap.runtime.element.recording import Recording
-from riprap.runtime.element.remembering import keys_of_message
 from riprap.runtime.element.restoring import SHARDS, Restoring
 from riprap.runtime.element.shard_merge import shard_merges
 from riprap.runtime.element.showing import Showing
@@ -95,11 +95,12 @@ class Element:
         ).begin()
         self._inputs = Inputs(
             layout, pe, self._engine, host, ledger, self._merges, begins.inlets, begins.behind, held_bytes,
-            exact=self.plan.exact, taken=self.plan.delivered == "taken",
+            exact=self.plan.exact, taken=self.plan.delivered == "taken", copied=begins.had,
         )  # fmt: skip
         self._outputs = Outputs(
-            layout, pe, epoch, self._engine, host=host, ledger=ledger, clock=clock, sent=begins.sent, limit=held_bytes,
-            exact=self.plan.exact, emitted=self._emitted if seam.Emitted in self._hears else None,
+            layout, pe, epoch, self._engine, host=host, ledger=ledger, clock=clock, sent=begins.sent,
+            given=begins.had, limit=held_bytes, exact=self.plan.exact,
+            emitted=self._emitted if seam.Emitted in self._hears else None,
             told=self._recording.told if self._recording is not None else None,
             recorded=self._recording.channel if self._recording is not None else None,
             since=since,
@@ -135,20 +136,19 @@ class Element:
             seam.Resend: lambda c: self._outputs.ways[c.channel].resend(c.first),
             seam.Activate: lambda c: self._outputs.ways[c.channel].activate(c.term, plain=c.plain),
             seam.Deactivate: lambda c: self._outputs.ways[c.channel].deactivate(),
-            seam.Release: lambda c: self._outputs.ways[c.channel].release(c.had),
+            seam.Release: lambda c: self._outputs.ways[c.channel].release(c.had, c.by_all),
             seam.Show: lambda c: self._showing.show(c),
             seam.Digest: self._digest,
             seam.Tell: lambda c: self._host.tell(c.message),
         }
         entries = (*(way.target for way in self._inputs.ways.values()), *begins.sources)
         self._digesting = Digesting(self._engine, pe.fragment.members, entries)
+        self.corrupting = Corrupting(self._engine, pe.fragment.members)
         self._passed: dict[ChannelId, Had] = {}  # that the protocol was told
         self._do(self.protocol.begin(begins.cut, clock.now()))
         for channel, messages in begins.parked.items():
             way = self._inputs.ways[channel]
-            for (
-                message
-            ) in messages:  # the checkpoint has them: the protocol is not asked, and cannot capture in between
+            for message in messages:  # the checkpoint has them: the protocol is not asked, and cannot capture
                 skip = way.inlet.fresh(-1, message.number, message.items)
                 if skip != NOTHING:
                     self._deliver(way, replace(message, epoch=-1), skip, way.position)
@@ -187,19 +187,17 @@ class Element:
 
     def expected(self, channel: ChannelId) -> int:
         """The number of the item that a producer is to bring next."""
-        return self._inputs.ways[channel].inlet.next
+        way = self._inputs.strands[channel]
+        return way.inlet.next if way.seen is None else way.seen.expected(channel)
 
     def heard(self, channel: ChannelId) -> bool:
         """Whether the producer has said something in this life, or was told to be gone."""
-        inlet = self._inputs.ways[channel].inlet
-        return inlet.epoch >= 0 or inlet.gone
+        way = self._inputs.strands[channel]
+        return way.seen is not None or way.inlet.epoch >= 0 or way.inlet.gone
 
     def had(self, channel: ChannelId, unread: Iterable[Message] = ()) -> Had:
-        """How far a channel has come that replicas bring, when `unread` is taken too."""
-        had = self._inputs.ways[channel].had
-        for message in unread:
-            had = had.after(keys_of_message(message, self._layout.shape(channel)), message.progress)
-        return had
+        """How far a channel has come that replicas or copies bring, when `unread` is taken too."""
+        return self._inputs.has_had(channel, unread)
 
     def replay_from(self, channel: ChannelId) -> tuple[int, int]:
         """Where to read a logged channel from: the position in its log, and the number of the first item wanted."""
@@ -209,7 +207,7 @@ class Element:
     @property
     def unread(self) -> frozenset[ChannelId]:
         """Channels that are not to be read now: parked ones; while some consumer has no room all but admitted ones."""
-        ways = self._inputs.ways
+        ways = self._inputs.strands
         if self._outputs.blocked:
             return frozenset(channel for channel, way in ways.items() if way.parked is not None or not way.admitted)
         parked = [channel for channel, way in ways.items() if way.parked is not None]
@@ -290,7 +288,8 @@ class Element:
             case seam.Acknowledged(channel, next_):
                 self._outputs.ways[channel].acknowledged(next_)
             case seam.ProducerGone(channel, epoch):
-                if not self._inputs.ways[channel].inlet.lost_producer(epoch):
+                way = self._inputs.strands[channel]
+                if way.seen is not None or not way.inlet.lost_producer(epoch):
                     return
             case Recomputed(channel, message):
                 self._recomputed(self._inputs.ways[channel], message)
@@ -312,8 +311,9 @@ class Element:
         for arrival in arrivals:
             by_channel.setdefault(arrival.channel, []).append(arrival)
         for channel, waiting in by_channel.items():
-            way = self._inputs.ways[channel]
-            for arrival in together(waiting, self._batch_rows) if len(waiting) > 1 else waiting:
+            way = self._inputs.strands[channel]
+            joins = len(waiting) > 1 and (way.seen is None or way.seen.joins(channel))
+            for arrival in together(waiting, self._batch_rows) if joins else waiting:
                 self._arrived(way, arrival)
 
     def _arrived(self, way: WayIn, arrival: Arrival) -> None:
@@ -321,6 +321,11 @@ class Element:
             way.parked.append(arrival)
             return
         message, inlet = arrival.message, way.inlet
+        if way.seen is not None:
+            copied = self._inputs.of_copy(way, way.seen, arrival)
+            if copied is not None:
+                self._deliver(way, copied, 0, -1)
+            return
         if message.epoch >= 0 and inlet.news(message.epoch):
             self._tell(seam.ProducerBack(way.channel, message.epoch))
         epoch = max(message.epoch, inlet.epoch) if message.epoch < 0 else message.epoch
@@ -396,8 +401,7 @@ class Element:
             self._tell(seam.Digested(command.key, None))
 
     def _digested(self) -> None:
-        found = self._digesting.there()
-        if found is not None:
+        if (found := self._digesting.there()) is not None:
             self._tell(seam.Digested(*found))
 
     def _give_on(self, way: WayIn, message: Message, position: int) -> None:
@@ -405,6 +409,8 @@ class Element:
             position = way.cursor.cut().taken_position  # who comes back from records reads the end again
         if message.progress is not None and message.born:
             self._outputs.entered.note(message.progress, message.born)
+        if self.corrupting.pending and message.batch is not None:
+            message = replace(message, batch=self.corrupting.views(message.batch))
         outputs = self._inputs.give(way, message, position)
         self._ledger.begin()
         if way.merged is None:
@@ -489,8 +495,8 @@ class Element:
         self._unrecorded(self._capturing.close(command.channel, command.tag), (command.channel,))
 
     def _abandon(self, command: seam.Abandon) -> None:
-        capture = self._capturing.abandon(command.tag)
-        self._unrecorded(capture, capture.command.record if capture is not None else ())
+        if (capture := self._capturing.abandon(command.tag)) is not None:
+            self._unrecorded(capture, capture.command.record)
 
     def _unrecorded(self, capture: OpenCapture | None, channels: Iterable[ChannelId]) -> None:
         for channel in channels:
@@ -511,6 +517,7 @@ class Element:
             {channel: way.outlet.number for channel, way in self._outputs.ways.items()},
             self.protocol.snapshot(),
             parked,
+            {**self._inputs.copied(), **self._outputs.given()},
         )
 
     # Time -------------------------------------------------------------------------------------------------------------
@@ -529,6 +536,8 @@ class Element:
                 if had != self._passed.get(channel):
                     self._passed[channel] = had
                     self._tell(seam.Came(channel, had))
+        for stream, digests in self._outputs.ticked():
+            self._tell(seam.Gave(stream, digests))
         self._tell(seam.Tick(now))
 
     def _pull(self) -> bool:
@@ -574,7 +583,7 @@ class Element:
         self._push_on(source, batch, position, born)
 
     def _push_on(self, source: str, batch: pa.RecordBatch, position: int, born: int) -> None:
-        outputs = self._engine.push(source, batch)
+        outputs = self._engine.push(source, self.corrupting.rows(batch))
         self._ledger.begin()
         self._taking.took(source, batch, position)
         self._settle(outputs, born)

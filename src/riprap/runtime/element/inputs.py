@@ -1,7 +1,8 @@
 """The channels into an element: where their items go, how far they have come, and what of them is kept aside."""
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,8 @@ from riprap.operators.views import Views
 from riprap.protocols.channel import ALL, Had, Inlet
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import InletCut
+from riprap.replication.seen import HOLE, Seen
+from riprap.runtime.element.arriving import without
 from riprap.runtime.element.backlog import Backlog
 from riprap.runtime.element.capturing import OpenCapture
 from riprap.runtime.element.cursor import InputCursor, MergedCursor
@@ -50,6 +53,7 @@ class WayIn:
         self.recorded: list[OpenCapture] = []
         self.waited = True
         self.had = Had()  # what has come, where replicas bring it
+        self.seen: Seen | None = None  # the same where copies do
         self.reached = START_KEY  # how far the merge knows the channel
         self.merge: ShardMerge | None = None
         self.retained: Retained | None = None
@@ -81,7 +85,9 @@ class Inputs:
         *,
         exact: bool,
         taken: bool,
+        copied: Mapping[ChannelId, Had],
     ) -> None:
+        """`copied`: of a copy that begins with the state of another, what that had had."""
         self._engine, self._layout, self.merges, self._ledger = engine, layout, merges, ledger
         self._exact = exact  # what was done before a crash is undone: nothing is given twice
         self._by_taken = taken  # the ledger went back with the state, and what is missing was counted as it was taken
@@ -103,9 +109,13 @@ class Inputs:
             )  # fmt: skip
             if inlet.retention == "remember":
                 way.had = Had(ledger.operators[stream.target].key, ALL)
+            elif inlet.retention == "copy":  # of a copy, where the state came from counts, not the life before
+                reached = ledger.operators[stream.target].key
+                way.seen = Seen(copied.get(channel) or (Had(reached, ALL) if reached > START_KEY else None))
             way.takes_late = takes_late(layout, channel)
             way.most_rows = max(1, limit // _row_bytes(layout.schema(channel)))
             self.ways[channel] = way
+        self.strands = {strand: way for channel, way in self.ways.items() for strand in layout.strands(channel)}
         self._retaining = [way for way in self.ways.values() if way.retained is not None]
         self._merged = [way for way in self.ways.values() if way.merged is not None]
 
@@ -139,14 +149,43 @@ class Inputs:
         others = (w.reached for w in self.ways.values() if w.target == way.target and w.waited)
         return not way.waited or way.reached <= min(others)
 
+    def has_had(self, strand: ChannelId, unread: Iterable[Message]) -> Had:
+        """How far a channel has come that replicas or copies bring, when `unread` is taken too."""
+        way, shape = self.strands[strand], self._layout.shape(strand)
+        if way.seen is not None:
+            return way.seen.connected(strand, [(m.number, keys_of_message(m, shape), m.progress) for m in unread])
+        had = way.had
+        for message in unread:
+            had = had.after(keys_of_message(message, shape), message.progress)
+        return had
+
+    def of_copy(self, way: WayIn, seen: Seen, arrival: Arrival) -> Message | None:
+        """Of what one copy of a producer brings, the part that no other has brought, with numbers of the channel."""
+        message = arrival.message
+        keys = keys_of_message(message, self._layout.shape(way.channel))
+        skip = seen.fresh(arrival.channel, message.number, keys, message.progress)
+        news = message.progress is not None and message.progress > way.reached
+        if skip == HOLE or (skip == message.items and not news):
+            return None
+        return replace(without(message, skip) if skip else message, number=way.inlet.next)
+
     def came(self, way: WayIn, message: Message) -> None:
         """Note how far replicas have brought a channel."""
         way.had = way.had.after(keys_of_message(message, self._layout.shape(way.channel)), message.progress)
 
     def passed(self) -> list[tuple[ChannelId, Had]]:
         """How far the operators have come on channels that replicas bring: a crash would lose what is beyond."""
-        fed = [way for way in self.ways.values() if way.inlet.retention == "remember"]
+        fed = [way for way in self.ways.values() if way.inlet.retention in ("remember", "copy")]
         return [(way.channel, Had(self._engine.reached(way.target), ALL)) for way in fed]
+
+    def copied(self) -> dict[ChannelId, Had]:
+        """What the operators have had of channels that copies bring, for a copy that is to begin where they are."""
+        found = {}
+        for way in self.ways.values():
+            if way.seen is not None:
+                merged = way.merged is not None
+                found[way.channel] = Had(self._engine.reached(way.target), ALL) if merged else way.seen.had
+        return found
 
     # To the engine ----------------------------------------------------------------------------------------------------
 

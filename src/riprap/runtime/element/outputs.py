@@ -5,18 +5,20 @@ what they say of progress in one message. Everything is numbered, and the call c
 of it leaves.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from riprap.base.clock import Clock
 from riprap.engine.engine import Engine, Output
-from riprap.graph.keys import END_KEY, START_KEY, KeyShape, OrderKey, just_after
+from riprap.graph.keys import END_KEY, START_KEY, TS, KeyShape, OrderKey, just_after
 from riprap.operators.columns import Keys, keys_of
 from riprap.operators.contract import Late, Punctuation
 from riprap.operators.views import Views
-from riprap.protocols.channel import Outlet, Retention
+from riprap.protocols.channel import Had, Outlet, Retention
 from riprap.protocols.channels import ChannelId
+from riprap.replication.digests import INTERVAL, SETTING, OutputDigest
+from riprap.runtime.element.copying import CopyingWay
 from riprap.runtime.element.dividing import Divider
 from riprap.runtime.element.entry_times import EntryTimes
 from riprap.runtime.element.latency import Latencies
@@ -29,7 +31,9 @@ from riprap.runtime.hosting import Host
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Kind, Message
 
-_WAYS: Mapping[Retention, type[Way]] = {**WAYS, "remember": RememberingWay, "while-down": WhileDownWay}
+_WAYS: Mapping[Retention, type[Way]] = {
+    **WAYS, "remember": RememberingWay, "while-down": WhileDownWay, "copy": CopyingWay,
+}  # fmt: skip
 
 
 class _Stream:
@@ -39,6 +43,7 @@ class _Stream:
         self.shape, self.ways, self.divider, self.sink = shape, ways, divider, sink
         self.reached: Callable[[], OrderKey]  # how far it has come
         self.told: OrderKey
+        self.digest: OutputDigest | None = None  # of an element in copies
 
 
 class Outputs:
@@ -57,6 +62,7 @@ class Outputs:
         ledger: Ledger,
         clock: Clock,
         sent: Mapping[ChannelId, int],
+        given: Mapping[ChannelId, Had],
         limit: int,
         exact: bool,
         emitted: Callable[[ChannelId, int, int], None] | None,
@@ -64,7 +70,8 @@ class Outputs:
         recorded: ChannelId | None = None,
         since: int = 0,
     ) -> None:
-        """`told`: progress that another life has told for sure. `recorded`: the channel whose log carries records."""
+        """`given`: by channel of a copy that was restored, what had been given out on it.
+        `told`: progress that another life has told for sure. `recorded`: the channel whose log carries records."""
         self._ledger = ledger
         self.latencies = Latencies()  # of what left through sinks
         self.entered = EntryTimes()
@@ -76,7 +83,7 @@ class Outputs:
             outlet = Outlet(retention, sent[channel], record.key, guarded=not exact)
             kind = CommittedWay if layout.committed(channel) else _WAYS[retention]
             way = kind(channel, epoch, outlet, record, host, limit)
-            if isinstance(way, RememberingWay | WhileDownWay):
+            if isinstance(way, RememberingWay | WhileDownWay | CopyingWay):
                 way.shape = layout.shape(channel)
             if isinstance(way, WhileDownWay):
                 way.share = layout.link(channel.stream).share
@@ -92,12 +99,18 @@ class Outputs:
             if link is not None and link.by:
                 divider = Divider(link.by, layout.schema(channel), link.target.shards)
             stream = _Stream(layout.shape(channel), ways, divider, sink=sink is not None)
+            if pe.fragment.copied:
+                before = max((record.key for record in ledger.operators.values()), default=START_KEY)
+                before = given[channel].key if channel in given else before
+                stream.digest = OutputDigest(before, layout.settings.get(SETTING, INTERVAL))
             stream.reached = _of(engine.progress if sink is None else engine.reached, name)
             self._streams[name] = stream
         for stream in self._streams.values():  # a state that was restored may have come some way already
             stream.told = max(stream.reached(), told or START_KEY)
             for way in stream.ways:
                 way.told = stream.told
+                if isinstance(way, CopyingWay) and way.channel in given:
+                    way.begin_since(given[way.channel])
 
     # Giving out -------------------------------------------------------------------------------------------------------
 
@@ -158,6 +171,9 @@ class Outputs:
         leaving: list[tuple[Way, list[Message], bool]],
     ) -> None:
         """Number what leaves on a stream. The progress goes with the last rows of each channel, if there are any."""
+        for event in events if stream.digest is not None else ():
+            if stream.digest is not None and isinstance(event, Views):
+                stream.digest.add(event, event.column(TS).values)
         news = progress > stream.told
         stream.told = max(progress, stream.told)
         for way, part in zip(stream.ways, self._divided(stream, events), strict=True):
@@ -247,6 +263,19 @@ class Outputs:
         """What the life that went back, in the same process, held for consumers."""
         for channel, way in self.ways.items():
             way.adopt(before.ways[channel])
+
+    def ticked(self) -> Iterator[tuple[str, dict[int, int]]]:
+        """Time passes. Digests of what was given out on each stream, by interval that is over."""
+        for way in self.ways.values():
+            if isinstance(way, CopyingWay):
+                way.remind()
+        for name, stream in self._streams.items():
+            if stream.digest is not None and (over := stream.digest.passed(stream.told)):
+                yield name, over
+
+    def given(self) -> dict[ChannelId, Had]:
+        """What was given out to copies, or by one."""
+        return {way.channel: way.given for way in self.ways.values() if isinstance(way, CopyingWay)}
 
     # Consumers --------------------------------------------------------------------------------------------------------
 

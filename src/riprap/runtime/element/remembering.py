@@ -97,7 +97,7 @@ class RememberingWay(HoldingWay):
                 break
         return first
 
-    def release(self, had: Had) -> None:
+    def release(self, had: Had, by_all: Had | None = None) -> None:
         below = 0
         while self._ends and (self._ends[0][0] < had.key or (self._ends[0][0] == had.key and had.items == ALL)):
             below = self._ends.popleft()[1]

@@ -6,6 +6,7 @@ An input goes on as its retention allows:
              may still have that
     while-down  the same, and what was sent since is there to be handed back; what had passed behind the checkpoint is
              forgotten, and counted
+    copy     where the snapshot of another copy is; without one, as discard
     hold     where the checkpoint of its operator is, as the producer has what came after it; for an operator that is
              not saved, at the first item that it had not let go of
     log      where the checkpoint is, or at the beginning
@@ -24,6 +25,7 @@ from riprap.checkpoints.load import Loaded
 from riprap.engine.engine import Engine
 from riprap.engine.merger import MergerState
 from riprap.graph.keys import END_KEY, START_KEY, OrderKey
+from riprap.protocols.channel import Had
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId, Cut, InletCut
 from riprap.protocols.protocol import WHOLE, RestorePlan
@@ -47,6 +49,7 @@ class Beginning:
     parked: Mapping[ChannelId, tuple[Message, ...]]
     id: CheckpointId | None = None  # of the cut
     unseen: Mapping[ChannelId, tuple[Message, ...]] = field(default_factory=dict)  # on committed channels
+    had: Mapping[ChannelId, Had] = field(default_factory=dict)  # as in `Cut`
 
 
 class Restoring:
@@ -68,9 +71,25 @@ class Restoring:
         self._layout, self._pe, self._plan, self._engine, self._merges = layout, pe, plan, engine, merges
         self._ledger, self._loaded, self._kept = ledger, loaded, kept
         self._cuts = {
-            unit: Cut.from_json(found.positions, found.messages) for unit, found in loaded.items() if found is not None
+            unit: self._own(Cut.from_json(found.positions, found.messages))
+            for unit, found in loaded.items()
+            if found is not None
         }
         self._unit = {operator: name for name, unit in plan.units.items() for operator in unit.operators}
+
+    def _own(self, cut: Cut) -> Cut:
+        """The cut with this element's channels: it may be of another copy."""
+        layout, pe = self._layout, self._pe
+        if not pe.fragment.copied:
+            return cut
+        inputs = {(c.stream, c.source): c for c in layout.inputs(pe)}
+        outputs = {(c.stream, c.target): c for c in layout.outlets(pe)}
+        return replace(
+            cut,
+            inlets={inputs[c.stream, c.source]: inlet for c, inlet in cut.inlets.items()},
+            sent={outputs[c.stream, c.target]: number for c, number in cut.sent.items()},
+            had={inputs.get((c.stream, c.source)) or outputs[c.stream, c.target]: had for c, had in cut.had.items()},
+        )
 
     def begin(self) -> Beginning:
         recording = self._recording
@@ -111,6 +130,7 @@ class Restoring:
             parked,
             CheckpointId(self._pe.id, WHOLE, found.epoch, found.number) if found is not None else None,
             unseen,
+            whole.had if whole is not None else {},
         )
 
     def _inlet(self, channel: ChannelId) -> tuple[int, int]:
@@ -118,7 +138,10 @@ class Restoring:
         unit = self._unit.get(self._layout.stream(channel).target)
         if retention == "while-down":
             self._forget(channel, record)
-        if retention in ("discard", "remember", "while-down"):
+        if retention == "copy" and WHOLE in self._cuts:
+            copied = self._cuts[WHOLE].inlets[channel]
+            record.next, record.left, record.missed = copied.passed, copied.passed, copied.missed
+        if retention in ("discard", "remember", "while-down", "copy"):
             return record.next, -1
         if unit is None and retention == "hold":
             return record.left, -1
@@ -150,6 +173,8 @@ class Restoring:
         record = self._ledger.outlets[channel]
         if self._plan.exact:
             cut = self._cuts.get(WHOLE)
+            if cut is None and self._pe.fragment.copied:
+                return record.number  # every copy was lost
             sent = cut.sent[channel] if cut is not None else 0
             if self._plan.delivered == "taken":
                 record.number = sent

@@ -67,8 +67,8 @@ class Way:
         """Another replica is."""
         raise NotImplementedError
 
-    def release(self, had: Had) -> None:
-        """The consumer has come so far, whoever gave it that."""
+    def release(self, had: Had, by_all: Had | None = None) -> None:
+        """The consumer has come so far, whoever gave it that; of a consumer in copies all have come to `by_all`."""
         raise NotImplementedError
 
     def adopt(self, before: "Way") -> None:

@@ -308,7 +308,7 @@ class Inlets:
     def _has_had(self, channel: ChannelId) -> Had:
         """In words that every replica of the producer understands; what has come is as good as taken here too."""
         come = [e.message for e in self._loop.events if isinstance(e, Arrival) and e.channel == channel]
-        return self._had(channel, come) if self._layout.retention(channel) == "remember" else Had()
+        return self._had(channel, come) if self._layout.retention(channel) in ("remember", "copy") else Had()
 
     # Ends -------------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,123 @@
+"""Silent corruption found out: copies tell a digest of what they gave out per interval of keys, and are compared.
+
+Copies give out the same, in other batches. So the digest of an interval is the sum of the hashes of its rows, order
+keys and values, which does not depend on how they were cut; intervals are of event time. An interval counts when the
+stream has passed its end, and if the copy was there from its beginning: one that was restored in the middle of it says
+nothing.
+
+A difference names the stream, and with it the operator, and the interval. With three copies or more, of which most
+agree, the others are wrong; of two nobody knows which one is. What nobody gives out wrongly is not seen: state that is
+corrupted shows when a window that has it speaks.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from riprap.graph.keys import START_KEY, OrderKey
+from riprap.operators.columns import ALL_VALID
+from riprap.operators.kernels.hashing import hash_through, hash_words
+from riprap.operators.strings import address_of
+from riprap.operators.views import Column, Views
+
+SETTING, INTERVAL = "digests", 1_000_000  # of a run: µs of event time
+_KEPT = 4_096  # intervals of a stream that somebody has not told of
+_DICTIONARIES = 64  # whose hashes are remembered
+
+
+class OutputDigest:
+    """Of one stream out of a copy. `since`: where its life begins."""
+
+    def __init__(self, since: OrderKey = START_KEY, interval: int = INTERVAL) -> None:
+        self._interval = interval
+        self._from = None if since == START_KEY else since.ts // interval + 1
+        self._sums: dict[int, int] = {}
+        self._texts: OrderedDict[tuple[int, ...], tuple[pa.Array, np.ndarray]] = OrderedDict()  # dictionaries live
+
+    def add(self, rows: Views, ts: np.ndarray) -> None:
+        """Rows, ascending in time."""
+        if not rows.rows:
+            return
+        hashes = np.zeros(rows.rows, np.uint64)
+        for column in rows.columns:
+            valid = ALL_VALID if column.valid is None else column.valid
+            if column.dictionary is not None:
+                hash_through(column.values.astype(np.int64), self._hashes(column), valid, hashes)
+            else:
+                hash_words(_words(column.values), valid, hashes)
+        numbers = ts // self._interval
+        starts = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1]))
+        for number, total in zip(numbers[starts].tolist(), np.add.reduceat(hashes, starts).tolist(), strict=True):
+            self._sums[number] = (self._sums.get(number, 0) + total) & 0xFFFF_FFFF_FFFF_FFFF
+
+    def passed(self, progress: OrderKey) -> dict[int, int]:
+        """The digests of intervals that are over, once."""
+        number = progress.ts // self._interval
+        over = {at: total for at, total in self._sums.items() if at < number}
+        for at in over:
+            del self._sums[at]
+        return {at: total for at, total in over.items() if self._from is None or at >= self._from}
+
+    def _hashes(self, column: Column) -> np.ndarray:
+        """Of the texts of a dictionary, in which other copies may have them at other places."""
+        dictionary = column.dictionary
+        assert dictionary is not None
+        key = address_of(dictionary)
+        if key not in self._texts:
+            texts = [repr(value).encode() for value in dictionary.to_pylist()] or [b""]
+            self._texts[key] = dictionary, np.array([xxhash.xxh3_64_intdigest(text) for text in texts], np.uint64)
+            if len(self._texts) > _DICTIONARIES:
+                self._texts.popitem(last=False)
+        return self._texts[key][1]
+
+
+def _words(values: np.ndarray) -> np.ndarray:
+    if values.dtype == np.float64:
+        return np.ascontiguousarray(values).view(np.int64)
+    return np.ascontiguousarray(values.astype(np.int64))
+
+
+@dataclass
+class Comparison:
+    """What the copies of one element told, at the director."""
+
+    interval: int = INTERVAL
+    told: dict[tuple[str, int], dict[str, int]] = field(default_factory=dict)  # by stream and interval: by copy
+    differences: list[dict[str, Any]] = field(default_factory=list)
+
+    def tell(self, pe: str, stream: str, digests: Mapping[int, int], living: Iterable[str]) -> list[str]:
+        """Gives the copies that are found to be wrong."""
+        wrong: list[str] = []
+        there = set(living) | {pe}
+        for interval, digest in digests.items():
+            found = self.told.setdefault((stream, interval), {})
+            found[pe] = digest
+            if set(found) >= there:
+                del self.told[stream, interval]
+                wrong += self._compare(stream, interval, found)
+        while len(self.told) > _KEPT:
+            del self.told[next(iter(self.told))]
+        return list(dict.fromkeys(wrong))
+
+    def _compare(self, stream: str, interval: int, found: Mapping[str, int]) -> list[str]:
+        counts = Counter(found.values())
+        if len(counts) < 2:
+            return []
+        (digest, most), (_, next_most) = counts.most_common(2)
+        odd = [pe for pe, told in found.items() if told != digest] if most > next_most and most > 1 else []
+        self.differences.append(
+            {
+                "stream": stream,
+                "operator": stream.partition("→")[0].partition(".")[0],
+                "from": interval * self.interval,
+                "to": (interval + 1) * self.interval,
+                "copies": sorted(found),
+                "odd": odd,
+            }
+        )
+        return odd

@@ -1,0 +1,94 @@
+"""Silent corruption on request: `Aggregator@10s`, or whenever somebody asks.
+
+A request is a file in the run's directory, `corruptions/PE`, that the element finds within some milliseconds, takes
+away and carries out (`element/corrupting.py`): one tuple that comes to the operator next, or one in its state. What was
+done is a line of `corruptions/done.jsonl`. So the driver can ask, and whoever else knows the directory; a request to an
+element that is down waits until it is back.
+
+    {"operator": NAME, "what": "tuple" or "state", "chance": a random number}
+    {"pe": ID, "operator", "what", "column": the attribute, null if nothing could be altered, "at": µs, wall clock}
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, cast
+from urllib.parse import quote
+
+from riprap.base.errors import UsageError, known
+from riprap.base.quantities import Duration, parse_duration
+from riprap.base.randomness import derived_seed
+from riprap.runtime.layout import Layout
+
+What = Literal["tuple", "state"]
+_FOLDER, _DONE = "corruptions", "done.jsonl"
+
+
+class Corruption(NamedTuple):
+    """Of an operator, in one of these elements: of copies, in the first that speaks."""
+
+    at: Duration  # after the run is running
+    operator: str
+    pes: tuple[str, ...]
+    what: What
+    chance: int
+
+
+def parse_corruptions(text: str, layout: Layout, seed: int = 1) -> tuple[Corruption, ...]:
+    """In the order of their times. Of one tuple or of the state, half and half, as the seed says."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    return tuple(sorted(_corruption(part, layout, derived_seed(seed, f"{n} {part}")) for n, part in enumerate(parts)))
+
+
+def _corruption(part: str, layout: Layout, chance: int) -> Corruption:
+    name, found, time = part.partition("@")
+    if not found or not name:
+        raise UsageError(f"--corrupt {part!r}: write OPERATOR@TIME, as in Aggregator@10s")
+    try:
+        at = parse_duration(time)
+    except UsageError as error:
+        raise UsageError(f"--corrupt {part!r}: {error}") from error
+    for pe in layout.pes:
+        if pe.id == name:
+            return Corruption(at, pe.fragment.name, (pe.id,), "state" if chance & 1 else "tuple", chance >> 1)
+    names = [spec.name for spec in layout.graph.operators]
+    if name not in names:
+        raise UsageError(f"--corrupt {part!r}: no operator or element is called {name}; there are {known(names, name)}")
+    pes = tuple(pe.id for pe in layout.hosting(name))
+    return Corruption(at, name, pes, "state" if chance & 1 else "tuple", chance >> 1)
+
+
+def ask(directory: Path, pe: str, what: What, *, operator: str = "", chance: int = 0) -> None:
+    """Have an element corrupt something; `operator`: of its operators, without one the first that can be struck."""
+    folder = directory / _FOLDER
+    folder.mkdir(exist_ok=True)
+    unnamed = folder / f".{quote(pe, safe='')}"
+    unnamed.write_text(json.dumps({"operator": operator, "what": what, "chance": chance}))
+    unnamed.replace(folder / quote(pe, safe=""))
+
+
+class Request(NamedTuple):
+    operator: str
+    what: What
+    chance: int
+
+
+def asked(directory: Path, pe: str) -> Request | None:
+    """What this element is to do, once."""
+    path = directory / _FOLDER / quote(pe, safe="")
+    try:
+        found = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    path.unlink()
+    return Request(found["operator"], cast(What, found["what"]), found["chance"])
+
+
+def done(directory: Path, pe: str, request: Request, column: str | None, at: int) -> None:
+    line = {"pe": pe, "operator": request.operator, "what": request.what, "column": column, "at": at}
+    with (directory / _FOLDER / _DONE).open("a") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def what_was_done(directory: Path) -> list[dict[str, Any]]:
+    path = directory / _FOLDER / _DONE
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
