@@ -2,7 +2,7 @@
 
 from random import Random
 
-from riprap.replication.placement import Place, Placement
+from riprap.replication.placement import COPIES, Place, Placement
 
 PLACES = [
     *(Place(f"{name}#{at + 1}", "ticks", at) for name in ("Source", "TradeQuote") for at in range(2)),
@@ -29,6 +29,18 @@ def test_one_executor_is_shared_and_that_is_said_once_per_group():
     assert [sentence.split(" share")[0] for sentence in placement.shared()] == [
         "replicas of HA group ticks", "replicas of HA group trades",
     ]  # fmt: skip
+
+
+def test_copies_keep_to_executors_and_one_that_they_share_is_said_once():
+    places = [Place(f"{name}#{at + 1}", COPIES, at) for name in "ABC" for at in range(2)] + [Place("S"), Place("Out")]
+    apart, together = Placement(places), Placement(places)
+    where = {apart.claim(task, "one" if task % 2 else "other"): task % 2 for task in range(len(places))}
+    assert len({where[f"{name}#1"] for name in "ABC"}) == len({where[f"{name}#2"] for name in "ABC"}) == 1
+    assert apart.shared() == []
+    for task in range(len(places)):
+        together.claim(task, "driver")
+    [sentence] = together.shared()
+    assert sentence.startswith("copies of operators share an executor")
 
 
 def test_a_task_that_begins_anew_gets_what_is_free():

@@ -117,9 +117,26 @@ class RunResult:
         ]
         elements = [[name, pe["delivery"], str(pe["restarts"])] for name, pe in self.summary["pes"].items()]
         columns = ["stream", "recovery", "sent", "received", "lost", "repeated"]
-        return table(["element", "after a crash", "restarts"], elements, numbers=(2,)) + table(
-            columns, streams, numbers=(2, 3, 4, 5)
-        )
+        found = table(["element", "after a crash", "restarts"], elements, numbers=(2,))
+        return found + table(columns, streams, numbers=(2, 3, 4, 5)) + self._replicas()
+
+    def _replicas(self) -> str:
+        """HA groups and their fail-overs, and copies; "": there are none."""
+        states, failovers = [], []
+        for name, group in self.summary.get("groups", {}).items():
+            for number, replica in enumerate(group["replicas"], 1):
+                active = number == group["active"]
+                role = ("active, tainted" if group["tainted"] else "active") if active else replica["state"]
+                states.append([name, ", ".join(replica["elements"]), role])
+            for f in group["failovers"]:
+                took = f["from_kill"] if f["from_kill"] is not None else f["seconds"]
+                to, seconds = "nobody" if f["to"] is None else str(f["to"]), "" if took is None else f"{took:.3f} s"
+                failovers.append([name, f["lost"], to, seconds, f"{f['dropped']:,}", f"{f['doubled']:,}"])
+        for name, copied in self.summary.get("copies", {}).items():
+            states += [[name, copy["element"], copy["state"]] for copy in copied["copies"]]
+        shown = table(["group", "elements", "state"], states) if states else ""
+        columns = ["group", "lost", "went over to", "first tuple after", "dropped", "doubled"]
+        return shown + (table(columns, failovers, numbers=(3, 4, 5)) if failovers else "")
 
 
 def run(

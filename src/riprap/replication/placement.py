@@ -2,11 +2,14 @@
 
 Spark decides where tasks run, and a task knows where it is only once it runs. So a task is not an element from the
 beginning: it says where it is and gets one, and again when Spark has started it anew. Replicas keep to one executor
-each where there are several. Where they cannot, `shared` says so.
+each where there are several; so do copies, under full replication, the first of every operator, the second, and so on.
+Where they cannot, `shared` says so.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+COPIES = "copies"  # the group of everything that is in copies, beside which there are no others
 
 
 @dataclass(frozen=True)
@@ -65,8 +68,9 @@ class Placement:
         for group in dict.fromkeys(place.group for place in self._places if place.group):
             executors = [self._of(group, replica) for replica in self._replicas(group)]
             if len(set().union(*executors)) < sum(map(len, executors)):
+                who = "copies of operators" if group == COPIES else f"replicas of HA group {group}"
                 sentences.append(
-                    f"replicas of HA group {group} share an executor, and the loss of it is the loss of both: "
+                    f"{who} share an executor, and the loss of it is the loss of both: "
                     f"use a master with an executor for each, for example --master 'local-cluster[2,8,1024]'"
                 )
         return sentences

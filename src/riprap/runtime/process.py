@@ -13,6 +13,7 @@ the end again.
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -31,7 +32,7 @@ from riprap.runtime.coordination.roster import Fenced
 from riprap.runtime.coordination.states import WorkerState
 from riprap.runtime.corruption import Request, asked, done
 from riprap.runtime.element.element import Element
-from riprap.runtime.element.ledger import Ledger, ledger_shape, open_ledger
+from riprap.runtime.element.ledger import Ledger, ledger_shape, open_ledger, read_ledger
 from riprap.runtime.feed import Feed
 from riprap.runtime.hosting import Arrival, HostEvent
 from riprap.runtime.layout import Pe
@@ -226,8 +227,8 @@ class _Process:
             life.callback(self._checkpointer.close)
         ledgers = run.directory / "ledgers" / quote(pe.id, safe="")
         self._ledger = open_ledger(ledgers, self._epoch, ledger_shape(layout, pe))
-        for record in self._ledger.sources.values() if self._first else ():
-            record.started_at = 0  # the schedule begins with the run
+        for name, record in self._ledger.sources.items() if self._first else ():
+            record.started_at = self._schedule(name)
         self._element = Element(
             layout,
             pe,
@@ -249,6 +250,14 @@ class _Process:
         self._before = None
         self._client.joined(self._line, self._element.checkpoints)
         self._connect(life)
+
+    def _schedule(self, source: str) -> int:
+        """The schedule of a source begins with the run, and is one for all of its replicas: 0, if none has begun."""
+        pe, ledgers = self._pe, self._run.directory / "ledgers"
+        others = [replace(pe, replica=at) for at in range(pe.fragment.replicas) if at != pe.replica]
+        read = [read_ledger(ledgers / quote(o.id, safe=""), ledger_shape(self._run.layout, o)) for o in others]
+        begun = [int(ledger.sources[source].started_at) for ledger in read]
+        return min((at for at in begun if at >= self._run.begun_at), default=0)
 
     def _loaded(self, beginning: Beginning) -> dict[str, Loaded | None]:
         storage, plan = LocalStorage(self._run.directory / "checkpoints"), self._run.layout.plan(self._pe)

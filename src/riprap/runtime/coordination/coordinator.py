@@ -51,7 +51,7 @@ from riprap.base.clock import Clock
 from riprap.base.errors import DataError, RiprapError
 from riprap.protocols.cut import CheckpointId, Cut
 from riprap.protocols.events import Durable
-from riprap.replication.placement import Place, Placement
+from riprap.replication.placement import COPIES, Place, Placement
 from riprap.runtime.coordination.directing import Assignment, Directing, DirectorLog
 from riprap.runtime.coordination.history import History
 from riprap.runtime.coordination.roster import ALIVE, Fenced, PeStatus, Roster, Transition
@@ -116,7 +116,9 @@ class Coordinator:
         self._patience = _BEATS * heartbeat
         self._on_hang = on_hang
         self._roster = Roster((pe.id for pe in layout.pes), _read_epochs(self._epochs_file))
-        self.placement = Placement(Place(pe.id, pe.fragment.group, pe.replica) for pe in layout.pes)
+        self.placement = Placement(
+            Place(pe.id, COPIES if pe.fragment.copied else pe.fragment.group, pe.replica) for pe in layout.pes
+        )
         self._calls: dict[str, _Call] = {}
         self._waiting: dict[str, _Call] = {}  # that have not been told where to begin
         self._condemned: list[str] = []  # that are to end
