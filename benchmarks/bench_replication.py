@@ -50,10 +50,10 @@ def run() -> Iterable[Result]:
         plan.write_text(PLAN)
         (market,) = input_paths(load_app(APP), None, TUPLES, 2).values()
         spark = hosting_session(12)
-        bare = _run(None, market, spark, folder, "bare")
-        group = _run(plan, market, spark, folder, "group")
-        share = group["throughput"] / bare["throughput"]
-        yield at_least("throughput with an HA group of three", share, 0.45, f"of {bare['throughput']:,.0f} tuples/s")
+        _run(None, market, spark, folder, "first")  # which compiles
+        bare = _run(None, market, spark, folder, "bare")["throughput"]
+        group = _run(plan, market, spark, folder, "group")["throughput"]
+        yield at_least("throughput with an HA group of three", group / bare, 0.45, f"of {bare:,.0f} tuples/s")
         failovers = []
         for number in range(KILLS):
             found = _run(
