@@ -25,16 +25,16 @@ from riprap.graph.windows import count
 from riprap.proof.verdict import FaultResult
 from riprap.streams import Stream
 
-KILLS, GAP, BEFORE = 5, 12, 3.0  # kills, seconds between them, and seconds before one that it is compared with
-TUPLES = 3_000_000  # to find the most that the app takes
-PLAN = 'app = "branches"\nrecovery = "60s"\n[operators]\nSums = { checkpoint = "5s" }\n'
+KILLS, GAP, BEFORE = 5, 8, 3.0  # kills, seconds between them, and seconds before one that it is compared with
+TUPLES = 2_000_000  # to find the most that the app takes
+PLAN = 'app = "branches"\nrecovery = "60s"\n[operators]\nSums = { checkpoint = "3s" }\n'
 
 
 def branches() -> Graph:
     app = App("branches")
     source = app.source("In", "id long not null, key long not null, x double not null")
     hurt = source.filter("x >= 0.0", name="Hurt")
-    hurt.aggregate("sum(x) AS x", window=count(100), every=count(100), by="key", name="Sums").sink("HurtOut")
+    hurt.aggregate("sum(x) AS x", window=count(100), every=count(10), by="key", name="Sums").sink("HurtOut")
     source.filter("id % 50 = 0", name="Healthy").sink("HealthyOut")
     return app.build()
 
