@@ -76,3 +76,40 @@ def test_a_hole_on_another_channel_does_not_begin_it_anew(monkeypatch):
         assert simulated(simulation) == bounded(graph, inputs)
     assert len(made) == 8
     assert any(len(channels) == 3 for channels in made)
+
+
+def test_a_log_and_what_is_recomputed_go_on_side_by_side():
+    """A kept stream with many rows meets one with few: the source does not run ahead while the log is read."""
+    app = App("beside")
+    source = app.source("S0", "k string, x long, id long")
+    many = source.filter("id >= 0", name="One").union(source.filter("x >= 0", name="Other"), name="Many")
+    few = source.filter("id % 5 = 0", name="Few")
+    many.union(few, name="Both").sink("Out")
+    graph = protected(app.build(), Random(1), kept=0.0, saved=1.0)
+    graph = graph.with_operator(replace(graph["Many"], annotations=replace(graph["Many"].annotations, backup=True)))
+    reached: list[tuple[int, int]] = []
+    turn = _Cone.turn
+
+    def watched(self, missing):
+        found = turn(self, missing)
+        for channel, (_, last) in missing.holes.items():
+            if channel.stream == "Both→Out":  # of each row of the source it has eleven fifths
+                reached.append((self._shadows["S0"].element.taken("S0"), int(last / 2.2)))
+        return found
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(_Cone, "turn", watched)
+        for seed in range(4):
+            layout = arrange(graph, "none")
+            links = tuple(
+                link if link.retention == "log" else replace(link, retention="recompute") for link in layout.links
+            )
+            assert {link.retention for link in links} == {"log", "recompute"}
+            layout = replace(layout, links=links, protocol=recompute.SPEC)
+            inputs = rows(graph, Random(seed), 400)
+            crashes = [Crash(150_000, "Both", 5_000), Crash(250_000, "Out", 5_000)]
+            simulation = Simulation(layout, inputs, seed=seed, crashes=crashes, rate=1_000.0, batch_rows=4)
+            simulation.run()
+            assert simulated(simulation) == bounded(graph, inputs)
+    assert reached
+    assert all(taken <= needed + 16 for taken, needed in reached), reached

@@ -176,24 +176,36 @@ class _Shadow:
         self._inbox: deque[Arrival] = deque()
         self._logs: dict[ChannelId, Iterator[Arrival]] = {}
         self._read_to: dict[ChannelId, tuple[int, int]] = {}  # position, and the number there
+        self._alone: frozenset[ChannelId] = frozenset()  # logs that meet nothing that is recomputed
 
     def begin(self) -> None:
         element = self.element
-        for channel in self._layout.inputs(self._pe):
-            if self._layout.retention(channel) == "log":
+        layout, inputs = self._layout, self._layout.inputs(self._pe)
+        met = {layout.stream(channel).target for channel in inputs if layout.retention(channel) != "log"}
+        for channel in inputs:
+            if layout.retention(channel) == "log":
                 self._read_to[channel] = element.replay_from(channel)
+        self._alone = frozenset(channel for channel in self._read_to if layout.stream(channel).target not in met)
         outlets = [c for c in self._layout.outputs(self._pe) if self._layout.retention(c) != "log"]
         element.handle([ConsumerUp(channel, 0, 0) for channel in outlets])
 
     def turn(self) -> None:
-        unread, events = self.element.unread, list[Arrival]()
-        for channel in self._read_to:
-            if channel not in unread:
-                events += self._logged(channel)
-        if not unread:
+        """What came from others of the cone; then a part of each log, or as much as lets it go on with the others.
+
+        Where a log meets what is recomputed, neither runs ahead of the other: what lies beyond what is missing would be
+        worked off in vain.
+        """
+        events = list[Arrival]()
+        if not self.element.unread:
             events += self._inbox
             self._inbox.clear()
         self.element.handle(events)
+        for channel in self._read_to:
+            while channel not in self.element.unread and self.element.lags(channel):
+                arrivals = self._logged(channel)
+                self.element.handle(arrivals)
+                if not arrivals or channel in self._alone:
+                    break
 
     def put(self, arrival: Arrival) -> bool:
         if len(self._inbox) >= _ROOM:
@@ -206,7 +218,7 @@ class _Shadow:
         reading = self._logs.get(channel) or self._past.logged(channel, position)
         self._logs[channel] = reading
         arrivals, rows = list[Arrival](), 0
-        while rows < self._rows:  # what lies beyond what is missing would be worked off in vain
+        while rows < self._rows:
             arrival = next(reading, None)
             if arrival is None:
                 del self._logs[channel]  # that was all; look again later

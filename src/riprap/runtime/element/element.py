@@ -204,6 +204,10 @@ class Element:
         way = self._inputs.ways[channel]
         return way.position, way.inlet.next
 
+    def lags(self, channel: ChannelId) -> bool:
+        """Whether its operator can go on when more of this channel comes: no other one is behind it."""
+        return self._inputs.lags(self._inputs.ways[channel])
+
     @property
     def unread(self) -> frozenset[ChannelId]:
         """Channels that are not to be read now: parked ones; while some consumer has no room all but admitted ones."""

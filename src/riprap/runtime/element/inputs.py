@@ -169,6 +169,10 @@ class Inputs:
             return None
         return replace(without(message, skip) if skip else message, number=way.inlet.next)
 
+    def lags(self, way: WayIn) -> bool:
+        """No other channel of the same merge is known less far."""
+        return all(way.reached <= other.reached for other in self.ways.values() if other.target == way.target)
+
     def came(self, way: WayIn, message: Message) -> None:
         """Note how far replicas have brought a channel."""
         way.had = way.had.after(keys_of_message(message, self._layout.shape(way.channel)), message.progress)
