@@ -106,13 +106,13 @@ def check_any(seed: int) -> None:
     ascending(case(seed, retained(graph, random, 0.7, random.choice([1.0, 0.5])), random))
 
 
-@pytest.mark.parametrize("seeds", batches(40), ids=str)
+@pytest.mark.parametrize("seeds", batches(20), ids=str)
 def test_counts_are_true(seeds):
     for seed in seeds:
         check_counts(seed)
 
 
-@pytest.mark.parametrize("seeds", batches(40), ids=str)
+@pytest.mark.parametrize("seeds", batches(20), ids=str)
 def test_nothing_is_lost_when_consumers_crash(seeds):
     for seed in seeds:
         check_consumers(seed)

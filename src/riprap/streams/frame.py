@@ -157,7 +157,7 @@ def read_header(data: memoryview, at: int = 0) -> Header | str:
         return f"{len(data) - at} bytes where a header of {HEADER_SIZE} was expected"
     if _CHECK.unpack_from(data, checked)[0] != xxhash.xxh3_64_intdigest(data[at:checked]):
         return "the header's checksum does not match"
-    header = Header._make(_FRAME.unpack_from(data, at + _ARROW.size))
+    header = tuple.__new__(Header, _FRAME.unpack_from(data, at + _ARROW.size))  # `_make` without asking how many
     if header.magic != MAGIC or not PLAIN <= header.version <= WITH_PAYLOAD or header.length < HEADER_SIZE:
         return f"a message of version {header.version}, where this release reads {PLAIN} and {WITH_PAYLOAD}"
     return header

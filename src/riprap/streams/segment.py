@@ -32,6 +32,7 @@ from riprap.streams.frame import (
     END_OF_STREAM,
     ENTRIES,
     HEADER_SIZE,
+    PLAIN,
     SCHEMA,
     Header,
     check_body,
@@ -94,7 +95,7 @@ class Found(NamedTuple):
 
     @property
     def payload(self) -> bytes:
-        return payload_of(self.header, memoryview(self.data))
+        return b"" if self.header.version == PLAIN else payload_of(self.header, memoryview(self.data))
 
 
 class Start(NamedTuple):
