@@ -13,6 +13,7 @@ import pytest
 from riprap.proof.faults import KINDS, cut_connections
 from riprap.proof.schedule import Fault
 from riprap.runtime.coordination.states import WorkerState
+from riprap.runtime.corruption import Request, asked
 
 # Listens, tells its port, answers every byte, and says "cut" when the connection ends.
 SERVER = """
@@ -187,3 +188,11 @@ def test_a_late_kill_waits_for_the_end_of_an_interval(sleeper, tmp_path):
     assert ready(victims, fault)
     os.utime(manifest, (now - 500, now - 500))  # 2,400 s after the first one
     assert not ready(victims, fault)
+
+
+@pytest.mark.parametrize("what", ["tuple", "state"])
+def test_a_corruption_is_asked_of_the_element_itself(sleeper, tmp_path, what):
+    list(KINDS[f"corrupt-{what}"].action(One(sleeper, tmp_path), Fault(0, f"corrupt-{what}", ("A",), seed=5)))
+    assert asked(tmp_path, "A") == Request("", what, 5)
+    assert asked(tmp_path, "A") is None
+    assert sleeper.poll() is None

@@ -156,8 +156,8 @@ def _choices(layout: Layout, kinds: tuple[str, ...], *, local: bool) -> Choices:
             of_group.setdefault(pe.fragment.group, []).append(pe.id)
     if "group" in kinds and not of_group:
         raise UsageError(f"group: {layout.graph.name} has no HA group under this plan; give it one, or take several")
-    demands = {
-        name: kind.demand
+    demands = {  # what nobody promises anything of is drawn only where it is asked for
+        name: replace(kind.demand, drawn=True) if kind.excused and name in kinds else kind.demand
         for name, kind in KINDS.items()
         if (not kinds or name in kinds) and (kind.local or not local) and (kind.demand.targets != GROUP or of_group)
     }

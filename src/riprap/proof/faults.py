@@ -26,6 +26,7 @@ from riprap.base.errors import MissingPrerequisite
 from riprap.base.quantities import Duration
 from riprap.base.randomness import generator
 from riprap.proof.schedule import ALL, GROUP, Demand, Fault
+from riprap.runtime import corruption
 from riprap.runtime.coordination.states import WorkerState
 
 _PIDFD_GETFD = 438  # the system call's number, on every architecture
@@ -251,6 +252,17 @@ def _connections(pid: int) -> Iterator[tuple[socket.socket, Any, Any]]:
         os.close(handle)
 
 
+def _corrupt(what: corruption.What) -> Callable[[Victims, Fault], Action]:
+    """One value in the element becomes another, and nobody is told: on request, the element does it to itself."""
+
+    def action(victims: Victims, fault: Fault) -> Action:
+        for pe in fault.targets:
+            corruption.ask(victims.directory, pe, what, chance=fault.seed)
+        yield 0.0
+
+    return action
+
+
 @dataclass(frozen=True)
 class FaultKind:
     """One kind of fault."""
@@ -320,6 +332,22 @@ KINDS: Mapping[str, FaultKind] = {
         Demand(lasts=Duration(3_000_000)),
         _disk_full,
         fatal=False,
+    ),
+    "corrupt-tuple": FaultKind(
+        "a bit of a tuple that comes to an element is another",
+        "nobody dies of it; what is wrong behind it is told",
+        Demand(drawn=False),
+        _corrupt("tuple"),
+        fatal=False,
+        excused=True,
+    ),
+    "corrupt-state": FaultKind(
+        "a bit of an element's state is another",
+        "nobody dies of it; what is wrong behind it is told",
+        Demand(drawn=False),
+        _corrupt("state"),
+        fatal=False,
+        excused=True,
     ),
     "connection": FaultKind(
         "the connections between an element and others are cut, and all live on",
