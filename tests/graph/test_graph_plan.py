@@ -45,9 +45,23 @@ def test_a_plan_overrides_the_code():
     assert parse_plan(write_plan(plan_of(planned))).apply(graph) == planned
 
 
+def test_a_plan_says_of_a_stream_what_becomes_of_late_tuples():
+    app = App("a")
+    app.source("S", "x long").filter("x > 0", name="F").late("drop").sink("Sink")
+    graph = app.build()
+    assert plan_of(graph).streams == {"F→Sink": "drop"}
+    planned = parse_plan('app = "a"\n[streams."S->F"]\nlate = "drop"\n[streams."F→Sink"]\n').apply(graph)
+    assert {stream.id: stream.late for stream in planned.streams} == {"S→F": "drop", "F→Sink": "deliver"}
+    assert parse_plan(write_plan(plan_of(planned))) == plan_of(planned)
+    with pytest.raises(PlanError, match="the plan names stream S→G; app a has S→F"):
+        parse_plan('app = "a"\n[streams."S→G"]\nlate = "drop"\n').apply(graph)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ('app = "x"\n[streams."A→B"]\nlate = "wait"', "stream A→B: late = 'wait'; write one of deliver, drop"),
+        ('app = "x"\n[streams."A→B"]\ntardy = 1', "stream A→B has unknown key tardy; known keys: late"),
         ("app = ", "this is not TOML"),
         ("", 'does not say which app it is for; write app = "name"'),
         ('app = "x"\nspeed = 1', "the plan has unknown key speed; known keys: app, recovery, protocol, interval, "),

@@ -9,6 +9,7 @@ from riprap.graph.windows import count
 from riprap.operators.user import UserOperator
 from riprap.protocols.protocol import WHOLE
 from riprap.protocols.registry import protocol
+from riprap.runtime.lateness import takes_late
 from riprap.runtime.layout import arrange
 
 
@@ -172,3 +173,34 @@ def test_what_cannot_be_retained_while_down_is_refused():
         retain("while-down", sample=0)
     with pytest.raises(GraphError, match=r'there is retain."while-down".'):
         retain("always")
+
+
+def test_a_cycle_is_one_fragment_however_operators_are_fused():
+    app = App("round")
+    back = app.feedback("back", "x long", delay="1ms")
+    both = app.source("S", "x long").union(back, name="Both")
+    both.select("x - 1 AS x", where="x > 0", name="Lower").feed("back")
+    both.sink("Out")
+    graph = app.build()
+    for fuse in ("none", "auto", "all"):
+        layout = arrange(graph, fuse)
+        (cycle,) = [pe.fragment.members for pe in layout.pes if "Both" in pe.fragment.members]
+        assert {"Both", "Lower"} <= set(cycle)
+        assert fuse == "all" or set(cycle) == {"Both", "Lower"}
+        for parallelism in ({"Both": 2}, {"Lower": 2}, {"Both": 2, "Lower": 2}):
+            with pytest.raises(UsageError, match="is on a cycle, and a cycle runs in one process"):
+                arrange(graph, fuse, parallelism)
+
+
+def test_late_rows_are_taken_where_no_key_has_to_tell_what_was_had():
+    def taken(*protect, late="deliver"):
+        app = App("late")
+        left, right = (app.source(name, "x long").late(late) for name in ("L", "R"))
+        left.union(right, name="U").filter("x > 0", name="F", protect=protect).sink("Sink")
+        layout = arrange(app.build(), "none")
+        return {link.stream.id: takes_late(layout, link.channels()[0]) for link in layout.links}
+
+    assert all(taken().values())
+    assert all(taken(backup()).values())
+    assert taken(late="drop") == {"L→U": False, "R→U.1": False, "U→F": True, "F→Sink": True}
+    assert not any(taken(ha_group("g")).values())
