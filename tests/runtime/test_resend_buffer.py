@@ -118,3 +118,18 @@ def test_markers_keep_their_place_between_items_and_come_again(limit):
     held.release(5)
     held.rewind(5)
     assert sent() == [5, b"m5"]
+
+
+def test_where_loss_was_chosen_what_was_sent_makes_room():
+    made, held = ListSpill.made, ResendBuffer(1_000, ListSpill, lossy=True)
+    for number in range(40):
+        held.add(mark(number))
+        assert held.next() == mark(number)
+        held.sent()
+    assert ListSpill.made == made
+    left = [message.number for message in held.messages()]
+    assert left == list(range(40 - len(left), 40))
+    assert 4 <= len(left) <= 6
+    for number in range(40, 60):  # nothing of it was sent: none of it may go
+        held.add(mark(number))
+    assert {*range(40, 60)} <= {message.number for message in held.messages()}

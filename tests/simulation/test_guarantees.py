@@ -120,8 +120,9 @@ def consistent(protocol, log, sinks, seed):
 
 @pytest.mark.parametrize(("protocol", "log", "sinks"), TABLE)
 def test_the_table_holds(protocol, log, sinks):
-    lost = [check(protocol, log, sinks, seed) for seed in range(4)]
-    assert any(lost) != TABLE[protocol, log, sinks][0]
+    exact, _ = TABLE[protocol, log, sinks]
+    lost = (check(protocol, log, sinks, seed) for seed in range(4 if exact else 40))  # as many as it takes
+    assert any(lost) != exact
     if protocol != "repeat":
         assert all(consistent(protocol, log, sinks, seed) for seed in range(5)) == TABLE[protocol, log, sinks][1]
 

@@ -34,6 +34,7 @@ from riprap.report.comparison import comparison_report
 from riprap.runtime.coordination.states import SystemState
 from riprap.spark.session import hosting_session
 from riprap.streams import Stream
+from riprap.streams.shards import shards as streams_of
 
 Tell = Callable[[Case, Result], None]
 
@@ -103,12 +104,18 @@ def compare(
 def _said(host: HostName, asked: Sequence[Case]) -> str:
     divided = max(case.divided for case in asked)
     if host == "spark":
-        return "Real processes on Spark, and a real SIGKILL of a real element; one element per operator."
+        return f"Real processes on Spark, and a real SIGKILL of a real element. {_elements(asked)}"
     scaled = f" Rates are divided by {divided:g}, and a row costs {divided:g} times as much." if divided > 1 else ""
     return (
-        "The simulated host: the real elements and directors on a virtual clock, with costs of rows, messages, "
-        f"checkpoints, restarts and restores taken from profiles and runs; one element per operator.{scaled}"
+        "The simulated host: the real elements and directors on a virtual clock. What rows, messages, checkpoints, "
+        "restarts and restores cost are round figures, of the order that runs on two cores show: compare protocols "
+        f"with them, not machines. {_elements(asked)}{scaled}"
     )
+
+
+def _elements(asked: Sequence[Case]) -> str:
+    most = max(case.shards for case in asked)
+    return "One element per operator." if most == 1 else f"Up to {most} elements per operator, as published."
 
 
 class _Done:
@@ -230,7 +237,8 @@ def _seen(case: Case, result: RunResult, inputs: Mapping[str, pa.RecordBatch], k
     summary, graph = result.summary, case.of.graph(case.windows)
     outputs, found = [], {}
     for sink in graph.sinks:
-        items = list(Stream.open(summary["sinks"][sink.name]["path"]).read())
+        paths = streams_of(summary["sinks"][sink.name]["path"])
+        items = [item for path in paths for item in Stream.open(path).read()]
         found[sink.name] = rows(item.batch for item in items)
         outputs += [(item.header.written_at / 1e6, item.batch.num_rows, item.header.born / 1e6) for item in items]
     lost, repeated = judged(expected(graph, inputs), found)

@@ -8,7 +8,6 @@ from riprap.compare.grid import NONE, Case
 from riprap.compare.measures import Observation, Output
 from riprap.compare.oracle import expected, judged, rows
 from riprap.graph.graph import Graph
-from riprap.graph.specs import Sink, Source
 from riprap.protocols.registry import configured
 from riprap.runtime.layout import Layout, arrange
 from riprap.runtime.simulated import START, Crash
@@ -36,8 +35,7 @@ def laid_out(case: Case) -> Layout:
 def _shards(graph: Graph, case: Case) -> dict[str, int]:
     if case.shards == 1 or case.of.cyclic:
         return {}
-    divided = (spec for spec in graph if not isinstance(spec, Source | Sink))
-    return {spec.name: min(case.shards, case.of.published.shards.get(spec.name, 1)) for spec in divided}
+    return {spec.name: min(case.shards, case.of.published.shards.get(spec.name, 1)) for spec in graph}
 
 
 def inputs_of(case: Case) -> dict[str, pa.RecordBatch]:

@@ -134,6 +134,7 @@ class Outlet:
     skip: Skip | None = None  # instead: what the consumer had from another replica
     up: bool | None = None  # somebody takes it; None: not known yet, so what is sent waits
     header: bytes = b""  # of items that are numbered now
+    lossy: bool = False  # what was sent and is held may be forgotten where it does not fit into memory
 
     def numbered(self, items: int) -> int:
         """Give items their numbers; returns the first."""

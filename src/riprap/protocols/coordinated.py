@@ -12,6 +12,7 @@ round that is over (done, or aborted) means nothing; a marker of a newer one end
 """
 
 import struct
+from dataclasses import replace
 
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.events import (
@@ -95,6 +96,10 @@ class Rounds(Protocol):
         return [SendMarker(channel, marker_of(round), ahead) for channel, neighbour in outputs if neighbour.pe]
 
 
+def round_plan(surroundings: Surroundings) -> RestorePlan:
+    return replace(whole_plan(surroundings), rounds=True)
+
+
 class Coordinated(Rounds):
     def __init__(self, surroundings: Surroundings, plan: RestorePlan) -> None:
         super().__init__(surroundings, plan)
@@ -154,4 +159,4 @@ class Coordinated(Rounds):
         return [*abandoned, *(Unpark(channel) for channel in parked)]
 
 
-SPEC = ProtocolSpec("coordinated", whole_plan, Coordinated, RoundDirector, retention=("hold", "hold"))
+SPEC = ProtocolSpec("coordinated", round_plan, Coordinated, RoundDirector, retention=("hold", "hold"))

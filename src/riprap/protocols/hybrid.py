@@ -16,11 +16,11 @@ from dataclasses import replace
 from typing import Any
 
 from riprap.protocols.channels import ChannelId
+from riprap.protocols.coordinated import round_plan
 from riprap.protocols.director import Command, Director, Event, Finished, GoBack, Heard, Joined, Log, Lost, Took
 from riprap.protocols.protocol import Neighbour, ProtocolSpec, RestorePlan, Surroundings
 from riprap.protocols.rounds import RoundDirector
 from riprap.protocols.unaligned import Unaligned
-from riprap.protocols.uncoordinated import whole_plan
 
 
 def within(neighbours: Mapping[ChannelId, Neighbour]) -> dict[ChannelId, Neighbour]:
@@ -123,5 +123,5 @@ def replace_line(command: GoBack, line: int) -> GoBack:
 
 
 SPEC = ProtocolSpec(
-    "hybrid", whole_plan, Hybrid, HybridDirector, retention=("hold", "hold"), guarded=True, borders="log"
+    "hybrid", round_plan, Hybrid, HybridDirector, retention=("hold", "hold"), guarded=True, borders="log"
 )

@@ -99,6 +99,9 @@ class RestorePlan:
     reason: str = ""  # why it is not exact, if it is not
     continuous: str = ""  # the operator whose state is recorded in its own output, instead of in checkpoints
     gap: bool = False  # what came between a checkpoint and the life that goes back to it is lost: windows have moved on
+    # What was taken need not be held by its producer: who goes back does so together with it, to checkpoints that have
+    # what was on its way.
+    rounds: bool = False
 
 
 class Protocol:
@@ -144,4 +147,5 @@ class ProtocolSpec:
     # Whether logs between elements have only what is committed, where those who write them do not repeat themselves:
     # they have consumers who do not go back with them, or go back elsewhere.
     guarded: bool = False
+    lossy: bool = False  # held items that were sent may be forgotten where they would not fit into memory
     borders: Retention | None = None  # of links into and out of cycles, if it is another one

@@ -64,7 +64,7 @@ def configured(
             raise UsageError("--log volatile: repeat reads its logs again, so they are persistent; use uncoordinated")
         settings["log"] = log
         if log == "volatile":
-            spec = replace(spec, retention=("hold", "hold"))
+            spec = replace(spec, retention=("hold", "hold"), lossy=True)
     if scope is not None:
         if scope not in SCOPES:
             raise UsageError(f"--induced-scope {scope}: expected {' or '.join(SCOPES)}")

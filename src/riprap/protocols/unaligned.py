@@ -10,7 +10,7 @@ Channels are read also while some consumer has no room: a marker must not wait b
 """
 
 from riprap.protocols.channels import ChannelId
-from riprap.protocols.coordinated import Rounds
+from riprap.protocols.coordinated import Rounds, round_plan
 from riprap.protocols.cut import Cut
 from riprap.protocols.events import (
     Abandon,
@@ -24,7 +24,6 @@ from riprap.protocols.events import (
 )
 from riprap.protocols.protocol import WHOLE, ProtocolSpec, RestorePlan, Surroundings
 from riprap.protocols.rounds import RoundDirector
-from riprap.protocols.uncoordinated import whole_plan
 
 
 class Unaligned(Rounds):
@@ -86,4 +85,4 @@ class Unaligned(Rounds):
         return abandoned
 
 
-SPEC = ProtocolSpec("unaligned", whole_plan, Unaligned, RoundDirector, retention=("hold", "hold"))
+SPEC = ProtocolSpec("unaligned", round_plan, Unaligned, RoundDirector, retention=("hold", "hold"))

@@ -209,6 +209,8 @@ class Simulation:
             self._later(self._soon(1_000, 10_000), lambda: self._begin(pe))
             return
         before = self.lives.get(pe.id)
+        if before is not None and not before.alive and self.layout.plan(pe).rounds:
+            self._directing.replaced(pe.id, before.epoch)
         assignment = self._directing.begins(pe.id, before.epoch + 1 if before is not None else 1)
         if assignment is None:
             self._later(self._soon(1_000, 10_000), lambda: self._begin(pe))
@@ -289,9 +291,8 @@ class Simulation:
     def _direct(self) -> None:
         """A director begins, with the log of those before it."""
         director = self.layout.protocol.director(self.layout.surroundings)
-        pes = [pe.id for pe in self.layout.pes]
         log, append = list(self.director_log), self.director_log.append
-        self._directing = Directing(director, pes, self, log, append, self.history)
+        self._directing = Directing(director, list(self.storage), self, log, append, self.history)
         for life in self.lives.values():
             if life.alive:
                 self._join(life)

@@ -94,9 +94,9 @@ class TimedSimulation(Simulation):
         super().__init__(layout, inputs, **more)
 
     def outputs(self, sink: str) -> list[Output]:
-        log = next(log for channel, log in self._logs.items() if channel.stream == sink)
-        assert isinstance(log, TimedLog)
-        return log.outputs
+        """Of all its shards."""
+        logs = [log for channel, log in self._logs.items() if channel.stream == sink and isinstance(log, TimedLog)]
+        return [output for log in logs for output in log.outputs]
 
     def log(self, channel: ChannelId) -> MemoryLog:
         if channel not in self._logs:

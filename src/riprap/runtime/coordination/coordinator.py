@@ -265,7 +265,10 @@ class Coordinator:
             at, wall = self._clock.monotonic(), self._clock.now()
             epoch = call.epoch = self._roster.register(pe, attempt, host, pid, executor_pid, at, wall)
             self._write_epochs()
-            older = self._calls.get(pe)
+            older = self._calls.pop(pe, None)
+            if older is not None and self._layout.plan(self._layout.pe(pe)).rounds:
+                self._directing.tick(wall)
+                self._directing.replaced(pe, older.epoch)
             self._calls[pe] = call
             self._waiting[pe] = call
             self._begin_waiting()

@@ -106,6 +106,7 @@ class Directing:
         self.line = 0
         self._targets: dict[str, tuple[int, CheckpointId | None]] = {}  # by element: its last going back
         self._settled: set[str] = set()  # elements with a checkpoint of their own since
+        self._replaced: set[tuple[str, int]] = set()  # lives of which it was told so
         records = []
         for entry in log:
             if "record" in entry:
@@ -150,7 +151,14 @@ class Directing:
         self._tell(Joined(pe, epoch, line, checkpoints))
 
     def lost(self, pe: str, epoch: int) -> None:
-        self._tell(Lost(pe, epoch))
+        if (pe, epoch) not in self._replaced:
+            self._tell(Lost(pe, epoch))
+
+    def replaced(self, pe: str, epoch: int) -> None:
+        """A new life is about to begin, so this one is over: who begins again does so where all go back to."""
+        if (pe, epoch) not in self._replaced:
+            self._replaced.add((pe, epoch))
+            self._tell(Lost(pe, epoch))
 
     def silent(self, pe: str, epoch: int) -> None:
         self._tell(Silent(pe, epoch))

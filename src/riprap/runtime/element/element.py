@@ -149,8 +149,7 @@ class Element:
         for channel, messages in begins.parked.items():
             way = self._inputs.ways[channel]
             for message in messages:  # the checkpoint has them: the protocol is not asked, and cannot capture
-                skip = way.inlet.fresh(-1, message.number, message.items)
-                if skip != NOTHING:
+                if (skip := way.inlet.fresh(-1, message.number, message.items)) != NOTHING:
                     self._deliver(way, replace(message, epoch=-1), skip, way.position)
 
     # For the host -----------------------------------------------------------------------------------------------------
@@ -262,8 +261,7 @@ class Element:
         """Where the element is now, as a cut of the whole of it."""
         return self._cut(self.pe.fragment.members)
 
-    def end_sources(self) -> None:
-        """The sources take nothing new, and tell their end when they come there."""
+    def end_sources(self) -> None:  # they take nothing new, and tell their end when they come there
         self._over = True
 
     def next_due(self) -> int | None:
@@ -527,6 +525,8 @@ class Element:
     # Time -------------------------------------------------------------------------------------------------------------
 
     def _tick(self, now: int) -> None:
+        for channel, next_ in self._inputs.acknowledged() if self.plan.rounds else ():
+            self._host.acknowledge(channel, next_)
         for taken in self._capturing.finished():
             self._host.took(taken.durable, taken.bytes, taken.taken)
             self._showing.durable(taken.durable.id, taken.durable.tag)

@@ -55,6 +55,7 @@ class WayIn:
         self.had = Had()  # what has come, where replicas bring it
         self.seen: Seen | None = None  # the same where copies do
         self.reached = START_KEY  # how far the merge knows the channel
+        self.acknowledged = 0  # number below which its producer need not hold anything
         self.merge: ShardMerge | None = None
         self.retained: Retained | None = None
 
@@ -189,6 +190,15 @@ class Inputs:
             if way.seen is not None:
                 merged = way.merged is not None
                 found[way.channel] = Had(self._engine.reached(way.target), ALL) if merged else way.seen.had
+        return found
+
+    def acknowledged(self) -> list[tuple[ChannelId, int]]:
+        """Held channels of which more was taken since the last call, with the number behind that."""
+        found = []
+        for way in self.ways.values():
+            if way.inlet.retention == "hold" and way.inlet.next > way.acknowledged:
+                way.acknowledged = way.inlet.next
+                found.append((way.channel, way.inlet.next))
         return found
 
     # To the engine ----------------------------------------------------------------------------------------------------

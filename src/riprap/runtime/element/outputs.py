@@ -80,7 +80,8 @@ class Outputs:
         self.ways: dict[ChannelId, Way] = {}
         for channel in layout.outlets(pe):
             retention, record = layout.retention(channel), ledger.outlets[channel]
-            outlet = Outlet(retention, sent[channel], record.key, guarded=not exact)
+            lossy = layout.protocol.lossy
+            outlet = Outlet(retention, sent[channel], record.key, guarded=not exact, lossy=lossy)
             kind = CommittedWay if layout.committed(channel) else _WAYS[retention]
             way = kind(channel, epoch, outlet, record, host, limit)
             if isinstance(way, RememberingWay | WhileDownWay | CopyingWay):

@@ -17,8 +17,9 @@ from riprap.runtime.messages import Message
 class ResendBuffer:
     """The messages of one channel that are not acknowledged."""
 
-    def __init__(self, limit: int, spill: Callable[[], Spill]) -> None:
-        self._limit = limit  # bytes
+    def __init__(self, limit: int, spill: Callable[[], Spill], *, lossy: bool = False) -> None:
+        """`lossy`: beyond the limit what was sent is forgotten."""
+        self._limit, self._lossy = limit, lossy  # bytes
         self._make_spill = spill
         self._memory: deque[Message] = deque()
         self._bytes = 0
@@ -34,6 +35,9 @@ class ResendBuffer:
         if not message.items:
             self._markers.append(message)
             return
+        while self._lossy and self._sent and self._bytes > self._limit:
+            self._bytes -= size_of(self._memory.popleft())
+            self._sent -= 1
         if self._spill is None and self._bytes > self._limit:
             self._spill, self._read_to = self._make_spill(), message.number
         if self._spill is not None:

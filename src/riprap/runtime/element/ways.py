@@ -157,7 +157,7 @@ class HoldingWay(Way):
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
-        self._held = ResendBuffer(self._limit, lambda: self._host.spill(self.channel))
+        self._held = ResendBuffer(self._limit, lambda: self._host.spill(self.channel), lossy=self.outlet.lossy)
         self._heard: OrderKey | None = None  # progress that this consumer was told
         self._markers: deque[Message] = deque()  # to be sent ahead of everything
 
