@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-JOBS   ?= 3  # more than two cores: tests of real runs wait most of their time
+JOBS   ?= 4  # more than two cores: tests of real runs wait most of their time
 export JAVA_TOOL_OPTIONS :=
 
 .PHONY: demo test suite bench soak lint install clean

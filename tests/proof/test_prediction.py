@@ -77,7 +77,8 @@ def test_ranks_with_ties():
 def test_rows_behind_a_fault_that_nobody_promised_anything_of_may_be_lost():
     graph = build()
     hosts = {operator.name: (operator.name,) for operator in graph}
-    summary = {"pes": {pe: {"delivery": "exactly once"} for pe in hosts}, "sinks": {"Sink": {"tuples": 9}}}
+    pes = {pe: {"delivery": "exactly once"} for pe in hosts}
+    summary = {"pes": pes, "streams": {}, "sinks": {"Sink": {"tuples": 9}}}
     sinks = {"Sink": SinkVerdict(10, 9, 1, 0, 0, True)}
     for kind, holds in (("several", False), ("group", True)):
         fault = FaultResult(Fault(0, kind, ("TradeFilter", "VWAP")), 10.0, 12.0)

@@ -63,7 +63,8 @@ def test_a_stateful_operator_has_its_own_numbers_where_state_is_lost(inputs, spa
     written = json.loads((tmp_path / "lost" / "assessment.json").read_text())["operators"]
     assert own["Activity"] > 2 * own["Both"], "an empty window of forty tuples is worse than half a second of silence"
     for name in ("Both", "Activity"):
-        assert written[name]["impact"] == [{"outage": "500ms", "state_age": "lost", "impact": own[name]}]
+        [row] = written[name]["impact"]
+        assert (row["outage"], row["state_age"], row["impact"]) == ("500ms", "lost", own[name])
     kept = run_request(request(inputs, targets="all"), tmp_path / "kept", spark=spark)
     both = merged_assessment([read_assessment(tmp_path / "kept"), read_assessment(tmp_path / "lost")])
     impact = both.operators["Activity"].impact
