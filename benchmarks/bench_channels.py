@@ -141,6 +141,7 @@ class _Chain:
             self._hop.give(Message(Kind.ROWS, 1, self.number, views, born=SYSTEM_CLOCK.now()))
             self.number += batch.num_rows
         self._hop.give(Message(Kind.END, 1, self.number, progress=END_KEY))
+        self._hop.transport.poll(0.0, NONE)  # the end of the turn: what was gathered goes
         while self._hop.transport.pending(self._hop.channel):  # type: ignore[arg-type]
             self._hop.transport.poll(1.0, NONE)
         used = time.process_time() - used

@@ -154,6 +154,7 @@ class Transport:
             self._listening.close()
         try:
             if drain:
+                self._outlets.turn()  # what went to the kernel here, no event would tell of
                 while self._outlets.waiting:
                     self._turn(1.0)
                 self._outlets.finish()
