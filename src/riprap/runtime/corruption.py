@@ -15,8 +15,9 @@ from typing import Any, Literal, NamedTuple, cast
 from urllib.parse import quote
 
 from riprap.base.errors import UsageError, known
-from riprap.base.quantities import Duration, parse_duration
+from riprap.base.quantities import Duration
 from riprap.base.randomness import derived_seed
+from riprap.runtime.kills import parse_timed
 from riprap.runtime.layout import Layout
 
 What = Literal["tuple", "state"]
@@ -40,13 +41,7 @@ def parse_corruptions(text: str, layout: Layout, seed: int = 1) -> tuple[Corrupt
 
 
 def _corruption(part: str, layout: Layout, chance: int) -> Corruption:
-    name, found, time = part.partition("@")
-    if not found or not name:
-        raise UsageError(f"--corrupt {part!r}: write OPERATOR@TIME, as in Aggregator@10s")
-    try:
-        at = parse_duration(time)
-    except UsageError as error:
-        raise UsageError(f"--corrupt {part!r}: {error}") from error
+    name, at = parse_timed(part, "--corrupt", "OPERATOR")
     for pe in layout.pes:
         if pe.id == name:
             return Corruption(at, pe.fragment.name, (pe.id,), "state" if chance & 1 else "tuple", chance >> 1)

@@ -2,8 +2,8 @@
 
 An operator's name means the elements that host it, `Aggregator/1` one shard. In an HA group it means those of the
 replica that is active then, and `Aggregator#2` is its second replica; of copies it means the first that speaks.
-`executor` is the executor of the first element,
-`driver` the process that coordinates the run. Times count from when the run is running.
+`executor` is the executor of the first element, `driver` the process that coordinates the run. Times count from when
+the run is running.
 """
 
 from typing import Literal, NamedTuple
@@ -25,14 +25,19 @@ def parse_kills(text: str, layout: Layout) -> tuple[Kill, ...]:
     return tuple(sorted(_kill(part.strip(), layout) for part in text.split(",") if part.strip()))
 
 
-def _kill(part: str, layout: Layout) -> Kill:
+def parse_timed(part: str, option: str, what: str) -> tuple[str, Duration]:
+    """NAME@TIME of an option; `what` it takes a name of."""
     name, found, time = part.partition("@")
     if not found or not name:
-        raise UsageError(f"--kill {part!r}: write WHAT@TIME, as in Aggregator@10s")
+        raise UsageError(f"{option} {part!r}: write {what}@TIME, as in Aggregator@10s")
     try:
-        at = parse_duration(time)
+        return name, parse_duration(time)
     except UsageError as error:
-        raise UsageError(f"--kill {part!r}: {error}") from error
+        raise UsageError(f"{option} {part!r}: {error}") from error
+
+
+def _kill(part: str, layout: Layout) -> Kill:
+    name, at = parse_timed(part, "--kill", "WHAT")
     if name == "executor":
         return Kill(at, "executor")
     if name == "driver":
