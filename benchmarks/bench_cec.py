@@ -53,11 +53,15 @@ def overhead(directory: Path) -> Iterator[Result]:
 
 
 def recovery(directory: Path) -> Iterator[Result]:
-    """`continuous(recovery="500ms")`: the slowest of 20 kills at random moments, without detection and restart."""
+    """`continuous(recovery="500ms")`: the slowest of 20 kills at random moments, without detection and restart, on a
+    machine whose cache has what is compiled: a first kill does not count."""
     for scenario in (*SCENARIOS, ESTIMATE):
-        seconds = [one.seconds for one in returns(scenario, ROWS, 0, KILLS, directory, goal=GOAL)]
+        returns(scenario, ROWS, 0, 1, directory, goal=GOAL)
+        found = returns(scenario, ROWS, 0, KILLS, directory, goal=GOAL)
+        seconds, worked = [one.seconds for one in found], [one.worked for one in found]
         how = (
             f"{KILLS} kills: slowest {max(seconds) * 1e3:.0f} ms, median {statistics.median(seconds) * 1e3:.0f} ms; "
+            f"of a processor's time {max(worked) * 1e3:.0f} and {statistics.median(worked) * 1e3:.0f} ms; "
             f"goal {GOAL * 1e3:.0f} ms; reading records, loading and repeating input"
         )
         yield at_most(f"slowest recovery over its goal, {scenario.name}", max(seconds) / GOAL, 1.5, how)

@@ -24,7 +24,7 @@ from riprap.graph.builder import App
 from riprap.graph.keys import END_KEY
 from riprap.operators.views import Views
 from riprap.protocols.channels import ChannelId
-from riprap.runtime.hosting import Arrival
+from riprap.runtime.host import Arrival
 from riprap.runtime.layout import arrange
 from riprap.runtime.messages import Kind, Message
 from riprap.runtime.run import Run, Tls
@@ -86,13 +86,19 @@ class _Hop:
 
 
 def _member(directory: str, tls: Tls | None, at: int, last: int, consumer: str | None, pipe: Connection) -> None:
-    """A process of the chain behind the first: tells its location, then at every END what happened since the last."""
+    """A process of the chain behind the first: tells its location, then at every END what happened since the last.
+
+    It looks at the pipe only when nothing has come for a while, because that costs as much as a message does.
+    """
     hop = _Hop(_run(directory, tls), at, last, consumer)
     pipe.send(hop.transport.location)
     count, ages = 0, []
     used = time.process_time()
-    while not pipe.poll():
-        for event in hop.transport.poll(0.2):
+    while True:
+        events = hop.transport.poll(0.2)
+        if not events and pipe.poll():
+            break
+        for event in events:
             if not isinstance(event, Arrival):
                 continue
             message = event.message

@@ -25,8 +25,9 @@ from riprap.graph.windows import count
 from riprap.proof.verdict import FaultResult
 from riprap.streams import Stream
 
-KILLS, GAP, BEFORE = 5, 8, 3.0  # kills, seconds between them, and seconds before one that it is compared with
-TUPLES = 2_000_000  # to find the most that the app takes
+KILLS, GAP, BEFORE = 5, 7, 2.0  # kills, seconds between them, and seconds before one that it is compared with
+TUPLES = 3_000_000  # to find the most that the app takes
+_ROWS = 100_000  # of a row group
 PLAN = 'app = "branches"\nrecovery = "60s"\n[operators]\nSums = { checkpoint = "3s" }\n'
 
 
@@ -34,16 +35,19 @@ def branches() -> Graph:
     app = App("branches")
     source = app.source("In", "id long not null, key long not null, x double not null")
     hurt = source.filter("x >= 0.0", name="Hurt")
-    hurt.aggregate("sum(x) AS x", window=count(100), every=count(10), by="key", name="Sums").sink("HurtOut")
+    hurt.aggregate("sum(x) AS x", window=count(100), every=count(100), by="key", name="Sums").sink("HurtOut")
     source.filter("id % 50 = 0", name="Healthy").sink("HealthyOut")
     return app.build()
 
 
 def write_input(path: Path, tuples: int, rate: float) -> Path:
-    ids = np.arange(tuples)
-    times = pa.array((ids / rate * 1e6).astype(np.int64), pa.timestamp("us", "UTC"))
-    table = {"id": pa.array(ids), "key": pa.array(ids % 97), "x": pa.array(ids * 0.5), "_ts": times}
-    pq.write_table(pa.table(table), path, row_group_size=100_000)
+    columns = {"id": pa.int64(), "key": pa.int64(), "x": pa.float64(), "_ts": pa.timestamp("us", "UTC")}
+    with pq.ParquetWriter(path, pa.schema(columns)) as writer:
+        for first in range(0, tuples, _ROWS):
+            ids = np.arange(first, min(first + _ROWS, tuples))
+            values = ids, ids % 97, ids * 0.5, (ids / rate * 1e6).astype(np.int64)
+            arrays = [pa.array(v).cast(kind) for v, kind in zip(values, columns.values(), strict=True)]
+            writer.write_table(pa.table(arrays, list(columns)))
     return path
 
 
@@ -78,7 +82,7 @@ def _beside_kills(graph: Graph, place: Path, rate: float) -> Iterator[Result]:
         during, earlier = _window(written, result, 0.0), _window(written, result, BEFORE)
         assert result.running is not None
         assert result.began is not None
-        shares.append((during.sum() / (result.running - result.began)) / (earlier.sum() / BEFORE))
+        shares.append(float(during.sum() / (result.running - result.began) / (earlier.sum() / BEFORE)))
         beside.append((written - due)[during] - started)
         before.append((written - due)[earlier] - started)
     how = f"of {len(recovered)} kills just before a checkpoint, at {rate:,.0f} tuples/s, half of the most"

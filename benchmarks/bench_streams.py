@@ -170,7 +170,7 @@ def replay(directory: Path) -> Iterator[Result]:
         how = f"rows/s: replay {slow['stream']:,.0f}, pyarrow {slow['pyarrow']:,.0f}; page cache dropped before each"
         yield reported(f"replay, {kib} KiB, cold", slow["stream"] / slow["pyarrow"], "×", how)
         shutil.rmtree(path)
-        yield _live(directory, kib, schema, made, rows["pyarrow"])
+        yield from _followers(directory, kib, schema, made, rows["pyarrow"])
 
 
 def _forget(file: Path) -> None:
@@ -181,24 +181,72 @@ def _forget(file: Path) -> None:
     os.close(descriptor)
 
 
-def _live(directory: Path, kib: int, schema: pa.Schema, made: list[pa.RecordBatch], pyarrow_rate: float) -> Result:
-    """A follower in the writer's process, from an empty stream to the last row."""
-    stream = Stream.create(directory / "live", schema, stability="async")
-    rows = len(made) * TUPLES
-    with stream.writer() as writer:
-        reader = stream.read(follow=True)
+def _followers(
+    directory: Path, kib: int, schema: pa.Schema, made: list[pa.RecordBatch], pyarrow_rate: float
+) -> Iterator[Result]:
+    """One that catches up with what was written before it came, against a plain read; and one that is there while rows
+    are appended, from an empty stream to the last row. The latter sees nothing that was not written, so it is held
+    against a plain write of as many bytes that is then read."""
+    path, rows = directory / "follow", len(made) * TUPLES
+    block = generator(2, "block").bytes(kib * 1024)
 
-        def follow() -> None:
-            for item in reader:
-                if item.next_position == rows:
-                    return
+    def until_the_last(reader) -> None:
+        for item in reader:
+            if item.next_position == rows:
+                return
 
-        elapsed = concurrently([follow, lambda: [writer.append(batch) for batch in made] and None])
-        served = reader.counts
-        reader.close()
-    shutil.rmtree(directory / "live")
-    how = f"{rows / elapsed:,.0f} rows/s while appended; batches from memory {served.live}, from disk {served.stored}"
-    return reported(f"live follow, {kib} KiB, against pyarrow's reading", rows / elapsed / pyarrow_rate, "×", how)
+    def catch_up() -> None:
+        until_the_last(Stream.open(path).read(follow=True))
+
+    def plain() -> None:
+        with open(directory / "plain", "wb", buffering=0) as file:
+            for _ in made:
+                file.write(block)
+        into = pa.allocate_buffer(len(block))
+        with open(directory / "plain", "rb", buffering=0) as file:
+            while file.readinto(memoryview(into)):
+                pass
+        (directory / "plain").unlink()
+
+    def live() -> None:
+        stream = Stream.create(directory / "live", schema, stability="async")
+        with stream.writer() as writer:
+            reader = stream.read(follow=True)
+            concurrently([lambda: until_the_last(reader), lambda: [writer.append(batch) for batch in made] and None])
+            served.append((reader.counts.live, reader.counts.stored))
+            reader.close()
+            took.append(time.perf_counter())
+        shutil.rmtree(directory / "live")
+
+    with Stream.create(path, schema, stability="async", memory_bytes=0, segment_bytes=1 << 40).writer() as writer:
+        for batch in made:
+            writer.append(batch)
+        writer.flush()
+        caught = rows / side_by_side({"follower": catch_up}, rounds=5)["follower"]
+    shutil.rmtree(path)
+    how = f"rows/s of one that catches up with an open segment {caught:,.0f}, pyarrow {pyarrow_rate:,.0f}; warm"
+    name = f"follower that catches up, {kib} KiB, over a plain read"
+    yield (
+        at_least(name, caught / pyarrow_rate, 0.5, how)
+        if kib == 184
+        else reported(name, caught / pyarrow_rate, "×", how)
+    )
+    served: list[tuple[int, int]] = []
+    took: list[float] = []
+    times: dict[str, list[float]] = {"plain": [], "live": []}
+    for round_ in range(6):
+        for kind, task in (("plain", plain), ("live", live)):
+            begin = time.perf_counter()
+            task()
+            if round_:  # without closing the stream, which syncs it
+                times[kind].append((took[-1] if kind == "live" else time.perf_counter()) - begin)
+    beside, alone = (statistics.median(times[kind]) for kind in ("live", "plain"))
+    how = (
+        f"{rows / beside:,.0f} rows/s while appended, plain write and read {rows / alone:,.0f}, plain read alone "
+        f"{pyarrow_rate:,.0f}; batches from memory {served[-1][0]}, from disk {served[-1][1]}"
+    )
+    name = f"live follower, {kib} KiB, over a plain write and read"
+    yield at_least(name, alone / beside, 0.5, how) if kib == 184 else reported(name, alone / beside, "×", how)
 
 
 def seek(directory: Path) -> Iterator[Result]:

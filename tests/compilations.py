@@ -16,7 +16,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-MOST = 55  # and five in test_pieces.py, in caches of their own
+MOST = 55  # and four in test_pieces.py, in caches of their own
 SETTING = "RIPRAP_COMPILED"
 
 

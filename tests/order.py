@@ -14,7 +14,6 @@ LONGEST = (
     "tests/simulation/test_counts.py",
     "tests/spark/test_source.py",
     "tests/operators/test_aggregate.py",
-    "tests/san/test_accelerated_replicas.py",
     "tests/spark/test_run_executors.py",
     "tests/engine/test_memory.py",
     "tests/spark/test_host.py",

@@ -3,9 +3,11 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.report.test_reports import words
 
-from riprap.apps.join_checkpoints import CASES, PER_GROUP, SINGLE, Outcome, confidence, graph_of, measure
+from riprap.apps.join_checkpoints import CASES, PER_GROUP, SINGLE, Outcome, confidence, cost, graph_of, measure
 from riprap.report.joins_report import joins_report
 
 
@@ -18,27 +20,63 @@ def test_tuples_are_as_wide_as_published():
 def test_a_short_run_measures_and_matches_as_published():
     case = SINGLE[0]
     found = measure(case, 1, 0.0, block=0.05)
-    assert found.pairs == 3
+    assert found.pairs >= 5
     assert found.low <= found.ratio <= found.high
-    assert found.missed <= 3
+    assert found.missed <= found.pairs
     taken, given = case.published
     assert found.output_rate / found.input_rate == pytest.approx(given / taken, rel=0.1), "matches to a tuple"
     grouped = 1_024 * PER_GROUP.keys[0] / PER_GROUP.keys[1] / 2
     assert grouped == pytest.approx(PER_GROUP.published[1] / PER_GROUP.published[0], rel=0.15)
 
 
-def test_the_interval_is_that_of_logarithms():
-    ratios = [0.9, 1.0, 1.1, 0.95]
-    low, mean, high = confidence(ratios)
-    logs = np.log(ratios)
-    assert mean == pytest.approx(np.exp(logs.mean()))
-    assert high / mean == pytest.approx(mean / low)
-    assert np.log(high / mean) == pytest.approx(3.1824 * logs.std(ddof=1) / 2, rel=1e-4)
+def test_the_interval_is_students():
+    values = [0.9, 1.0, 1.1, 0.95]
+    low, mean, high = confidence(values)
+    assert mean == pytest.approx(np.mean(values))
+    assert high - mean == pytest.approx(mean - low)
+    assert high - mean == pytest.approx(3.1824 * np.std(values, ddof=1) / 2, rel=1e-4)
+
+
+@given(
+    usual=st.floats(0.001, 0.02),
+    extra=st.floats(0.0, 0.3),
+    written=st.integers(0, 8),
+    slope=st.floats(-0.0001, 0.0001),
+)
+def test_a_cost_is_found_whatever_the_speed_and_its_drift(usual, extra, written, slope):
+    """100 batches, the 50th waits for the capture, the next few share the machine with the writer."""
+    times = usual * (1 + slope * np.arange(100))
+    times[50] += extra / 2
+    times[51 : 51 + written] += extra / 2 / max(1, written)
+    lost = extra if written else extra / 2
+    ends = np.cumsum(times)
+    found = cost(ends, ends[49], ends[50 + written], 0.0)
+    assert found == pytest.approx(lost, abs=usual * 0.02 * (written + 2))
+
+
+def test_no_cost_without_a_checkpoint_or_a_neighbour():
+    ends = np.arange(1.0, 11.0)
+    assert cost(ends, np.inf, np.inf, 0.0) is None
+    assert cost(ends, 0.0, np.inf, 0.0) is None
+    assert cost(ends, 5.0, np.inf, 0.0) == pytest.approx(0.0), "not durable at the end of its block"
 
 
 def outcome(case, interval, ratio, half):
     return Outcome(
-        case.name, interval, 1e5, 2e5, ratio, ratio - half, ratio + half, ratio, ratio, 9, float(interval), 1e6, 0
+        case.name,
+        interval,
+        1e5,
+        2e5,
+        ratio,
+        ratio - half,
+        ratio + half,
+        ratio,
+        ratio,
+        ratio,
+        9,
+        float(interval),
+        1e6,
+        0,
     )
 
 

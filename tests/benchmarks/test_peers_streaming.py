@@ -25,7 +25,11 @@ def expected(spark, tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("form", "bargains"), [(peers.arrow, peers.arrow_bargains), (peers.per_key, peers.per_key_bargains)]
+    ("form", "bargains"),
+    [
+        (peers.arrow, peers.arrow_bargains),
+        pytest.param(peers.per_key, peers.per_key_bargains, marks=pytest.mark.soak),
+    ],
 )
 def test_same_bargains(spark, tmp_path, expected, form, bargains):
     table, wanted = expected

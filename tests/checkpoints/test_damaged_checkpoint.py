@@ -5,9 +5,10 @@ import pytest
 from checkpoint_apps import SECOND, Total, checkpointer, joining, rows_of, started, summing, windows
 from tests.engine.graphs import SCHEMA
 
+from riprap.base.errors import DataError
 from riprap.checkpoints.load import load
 from riprap.checkpoints.manifest import decode
-from riprap.checkpoints.names import MANIFEST, files_in, folder_of
+from riprap.checkpoints.names import MANIFEST, PART, files_in, folder_of
 from riprap.checkpoints.parts import FROM, ROWS, decode_part
 from riprap.checkpoints.storage import MemoryStorage
 from riprap.engine.engine import Engine
@@ -113,6 +114,18 @@ def test_replay_takes_an_older_checkpoint_that_is_whole():
     for name in newest | before:  # then none is whole
         put(storage, f"{FOLDER}/{name}", None)
     assert load(storage, "PE/0", "all", 0).positions == {"number": 3}
+
+
+def test_the_beginning_is_better_than_a_hole_while_it_can_be_had():
+    storage, _ = checkpointed(joining(count(10)), checkpoints=2)
+    for file in files_in(storage, FOLDER, PART):
+        put(storage, f"{FOLDER}/{file.name}", None)
+    heard = []
+    assert load(storage, "PE/0", "all", 0, spare=3, holes=False, warn=heard.append) is None
+    assert "fresh state" in heard[-1]
+    assert load(storage, "PE/0", "all", 0, spare=2).positions == {"number": 1}, "with its holes: older ones are gone"
+    with pytest.raises(DataError, match="PE/0 cannot go back exactly"):
+        load(storage, "PE/0", "all", 0, spare=2, holes=False)
 
 
 def test_a_damaged_whole_is_replaced_by_an_older_one():

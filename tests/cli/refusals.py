@@ -22,7 +22,7 @@ def no_spark(monkeypatch, tmp_path):
         raise MissingPrerequisite("this is where Spark would start")
 
     monkeypatch.setattr(session, "_build", refuse)
-    monkeypatch.setattr(launching, "launch", lambda master: None)
+    monkeypatch.setattr(launching, "launch", lambda master, *, archive: None)
     monkeypatch.setattr(session.SparkSession, "getActiveSession", lambda: None)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "80")

@@ -2,12 +2,13 @@
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from riprap.base.clock import SYSTEM_CLOCK
-from riprap.cli.live_table import LiveTable, waiting
+from riprap.cli.live_table import LiveTable, _table, waiting
 from riprap.runtime.coordination.metrics import Metrics
 from riprap.runtime.coordination.metrics_file import MetricsFile
 from riprap.runtime.coordination.roster import PeStatus
@@ -117,3 +118,17 @@ def test_a_run_that_does_not_come_to_start_says_what_it_waits_for():
     said = console.file.getvalue()
     assert said.count("waiting for A to get a process") == 1
     assert "waiting for A to read" in said
+
+
+def test_a_replica_that_took_over_says_how(tmp_path):
+    replicas = [{"elements": [f"Sink#{number}"], "state": "full"} for number in (1, 2)]
+    failover = {"at": 1, "lost": "Sink#1", "from": 1, "to": 2, "seconds": 0.173, "dropped": 12, "doubled": 3}
+    group = {"active": 2, "tainted": False, "replicas": replicas, "failovers": [failover, failover]}
+    told = [replace(status(1, Latencies()), pe=f"Sink#{number}") for number in (1, 2)]
+    metrics = MetricsFile(tmp_path, SYSTEM_CLOCK)
+    metrics.note("running", told, {"groups": {"g": group}})
+    shown = io.StringIO()
+    Console(file=shown, width=250).print(_table("running", metrics.lines))
+    first, second = (line for line in shown.getvalue().splitlines() if "Sink#" in line)
+    assert "running, backup " in first
+    assert "running, active, 2 fail-overs, the last in 0.17 s: 12 dropped, 3 doubled" in second

@@ -177,7 +177,7 @@ def test_a_budget(tmp_path):
     assert 0 <= found["knee"] < len(found["steps"])
     assert tomllib.loads(out.read_text())["app"] == "bargain-discovery"
     assert "What each step of the budget buys" in run(*common)
-    with pytest.raises(DataError, match=r"cannot read .*request\.json"):
+    with pytest.raises(DataError, match=r"request\.json; the assessment cannot be repeated"):
         run(*common, "--reassess")
     content["app"] = "other"
     (tmp_path / "assessment.json").write_text(json.dumps(content))

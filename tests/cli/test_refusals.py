@@ -79,6 +79,8 @@ def test_an_overflow_in_any_duration(arguments):
         (["assess", BARGAINS, "--offsets", "1e999"], "offset inf: write a whole number"),
         (["data", "market", "--out", "x.parquet", "--tuples", "99999999999999"], "too many to generate"),
         (["data", "market", "--out", "x.parquet", "--zipf", "nan"], "--zipf nan: write a finite number"),
+        (["plan", BARGAINS, "--recovery", "2s", "--latency", "1s", "--k", "99999999"], "'--k'"),
+        (["compare", "wordcount", "--repetitions", "99999999"], "'--repetitions'"),
     ],
 )
 def test_numbers_that_are_none_or_too_large(arguments, words):
@@ -169,6 +171,8 @@ SETTINGS = {
         ({"rate": -1}, "rate is -1"),
         ({"seconds": True}, "seconds is True"),
         ({"seconds": []}, "seconds is []"),
+        ({"shards": {"Aggregator": 0}}, "shards is"),
+        ({"shards": {"Aggregator": 3}}, "begun with Aggregator in 3 shards, and the graph has it in 1"),
     ],
 )
 def test_a_run_json_of_the_wrong_shape(tmp_path, change, words):
@@ -229,6 +233,30 @@ def test_a_large_input_is_sampled(market, tmp_path, monkeypatch):
 def test_a_resumed_run_without_its_input(tmp_path):
     (tmp_path / "run.json").write_text(json.dumps(SETTINGS | {"inputs": {"Source": str(tmp_path / "gone.parquet")}}))
     assert "gone.parquet, does not exist" in refused("run", "--resume", tmp_path)
+
+
+@pytest.mark.parametrize("planted", ["planted.py", "planted/__init__.py", "planted/part.py"])
+def test_a_module_that_lies_in_the_directory_of_a_run_is_not_run(tmp_path, monkeypatch, planted):
+    """`run.json` names an app: whoever can write one could name a module beside it."""
+    ran = tmp_path / "ran"
+    (tmp_path / planted).parent.mkdir(exist_ok=True)
+    (tmp_path / planted).write_text(f"open({str(ran)!r}, 'w').close()")
+    app = "planted.part:app" if planted.endswith("part.py") else "planted:app"
+    (tmp_path / "run.json").write_text(json.dumps(SETTINGS | {"app": app}))
+    monkeypatch.chdir(tmp_path)
+    assert "nothing in it is run" in refused("run", "--resume", ".")
+    assert not ran.exists()
+
+
+# Masters --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "master", ["", "nonsense", "local[0]", "local[²]", "local[99999999]", "spark://", "local[2", "1"]
+)
+@pytest.mark.parametrize("command", ["run", "prove", "run-bounded", "assess"])
+def test_what_is_no_address_of_a_master(command, master):
+    assert "spark://HOST:PORT" in refused(command, BARGAINS, "--master", master)
 
 
 # Apps -----------------------------------------------------------------------------------------------------------------

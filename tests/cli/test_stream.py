@@ -1,6 +1,7 @@
 """`riprap stream` as a user calls it: its output and its exit code; as a process of its own where that matters."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -106,3 +107,18 @@ def test_mistakes_are_one_sentence(tmp_path):
         missing.stderr.strip() == f"riprap: there is no stream at {tmp_path / 'nothing'}: create one, or check the path"
     )
     assert riprap("tail", tmp_path, "--from", "yesterday").returncode == 2
+
+
+@pytest.mark.parametrize("when", ["²", "--", "9" * 30, "9" * 5_000, "٣٣:٣٣", "-", "-²"])
+def test_times_that_are_none(path, when):
+    told = riprap("tail", path, f"--from={when}")
+    assert told.returncode == 2
+    assert "as a time: write microseconds or a text" in told.stderr
+
+
+def test_a_file_that_is_named_almost_like_a_segment(path, tmp_path):
+    shutil.copytree(path, tmp_path / "copy")
+    (tmp_path / "copy" / "²²²²²²²².arrow").write_bytes(b"")
+    (tmp_path / "copy" / ("9" * 30 + ".arrow")).write_bytes(b"")
+    assert riprap("verify", tmp_path / "copy").returncode == 0
+    assert riprap("tail", tmp_path / "copy").returncode == 0

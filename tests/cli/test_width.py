@@ -9,6 +9,11 @@ from typer.testing import CliRunner
 
 from riprap.cli import console
 from riprap.cli.main import app
+from riprap.cli.prove import _print
+from riprap.proof.effects import Effect
+from riprap.proof.oracle import SinkVerdict
+from riprap.proof.schedule import Fault
+from riprap.proof.verdict import FaultResult, Proof
 from riprap.streams import Stream
 
 pytestmark = pytest.mark.usefixtures("no_spark")
@@ -70,3 +75,27 @@ def test_help_is_grouped_by_the_loop():
     panels = ["Declare", "Assess", "Model", "Plan", "Run", "Prove", "Compare", "Streams and data", "Other"]
     places = [out.index(f"─ {panel} ─") for panel in panels]
     assert places == sorted(places)
+
+
+def test_a_proof(capsys, tmp_path):
+    targets = ("TradeQuote", "Aggregator", "BargainIndex", "QuoteFilter")
+    ahead, after = Effect(0.123456, 123, 0.01234, 123_456, 0.9876), Effect(0.5, 9_876, 123.4567, 9_876, 0.1, 12)
+    faults = tuple(
+        FaultResult(
+            Fault(n * 1_000_000, "checkpoint-deleted", targets[: 1 + n % 4]), 1.0 + n, 3.0 + n, 2.0 + n, 12.5, 0.4,
+            foreseen=ahead, effect=after, altered="price" if n == 4 else None,
+        )
+        for n in range(20)
+    )  # fmt: skip
+    sink = SinkVerdict(123_456_789, 123_456_700, 89, 0, 1_234, True)
+    _print(
+        Proof("app", 1, None, faults, {"BargainsOfTheDay": sink}, {"BargainsOfTheDay": "with gaps"}, (), {}), tmp_path
+    )
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80 or max(lines, key=len).startswith(str(tmp_path))
+    shown = "\n".join(lines)
+    assert "8 more are on the page" in shown
+    assert "0.12→0.50" in shown
+    assert "123,456→9,876" in shown
+    assert "price was altered" in shown
+    assert lines[-2].startswith("This plan holds: 20 faults")

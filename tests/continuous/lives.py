@@ -9,6 +9,7 @@ from riprap.continuous.record import decode, encode
 from riprap.continuous.recorder import Recorder
 from riprap.continuous.recovery import recover
 from riprap.continuous.schedule import Pace
+from riprap.engine.engine import Engine
 from riprap.graph.builder import App
 from riprap.graph.keys import OrderKey
 from riprap.graph.windows import count, time, zero
@@ -19,10 +20,12 @@ SCHEMA = pa.schema([("k", pa.string()), ("x", pa.int64())])
 TS = pa.timestamp("us", "UTC")
 
 
-def any_graph(random: Random):
+def any_graph(random: Random, *, looped: bool = False):
     app = App("windows")
     stream = app.source("S", SCHEMA)
-    kind = random.choice(["tumbling", "tumbling", "sliding", "sliding", "join"])
+    kind = random.choice(["tumbling", "tumbling", "sliding", "sliding", *(() if looped else ("join",))])
+    if looped and random.random() < 0.5:
+        stream = stream.filter("x > -10", name="All")
     if kind == "join":
         other = app.source("R", SCHEMA).rename({"x": "y"}, name="Renamed")
         windows = [random.choice([count(1), count(3), count(20), time("40us"), time("500us")]) for _ in range(2)]
@@ -87,21 +90,27 @@ def content(operator):
 
 
 class Life:
-    """Calls an operator with items from a place on, in pieces of its own."""
+    """Calls an operator with items from a place on, in pieces of its own. `looped`: as part of one loop with its source
+    and a filter that lets everything pass."""
 
-    def __init__(self, graph, items, random: Random, at: int = 0) -> None:
-        self.operator = make_operator(graph, "Op")
-        self.items, self.at, self._random = items, at, random
+    def __init__(self, graph, items, random: Random, at: int = 0, *, looped: bool = False) -> None:
+        self._engine = Engine(graph, [n for n in graph.order if n != "Sink"], recorded="Op") if looped else None
+        self.operator = self._engine.operators["Op"] if self._engine is not None else make_operator(graph, "Op")
+        self.items, self.at, self._random, self.looped = items, at, random, looped
         self.ports = len(self.operator.setting.schemas)
+        if self._engine is not None:
+            assert self._engine.running[0].names[-1] == "Op", "it is to be part of the loop"
 
     def step(self, most: int | None = None) -> list:
         """The next call, over a piece of the items; gives what comes out."""
-        item = self.items[self.at]
+        item, engine = self.items[self.at], self._engine
         if len(item) == 1:
             self.at += 1
-            return taken(self.operator.progress(item[0]))
+            return taken(engine.advance("S", item[0]) if engine is not None else self.operator.progress(item[0]))
         if len(item) == 2:
             self.at += 1
+            if engine is not None:
+                return taken(engine.push("S", Punctuation(item[1])))
             return taken(self.operator.punctuate(Channel(item[0]), Punctuation(item[1])))
         stop = self.at + 1
         limit = min(self.at + self._random.choice([1, 2, 7, 30]), len(self.items) if most is None else most)
@@ -110,6 +119,8 @@ class Life:
         piece = self.items[self.at : stop]
         self.at = stop
         batches = [batch(piece, port) for port in range(self.ports)]
+        if engine is not None:
+            return taken(engine.push("S", batches[0]))
         if self.ports == 1:
             return taken(self.operator.process(Channel(0), batches[0]))
         return taken(self.operator.process_merged(batches, np.array([item[0] for item in piece], np.int8)))
@@ -148,7 +159,7 @@ def append(life: Life, recorder: Recorder, written: Written, random: Random, out
     written.oldest.append(recorder.oldest)
 
 
-def come_back(graph, items, written: Written, random: Random, pace: Pace, *, whole: bool):
+def come_back(graph, items, written: Written, random: Random, pace: Pace, *, whole: bool, looped: bool = False):
     """A fresh operator from the records that are there, trimmed as far as the last of them allows, at the newest cut.
 
     `whole`: it takes its input in pieces that do not respect the cut; what comes out behind it is given too.
@@ -156,7 +167,7 @@ def come_back(graph, items, written: Written, random: Random, pace: Pace, *, who
     oldest = written.oldest[-1] if written.records else 0
     records = written.records[max(oldest - 1, 0) if random.random() < 0.7 else 0 :]
     recovery = recover(reversed(records))
-    life = Life(graph, items, random)
+    life = Life(graph, items, random, looped=looped)
     if recovery is None:
         life.operator.track()
         return life, None, Recorder(life.operator, pace), []

@@ -99,10 +99,27 @@ def test_a_window_that_opens_and_closes_within_an_append_leaves_a_count():
 def test_the_goal_chooses_what_reaches_it():
     goal = Goal(0.5, Pace(100, 100, 1024), None, None, None)
     assert goal.choose() == Pace(100, 100, 1024)  # nothing is known yet
-    goal.worked(event_time=10_000_000, seconds=1.0)  # ten times as fast as it comes
+    goal.worked(event_time=10_000_000, rows=100_000, seconds=1.0)  # ten times as fast as it comes
     goal.checked(1_000, 0.01)
     assert goal.choose() == Pace(2_500_000, 2_500_000, 100)  # a quarter of a second of work; a shot of a millisecond
     assert goal.missed(1_000) == ""
     told = "recovery in 500 ms cannot be reached with 1,000,000 slow windows: 100000 ms can"
     assert goal.missed(1_000_000) == told
     assert Goal(0.5, Pace(7, 8, 9), 7, 8, 9).choose() == Pace(7, 8, 9)
+
+
+def test_the_goal_counts_what_coming_back_took():
+    goal = Goal(0.5, Pace(100, 100, 1024), None, None, None)
+    goal.worked(event_time=10_000_000, rows=100_000, seconds=1.0)
+    goal.checked(1_000, 0.01)
+    goal.came_back(reading=0.1, rows=3, seconds=0.001)  # too little was repeated to say how fast that is
+    assert goal.choose().every == 2_000_000  # half of 0.4 s
+    goal.came_back(reading=0.1, rows=40_000, seconds=0.2)
+    assert goal.choose()[:2] == (4_000_000, 4_000_000)  # twice as many rows in a second as when it works
+    goal.came_back(reading=0.1, rows=10_000, seconds=0.2)
+    assert goal.choose()[:2] == (1_000_000, 1_000_000)  # half as many
+    assert goal.missed(1_000) == ""  # 0.3 s can be reached
+    assert goal.missed(4_000) == "recovery in 500 ms cannot be reached with 4,000 slow windows: 900 ms can"
+    goal.came_back(reading=0.7, rows=10_000, seconds=0.2)
+    assert goal.choose()[:2] == (1, 1)  # as often as it can
+    assert "700 ms can" in goal.missed(0)

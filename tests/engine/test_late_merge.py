@@ -47,7 +47,9 @@ def history(random: Random, rank: int, times: list[int]) -> list:
         elif kind == "late":
             found.append(Late(rows(random.randint(0, times[number]), first=1_000 + len(found)), just_after(told)))
         elif kind == "progress":
-            told = max(told, OrderKey(times[number] - random.choice([0, 0, 1]), rank - 1, 0))
+            other = OrderKey(times[number] - random.choice([0, 0, 1]), rank - 1, 0)
+            quiet = OrderKey(times[number] - 1, rank, END_KEY.seq, END_KEY.n)  # as a source says that waits for rows
+            told = max(told, random.choice([other, quiet]))
             found.append(told)
         before = kind
     return [*found, END_KEY]

@@ -3,10 +3,13 @@
 import itertools
 import tomllib
 
+import pyarrow.parquet as pq
 import pytest
 
+from riprap.api.profile import profile as profile_app
 from riprap.apps import market
 from riprap.apps.catalogue import load_app
+from riprap.base.errors import DataError, UsageError
 from riprap.engine.profile import profile, write_profile
 
 
@@ -36,3 +39,17 @@ def test_a_loop_is_timed_inside_and_at_its_edges():
     written = tomllib.loads(write_profile(result))
     assert written["pieces"][0]["operators"] == list(piece.operators)
     assert written["operators"]["VWAP"]["tuples_in"] == list(result.operators["VWAP"].tuples_in)
+
+
+def test_from_python_as_from_the_command_line(tmp_path):
+    table = market.generate(2_000, seed=1)
+    pq.write_table(table, tmp_path / "market.parquet")
+    found = profile_app("bargain-discovery", {"Source": tmp_path / "market.parquet"})
+    expected = profile(load_app("bargain-discovery"), {"Source": table.combine_chunks().to_batches()})
+    assert {name: row.tuples_in for name, row in found.operators.items()} == {
+        name: row.tuples_in for name, row in expected.operators.items()
+    }
+    with pytest.raises(UsageError, match="no input for source Source"):
+        profile_app("bargain-discovery", {"Other": tmp_path / "market.parquet"})
+    with pytest.raises(DataError, match="does not exist"):
+        profile_app("bargain-discovery", {"Source": tmp_path / "none.parquet"})

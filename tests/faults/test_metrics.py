@@ -1,5 +1,7 @@
 """The four metrics, on numbers worked out by hand and in their degenerate cases."""
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -87,3 +89,27 @@ def test_interval_needs_two_samples():
     low, high = metrics.interval(np.array([1.0, 2.0, 3.0]))
     assert low == pytest.approx(2 - 2.4841377, abs=1e-6)
     assert high == pytest.approx(2 + 2.4841377, abs=1e-6)
+
+
+@pytest.mark.parametrize("worse", [np.nan, np.inf, -np.inf])
+def test_a_score_that_is_no_number_has_an_error_without_size(worse):
+    """A flipped bit of an exponent does that; nothing may be warned of, and nothing may look right."""
+    golden = np.array([[2.0, 2.0, 2.0]] * 3)
+    faulty = np.array([[2.0, worse, 3.0], [2.0, 2.0, 3.0]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        errors = metrics.section_errors(faulty, golden)
+        quality = metrics.quality_scores(np.array([[1.0, worse]]), np.array([[1.0, 1.0]]))
+        assert metrics.data_dependency(quality) == (np.inf, "R")
+        assert metrics.sensitive(np.full(40, 2.0), np.full(40, worse))
+    assert errors.error.tolist() == [0.0, 1.0, 0.5]
+    assert errors.flagged.tolist() == [False, True, False]
+    assert metrics.recovery_time(errors.error, 0.03, 0.9) == 3
+    assert quality.tolist() == [[1.0, np.inf]]
+
+
+@pytest.mark.parametrize("golden", [2, 3, 4, 8, 20])
+@pytest.mark.parametrize("faulty", [1, 2, 4])
+def test_runs_are_enough_if_the_clearest_difference_is_one(golden, faulty):
+    clear = stats.ks_2samp(np.arange(golden), np.arange(100, 100 + faulty)).pvalue < metrics.ALPHA
+    assert metrics.can_tell(golden, faulty) == clear

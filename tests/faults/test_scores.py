@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from riprap.base.errors import UsageError
 from riprap.faults.functions import digest, function_score, reads
+from riprap.faults.golden_scores import GoldenScores
+from riprap.faults.outputs import OutputRows
 from riprap.faults.scoring import parse_score
 
 SCHEMA = pa.schema([("k", pa.string()), ("x", pa.float64()), ("y", pa.float64()), ("i", pa.int64())])
@@ -114,3 +116,26 @@ def test_columns_that_are_not_there_get_a_sentence():
     long = function_score(lambda t: 1.0, SCHEMA, "Out")
     with pytest.raises(UsageError, match="longer than 64 bytes"):
         long.values(batch([("a" * 65, 1.0, 2.0, 3, 0)]))
+
+
+@pytest.mark.parametrize("text", ["sum(x)", "avg(x)", "count(x)", "max(x)", "sum(x) / count(x)"])
+def test_golden_runs_are_scored_as_if_everything_were_added_up_anew(text):
+    draws = np.random.default_rng(5)
+    score = parse_score(text, pa.schema([("x", pa.float64())]), "Out")
+
+    def rows(size):
+        value = draws.choice([0.1, 1e16, -1e16, 3.0, np.nan], size)
+        batch = pa.record_batch({"x": pa.array(value, from_pandas=True)})
+        identity = draws.integers(0, 400, size).astype(np.uint64)
+        return OutputRows(draws.integers(0, 95, size), identity, identity, score.values(batch))
+
+    settled = rows(300)
+    affected = [np.unique(draws.integers(0, 400, size).astype(np.uint64)) for size in (40, 0, 200)]
+    golden = GoldenScores(score, settled, affected, 10, 9)
+    for size in (0, 1, 120):
+        rest = rows(size)
+        whole = OutputRows(*map(np.concatenate, zip(settled, rest, strict=True)))
+        sections, units = golden.of(rest)
+        expected = score.by_section(whole.value, np.minimum(whole.position // 10, 8), 9)
+        assert sections.tolist() == expected.tolist()
+        assert units.tolist() == [score.over(whole.value[np.isin(whole.identity, part)]) for part in affected]

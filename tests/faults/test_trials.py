@@ -34,14 +34,14 @@ def check(data, graph, most):
             assert as_multiset(fast[sink], rows) == as_multiset(slow[sink], rows)
 
 
-@examples(70)
+@examples(30)
 @given(st.data(), divided_apps())
 def test_key_by_key(data, graph):
     assume(dividing_columns(graph) is not None)  # some have no state at all
     check(data, graph, 60)
 
 
-@examples(60)
+@examples(24)
 @given(st.data(), apps())
 def test_whole_apps(data, graph):
     check(data, graph, 25)

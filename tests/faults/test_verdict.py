@@ -89,6 +89,17 @@ def test_the_published_numbers_give_the_published_deployment():
     assert plan.operators["BargainIndex"].checkpoint_every is not None
 
 
+def test_altered_values_call_for_comparison_or_for_nothing():
+    graph = bargain_discovery.build()
+    placed = placements(graph, "sdc", ["Sink"])
+    given = [summary("VWAP", "Sink", R=4, I=90.0), summary("Source", "Sink", R=0, I=0.0)]
+    found = verdicts(graph, placed, given, FAILOVER, altered=True)
+    assert {name: verdict.advice for name, verdict in found.items()} == {"VWAP": "compare", "Source": "nothing"}
+    assert "4 sections of the output at Sink" in found["VWAP"].sentence
+    plan = proposed_plan(graph, found)
+    assert all(operator.ha_group is None and operator.checkpoint_every is None for operator in plan.operators.values())
+
+
 def test_nobody_without_state_is_told_to_checkpoint():
     graph = bargain_discovery.build()
     placed = placements(graph, "loss", ["Sink"])

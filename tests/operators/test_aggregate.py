@@ -98,7 +98,7 @@ def together(out, by):
     return sorted(result, key=lambda entry: (entry[1].key[:3], isinstance(entry[1], Mark), repr(entry[1])))
 
 
-@examples(140)
+@examples(90)
 @given(cases(), st.randoms(use_true_random=False))
 def test_means_what_the_reference_says(case, random):
     graph, feed, options = case
@@ -114,7 +114,7 @@ def test_means_what_the_reference_says(case, random):
     same(found, expected)
 
 
-@examples(36)
+@examples(24)
 @given(cases(), st.integers(0, 2**32))
 def test_keeps_the_contract(case, seed):
     graph, feed, options = case

@@ -64,14 +64,14 @@ def cases(draw):
     return graph, feed, options | {"where": PREDICATES[where], "numbered": numbered}
 
 
-@examples(100)
+@examples(70)
 @given(cases(), st.randoms(use_true_random=False))
 def test_means_what_the_reference_says(case, random):
     graph, feed, options = case
     same(run(graph, "J", feed, random), reference.join(feed.items, **options))
 
 
-@examples(36)
+@examples(24)
 @given(cases(), st.integers(0, 2**32))
 def test_keeps_the_contract(case, seed):
     graph, feed, _ = case

@@ -14,12 +14,13 @@ from tests.operators.streams import VALUES, batch, column, raw
 from tests.profiles import examples
 
 from riprap.base.errors import DataError
+from riprap.engine.engine import Engine
 from riprap.graph.aggregates import apply
 from riprap.graph.builder import App
 from riprap.graph.keys import OrderKey
-from riprap.graph.windows import count, punctuated, time
+from riprap.graph.windows import count, punctuated, session_window, time, zero
 from riprap.operators.build import make_operator
-from riprap.operators.columns import concatenated, from_words, take, to_words
+from riprap.operators.columns import concatenated, from_words, keys_of, take, to_words
 from riprap.operators.contract import Channel, Punctuation
 from riprap.operators.strings import StringPool
 
@@ -272,3 +273,88 @@ def test_a_null_among_the_values_of_a_dictionary_is_an_error():
     odd = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), pa.array(["a", None]))
     with pytest.raises(DataError, match="put the null into the indices"):
         StringPool().ids(odd)
+
+
+# Boundaries of two operators at one time ------------------------------------------------------------------------------
+
+BEHIND = {
+    "sort": lambda stream: stream.sort("x", window=time("5us"), name="B"),
+    "tumbling": lambda stream: stream.aggregate("sum(x) AS x", window=time("5us"), by="k", name="B"),
+    "sliding": lambda stream: stream.aggregate("sum(x) AS x", window=time("20us"), every=time("5us"), by="k", name="B"),
+    "as often": lambda stream: stream.aggregate("sum(x) AS x", window=time("20us"), by="k", name="B"),
+    "session": lambda stream: stream.aggregate("sum(x) AS x", window=session_window("4us"), by="k", name="B"),
+}
+
+
+@pytest.mark.parametrize("behind", BEHIND)
+def test_keys_ascend_where_a_punctuation_of_a_boundary_comes_to_windows_that_end_then(behind):
+    """Whoever takes streams by key would drop what comes under a lower one."""
+    app = App("boundaries")
+    source = app.source("S", SCHEMA)
+    BEHIND[behind](source.sort("i", window=time("20us"), name="A").union(source, name="U")).sink("Sink")
+    graph = app.build()
+    keys, marks = given(graph, ["S", "A", "U", "B"])
+    assert marks > 5
+    assert keys == sorted(keys)
+
+
+def given(graph, members):
+    """Keys of all that the last of some operators gives out, and how many are of punctuations."""
+    random, ts = Random(1), 0
+    entries = []
+    for i in range(200):
+        ts += random.choice([0, 0, 1, 3])
+        entries.append((ts, random.choice("abc"), float(i % 7), i))
+    fed = batch(SCHEMA, graph.shape("S"), rows(*entries), False)
+    engine = Engine(graph, members, cut_everywhere=True)  # a sink ends punctuations
+    outputs = [out for at in range(0, 200, 7) for out in engine.push("S", fed.slice(at, 7))] + engine.end("S")
+    keys, marks = [], 0
+    for _, event in outputs:
+        if isinstance(event, Punctuation):
+            keys.append(event.key)
+            marks += 1
+        else:
+            found = keys_of(event, graph.shape(members[-1]))
+            keys += [found.at(row) for row in range(event.num_rows)]
+    return keys, marks
+
+
+# Punctuations of another rank than the tuples around them ------------------------------------------------------------
+
+CAUSED = {
+    "aggregate": lambda stream: stream.aggregate("sum(x) AS x", window=punctuated(), by="k", name="B"),
+    "sort": lambda stream: stream.sort("x", window=punctuated(), name="B"),
+    "sort of a count": lambda stream: stream.sort("x", window=count(3), name="B"),
+    "sort of a time": lambda stream: stream.sort("x", window=time("50us"), name="B"),
+}
+
+
+@pytest.mark.parametrize("delayed", [False, True])
+@pytest.mark.parametrize("behind", CAUSED)
+def test_what_a_punctuation_causes_has_its_key_though_boundaries_of_time_gave_the_tuples_theirs(behind, delayed):
+    """The rank of a boundary is below that of any source: what is behind takes such rows for ones that it has had."""
+    app = App("passing")
+    stream = app.source("S", SCHEMA).punctuate("i % 9 = 0", name="P")
+    stream = stream.delay("3us", name="D") if delayed else stream
+    timed = stream.aggregate("sum(x) AS x", window=count(4), every=time("5us"), by="k", name="A")
+    CAUSED[behind](timed).sink("Sink")
+    graph = app.build()
+    keys, marks = given(graph, ["S", "P", *(["D"] if delayed else []), "A", "B"])
+    assert marks > 5
+    assert keys == sorted(keys)
+    caused = {key for key in keys if keys.count(key) > 1}  # the last row that a punctuation causes, and it, share a key
+    assert len([key for key in caused if key.src == 0]) > 5
+
+
+def test_a_punctuation_of_a_boundary_has_its_place_among_tuples_that_are_merged_by_number():
+    """One port of a join gives tuples their keys, and punctuations of both pass."""
+    app = App("merged")
+    source = app.source("S", SCHEMA)
+    rare = source.sort("i", window=time("20us"), name="A").select("k", "i AS other", name="R")
+    join = source.join(
+        rare, on="k", left_window=zero(), right_window=count(1), select=["k", "x", "i"], how="left", name="J"
+    )
+    join.union(source, name="U").sink("Sink")
+    keys, marks = given(app.build(), ["S", "A", "R", "J", "U"])
+    assert marks > 5
+    assert keys == sorted(keys)

@@ -106,7 +106,7 @@ def test_backups_that_cost_nothing_stay():
 
 
 def test_several_failures_in_a_large_core_meet_the_bound():
-    asked = problem(layered(12, 40, most_inputs=2, heaviest=3), 18 * SECOND, failures=2)
+    asked = problem(layered(10, 24, most_inputs=2, heaviest=3), 15 * SECOND, failures=2)
     assert asked.is_met(solve(asked, time_limit=100.0, clock=CountingClock()).backups)
 
 

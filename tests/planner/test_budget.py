@@ -145,7 +145,7 @@ def test_an_assessment_is_read_from_its_directory(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"failures_per_day": -1}, "failures_per_day: expected a number of 0 or more"),
+        ({"failures_per_day": -1}, "failures_per_day: expected a number from 0 to"),
         ({"impact": []}, "at least one outage"),
         ({"impact": [{"outage": 1, "impact": 2}]}, "expected a duration"),
         ({"cpus": 1}, r"unknown key cpus; known are .*did you mean cpu"),

@@ -186,6 +186,9 @@ def test_a_late_kill_waits_for_the_end_of_an_interval(sleeper, tmp_path):
         manifest.write_bytes(b"manifest")
         os.utime(manifest, (now - age, now - age))
     assert ready(victims, fault)
+    victims.epochs = 2  # it has come back, and has no checkpoints of its own
+    assert not ready(victims, fault)
+    victims.epochs = 1
     os.utime(manifest, (now - 500, now - 500))  # 2,400 s after the first one
     assert not ready(victims, fault)
 

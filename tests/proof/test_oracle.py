@@ -88,6 +88,12 @@ def test_reads_streams_as_they_lie_on_disk(tmp_path):
     assert compare(table, found_rows(tmp_path / "sink", SCHEMA).rows).exact
 
 
+def test_a_sink_that_nothing_came_to_has_lost_everything(tmp_path):
+    found = found_rows(tmp_path / "never", SCHEMA)
+    verdict, _ = difference(rows(5), found)
+    assert (verdict.found, verdict.lost, verdict.ordered) == (0, 5, True)
+
+
 def test_shards_are_in_order_each_for_itself(tmp_path):
     """Rows of a sink with three shards, one of them empty; a shard out of order is found out all the same."""
     table = rows(20)

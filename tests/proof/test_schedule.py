@@ -1,5 +1,7 @@
 """Schedules: the same seed gives the same faults, and a file that cannot be is refused with a sentence."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,6 +38,19 @@ def test_drawn_faults_can_be_done(seed, seconds):
 def test_every_kind_comes():
     kinds = {fault.kind for seed in range(40) for fault in draw(CHOICES, 60, seed)}
     assert kinds == {name for name, kind in KINDS.items() if kind.demand.drawn}
+
+
+def test_what_a_schedule_alone_has_is_drawn_if_it_is_asked_for():
+    demands = {name: replace(KINDS[name].demand, drawn=True) for name in ("all", "driver", "corrupt-state")}
+    drawn = [fault for seed in range(9) for fault in draw(Choices(CHOICES.elements, demands), 60, seed)]
+    assert {fault.kind: len(fault.targets) for fault in drawn} == {"all": 4, "driver": 0, "corrupt-state": 1}
+
+
+def test_a_listed_fault_draws_from_all_that_there_is():
+    text = '[[faults]]\nat = "1s"\nkind = "corrupt-tuple"\ntargets = ["Sink"]\n'
+    first, second = parse_schedule(text + text, CHOICES)
+    assert first.seed != second.seed
+    assert min(first.seed, second.seed) > 2**40  # the row, the attribute and the bit are all of it
 
 
 def test_too_short_for_a_fault():

@@ -35,10 +35,12 @@ def test_no_item_is_taken_twice_and_none_of_a_replaced_life(messages):
 def test_a_producer_is_gone_once_and_back_once():
     inlet = Inlet("discard", 0)
     inlet.fresh(1, 0, 3)
-    assert not inlet.news(1)
+    inlet.next = 3
+    assert not inlet.back(1, 3)
+    assert inlet.back(1, 4), "an item was left out"
     assert inlet.lost_producer(1)
     assert not inlet.lost_producer(1)
-    assert inlet.news(1)
+    assert inlet.back(1, 3)
     inlet.fresh(2, 3, 1)
     assert not inlet.lost_producer(1), "its next life is here already"
 

@@ -8,6 +8,10 @@ import pytest
 from tests.protocols.world import World
 
 from riprap.protocols import coordinated, induced, unaligned, uncoordinated
+from riprap.protocols import director as d
+from riprap.protocols.channels import ChannelId
+from riprap.protocols.cut import CheckpointId, Cut, InletCut
+from riprap.protocols.protocol import WHOLE
 
 EXACT = {
     "coordinated": coordinated.SPEC,
@@ -62,6 +66,19 @@ def test_exactly_once(name, cyclic):
 
 
 @pytest.mark.parametrize("name", ["uncoordinated", "induced"])
+@pytest.mark.parametrize("cyclic", [False, True])
+def test_with_virtual_checkpoints_some_stay_and_nothing_is_lost(name, cyclic):
+    stayed = 0
+    for seed in range(15):
+        edges, sources = graph(seed, cyclic=cyclic)
+        world = World(EXACT[name], seed, edges, sources, settings=SETTINGS | {"virtual": True})
+        check(world.run())
+        assert not any(life.halted for life in world.lives.values())
+        stayed += world.stayed
+    assert stayed > 15
+
+
+@pytest.mark.parametrize("name", ["uncoordinated", "induced"])
 def test_volatile_logs_lose_and_never_repeat(name):
     lost = 0
     for seed in range(25):
@@ -97,6 +114,97 @@ def test_scope_cycles_forces_nothing_outside_cycles():
     assert forced["cycles"] == 0
 
 
+@pytest.mark.parametrize("name", ["coordinated", "unaligned"])
+def test_a_last_checkpoint_is_no_part_of_a_round_that_began_before_it(name):
+    """e0 ends in the middle of a round; its last checkpoint is durable before its part of that round is."""
+    edges, sources = graph(1055, cyclic=False)
+    check(World(EXACT[name], 1055, edges, sources, settings=SETTINGS).run(crashes=4, breaks=4, directors=2))
+
+
+@pytest.mark.parametrize(("seed", "cyclic"), [(2898, False), (1308, True), (1489, True)])
+def test_a_channel_is_not_parked_for_ever_when_an_older_rounds_messages_complete_the_new_one(seed, cyclic):
+    """The marker that ends the older round comes on one channel; the rest of the new round's were parked behind."""
+    edges, sources = graph(seed, cyclic=cyclic)
+    check(World(EXACT["coordinated"], seed, edges, sources, settings=SETTINGS).run(crashes=4, breaks=4, directors=2))
+
+
+@pytest.mark.parametrize(
+    ("name", "cyclic", "seeds"),
+    [
+        ("uncoordinated", False, (1025, 1043, 1076, 1118)),
+        ("uncoordinated", True, (1014, 1029, 1032)),
+        ("induced", False, (1076, 1088, 1116, 1219)),
+        ("induced", True, (1000, 1032, 1043)),
+    ],
+)
+def test_virtual_checkpoints_hold_when_directors_die(name, cyclic, seeds):
+    """One that had stayed dies with no director to hear of it; one that came back unheard of sends again before there
+    is a line; one that stays could go on before the one that it takes from has gone back.
+    """
+    for seed in seeds:
+        edges, sources = graph(seed, cyclic=cyclic)
+        settings = SETTINGS | {"virtual": True}
+        check(World(EXACT[name], seed, edges, sources, settings=settings).run(crashes=4, breaks=4, directors=2))
+
+
+class Directed:
+    """A director of e0 → e1 → e2 with virtual checkpoints, and what it has logged."""
+
+    def __init__(self, log=()):
+        edges = [("e0", "e1", False), ("e1", "e2", False)]
+        world = World(uncoordinated.SPEC, 0, edges, {"e0"}, settings=SETTINGS | {"virtual": True})
+        self.director, self.log = uncoordinated.SPEC.director(world.surroundings), list(log)
+        self.obey(self.director.begin(self.log))
+
+    def obey(self, commands):
+        self.log += [command.record for command in commands if isinstance(command, d.Log)]
+        return commands
+
+    def hears(self, event):
+        return self.obey(self.director.handle(event))
+
+    def joined(self, **epochs):
+        return [c for pe, epoch in epochs.items() for c in self.hears(d.Joined(pe, epoch, self.director.line, {}))]
+
+    def captured(self, pe, epoch, tag, sent, taken):
+        """Its live state: so many items sent and taken, on the channels that it has."""
+        at = int(pe[1])
+        cut = Cut(
+            inlets={ChannelId(f"e{at - 1}→{pe}"): InletCut(taken, taken)} if at else {},
+            sent={ChannelId(f"{pe}→e{at + 1}"): sent} if at < 2 else {},
+        )
+        return self.hears(d.Took(CheckpointId(pe, WHOLE, epoch, 1), cut, self.director.line, tag, False, 0, 0))
+
+
+def told(commands, word):
+    return {command.pe for command in commands if isinstance(command, d.Say) and word in command.message}
+
+
+def test_who_stays_goes_on_when_the_others_that_live_have_gone_back():
+    run = Directed()
+    run.joined(e0=1, e1=2, e2=3)
+    assert told(run.hears(d.Lost("e1", 2)), "halt") == {"e0", "e2"}
+    run.captured("e0", 1, -1, sent=5, taken=0)
+    line = run.captured("e2", 3, -1, sent=0, taken=4)  # of what e1 will not have sent
+    (back,) = [command for command in line if isinstance(command, d.GoBack)]
+    assert set(back.targets) == {"e1", "e2"}
+    assert not told([*line, *run.hears(d.Tick(1))], "resume")
+    assert "e0" in told(run.joined(e2=4), "resume")  # e1 is down: nothing comes from it
+
+
+def test_one_that_stayed_and_died_unheard_is_noticed():
+    run = Directed()
+    run.joined(e0=1, e1=2, e2=3)
+    run.hears(d.Lost("e2", 3))
+    run.captured("e0", 1, -1, sent=5, taken=0)
+    run.captured("e1", 2, -1, sent=4, taken=5)
+    assert run.director.line == 1
+    run.joined(e2=4)
+    again = Directed(run.log)
+    again.joined(e1=2, e2=4)
+    assert told(again.joined(e0=5), "halt") == {"e1", "e2"}  # and not the one whose state is doubted
+
+
 def test_old_checkpoints_are_deleted():
     for name in EXACT:
         edges, sources = graph(5, cyclic=False)
@@ -112,4 +220,5 @@ def test_old_checkpoints_are_deleted():
 def test_exactly_once_in_thousands_of_schedules(name, cyclic):
     for seed in range(1000, 3500):
         edges, sources = graph(seed, cyclic=cyclic)
-        check(World(EXACT[name], seed, edges, sources, settings=SETTINGS).run(crashes=4, breaks=4, directors=2))
+        settings = SETTINGS | {"virtual": bool(seed % 2)}
+        check(World(EXACT[name], seed, edges, sources, settings=settings).run(crashes=4, breaks=4, directors=2))

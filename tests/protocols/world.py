@@ -65,6 +65,7 @@ class Life:
     pending: list = field(default_factory=list)  # Saved that are not durable
     ended: set = field(default_factory=set)
     finished: bool = False
+    halted: bool = False
     numbered: int = 0
 
 
@@ -103,7 +104,7 @@ class World:
         self.director_log, self.directing, self.told = [], None, defaultdict(list)
         self.lost = Counter()
         self.commits = 0
-        self.taken, self.forced = 0, 0
+        self.taken, self.forced, self.stayed = 0, 0, 0
         self.lives = {}
         self._new_director()
         for pe in names:
@@ -225,9 +226,13 @@ class World:
                 case d.GoBack(line, targets):
                     self.line = max(self.line, line)
                     self.targets |= targets
-                    for pe in targets:
-                        if (life := self.lives.get(pe)) is not None and life.line < line:
-                            self.lives[pe] = None
+                    for pe, life in self.lives.items():
+                        if life is not None and life.line < line:
+                            if pe in targets:
+                                self.lives[pe] = None
+                            else:  # it goes on as it is
+                                life.line = line
+                                self.stayed += 1
                     for pe in targets:
                         if pe in self.lives and self.lives[pe] is None and self.generator.random() < 0.9:
                             self._begin(pe)  # one that is down a while longer is begun by a later step
@@ -254,6 +259,10 @@ class World:
                 case e.Unpark(channel):
                     for parked in life.parked.pop(channel, []):
                         self._take(life, channel, parked)
+                case e.Halt(halted):
+                    life.halted = halted
+                case e.Tell(told):
+                    self._direct(d.Heard(life.pe, life.epoch, told))
                 case e.Capture(_, tag, forced, record):
                     self._capture(life, tag, forced, record)
                 case e.Close(channel, tag):
@@ -355,14 +364,16 @@ class World:
         pe = names[int(self.generator.integers(len(names)))]
         life = self.lives[pe]
         if life is None:
-            if pick < 0.3 and self.directing is not None:  # it has to register with one
-                self._begin(pe)
+            if pick < 0.3 and self.directing is not None and self.directing.begins(pe, self.epoch) is not None:
+                self._begin(pe)  # it has to register with one
             return
         for message, _ in self._due(pe):
             self._tell(life, e.Told(message))
             if self.lives[pe] is not life:
                 return
-        if pick < 0.25 and life.position < len(self.inputs[pe]):
+        if life.halted and pick < 0.9:
+            pass
+        elif pick < 0.25 and life.position < len(self.inputs[pe]):
             life.position += 1
             self._work(life, self.inputs[pe][life.position - 1])
         elif pick < 0.9:
@@ -412,6 +423,7 @@ class World:
         lives = self.lives.values()
         return (
             all(life is not None and life.position == len(self.inputs[life.pe]) for life in lives)
+            and not any(life.halted for life in lives)
             and not any(m.items for queue in self.wire.values() for m in queue)
             and not any(m.items for life in lives for queue in life.parked.values() for m in queue)
             and (not self.ends or all(life.finished for life in lives))

@@ -10,7 +10,21 @@ from riprap.operators.columns import Keys
 from riprap.protocols.channel import ALL, Had, Skip
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.director import Director, Heard, Joined, Log, Lost, Say, Silent, Tick
-from riprap.protocols.events import Activate, Came, Deactivate, Digest, Digested, Release, Tell, Told
+from riprap.protocols.events import (
+    Activate,
+    Await,
+    Came,
+    Deactivate,
+    Digest,
+    Digested,
+    Park,
+    ProducerBack,
+    ProducerGone,
+    Release,
+    Tell,
+    Told,
+    Unpark,
+)
 from riprap.protocols.events import Tick as ElementTick
 from riprap.protocols.partial import PARTIAL
 from riprap.protocols.protocol import Membership, Neighbour, OperatorFacts, Surroundings
@@ -30,10 +44,12 @@ def surroundings(replicas: int = 2, *, memory: int | None = None, deterministic:
         for name in NAMES:
             edges = (EDGE,) if name == "B" else ()
             pe = f"{name}#{at + 1}"
+            within = (ChannelId("A→B", at, at),) if name == "B" else ()
             found[pe] = Surroundings(
-                pe, (*pes, "C"), {name: OperatorFacts(True, deterministic, True, None, memory)}, {},
+                pe, (*pes, "C"), {name: OperatorFacts(True, deterministic, True, None, memory)},
+                {channel: Neighbour(f"A#{at + 1}", "B", "discard") for channel in within},
                 {edge: Neighbour("C", "B", "remember") for edge in edges}, (), settings,
-                membership=Membership("g", at, edges, deterministic),
+                membership=Membership("g", at, edges, deterministic, within),
             )  # fmt: skip
     facts = {"C": OperatorFacts(False, True, True, None)}
     found["C"] = Surroundings("C", (*pes, "C"), facts, {EDGE: Neighbour("B", "C", "remember")}, {}, (), settings)
@@ -155,6 +171,7 @@ def test_equal_digests_make_full_once_the_consumer_has_come_to_their_key():
     had(world, 5 * SECOND)
     key = world.pass_time()[0].message[OURS]["digest"]
     assert key[0] > 5 * SECOND
+    assert key[1] < 0  # no source has that rank: merges of one source know its rows by their numbers alone
     for pe, digest in {"A#1": 1, "B#1": 2, "A#2": 1, "B#2": 2}.items():
         world.tell(Heard(pe, 1, {OURS: {"digest": key, "is": digest}}))
     assert world.group.replicas[1].state == "refilling"
@@ -203,6 +220,30 @@ def test_a_silent_one_gives_way_and_may_speak_again():
     assert (world.group.active, world.group.tainted) == (0, False)
 
 
+def test_a_connection_that_breaks_within_the_active_replica_makes_another_one_active():
+    world = started()
+    world.said = []
+    world.tell(Heard("B#1", 1, {OURS: {"severed": "A→B"}}))
+    assert (world.group.active, world.group.term, world.group.tainted) == (1, 2, False)
+    assert world.group.replicas[0].state == "refilling"
+    assert [message for pe, message in world.said if pe == "B#1"] == [{"term": 2, "active": 1}, {"known": True}]
+    world.direct()
+    assert world.group.replicas[0].state == "refilling", "the next director knows it too"
+    world.said = []
+    world.tell(Heard("B#2", 1, {OURS: {"severed": "A→B"}}))
+    assert (world.group.active, world.group.term, world.group.tainted) == (1, 3, True), "nobody else has more"
+    assert [message for pe, message in world.said if pe == "B#2"] == [{"term": 3, "active": 1}, {"known": True}]
+
+
+def test_what_a_life_says_that_was_replaced_counts_for_nothing():
+    world = started()
+    world.lose("B#2")
+    world.join("B#2")
+    world.tell(Heard("B#2", 1, {OURS: {"severed": "A→B"}}))
+    world.tell(Heard("B#1", 0, {OURS: {"severed": "A→B"}}))
+    assert (world.group.active, world.group.term) == (0, 1)
+
+
 def check(seed: int) -> None:
     """Deaths, returns, directors that die: terms rise, one is active, and a full one if there is one."""
     random = Random(seed)
@@ -212,7 +253,9 @@ def check(seed: int) -> None:
     term = world.group.term
     for _ in range(random.randint(5, 60)):
         pe = random.choice(pes)
-        match random.choice(["lose", "join", "silent", "director", "late", "time", "had"]):
+        match random.choice(["lose", "join", "silent", "director", "late", "time", "had", "severed"]):
+            case "severed" if pe in world.alive:
+                world.tell(Heard(pe, world.epochs[pe], {OURS: {"severed": ""}}))
             case "lose" if pe in world.alive:
                 world.lose(pe)
             case "join" if pe not in world.alive:
@@ -271,6 +314,30 @@ def test_the_edge_of_the_active_replica_sends_and_no_order_of_the_past_is_obeyed
     assert second.handle(said(term=4, active=1)) == [Activate(EDGE, 4, True)]
     assert second.handle(said(term=3, active=0)) == []
     assert machine("A#1").handle(said(term=3, active=0)) == []
+
+
+def test_an_active_replica_takes_nothing_of_a_producer_that_it_was_severed_from_until_the_director_knows():
+    edge, channel = machine("B#1"), ChannelId("A→B", 0, 0)
+    severed = Tell({OURS: {"severed": str(channel)}})
+    edge.handle(said(term=1, active=0))
+    assert edge.handle(ProducerGone(channel, 1)) == [severed, Park(channel)]
+    assert edge.handle(ElementTick(SECOND)) == [Tell({OURS: {"severed": ""}})], "it may not have been heard"
+    assert edge.handle(ElementTick(SECOND + 1)) == []
+    assert edge.handle(said(term=2, active=1)) == [Deactivate(EDGE)], "that may be from before it was told"
+    assert edge.handle(said(known=True)) == [Await(channel, False), Unpark(channel)]
+    assert edge.handle(ElementTick(2 * SECOND)) == []
+    assert edge.handle(ProducerBack(channel, 2)) == [severed, Await(channel, True)], "only now the hole is known"
+
+
+@pytest.mark.parametrize("active", [0, 1])
+def test_a_new_life_or_a_hole_within_a_replica_is_told_though_nobody_was_seen_to_go(active):
+    edge, channel = machine("B#1"), ChannelId("A→B", 0, 0)
+    severed = Tell({OURS: {"severed": str(channel)}})
+    edge.handle(said(term=1, active=active))
+    assert edge.handle(ProducerBack(channel, 2)) == [severed, Park(channel)], "a backup may be about to be active"
+    assert edge.handle(said(known=True)) == [Unpark(channel)]
+    assert edge.handle(ProducerBack(channel, 2)) == [severed]
+    assert edge.handle(ProducerBack(channel, 3)) == [severed, Park(channel)]
 
 
 def test_a_consumer_tells_how_far_it_has_come_and_edges_let_go_of_it():

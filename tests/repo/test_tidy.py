@@ -98,3 +98,12 @@ def test_no_two_test_files_share_a_name():
     """pytest imports them by their bare names: the second would not be run."""
     names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
     assert sorted(set(names)) == sorted(names)
+
+
+def test_decisions_have_numbers_of_their_own_and_links_lead_somewhere():
+    """Branches that each add the next decision give two of them one number."""
+    decisions = [path.name for path in (ROOT / "docs" / "decisions").glob("*.md")]
+    assert sorted(name[:4] for name in decisions) == [f"{at:04}" for at in range(1, len(decisions) + 1)]
+    for path in tracked("*.md"):
+        for link in re.findall(r"\]\(([^)#:\s]+\.md)[#)]", path.read_text()):
+            assert (path.parent / link).is_file(), f"{path}: {link} is not there"

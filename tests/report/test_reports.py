@@ -23,6 +23,8 @@ from riprap.report import page
 from riprap.report.budget_report import budget_report
 from riprap.report.chart import Point, Series, chart, decades, ticks
 from riprap.report.plan_report import plan_report
+from riprap.report.replicas import replicas
+from riprap.report.run import run_report
 from riprap.report.yield_report import yield_report
 
 VOID = {"meta", "br", "path", "circle"}
@@ -162,3 +164,49 @@ def test_tables_align_and_mark():
 def test_blocks_escape(block):
     assert "&lt;" in page.page("t", [block], lead="<", footer="<")
     words(page.page("t", [page.section("s", block)], lead="<", footer="<"))
+
+
+FAILOVERS = [
+    {"at": 5_000_000, "lost": "<A>#1", "from": 1, "to": 2, "term": 2, "tainted": False, "seconds": 0.1, "dropped": 7,
+     "doubled": 3, "from_kill": 0.25},
+    {"at": 7_500_000, "lost": "B#2", "from": 2, "to": None, "term": 3, "tainted": False, "seconds": None, "dropped": 0,
+     "doubled": 0, "from_kill": None},
+]  # fmt: skip
+GROUP = {
+    "active": 2, "term": 3, "tainted": True, "deterministic": True, "failovers": FAILOVERS,
+    "replicas": [{"elements": ["<A>#1", "B#1"], "state": "full"}, {"elements": ["<A>#2", "B#2"], "state": "refilling"}],
+}  # fmt: skip
+DIFFERENCE = {"stream": "A→B", "operator": "A", "from": 1_000_000, "to": 2_000_000, "copies": ["A#1"], "odd": ["A#3"]}
+COPIED = {
+    "copies": [{"element": "A#1", "state": "speaking"}, {"element": "A#3", "state": "waiting"}], "restored": 4,
+    "tainted": 1, "differences": [DIFFERENCE, {**DIFFERENCE, "odd": []}],
+}  # fmt: skip
+
+
+def test_replicas_are_shown_with_their_fail_overs():
+    shown = words("".join(replicas({"groups": {"g": GROUP}, "copies": {}})))
+    for expected in ("active, tainted", "backup", "<A>#1, B#1", "replica 2", "0.250 s", "nobody", "active replica"):
+        assert expected in shown, expected
+    assert "differed" not in shown
+    quiet = words("".join(replicas({"groups": {"g": {**GROUP, "failovers": []}}})))
+    assert "No group failed over" in quiet
+    assert replicas({"groups": {}, "copies": {}}) == []
+
+
+def test_copies_are_shown_with_what_they_differed_in():
+    shown = words("".join(replicas({"groups": {}, "copies": {"A": COPIED}})))
+    for expected in ("A#1 speaking", "A#3 waiting", "A→B", "1.000 s to 2.000 s", "not known"):
+        assert re.search(expected.replace(" ", r"\s+"), shown), expected
+
+
+def test_the_page_of_a_run_has_streams_elements_and_replicas():
+    summary = {
+        "app": "x", "tuples": 10, "throughput": 5.0, "seconds": 2.0, "latency": {"p50": None, "p99": None},
+        "protocol": {"name": "partial"}, "warnings": ["beware of <this>"], "copies": {}, "groups": {"g": GROUP},
+        "pes": {"A#1": {"restarts": 2, "delivery": "with gaps"}, "B": {"restarts": 0, "delivery": "with gaps"}},
+        "costs": {"A#1": {"cores": 0.5, "memory": 2e6, "written": 0.0, "sent": 1e3}},
+        "streams": {"A→B": {"recovery": "failover", "sent": 9, "received": 8, "late": 0, "lost": 1, "repeated": 0}},
+    }  # fmt: skip
+    shown = words(run_report(summary, command="riprap run x"))
+    for expected in ("Run of x", "Replicas", "A→B", "beware of <this>", "0.500", "riprap run x"):
+        assert expected in shown, expected

@@ -23,7 +23,7 @@ from riprap.protocols.events import ProducerGone
 from riprap.runtime.coordination.client import Client, CoordinatorLost
 from riprap.runtime.coordination.roster import Fenced
 from riprap.runtime.coordination.states import WorkerState
-from riprap.runtime.hosting import Arrival
+from riprap.runtime.host import Arrival
 from riprap.runtime.messages import Kind
 from riprap.runtime.run import Run
 from riprap.runtime.transport.transport import Transport

@@ -14,7 +14,7 @@ from wiring import BUFFER, GAP, LAYOUT, PATIENCE, SCHEMA, Book, Peer, eventually
 from riprap.base.randomness import generator
 from riprap.graph.keys import END_KEY, OrderKey
 from riprap.protocols.events import Acknowledged, ConsumerDown, ConsumerUp, ProducerGone
-from riprap.runtime.hosting import Arrival
+from riprap.runtime.host import Arrival
 from riprap.runtime.messages import Kind, Message
 from riprap.runtime.transport.codec import Encoder
 from riprap.runtime.transport.opening import Opening, columns_of, digest_of, opening_frame

@@ -135,8 +135,12 @@ TEXT_SCHEMA = pa.schema([("k", pa.string())])
 
 
 def dictionary_frames(encoder, message):
-    found = frames(memoryview(b"".join(encoder.encode(message))))
-    return [(h.epoch, h.rows) for h, _ in found if h.kind is FrameKind.DICTIONARY]
+    return dictionary_sizes(b"".join(encoder.encode(message)))
+
+
+def dictionary_sizes(sent):
+    """What was there before, and how many values more."""
+    return [(h.epoch, h.rows) for h, _ in frames(memoryview(sent)) if h.kind is FrameKind.DICTIONARY]
 
 
 def coded(codes, dictionary):
@@ -167,6 +171,30 @@ def test_a_dictionary_larger_than_its_batch_is_cut_until_it_comes_again():
     assert dictionary_frames(encoder, coded([7, None, 7], pool)) == [(0, 1)]
     assert dictionary_frames(encoder, coded([7], pool)) == [(0, 5_000)]
     assert dictionary_frames(encoder, coded([8], pool)) == []
+
+
+@pytest.mark.parametrize("rows", [5_000, 20])
+def test_values_that_the_other_end_has_in_another_order_are_not_sent_again(rows):
+    """As the row groups of a file have them."""
+    values, random = [f"text {n}" for n in range(3_000)], np.random.default_rng(7)
+    encoder, decoder, known = Encoder(TEXT_SCHEMA), Decoder(TEXT_SCHEMA), []
+    for group in range(6):
+        ordered = [*values[group:], f"new {group}"]
+        random.shuffle(ordered)
+        dictionary = pa.array(ordered)
+        for _ in range(3):
+            codes = random.integers(0, len(ordered), rows).tolist()
+            codes[5] = None
+            message = coded(codes, dictionary)
+            sent = b"".join(encoder.encode(message))
+            if group:
+                assert sum(count for _, count in dictionary_sizes(sent)) <= 1, "nothing but what is new"
+                assert all(before for before, _ in dictionary_sizes(sent)), "behind what is there"
+            for header, body in frames(memoryview(sent)):
+                if (back := decoder.decode(header, body)) is not None:
+                    assert back.batch.batch().to_pydict() == message.batch.batch().to_pydict()
+                    known.append(back.batch.columns[0].dictionary)
+    assert len({id(dictionary) for dictionary in known}) <= 2 + 6
 
 
 def test_growing_dictionaries_leave_earlier_batches_as_they_were():
@@ -341,7 +369,7 @@ def test_an_opening_comes_back_and_nonsense_does_not():
     opening = Opening(ChannelId("A→B", 1, 2), 7, [["k", "string"]], 3)
     frame = opening_frame(opening, digest_of("secret"))
     header = unpack(memoryview(frame))
-    assert read_opening(header, pa.py_buffer(frame[HEADER_SIZE:])) == opening
+    assert read_opening(header, memoryview(frame[HEADER_SIZE:])) == opening
     for text in (
         b"",
         b"[]",
@@ -351,4 +379,4 @@ def test_an_opening_comes_back_and_nonsense_does_not():
         b"[" * 4_000,
     ):
         with pytest.raises(DataError, match="names no channel"):
-            read_opening(header, pa.py_buffer(text))
+            read_opening(header, memoryview(text))

@@ -11,7 +11,7 @@ from riprap.base.clock import SYSTEM_CLOCK
 from riprap.protocols.events import Told
 from riprap.runtime.coordination.client import Client, CoordinatorLost
 from riprap.runtime.coordination.coordinator import Coordinator
-from riprap.runtime.coordination.directing import Assignment
+from riprap.runtime.coordination.director_host import Assignment
 from riprap.runtime.coordination.roster import Fenced
 from riprap.runtime.coordination.states import SystemState, WorkerState
 from riprap.runtime.wire import Address

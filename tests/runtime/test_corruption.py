@@ -10,7 +10,7 @@ from riprap.graph.builder import App
 from riprap.graph.windows import count
 from riprap.operators.views import Views
 from riprap.runtime.corruption import ask, asked, done, parse_corruptions, what_was_done
-from riprap.runtime.element.corrupting import Corrupting
+from riprap.runtime.element.wrong_bits import WrongBits
 from riprap.runtime.layout import arrange
 
 
@@ -57,7 +57,7 @@ def test_a_request_is_found_once(tmp_path: Path):
 
 def test_one_bit_of_one_tuple_is_wrong():
     rows = pa.record_batch({"x": pa.array(range(10)), "_seq": pa.array(range(10))})
-    corrupting = Corrupting(None, ())
+    corrupting = WrongBits(None, ())
     assert corrupting.rows(rows) is rows
     corrupting.tuple(123)
     wrong = corrupting.views(Views.of(rows)).batch()

@@ -14,7 +14,7 @@ from riprap.protocols.channels import ChannelId
 from riprap.protocols.events import ConsumerDown, ConsumerUp, ProducerGone
 from riprap.runtime.element.element import Element
 from riprap.runtime.element.ledger import ledger_shape, memory_ledger
-from riprap.runtime.hosting import Arrival
+from riprap.runtime.host import Arrival
 from riprap.runtime.layout import arrange
 from riprap.runtime.messages import Kind, Message
 from riprap.runtime.simulated import ListFeed, VirtualClock

@@ -1,5 +1,6 @@
 """A feed gives every row once, with the keys it has in the whole input, wherever it begins."""
 
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -164,3 +165,14 @@ def test_shards_divide_the_input_between_them(inputs, monkeypatch, form, max_row
                 found += batch.to_pylist() if batch is not None else []
             assert feed.position == ROWS
         assert sorted(found, key=lambda row: row["_seq"]) == whole[begin:]
+
+
+@pytest.mark.parametrize("name", ["one.parquet", "stream"])
+def test_what_is_sorted_has_not_ended_while_rows_are_held(inputs, name):
+    """A source that is paced asks whether its input has ended also when no row is due."""
+    feed, told = Feed(inputs / name, replace(SOURCE, lateness=400)), []
+    while (batch := feed.next(7)) is not None:
+        told += batch.column("at").to_pylist()
+        assert feed.ended <= (len(told) == ROWS)
+    assert told == list(range(ROWS))
+    assert feed.ended

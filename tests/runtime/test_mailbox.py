@@ -9,7 +9,7 @@ from wiring import BUFFER, GAP, eventually, rows
 
 from riprap.operators.views import Views
 from riprap.protocols.events import ConsumerDown, ProducerGone
-from riprap.runtime.hosting import Arrival
+from riprap.runtime.host import Arrival
 from riprap.runtime.messages import Kind, Message
 from riprap.runtime.transport.mailbox import Mailbox
 from riprap.runtime.transport.weight import OVERHEAD_BYTES, weight_of

@@ -41,6 +41,31 @@ def test_a_kill_of_what_hung_does_not_count_for_the_life_after(roster):
     assert detected(roster) == [4.0, 14.0]
 
 
+def test_who_is_ended_for_silence_before_it_ran_has_longer_next_time(roster):
+    """Else one that is slow to begin would begin for ever."""
+
+    def lives(epoch, at, states):
+        roster.lost("A", epoch - 1, at, 0)
+        roster.register("A", epoch, "h", epoch, epoch, at, 0)
+        for state in states:
+            roster.status("A", epoch, state, at, 0)
+
+    def silent_after(at):
+        return next(seconds for seconds in range(1, 99) if roster.silent_for(3.0, at + seconds, 0))
+
+    catching_up = [WorkerState.RESTORING, WorkerState.CATCHING_UP]
+    lives(2, 100.0, catching_up)
+    assert silent_after(100.0) == 4
+    lives(3, 200.0, catching_up)
+    assert silent_after(200.0) == 7
+    lives(4, 300.0, catching_up)
+    assert silent_after(300.0) == 13
+    lives(5, 400.0, [*catching_up, WorkerState.RUNNING])
+    assert silent_after(400.0) == 4  # what ran is held to what all are held to, and so is its next life
+    lives(6, 500.0, catching_up)
+    assert silent_after(500.0) == 4
+
+
 def test_the_first_failure_and_its_exit_code_are_the_runs(roster):
     roster.fail("A", "the input is not sorted", 0, 2)
     assert (roster.error, roster.error_code) == ("A: the input is not sorted", 2)

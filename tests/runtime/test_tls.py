@@ -12,7 +12,7 @@ from riprap.base.clock import SYSTEM_CLOCK
 from riprap.protocols.events import ConsumerDown, ConsumerUp, ProducerGone
 from riprap.runtime.coordination.client import Client, CoordinatorLost
 from riprap.runtime.coordination.coordinator import Coordinator
-from riprap.runtime.hosting import Arrival
+from riprap.runtime.host import Arrival
 from riprap.runtime.tls import generate_tls
 from riprap.runtime.transport.opening import Opening, columns_of, digest_of, opening_frame
 from riprap.runtime.transport.transport import ALL

@@ -14,9 +14,10 @@ from riprap.engine.inputs import keyed, read_file
 from riprap.engine.profile import profile, write_profile
 from riprap.graph.annotations import checkpoint
 from riprap.graph.builder import App
+from riprap.graph.keys import TS_TYPE
 from riprap.graph.plan import parse_plan
 from riprap.graph.windows import count, time
-from riprap.san.streaming.calibrate import Sample, calibrate, fit, measure
+from riprap.san.streaming.calibrate import Sample, calibrate, fit, measure, windows_of
 from riprap.san.streaming.describe import describe, emissions, protections, read_profile, with_rate
 from riprap.san.streaming.faults import Faults
 from riprap.san.streaming.published import bargain_discovery
@@ -84,7 +85,7 @@ def test_profile_survives_the_file(measured, tmp_path):
     path.write_text(write_profile(measured))
     assert read_profile(path) == measured
     path.write_text('app = "x"\nseconds = 1.0\n')
-    with pytest.raises(RiprapError, match="lacks or misspells"):
+    with pytest.raises(RiprapError, match="writes one"):
         read_profile(path)
 
 
@@ -151,6 +152,18 @@ def test_measure_counts_windows_that_lost_something():
     groups = np.arange(10_000) % 50  # round robin: so many lost in a row hit as many groups, up to all 50
     for sample in measure(groups, np.full(50, 4), 0.02, 1):
         assert sample.needed == 4 * min(50, sample.lost)
+
+
+@pytest.mark.filterwarnings("error")
+def test_null_is_a_group_like_any_other():
+    random = np.random.default_rng(1)
+    a, b = random.choice(["x", "y", None], 400), random.choice([1, 2, None], 400)
+    batch = pa.record_batch({"a": pa.array(a), "b": pa.array(b), "_ts": pa.array(range(400), TS_TYPE)})
+    groups, sizes = windows_of([batch.slice(0, 250), batch.slice(250)], ["a", "b"], count(7))
+    numbers = {pair: len(set(groups[[p == pair for p in zip(a, b, strict=True)]])) for pair in zip(a, b, strict=True)}
+    assert set(numbers.values()) == {1}
+    assert len(numbers) == len(set(groups)) == len(sizes) == 9
+    assert set(sizes) == {7}
 
 
 def test_marks_follow_the_data_and_the_model_does_not_understate_them(measured):

@@ -28,7 +28,7 @@ def assert_same(compiled: Compiled, seed: int, span: Span) -> None:
     np.testing.assert_array_equal(found.rewards, expected.rewards)
 
 
-@settings(max_examples=25)
+@settings(max_examples=16)
 @given(
     st.integers(0, 2**32),
     st.floats(0.0, 5.0),

@@ -39,7 +39,7 @@ class Case:
     held_bytes: int
     rate: float
 
-    def simulation(self) -> Simulation:
+    def simulation(self, *, compiled: bool = False) -> Simulation:
         return Simulation(
             self.layout,
             self.inputs,
@@ -48,6 +48,7 @@ class Case:
             rate=self.rate,
             batch_rows=self.batch_rows,
             held_bytes=self.held_bytes,
+            compiled=compiled,
         )
 
     def __str__(self) -> str:
@@ -259,9 +260,9 @@ def simulated(simulation: Simulation) -> dict[str, list]:
     return {sink.name: [row for b in simulation.sink(sink.name) for row in as_tuples(b)] for sink in sinks}
 
 
-def played(run: Case, graph: Graph, repeated_by: str) -> Simulation:
+def played(run: Case, graph: Graph, repeated_by: str, *, compiled: bool = False) -> Simulation:
     """Run a case; its output has to be that of the bounded run."""
-    simulation = run.simulation()
+    simulation = run.simulation(compiled=compiled)
     try:
         simulation.run(seconds=5.0)
         assert simulated(simulation) == bounded(graph, run.inputs)

@@ -2,13 +2,16 @@
 lives, the counts are true, and whatever happens the run ends.
 """
 
+from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
 from random import Random
+from weakref import WeakKeyDictionary
 
 import pytest
+from tests.simulation.replicas import ended, span, unharmed
 from tests.simulation.schedules import Case, any_app, batches, bounded, crashes, rows, simulated
-from tests.simulation.test_gaps import _keys
+from tests.simulation.shares import soak
+from tests.simulation.taps import Tap, got
 
 from riprap.base.errors import GraphError, UsageError
 from riprap.graph.annotations import Annotations, HaGroup, ha_group
@@ -16,11 +19,13 @@ from riprap.graph.builder import App
 from riprap.graph.graph import Graph
 from riprap.graph.groups import ha_groups
 from riprap.graph.specs import Sink
-from riprap.graph.windows import count
-from riprap.runtime.coordination.counts import stream_counts
+from riprap.graph.windows import count, punctuated, time, zero
+from riprap.protocols.channels import ChannelId
 from riprap.runtime.element.element import Element
 from riprap.runtime.layout import Layout, arrange
-from riprap.runtime.simulation import Crash, DirectorCrash, Suspect
+from riprap.runtime.simulation import Break, Crash, DirectorCrash, Suspect
+
+ROWS = 60
 
 
 def grouped(graph: Graph, random: Random, replicas: int) -> Graph | None:
@@ -53,26 +58,33 @@ def made(seed: int, *, failover: str = "smart") -> tuple[Case, Random]:
     fuse = random.choice(["none", "auto"])
     layout = arrange(graph, fuse, settings={"failover": failover})
     rate = random.choice([500.0, 2_000.0, 10_000.0])
-    return Case(seed, layout, rows(graph, random, 60), (), random.choice([4, 16, 64]), 1 << 20, rate), random
+    return Case(seed, layout, rows(graph, random, ROWS), (), random.choice([4, 16, 64]), 1 << 20, rate), random
 
 
-def others(layout: Layout, random: Random, span: int) -> list:
-    """Replicas that only seem to be dead, and directors that are."""
+def others(layout: Layout, random: Random, span: int, mortal: list[str]) -> list:
+    """Replicas that only seem to be dead, connections within mortal ones that break, and directors that die."""
     pes = [pe.id for pe in layout.pes if pe.fragment.group]
     suspects = [Suspect(random.randint(0, span), random.choice(pes)) for _ in range(random.randint(0, 3))]
-    return suspects + [DirectorCrash(random.randint(0, span), 20_000) for _ in range(random.randint(0, 1))]
+    within = [c for pe in layout.pes if pe.id in mortal for c in layout.inputs(pe) if layout.link(c.stream).within]
+    breaks = [Break(random.randint(0, span), random.choice(within)) for _ in range(random.randint(0, 2)) if within]
+    return [
+        *suspects,
+        *breaks,
+        *(DirectorCrash(random.randint(0, span), 20_000) for _ in range(random.randint(0, 1))),
+    ]
 
 
 def watched(monkeypatch) -> None:
     """Fail when a consumer takes items of a term after those of a later one."""
-    newest: dict[tuple, int] = {}
+    newest: WeakKeyDictionary[Element, dict[ChannelId, int]] = WeakKeyDictionary()
     deliver = Element._deliver
 
     def delivering(element, way, message, skip, position):
         if way.inlet.retention == "remember" and message.items > skip:
-            at = (id(element), way.channel)
-            assert message.epoch >= newest.get(at, 0), f"{way.channel}: term {message.epoch} after {newest[at]}"
-            newest[at] = message.epoch
+            terms = newest.setdefault(element, {})
+            last = terms.get(way.channel, 0)
+            assert message.epoch >= last, f"{way.channel}: term {message.epoch} after {last}"
+            terms[way.channel] = message.epoch
         deliver(element, way, message, skip, position)
 
     monkeypatch.setattr(Element, "_deliver", delivering)
@@ -81,39 +93,82 @@ def watched(monkeypatch) -> None:
 def check(seed: int) -> None:
     """One replica is never struck: the output is that of a run without faults, and every count says so."""
     run, random = made(seed)
-    graph, layout = run.layout.graph, run.layout
-    span = int(60 / run.rate * 1e6) + 100_000
     spared = random.randrange(3)
-    mortal = [pe.id for pe in layout.pes if pe.fragment.group and pe.replica != spared % pe.fragment.replicas]
-    struck = crashes(mortal, random, span)
-    run = replace(run, crashes=(*struck, *others(layout, random, span)))
-    simulation = run.simulation()
-    try:
-        simulation.run(seconds=10.0)
-        assert simulated(simulation) == bounded(graph, run.inputs)
-        for stream, counts in stream_counts(layout, simulation.ledgers()).items():
-            if counts.recovery == "failover":
-                assert (counts.lost, counts.repeated) == (0, 0), f"{stream}: {counts}"
-    except Exception as error:
-        raise AssertionError(f"check({seed}) of {__name__} repeats it: {run}") from error
+    mortal = [pe.id for pe in run.layout.pes if pe.fragment.group and pe.replica != spared % pe.fragment.replicas]
+    within = span(run, ROWS)
+    struck = crashes(mortal, random, within)
+    run = replace(run, crashes=(*struck, *others(run.layout, random, within, mortal)))
+    unharmed(run, "failover", f"check({seed}) of {__name__}")
 
 
 def check_anything(seed: int) -> None:
-    """Everything dies, under either way of failing over: the run ends, keys ascend, counts fit."""
+    """Everything dies, under either way of failing over: the run ends, keys ascend but for what is late, counts fit."""
     run, random = made(seed, failover=Random(seed).choice(["smart", "plain"]))
-    graph, layout = run.layout.graph, run.layout
-    span = int(60 / run.rate * 1e6) + 100_000
-    run = replace(run, crashes=(*crashes([pe.id for pe in layout.pes], random, span), *others(layout, random, span)))
-    simulation = run.simulation()
-    try:
-        simulation.run(seconds=10.0)
-        for sink in graph.sinks:
-            keys = _keys(simulation, sink.name)
-            assert all(one < other for one, other in pairwise(keys)), f"keys fall at {sink.name}"
-        for stream, counts in stream_counts(layout, simulation.ledgers()).items():
-            assert 0 <= counts.received <= counts.sent, f"{stream}: {counts}"
-    except Exception as error:
-        raise AssertionError(f"check_anything({seed}) of {__name__} repeats it: {run}") from error
+    pes = [pe.id for pe in run.layout.pes]
+    struck = crashes(pes, random, span(run, ROWS))
+    run = replace(run, crashes=(*struck, *others(run.layout, random, span(run, ROWS), pes)))
+    ended(run, f"check_anything({seed}) of {__name__}", counted=True)
+
+
+def _punctuated(random, stream, protect):
+    """Rows and punctuations in turn: several messages of one call."""
+    for at in range(random.randint(1, 2)):
+        stream = stream.punctuate(random.choice(["x = 1", "x < 3", "id % 4 = 0"]), name=f"P{at}", protect=protect)
+    return stream
+
+
+def _joined(random, stream, protect):
+    """Several rows of one trigger, each with an `id` of its own."""
+    other = stream.select("k", "id AS other", name="Other", protect=protect)
+    windows = {"left_window": random.choice([zero(), count(3)]), "right_window": random.choice([count(4), time("8ms")])}
+    select = ["k", "x", "id * 1000 + other AS id"]
+    return stream.join(
+        other, on="k", select=select, per_group=random.random() < 0.5, name="J", protect=protect, **windows
+    )
+
+
+def _grouped(random, stream, protect):
+    """As many rows of one trigger as there are groups."""
+    if random.random() < 0.5:
+        stream = stream.punctuate("id % 7 = 0", name="P", protect=protect)
+        window = punctuated()
+    else:
+        window = time(random.choice(["2ms", "5ms"]))
+    return stream.aggregate("sum(x) AS x", "max(id) AS id", window=window, by="k", name="A", protect=protect)
+
+
+def _sorted(random, stream, protect):
+    return stream.sort("x", window=random.choice([count(5), time("4ms")]), name="O", protect=protect)
+
+
+def check_restarted(seed: int) -> None:
+    """A consumer dies together with the active replica: what it had had of one call of that, the other does not bring
+    again, though the progress that goes with the last message of the call had not come.
+    """
+    random = Random(seed)
+    app = App("restarted")
+    stream = app.source("S", "k string, x long, id long")
+    stream = random.choice([_punctuated, _joined, _grouped, _sorted])(random, stream, [ha_group("g", 2)])
+    stream.apply(Tap, name="T", tap="T", ports=1, drop=10**9)[0].sink("Out")
+    layout = arrange(app.build(), "none", settings={"failover": "smart"})
+    rate, batch = random.choice([500.0, 2_000.0, 10_000.0]), random.choice([4, 16, 64])
+    run = Case(seed, layout, rows(layout.graph, random, ROWS), (), batch, 1 << 20, rate)
+    actives = [pe.id for pe in layout.pes if pe.fragment.group and pe.id.endswith("#1")]
+    struck: list[Crash] = []
+    for at in sorted(random.randint(0, span(run, ROWS)) for _ in range(random.randint(1, 3))):
+        effect = random.choice([0, 0, 1, 2, 5])
+        struck.append(Crash(at, "T", random.choice([5_000, 30_000]), effect))
+        struck.append(Crash(at + random.randint(0, 4_000), random.choice(actives), 5_000))
+    run = replace(run, crashes=tuple(sorted(struck)))
+    Tap.lives.clear()
+    bounded(layout.graph, run.inputs)
+    due = got("T", 0)
+    Tap.lives.clear()
+    run.simulation().run(seconds=20.0)
+    again, missing = got("T", 0) - due, due - got("T", 0)
+    assert (again, missing) == (Counter(), Counter()), (
+        f"again {again}, missing {missing}; check_restarted({seed}) of {__name__} repeats it: {run}"
+    )
 
 
 @pytest.mark.parametrize("seeds", batches(60), ids=str)
@@ -121,6 +176,29 @@ def test_nothing_is_lost_or_doubled_while_a_full_replica_lives(seeds, monkeypatc
     watched(monkeypatch)
     for seed in seeds:
         check(seed)
+
+
+FOUND = [
+    *((check, seed) for seed in (2127, 3820, 4642, 2685, 21327, 30472)),
+    *((check_anything, seed) for seed in (30579, 30823)),
+    (check_restarted, 94),
+]
+
+
+@pytest.mark.parametrize(("what", "seed"), FOUND)
+def test_schedules_that_soaking_found(what, seed, monkeypatch):
+    """Elements that went on without another one of their replica, as backups too; a digest that was asked for before
+    all keys, and one whose key was taken for that of a tuple: a join promised what it still held; rows under the key of
+    a punctuation that were given the rank of a boundary, and dropped for it. Keys that fall because tuples come late.
+    """
+    watched(monkeypatch)
+    what(seed)
+
+
+@pytest.mark.parametrize("seeds", batches(40), ids=str)
+def test_a_consumer_that_dies_beside_the_active_replica_is_given_nothing_twice(seeds):
+    for seed in seeds:
+        check_restarted(seed)
 
 
 @pytest.mark.parametrize("seeds", batches(40), ids=str)
@@ -151,19 +229,18 @@ def test_a_replica_that_died_is_full_again_when_its_state_is_that_of_the_active_
     states: list[str] = []
 
     def look() -> None:
-        states.extend(r["state"] for r in simulation._directing.report()["groups"]["g"]["replicas"])
+        states.extend(r["state"] for r in simulation._director_host.report()["groups"]["g"]["replicas"])
 
     simulation._later(1_190_000, look)
     simulation.run(seconds=30.0)
     assert states == ["full", "full"]
     assert simulated(simulation) == bounded(layout.graph, inputs)
-    report = simulation._directing.report()["groups"]["g"]
+    report = simulation._director_host.report()["groups"]["g"]
     assert [(f["from"], f["to"], f["tainted"]) for f in report["failovers"]] == [(1, 2, False), (2, 1, False)]
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("what", [check, check_anything])
+@pytest.mark.parametrize("what", [check, check_anything, check_restarted])
 def test_thousands_of_schedules(what, monkeypatch):
     watched(monkeypatch)
-    for seed in range(1000, 6000):
-        what(seed)
+    soak(1000, 6000, what)

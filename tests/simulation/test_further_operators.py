@@ -15,6 +15,7 @@ from tests.simulation.schedules import (
     rows,
     simulated,
 )
+from tests.simulation.shares import soak
 
 from riprap.graph.windows import count, session_window, time, zero
 from riprap.runtime.simulation import Simulation
@@ -85,6 +86,5 @@ def test_no_crash_schedule_changes_the_output(seeds):
 
 @pytest.mark.soak
 def test_no_crash_schedule_of_thousands_changes_the_output():
-    for seed in range(1_000, 4_000):
-        fault_free(seed)
-        crashed(seed)
+    soak(1_000, 4_000, fault_free)
+    soak(1_000, 4_000, crashed)

@@ -5,7 +5,10 @@ from random import Random
 
 import pytest
 from tests.simulation.schedules import any_app, batches, bounded, case, protected, rows, simulated
+from tests.simulation.shares import soak
 
+from riprap.checkpoints.load import load
+from riprap.checkpoints.names import MANIFEST, files_in, folder_of
 from riprap.graph.builder import App
 from riprap.protocols import recompute
 from riprap.runtime.layout import arrange
@@ -45,10 +48,32 @@ def test_nothing_is_lost_and_nothing_comes_twice(seeds, monkeypatch):
     assert len(brought) > 20
 
 
+def test_the_newest_checkpoint_may_be_damaged(monkeypatch):
+    """One file of each element's newest checkpoint, once: an older one serves, or else the beginning."""
+    damaged: dict[str, list[str]] = {}  # by element: the checkpoints that it had
+
+    def damaging(storage, pe, unit, now, **options):
+        folder = folder_of(pe, unit)
+        files = files_in(storage, folder, MANIFEST)
+        parts = [name for name in sorted(storage.files) if name.startswith(folder) and name.endswith(".part")]
+        if files and pe not in damaged:
+            newest = f"{folder}/{files[-1].name}"
+            damaged[pe] = [file.name for file in files]
+            storage.files[(parts or [newest])[-1]] = b""
+        return load(storage, pe, unit, now, **options)
+
+    monkeypatch.setattr("riprap.runtime.simulation.load", damaging)
+    counts = set()
+    for seed in range(40):
+        damaged.clear()
+        run(seed)
+        counts |= {len(found) for found in damaged.values()}
+    assert {1, 3} <= counts
+
+
 @pytest.mark.soak
 def test_nothing_is_lost_in_thousands_of_schedules():
-    for seed in range(100, 3_100):
-        run(seed)
+    soak(100, 3_100, run)
 
 
 def test_a_hole_on_another_channel_does_not_begin_it_anew(monkeypatch):
@@ -88,7 +113,7 @@ def test_a_log_and_what_is_recomputed_go_on_side_by_side():
     graph = protected(app.build(), Random(1), kept=0.0, saved=1.0)
     graph = graph.with_operator(replace(graph["Many"], annotations=replace(graph["Many"].annotations, backup=True)))
     reached: list[tuple[int, int]] = []
-    turn = _Cone.turn
+    turn = _Cone._turn
 
     def watched(self, missing):
         found = turn(self, missing)
@@ -98,7 +123,7 @@ def test_a_log_and_what_is_recomputed_go_on_side_by_side():
         return found
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(_Cone, "turn", watched)
+        patched.setattr(_Cone, "_turn", watched)
         for seed in range(4):
             layout = arrange(graph, "none")
             links = tuple(

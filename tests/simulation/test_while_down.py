@@ -12,6 +12,7 @@ from random import Random
 
 import pytest
 from tests.simulation.schedules import Case, any_app, batches, case, protected
+from tests.simulation.shares import soak
 from tests.simulation.taps import Tap, tap_app, watch_progress
 from tests.simulation.test_counts import _verify
 from tests.simulation.test_gaps import ascending
@@ -133,5 +134,4 @@ def test_any_app_ends_and_keys_ascend(seeds):
 @pytest.mark.soak
 @pytest.mark.parametrize("check", [check_counts, check_consumers, check_shares, check_any])
 def test_thousands(check):
-    for seed in range(10_000, 11_500):
-        check(seed)
+    soak(10_000, 11_500, check)

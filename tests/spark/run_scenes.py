@@ -55,6 +55,11 @@ def same_rows_as_bounded(place, **settings):
 def one_element_per_operator(place):
     result = same_rows_as_bounded(place, fuse="none")
     assert set(result.summary["pes"]) == PES
+    costs = result.summary["costs"]
+    assert set(costs) == PES
+    assert all(cost["cores"] > 0 and cost["memory"] > 0 for cost in costs.values()), costs
+    assert all(cost["sent"] > 0 for name, cost in costs.items() if name != "Sink"), costs
+    assert costs["Sink"]["written"] > 0, costs
 
 
 def fused_chains(place):

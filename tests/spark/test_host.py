@@ -158,7 +158,7 @@ def test_spare_slots():
 def test_the_daemon_has_no_thread_that_a_fork_would_lose():
     """Whoever waits for such a thread after the fork waits for ever; only the allocator looks after its own."""
     script = """
-import os, riprap.spark.daemon
+import os, riprap.spark.warm
 print(*(open(f"/proc/self/task/{thread}/comm").read().strip() for thread in os.listdir("/proc/self/task")))
 """
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}  # as Spark sets it

@@ -10,7 +10,9 @@ from typer.testing import CliRunner
 
 from riprap.base.errors import RiprapError
 from riprap.cli.commands import app
+from riprap.proof.faults import KINDS
 
+CLUSTER = "local-cluster[2,12,1024]"
 PLAN = """
 app = "bargain-discovery"
 recovery = "30s"
@@ -110,17 +112,48 @@ def test_a_killed_driver_is_resumed(tmp_path):
     assert proof["sinks"]["Sink"]["found"] > 1000
 
 
+APPS = ["bargain-discovery", "yield-prediction", "sensor-fleet", "nexmark-5", "wordcount"]
+GROUP = """
+app = "bargain-discovery"
+[operators]
+TradeFilter = { ha_group = "trades" }
+Aggregator = { ha_group = "trades" }
+VWAP = { ha_group = "trades" }
+[ha_groups.trades]
+replicas = 2
+"""
+LOCAL = [name for name, kind in KINDS.items() if kind.local]
+# By what is promised: the kinds of faults, the plan's rest, and where it runs.
+SHARES = {
+    "exact": ([name for name in LOCAL if not KINDS[name].excused], 'recovery = "60s"\n[operators]\n', ()),
+    "corrupted": (["kill", "corrupt-tuple", "corrupt-state"], "[operators]\n", ()),
+    "groups": (["kill", "several", "group", "hang", "connection"], None, ()),
+    "executors": (["kill", "executor", "several"], 'recovery = "60s"\n[operators]\n', ("--master", CLUSTER)),
+}
+
+
 @pytest.mark.soak
-@pytest.mark.parametrize("name", ["bargain-discovery", "yield-prediction", "sensor-fleet", "nexmark-5", "wordcount"])
-def test_a_thousand_faults_of_all_kinds(tmp_path, name):
-    """Two hundred each: nothing is lost, doubled or wrong, and whatever was hit runs again within the plan's bound."""
-    plan = PLAN if name == "bargain-discovery" else f'app = "{name}"\nrecovery = "30s"\n[operators]\n'
+@pytest.mark.parametrize(
+    ("share", "name", "seed"),
+    [
+        *(("exact", name, seed) for seed in range(1, 9) for name in APPS),
+        *(("corrupted", name, 9) for name in APPS),
+        *(("groups", APPS[0], seed) for seed in (10, 11, 12)),
+        *(("executors", APPS[0], seed) for seed in (13, 14)),
+    ],
+)
+def test_a_thousand_faults_of_all_kinds(tmp_path, share, name, seed):
+    """Fifty shares of twenty, each by its seed: all was done, whatever was hit is back, and every promise was kept."""
+    kinds, rest, where = SHARES[share]
     ended = prove(
-        tmp_path, "--plan", "plan.toml", "--for", "1008s", "--rate", "2000", "--seed", "7", "--json", "--out",
-        "proof", within=2400, name=name, plan=plan,
+        tmp_path, "--plan", "plan.toml", "--for", "103s", "--rate", "2000", "--seed", str(seed), "--kinds",
+        ",".join(kinds), "--json", "--out", "proof", *where, within=2400, name=name,
+        plan=GROUP if rest is None else f'app = "{name}"\n{rest}',
     )  # fmt: skip
     assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-3000:]
-    assert len(json.loads(ended.stdout)["faults"]) >= 200
+    faults = json.loads(ended.stdout)["faults"]
+    assert len(faults) == 20
+    assert all(fault["running"] is not None for fault in faults)
 
 
 @pytest.mark.parametrize(
@@ -139,12 +172,17 @@ def test_a_thousand_faults_of_all_kinds(tmp_path, name):
         (("--assessed", "."), "there is no assessment at assessment.json"),
         (("--assessed", "other.json"), "other.json is an assessment of other, not of bargain-discovery"),
         (("--parallelism", "Sink"), "write OPERATOR=N"),
+        (
+            ("--plan", "group.toml"),
+            "TradeFilter runs in replicas that fail over: leave out the replicas, or `recovery`",
+        ),
     ],
 )
 def test_refused_before_anything_starts(tmp_path, monkeypatch, arguments, sentence):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plan.toml").write_text(PLAN)
     (tmp_path / "profile.json").write_text('{"operators": {}, "recovery": {"restart": 0.4}}')
+    (tmp_path / "group.toml").write_text(GROUP.replace("[operators]", 'recovery = "9s"\n[operators]'))
     (tmp_path / "other.json").write_text(ASSESSED.replace("bargain-discovery", "other"))
     ended = CliRunner().invoke(app, ["prove", "bargain-discovery", *arguments])
     assert isinstance(ended.exception, RiprapError)

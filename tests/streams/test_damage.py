@@ -268,7 +268,7 @@ def test_no_flip_of_a_framed_message_goes_unseen(data):
         item.serialize(), BATCH, stream=b"s" * 16, producer=1, epoch=2, sequence=3, position=4, rows=item.num_rows,
         remaining=0, range_=Range(1, 2, 3, 4), progress=OrderKey(5), written_at=6,
     )  # fmt: skip
-    whole = bytearray(message.head + bytes(message.rest))
+    whole = bytearray(b"".join((message.head, *message.rest)))
     assert pa.ipc.read_record_batch(pa.py_buffer(bytes(whole)), SCHEMA).equals(item)
     assert read_header(memoryview(whole)) == message.header
     assert check_body(message.header, memoryview(whole)) is None

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stream_data import SCHEMA, batch, batches, table, write
 
-from riprap.streams import Stream
+from riprap.streams import Fenced, Stream
 
 
 def follow_all(stream, rows, **options):
@@ -96,7 +96,7 @@ def test_it_goes_on_over_writers_and_ends_when_told(tmp_path):
 
 FOLLOWER = """
 import sys
-from riprap.streams import Stream
+from riprap.streams import Fenced, Stream
 for item in Stream.open(sys.argv[1]).read(follow=True, idle=300):
     print(item.batch["_seq"].to_pylist(), flush=True)
     if item.next_position >= int(sys.argv[2]):
@@ -128,3 +128,23 @@ def test_memory_stays_bounded_while_nobody_reads(tmp_path):
         assert held > 0
         assert sum(recent.header.length for recent in live.since(oldest)) <= 20_000
     assert stream.live() is None
+
+
+def test_a_reader_that_goes_on_reads_the_file_that_has_the_name_now(tmp_path):
+    """It keeps the open segment open; a newer epoch replaces that of one that hangs by a copy."""
+    stream = Stream.create(tmp_path / "s", SCHEMA, memory_bytes=0, stability="async")
+    items = batches([3, 4, 5, 6])
+    hangs = stream.writer(producer="p", epoch=1)
+    hangs.append(items[0]).result()
+    reader = stream.read()
+    got = list(reader)
+    hangs.append(items[1]).result()
+    got += reader.again()
+    with Stream.open(tmp_path / "s").writer(producer="p", epoch=2) as newer:
+        newer.append(items[2]).result()
+        got += reader.again()
+        newer.append(items[3]).result()
+        got += reader.again()
+    assert table(got).equals(table(items))
+    with pytest.raises(Fenced):
+        hangs.append(batch(18, 1)).result()

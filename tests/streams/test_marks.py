@@ -113,6 +113,29 @@ def test_a_segment_of_marks_alone(tmp_path):
     assert after_bytes(stream, 0, 1) == 2
 
 
+@given(cuts=st.lists(st.integers(0, len(STEPS)), max_size=4))
+@settings(max_examples=25)
+def test_a_read_that_has_ended_goes_on_where_it_was(tmp_path_factory, cuts):
+    """Segments of any length: each item once, whatever had been written when it was asked."""
+    stream = Stream.create(tmp_path_factory.mktemp("again") / "s", SCHEMA, segment_bytes=2_000)
+    reader, got, row, item = stream.read(marks=True), [], 0, 0
+    assert seen(reader) == []
+    with stream.writer() as writer:
+        for at, step in enumerate(STEPS):
+            if isinstance(step, int):
+                writer.append(batch(row, step), sequence=item + step - 1)
+                row, item = row + step, item + step
+            else:
+                item += step == "punctuation"
+                writer.mark(OrderKey(row * 1000, 1, -1, 2**62), kind=step, sequence=item - 1)
+            if at in cuts:
+                writer.flush()
+                got += seen(reader.again())
+    got += seen(reader.again())
+    assert got == expected(STEPS)
+    assert seen(reader.again()) == []
+
+
 def test_sequences_of_marks(tmp_path):
     stream = Stream.create(tmp_path / "s", SCHEMA)
     key = OrderKey(7)

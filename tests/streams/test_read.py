@@ -116,9 +116,9 @@ class Counted(LocalFiles):
         super().__init__(directory)
         self.touched = []
 
-    def open(self, name, *, finished=False):
+    def open(self, name):
         self.touched.append(name)
-        return super().open(name, finished=finished)
+        return super().open(name)
 
     def get(self, name):
         self.touched.append(name)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from riprap.api.request import SCALES, Request, functions_of, settings_of
 from riprap.apps.catalogue import load_app
 from riprap.base.quantities import Duration, format_count, format_duration, parse_duration
 from riprap.faults.campaign import Settings
+from riprap.faults.metrics import can_tell
+from riprap.faults.models import ALTERS
 from riprap.faults.ordering import Order, orders, spread, unsteady
 from riprap.faults.placement import Placement, placements
 from riprap.faults.protected import proposed_plan, protected_targets
@@ -109,11 +112,17 @@ class Assessment:
 
 
 def _shown(metrics: Metrics) -> dict[str, Any]:
-    return {"C": metrics.C, "D": list(metrics.D), "R": metrics.R, "I": metrics.I}
+    return {"C": metrics.C, "D": [_bounded(metrics.D[0]), metrics.D[1]], "R": metrics.R, "I": metrics.I}
 
 
 def _flat(metrics: Metrics) -> dict[str, Any]:
-    return {"C": metrics.C, "D_sigma": metrics.D[0], "D_anova": metrics.D[1], "R": metrics.R, "I": metrics.I}
+    sigma = _bounded(metrics.D[0])
+    return {"C": metrics.C, "D_sigma": sigma, "D_anova": metrics.D[1], "R": metrics.R, "I": metrics.I}
+
+
+def _bounded(value: float) -> float | None:
+    """JSON and Parquet have a way to say that there is no number; infinity is none."""
+    return value if isfinite(value) else None
 
 
 def assess(
@@ -150,7 +159,7 @@ def run_request(request: Request, out: Path, *, spark: Any = None, tell: Tell | 
     )
     summaries = summarise(settings, result.trials, result.golden, result.tuples)
     placed = placements(graph, settings.fault, settings.scores, settings.targets[0].state)
-    found = verdicts(graph, placed, summaries, failover)
+    found = verdicts(graph, placed, summaries, failover, altered=settings.fault in ALTERS)
     proposed = proposed_plan(graph, found)
     steady = spread(result.golden)
     order = {sink: orders(settings, summaries, sink) for sink in settings.scores}
@@ -159,7 +168,8 @@ def run_request(request: Request, out: Path, *, spark: Any = None, tell: Tell | 
     protected = _protected(graph, settings, request, out, plan, result, spark, tell) if plan is not None else {}
     content = AssessmentReport(
         graph, settings, placed, summaries, found, protected, _techniques(graph, plan), _facts(result, summaries),
-        _method(request, result), [*unsteady(settings, steady), *_warnings(summaries)], write_plan(proposed), order,
+        _method(request, result), [*unsteady(settings, steady), *_warnings(settings, summaries)], write_plan(proposed),
+        order,
     )  # fmt: skip
     (out / "plan.toml").write_text(write_plan(proposed))
     write_impact(graph, settings, request.inputs, placed, summaries, out)
@@ -232,11 +242,16 @@ def _version(name: str) -> str:
         return "from source"
 
 
-def _warnings(summaries: Sequence[TargetSummary]) -> list[str]:
+def _warnings(settings: Settings, summaries: Sequence[TargetSummary]) -> list[str]:
     warnings = []
+    if not can_tell(settings.golden, settings.reps):
+        warnings.append(
+            f"{settings.golden} golden runs and {settings.reps} repetitions are too few to tell whether a score reacts "
+            "to these faults (Kolmogorov–Smirnov, α = 0.05): give more with --golden and --reps."
+        )
     for sink in dict.fromkeys(summary.sink for summary in summaries):
         own = [summary for summary in summaries if summary.sink == sink]
-        if not any(summary.sensitive for summary in own):
+        if can_tell(settings.golden, settings.reps) and not any(summary.sensitive for summary in own):
             warnings.append(
                 f"The output score function of {sink} does not react to any of these faults "
                 "(Kolmogorov–Smirnov, α = 0.05): choose another one, or more repetitions and golden runs."

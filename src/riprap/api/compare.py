@@ -10,31 +10,28 @@ behind the last of them, and cases that are asked for again are not run again. D
 """
 
 import json
-import os
-import signal
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from riprap.api.run import RunResult, run
-from riprap.base.clock import SYSTEM_CLOCK
+from riprap.api.compared_runs import OnSpark
+from riprap.base.documents import parse_json, read_text
 from riprap.base.errors import DataError, UsageError
+from riprap.base.owner import owned
 from riprap.base.quantities import format_duration
+from riprap.base.shapes import shaped
 from riprap.compare.advice import advice
-from riprap.compare.grid import NONE, Case, HostName, Scale, cases
-from riprap.compare.measures import Observation, Output, Result, measured
-from riprap.compare.oracle import expected, judged, rows
-from riprap.compare.simulated_host import inputs_of, laid_out, observed
+from riprap.compare.costs import profiles, said
+from riprap.compare.cycle import Fall, Falling, falls
+from riprap.compare.grid import MICRO_BATCHES, Case, HostName, Scale, cases
+from riprap.compare.measures import Result, measured
+from riprap.compare.processes import cores, maxima_of, results_of
+from riprap.compare.simulated_host import laid_out
+from riprap.planner.json_input import as_object
 from riprap.report.comparison import comparison_report
-from riprap.runtime.coordination.states import SystemState
-from riprap.spark.session import hosting_session
-from riprap.streams import Stream
-from riprap.streams.shards import shards as streams_of
+from riprap.workloads.catalogue import WORKLOADS
 
 Tell = Callable[[Case, Result], None]
 
@@ -43,10 +40,11 @@ Tell = Callable[[Case, Result], None]
 class Comparison:
     results: Mapping[Case, Result]
     page: Path
+    falls: Mapping[Falling, Fall] = field(default_factory=dict)  # of a cycle of elements, where nhop is compared
 
     @property
     def advice(self) -> list[str]:
-        return advice(self.results)
+        return advice(self.results, self.falls)
 
 
 def compare(
@@ -61,56 +59,95 @@ def compare(
     skew: float | None = None,
     kill: str = "",
     rate: float | None = None,
+    load: float | None = None,
     seconds: float | None = None,
     repetitions: int | None = None,
-    shards: int = 1,
+    shards: int | None = None,
     sinks: str | None = None,
+    virtual: bool = False,
     scale: Scale = "small",
     host: HostName | None = None,
     out: Path | str = "comparison",
     master: str | None = None,
+    processes: int | None = None,
+    profile: Sequence[Path | str] = (),
     tell: Tell = lambda case, result: None,
     command: str = "",
 ) -> Comparison:
-    """Run every case and write the page. `tell` hears of each case as it is done."""
+    """Run every case and write the page. `tell` hears of each case as it is done, in their order.
+
+    `profile`: files of `riprap profile`, from which the simulated host takes what work costs.
+    Simulated cases run in as many `processes` as there are cores; that changes nothing but how long it takes.
+    """
     host = host or ("spark" if scale == "demo" else "simulated")
     if host not in get_args(HostName):
         raise UsageError(f"--host {host}: expected {' or '.join(get_args(HostName))}")
-    if host == "spark" and scale == "paper":
-        raise UsageError(
-            "--scale paper divides rates by 100, which only the simulated host makes up for: use --scale demo"
-        )
+    if host == "simulated" and MICRO_BATCHES in protocols:
+        raise UsageError(f"{MICRO_BATCHES} is Spark's own, and runs on Spark alone: add --host spark, or leave it out")
+    if host == "spark" and load is not None:
+        raise UsageError("--load searches for the largest rate on the simulated host: give --rate on Spark")
     asked = cases(
-        scale, workloads=workloads, protocols=protocols, intervals=(interval,) if interval else (), windows=windows,
-        failure=failure, log=log, scope=scope, skew=skew, kill=kill, rate=rate, seconds=seconds,
-        repetitions=repetitions, shards=shards, sinks=sinks,
+        scale, host=host, workloads=workloads, protocols=protocols, intervals=(interval,) if interval else (),
+        windows=windows, failure=failure, log=log, scope=scope, skew=skew, kill=kill, rate=rate, load=load,
+        seconds=seconds, repetitions=repetitions, shards=shards, sinks=sinks, virtual=virtual,
     )  # fmt: skip
+    if profile and host == "spark":
+        raise UsageError(
+            "--profile says what work costs on the simulated host, and Spark takes what it takes: leave it out"
+        )
+    measured_costs = profiles(profile)
+    asked = [replace(case, costs=measured_costs.get(case.workload, "")) for case in asked]
     for case in asked:
         laid_out(case)  # what cannot be laid out is told before anything starts
     directory = Path(out)
-    directory.mkdir(parents=True, exist_ok=True)
+    with owned(directory, "comparison"):
+        return _compared(asked, directory, host, master=master, processes=processes, tell=tell, command=command)
+
+
+def _compared(
+    asked: Sequence[Case], directory: Path, host: HostName, *, master: str | None, processes: int | None, tell: Tell,
+    command: str,
+) -> Comparison:  # fmt: skip
     done = _Done(directory / "results.jsonl", host)
-    run_case = observed if host == "simulated" else _OnSpark(asked, master)
-    for case in asked:
-        if case not in done.results:
-            done.add(case, measured(run_case(case)))
-        tell(case, done.results[case])
+    left = [case for case in asked if case not in done.results]
+    on_spark = OnSpark(asked, master)
+    simulated = results_of(left, processes or cores())
+    with closing(simulated if host == "simulated" else (measured(on_spark(case)) for case in left)) as found:
+        for case in asked:
+            if case not in done.results:
+                done.add(case, next(found))
+            tell(case, done.results[case])
     results = {case: done.results[case] for case in asked}
     page = directory / "comparison.html"
-    page.write_text(comparison_report(results, host=_said(host, asked), command=command))
-    return Comparison(results, page)
+    turning = [case for case in asked if case.of.cyclic]
+    fallen = falls((case.protocol for case in turning), (format_duration(case.interval) for case in turning))
+    page.write_text(comparison_report(results, host=_said(host, asked), command=command, falls=fallen))
+    return Comparison(results, page, fallen)
 
 
 def _said(host: HostName, asked: Sequence[Case]) -> str:
     divided = max(case.divided for case in asked)
     if host == "spark":
-        return f"Real processes on Spark, and a real SIGKILL of a real element. {_elements(asked)}"
+        micro = (
+            " Structured Streaming: the same input, and Python workers killed." if any(c.of.sql for c in asked) else ""
+        )
+        times = max(case.compressed for case in asked)
+        faster = (
+            f" Time is compressed by {times:g}: an interval of 1 s stands for {times:g} s, and {times:g} s of event "
+            "time pass in a second."
+        )
+        told = f"Real processes on Spark, and a real SIGKILL of a real element. {_elements(asked)}{micro}"
+        return told + (faster if times > 1 else "") + _hurried(asked)
     scaled = f" Rates are divided by {divided:g}, and a row costs {divided:g} times as much." if divided > 1 else ""
     return (
-        "The simulated host: the real elements and directors on a virtual clock. What rows, messages, checkpoints, "
-        "restarts and restores cost are round figures, of the order that runs on two cores show: compare protocols "
-        f"with them, not machines. {_elements(asked)}{scaled}"
+        f"The simulated host: the real elements and directors on a virtual clock. {said(asked)} "
+        f"{_elements(asked)}{scaled}{_hurried(asked)}"
     )
+
+
+def _hurried(asked: Sequence[Case]) -> str:
+    found = dict.fromkeys(f"{case.hurried:g} times as fast in {case.title}" for case in asked if case.hurried > 1)
+    return f" Event time passes {', '.join(found)}, so that windows close before the kill." if found else ""
 
 
 def _elements(asked: Sequence[Case]) -> str:
@@ -124,13 +161,27 @@ class _Done:
     def __init__(self, path: Path, host: str) -> None:
         self._path, self._host = path, host
         self.results: dict[Case, Result] = {}
-        for line in path.read_text().splitlines() if path.exists() else ():
+        for number, line in enumerate(self._lines(), 1):
+            where = f"{path}: line {number}"
             try:
-                entry = json.loads(line)
-                if entry["host"] == host:
-                    self.results[Case(**entry["case"])] = Result.from_json(entry["result"])
-            except (ValueError, KeyError, TypeError):
-                raise DataError(f"{path} is damaged, or of another version: delete it, and compare again") from None
+                entry = as_object(parse_json(line, where), where)
+                if entry.get("host") == host:
+                    case = shaped(Case, entry.get("case"), where)
+                    if case.workload not in WORKLOADS:
+                        raise DataError(f"{where}: there is no workload {case.workload}")
+                    self.results[case] = Result.from_json(entry.get("result", {}), where)
+            except DataError as error:
+                raise DataError(f"{error}: delete {path.name}, and compare again") from None
+
+    def _lines(self) -> list[str]:
+        """What is whole of it. A comparison that was killed may have left half a line: that case is run again."""
+        if not self._path.exists():
+            return []
+        text = read_text(self._path, "the results in")
+        whole, newline, torn = text.rpartition("\n")
+        if torn:
+            self._path.write_text(whole + newline)
+        return whole.splitlines()
 
     def add(self, case: Case, result: Result) -> None:
         self.results[case] = result
@@ -140,9 +191,6 @@ class _Done:
 
 # The largest rate -----------------------------------------------------------------------------------------------------
 
-_ROWS = 1_000.0  # a second on the simulated host, whatever the rate: the rest is in what a row costs
-_STEPS = 6  # of the search, each of which halves the doubt
-
 
 def find_maximum(
     workload: str,
@@ -151,118 +199,22 @@ def find_maximum(
     interval: str | None = None,
     windows: str | None = None,
     seconds: float | None = None,
+    skew: float | None = None,
+    shards: int | None = None,
+    processes: int | None = None,
     tell: Callable[[Case, float], None] = lambda case, rate: None,
 ) -> dict[Case, float]:
     """Events/s of all sources that a workload sustains under each protocol: the input is worked off as it comes.
 
     On the simulated host, with its costs: what one core per element would take.
     """
+    asked = cases(
+        "small", workloads=[workload], protocols=protocols, intervals=(interval,) if interval else (), windows=windows,
+        failure=False, seconds=seconds, skew=skew, shards=shards,
+    )  # fmt: skip
     found = {}
-    for case in cases("small", workloads=[workload], protocols=protocols, intervals=(interval,) if interval else (),
-                      windows=windows, failure=False, seconds=seconds):  # fmt: skip
-        low, high = 0.0, 10_000.0
-        while _sustained(case, high):
-            low, high = high, high * 4
-        for _ in range(_STEPS):
-            middle = (low + high) / 2
-            low, high = (middle, high) if _sustained(case, middle) else (low, middle)
-        found[case] = low
-        tell(case, low)
+    with closing(maxima_of(asked, processes or cores())) as rates:
+        for case, rate in zip(asked, rates, strict=True):
+            found[case] = rate
+            tell(case, rate)
     return found
-
-
-def _sustained(case: Case, rate: float) -> bool:
-    divided = max(rate / _ROWS, 1.0)
-    seen = observed(replace(case, rate=rate / divided, divided=divided))
-    return seen.seconds <= case.seconds * 1.05 + 1.0
-
-
-# On Spark -------------------------------------------------------------------------------------------------------------
-
-
-class _OnSpark:
-    """Runs cases one after the other on one session."""
-
-    def __init__(self, asked: Sequence[Case], master: str | None) -> None:
-        self._slots = max(len(laid_out(case).pes) for case in asked)
-        self._master = master
-        self._session: Any = None
-
-    def __call__(self, case: Case) -> Observation:
-        if self._session is None:
-            self._session = hosting_session(self._slots, master=self._master)
-        with tempfile.TemporaryDirectory(prefix="riprap-compare-") as place:
-            return self._observed(case, Path(place))
-
-    def _observed(self, case: Case, place: Path) -> Observation:
-        layout, inputs = laid_out(case), inputs_of(case)
-        paths = {}
-        for name, batch in inputs.items():
-            paths[name] = place / f"{name}.parquet"
-            pq.write_table(pa.Table.from_batches([batch]), paths[name])
-        killer = _Killer([pe.id for pe in layout.hosting(case.victim)][:1] if case.failure else [], case.killed_at)
-        protected: dict[str, Any] = {}
-        if case.protocol != NONE:
-            protected = {"protocol": case.protocol, "interval": format_duration(case.interval)}
-            protected |= {"log": case.log, "scope": case.scope, "sinks": case.sinks}
-        result = run(
-            case.of.graph(case.windows), paths, out=place / "run", fuse="none",
-            rate={name: batch.num_rows / case.seconds for name, batch in inputs.items()},
-            parallelism={spec.name: spec.parallelism for spec in layout.graph}, watch=killer, spark=self._session,
-            **protected,
-        )  # fmt: skip
-        return _seen(case, result, inputs, killer)
-
-
-class _Killer:
-    """Watches a run, and kills an element of it when its time has come."""
-
-    def __init__(self, victims: Sequence[str], after: float) -> None:
-        self._victims, self._after = list(victims), after
-        self._since: float | None = None
-        self.at: float | None = None  # wall clock, seconds
-
-    def __call__(self, state: SystemState, table: Sequence[Any]) -> None:
-        if self._since is None and state is SystemState.RUNNING:
-            self._since = SYSTEM_CLOCK.monotonic()
-        if self._victims and self._since is not None and SYSTEM_CLOCK.monotonic() - self._since >= self._after:
-            pids = [status.pid for status in table if status.pe in self._victims]
-            self._victims = []
-            self.at = SYSTEM_CLOCK.now() / 1e6
-            for pid in pids:
-                os.kill(pid, signal.SIGKILL)
-
-
-def _seen(case: Case, result: RunResult, inputs: Mapping[str, pa.RecordBatch], killer: _Killer) -> Observation:
-    summary, graph = result.summary, case.of.graph(case.windows)
-    outputs, found = [], {}
-    for sink in graph.sinks:
-        paths = streams_of(summary["sinks"][sink.name]["path"])
-        items = [item for path in paths for item in Stream.open(path).read()]
-        found[sink.name] = rows(item.batch for item in items)
-        outputs += [(item.header.written_at / 1e6, item.batch.num_rows, item.header.born / 1e6) for item in items]
-    lost, repeated = judged(expected(graph, inputs), found)
-    began = min((born for _, _, born in outputs if born), default=0.0)
-    recoveries = [recovery for pe in summary["pes"].values() for recovery in pe["recoveries"]]
-    noted = summary["protocol"]
-
-    def longest(part: str) -> float:
-        return max((recovery[part] or 0.0 for recovery in recoveries), default=0.0)
-
-    return Observation(
-        [Output(at - began, count, at - born) for at, count, born in sorted(outputs) if born],
-        summary["tuples"],
-        summary["seconds"],
-        None if killer.at is None else killer.at - began,
-        longest("detect"),
-        longest("restart"),
-        longest("restore"),
-        noted["checkpoints"],
-        noted["forced"],
-        noted["bytes"],
-        noted["take_ms"],
-        max((line["rollback"] for line in noted["lines"]), default=0.0),
-        sum(pe["went_back"] for pe in summary["pes"].values()),
-        lost,
-        repeated,
-    )

@@ -1,17 +1,19 @@
 """The effects of a proof's faults: what an assessment and the model foresee, beside what came out."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from riprap.api.model import describe_app
 from riprap.api.request import score_functions
+from riprap.apps.catalogue import refuse_planted
 from riprap.base.documents import read_json
 from riprap.base.errors import DataError, UsageError
+from riprap.base.shapes import shaped
 from riprap.engine.inputs import keyed, read_file
 from riprap.faults.scoring import Score
 from riprap.graph.graph import Graph
@@ -34,6 +36,22 @@ class Assessed:
     osf: Any  # output score functions, as they were asked for
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """How an assessment was asked to judge, in its `request.json`."""
+
+    section: int
+    threshold: float
+    percentile: float
+    signed: bool
+    errors: Literal["absolute", "over"]
+    osf: str | Sequence[str] | Mapping[str, str] = ()
+
+
+def _texts(osf: str | Sequence[str] | Mapping[str, str]) -> list[str]:
+    return [osf] if isinstance(osf, str) else [*(osf.values() if isinstance(osf, Mapping) else osf)]
+
+
 def read_assessed(directory: Path, graph: Graph) -> Assessed:
     """Of the directory that `riprap assess` wrote; raises if it is of another app."""
     found = read_assessment(directory)
@@ -42,17 +60,19 @@ def read_assessed(directory: Path, graph: Graph) -> Assessed:
     path = directory / "request.json" if directory.is_dir() else directory.parent / "request.json"
     if not path.exists():
         return Assessed(found, Judging(), ())
-    asked = as_object(read_json(path), str(path))
+    names = {each.name for each in fields(_Asked)}
+    told = {name: value for name, value in as_object(read_json(path), str(path)).items() if name in names}
     try:
-        judging = Judging(
-            int(asked["section"]), float(asked["threshold"]), float(asked["percentile"]) / 100, bool(asked["signed"]),
-            asked["errors"] == "over",
-        )  # fmt: skip
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(
-            f"{path} is not a request of this version of riprap ({error!r}): assess the app again"
-        ) from None
-    return Assessed(found, judging, asked.get("osf", ()))
+        asked = shaped(_Asked, told, str(path))
+        if not (asked.section >= 1 and asked.threshold >= 0 and 0 < asked.percentile <= 100):
+            raise DataError(f"{path}: section, threshold or percentile is out of range")
+        for text in _texts(asked.osf):
+            refuse_planted(text.rpartition("=")[2], path.parent)
+        score_functions(graph, asked.osf)  # before anything starts
+    except (DataError, UsageError) as error:
+        raise DataError(f"{error}; that is no request of this version of riprap: assess the app again") from None
+    judging = Judging(asked.section, asked.threshold, asked.percentile / 100, asked.signed, asked.errors == "over")
+    return Assessed(found, judging, asked.osf)
 
 
 def with_effects(

@@ -17,6 +17,7 @@ import pyarrow as pa
 from riprap.base.documents import read_json
 from riprap.base.errors import DataError
 from riprap.base.quantities import Duration, format_duration
+from riprap.base.shapes import shaped
 from riprap.engine.inputs import keyed, read_file
 from riprap.engine.profile import OperatorProfile, profile
 from riprap.faults.campaign import Settings
@@ -131,9 +132,7 @@ def read_request(directory: Path, request_type: type[Any], graph: Graph, plan: P
     names = {field.name for field in fields(request_type)}
     try:
         kept = {name: value for name, value in as_object(read_json(path), str(path)).items() if name in names}
-        kept["inputs"] = {name: Path(value) for name, value in kept["inputs"].items()}
-    except (DataError, LookupError, TypeError, AttributeError) as error:
-        raise DataError(
-            f"cannot read {path}, so the assessment cannot be repeated; run `riprap assess` again"
-        ) from error
-    return request_type(**kept | {"app": graph, "plan": plan, "command": "riprap plan --reassess"})
+        now = {"app": graph, "plan": plan, "command": "riprap plan --reassess"}
+        return shaped(request_type, kept | now, str(path))
+    except DataError as error:
+        raise DataError(f"{error}; the assessment cannot be repeated: run `riprap assess` again") from error

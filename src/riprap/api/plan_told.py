@@ -25,6 +25,9 @@ class Asked:
     intervals: Mapping[str, Duration] = field(default_factory=dict)  # that follow from times between failures
     restart: Duration | None = None  # until a process is there again and has its state, as measured
     durable: Duration | None = None  # until a checkpoint is on disk, as measured
+    # Where operators share elements: the operators of each task, and those of them that keep their output.
+    elements: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    kept: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,11 @@ def told_of(plan: "BackupPlan", bound: Duration, asked: Asked, proof: Path | Non
             f"As executed, at the measured speed of the operators, recomputing takes {executed[slowest]:.2g} s at "
             f"most ({slowest})."
         )
+    for name, members in asked.elements.items():
+        if len(members) > 1:
+            sentences.append(
+                f"{', '.join(members)} share an element, and are one task, {name}, with the sum of their T."
+            )
     for name, every in asked.intervals.items():
         sentences.append(f"{name} is saved every {show_duration(every)}, for the time between its failures.")
     measured = _measured(proof) if proof is not None else {}
@@ -112,25 +120,29 @@ def _speeds(topology: "Topology", asked: Asked) -> tuple[list[int], list[float]]
     if graph is None or not asked.profiles or topology.cuts.any():
         return None
     intervals, pace = [], []
-    for name in topology.tasks:
-        profile = asked.profiles.get(name)
-        every = (profile.checkpoint if profile else None) or graph[name].annotations.checkpoint_every
-        if profile is None or profile.output is None or profile.latency is not None or every is None:
-            return None  # not measured
-        intervals.append(int(every) + int(asked.durable or 0))
-        pace.append(profile.pace)
+    for task in topology.tasks:
+        members = []
+        for name in asked.elements.get(task, (task,)):
+            profile = asked.profiles.get(name)
+            every = (profile.checkpoint if profile else None) or graph[name].annotations.checkpoint_every
+            if profile is None or profile.output is None or profile.latency is not None or every is None:
+                return None  # not measured
+            members.append((int(every), profile.pace))
+        intervals.append(min(every for every, _ in members) + int(asked.durable or 0))
+        pace.append(sum(own for _, own in members))
     return intervals, pace
 
 
 def _measured(directory: Path) -> dict[str, dict[str, float]]:
     """Of kills of single elements: how many, and the longest times."""
     from riprap.base.documents import read_json
+    from riprap.base.shapes import taken_apart
 
     path = directory / "proof.json"
     if not path.is_file():
         raise DataError(f"{directory} is not the directory of a proof: it has no proof.json")
     found: dict[str, dict[str, float]] = {}
-    try:
+    with taken_apart(f"{path} is not a proof of this version of riprap: prove the plan again"):
         for fault in read_json(path)["faults"]:
             if len(fault["targets"]) != 1 or fault["caught_up"] is None or fault["latency"] is None:
                 continue
@@ -139,6 +151,4 @@ def _measured(directory: Path) -> dict[str, dict[str, float]]:
             row["kills"] += 1
             for what in ("caught_up", "latency"):
                 row[what] = max(row[what], float(fault[what]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{path} is not a proof of this version of riprap ({error!r}): prove the plan again") from None
     return found

@@ -36,8 +36,10 @@ from riprap.proof.quality import qualities
 from riprap.proof.schedule import EVERY, GROUP, Choices, Fault, draw, read_schedule
 from riprap.proof.verdict import Proof, judge, results
 from riprap.report.proof import proof_report
-from riprap.runtime.hosting import Rates
-from riprap.runtime.layout import Fuse, Layout
+from riprap.report.replicas import replicas
+from riprap.runtime.fusion import Fuse
+from riprap.runtime.host import Rates
+from riprap.runtime.layout import Layout
 from riprap.streams import Stream
 
 _LOOK = 0.2  # seconds between looks at what was noted
@@ -77,8 +79,8 @@ def prove(
     Each source is paced so that its input lasts so long; or to a `rate`, in tuples a second.
     `inputs` may be a function that makes them: it is called when everything else has been checked.
     `kinds`: the kinds of faults that the seed chooses from (default: all that can be done here), one `every` so many
-    seconds. `recovery`: the
-    bound to hold it to, by default the plan's. `profile`: what `riprap profile --recovery` measured, for predictions.
+    seconds. `recovery`: the bound to hold it to, by default the plan's. `profile`: what `riprap profile --recovery`
+    measured, for predictions.
     `assessed`: the directory of an assessment; what it and the model say of each fault stands beside what came out.
     `osf`: output score functions, as `assess` takes them; what they give for what came out is set beside what they give
     for what should have.
@@ -119,10 +121,12 @@ def prove(
     found = {name: found_rows(Path(summary["sinks"][name]["path"]), rows.schema) for name, rows in expected.items()}
     compared = {name: difference(rows, found[name]) for name, rows in expected.items()}
     sinks = {name: verdict for name, (verdict, _) in compared.items()}
-    exact = {pe.id for pe in layout.pes if layout.plan(pe).exact and layout.plan(pe).units}
+    recomputed = [pe for pe in layout.pes if not pe.fragment.copied]  # copies begin with the state of another
+    exact = {pe.id for pe in recomputed if layout.plan(pe).exact and layout.plan(pe).units}
     predicted = predictions(layout.graph, choices.elements, exact, restart, times.get("durable"))
     proof = judge(
-        layout.graph, choices.elements, results(schedule, read_observations(directory), predicted), sinks, summary,
+        layout.graph, choices.elements,
+        results(schedule, read_observations(directory), predicted, summary["corruptions"]), sinks, summary,
         bound=recovery, seed=seed,
     )  # fmt: skip
     proof = replace(proof, scores=qualities(scores, expected, {name: each.rows for name, each in found.items()}))
@@ -140,7 +144,9 @@ def prove(
         for folder in streams_of(Path(summary["sinks"][name]["path"]))
         for item in Stream.open(folder).read()
     ]
-    (directory / "proof.html").write_text(proof_report(proof, command=command, output=output))
+    (directory / "proof.html").write_text(
+        proof_report(proof, command=command, output=output, replicas=replicas(summary))
+    )
     return proof
 
 
@@ -156,8 +162,8 @@ def _choices(layout: Layout, kinds: tuple[str, ...], *, local: bool) -> Choices:
             of_group.setdefault(pe.fragment.group, []).append(pe.id)
     if "group" in kinds and not of_group:
         raise UsageError(f"group: {layout.graph.name} has no HA group under this plan; give it one, or take several")
-    demands = {  # what nobody promises anything of is drawn only where it is asked for
-        name: replace(kind.demand, drawn=True) if kind.excused and name in kinds else kind.demand
+    demands = {  # what is asked for by name is drawn, also what else only a schedule has
+        name: replace(kind.demand, drawn=True) if name in kinds else kind.demand
         for name, kind in KINDS.items()
         if (not kinds or name in kinds) and (kind.local or not local) and (kind.demand.targets != GROUP or of_group)
     }

@@ -26,6 +26,8 @@ from riprap.planner.backup_plan import BackupPlan, given_backups, plan_backups
 from riprap.planner.files import TaskProfile, optimal_interval, read_profile, read_recovery, read_topology
 from riprap.planner.from_graph import plan_with_backups, topology_of
 from riprap.planner.problem import problem
+from riprap.planner.shared_elements import as_elements, homes, kept_elements
+from riprap.runtime.fusion import fused
 
 Times = str | Mapping[str, str]  # of all operators, or by name with those of the others under ""
 COSTS = ("count", "bytes")
@@ -45,7 +47,9 @@ class RecoveryPlan:
         """As a plan file."""
         if self.asked.graph is not None:
             return write_plan(
-                plan_with_backups(self.asked.graph, set(self.plan.names), self.bound, self.asked.intervals)
+                plan_with_backups(
+                    self.asked.graph, set(self.asked.kept or self.plan.names), self.bound, self.asked.intervals
+                )
             )
         backups = {name: Annotations(backup=True) for name in self.plan.names}
         return write_plan(Plan(self.plan.asked.topology.name, backups, self.bound))
@@ -96,19 +100,21 @@ def plan_recovery(
             f"no plan recovers within {show_duration(bound)}: by the profile it takes {show_duration(restart)} until a "
             "process is there again and has its state; raise the bound"
         )
+    earlier, existing = check or previous, None
+    if earlier is not None:
+        existing = tuple(name for name, kept in read_plan(Path(earlier)).operators.items() if kept.backup)
+    if check is not None:
+        asked, existing = _as_run(asked, Path(check), existing or ())
     assert asked.topology is not None
+    home = homes(asked.elements.values())
     stated = problem(
         asked.topology,
         Duration(bound - restart),
-        sinks={name: Duration(parse_duration(value) - restart) for name, value in (sinks or {}).items()},
-        must=list(must),
-        must_not=list(must_not),
+        sinks={home.get(n, n): Duration(parse_duration(value) - restart) for n, value in (sinks or {}).items()},
+        must=[home.get(name, name) for name in must],
+        must_not=[home.get(name, name) for name in must_not],
         failures=failures,
     )
-    earlier = check or previous
-    existing = None
-    if earlier is not None:
-        existing = tuple(name for name, kept in read_plan(Path(earlier)).operators.items() if kept.backup)
     if check is not None:
         plan = given_backups(stated, existing or ())
     else:
@@ -152,6 +158,29 @@ def _asked(
         by_bytes=cost == "bytes",
     )
     return Asked(graph, topology, profiles, intervals, recovery.get("restart"), durable)
+
+
+def _as_run(asked: Asked, check: Path, backups: tuple[str, ...]) -> tuple[Asked, tuple[str, ...]]:
+    """A plan without a bound runs with backups that share elements: those are the tasks then, and what they keep."""
+    given = read_plan(check)
+    if asked.graph is None or asked.topology is None or given.recovery is not None:
+        return asked, backups
+    elements = _sharing(given.apply(asked.graph))
+    shared = as_elements(asked.topology, elements)
+    found = replace(asked, topology=shared, elements={e[0]: e for e in elements}, kept=backups)
+    return found, kept_elements(asked.topology, elements, backups)
+
+
+def _sharing(graph: Graph) -> list[tuple[str, ...]]:
+    """The operators of each element in which some are backups for each other; any other operator is by itself.
+
+    (Without backups between them it makes no difference to the model whether operators share an element.)
+    """
+    found: list[tuple[str, ...]] = []
+    for members in fused(graph, "auto", bounded=False):
+        inner = [s for s in graph.streams if {s.source, s.target} <= {*members} and graph[s.source].annotations.backup]
+        found += [members] if inner else [(name,) for name in members]
+    return found
 
 
 def _check_repeatable(graph: Graph) -> None:

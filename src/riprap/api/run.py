@@ -10,13 +10,13 @@ result                       # in a notebook: the elements and the streams
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast, get_args
 
 import pyarrow as pa
 
-from riprap.apps.catalogue import load_app
+from riprap.apps.catalogue import load_app, refuse_planted
 from riprap.base.disk import when_room
 from riprap.base.documents import read_json, shortened
 from riprap.base.errors import DataError, UsageError
@@ -28,13 +28,15 @@ from riprap.graph.annotations import Stability
 from riprap.graph.builder import App
 from riprap.graph.graph import Graph
 from riprap.graph.plan import parse_plan, plan_text
+from riprap.protocols.commitment import SINKS
 from riprap.protocols.registry import FAILOVERS, LOGS, REGISTRY, SCOPES, configured
-from riprap.protocols.showing import SINKS
-from riprap.report.page import table
+from riprap.report.replicas import replicas
+from riprap.report.run import element_table, stream_table
 from riprap.runtime.corruption import parse_corruptions
-from riprap.runtime.hosting import Rates
+from riprap.runtime.fusion import Fuse
+from riprap.runtime.host import Rates
 from riprap.runtime.kills import parse_kills
-from riprap.runtime.layout import Fuse, Layout, arrange
+from riprap.runtime.layout import Layout, arrange
 from riprap.spark.running import Show, Watch, ready_session, run_on_spark
 from riprap.streams import Stream
 from riprap.streams.description import is_stream
@@ -64,8 +66,11 @@ class Settings:
     scope: str | None = None  # of induced
     stability: Stability = "async"  # of persistent streams, where the plan does not say
     follow: bool = False  # inputs are streams that are still being written
+    idle: str | None = None  # after this long without rows they are not waited for
     failover: str = FAILOVERS[0]  # of HA groups
     sinks: str | None = None  # eager or committed
+    virtual: bool = False  # lines have the live states of elements that did not fail
+    shards: Mapping[str, int] = field(default_factory=dict)  # of every operator
 
     def layout(self, graph: Graph | None = None) -> Layout:
         if graph is None:
@@ -81,6 +86,12 @@ class Settings:
                     f"the plan has a bound of recovery, which is met by recomputing, and --protocol is {name}: leave "
                     "--protocol out, or `recovery` in the plan"
                 )
+            replicated = [op.name for op in graph if op.annotations.ha_group or op.annotations.copies > 1]
+            if plan.recovery is not None and replicated:
+                raise UsageError(
+                    f"the plan has a bound of recovery, which is met by recomputing, and {replicated[0]} runs in "
+                    "replicas that fail over: leave out the replicas, or `recovery` in the plan"
+                )
             name = "recompute" if plan.recovery is not None else name
             if plan.protocol is not None:
                 if name not in ("partial", plan.protocol):
@@ -91,8 +102,9 @@ class Settings:
                 if interval is None and plan.interval is not None:
                     interval = format_duration(plan.interval)
         spec, settings = configured(
-            name, interval=interval, log=self.log, scope=self.scope, failover=self.failover, sinks=self.sinks or sinks
-        )
+            name, interval=interval, log=self.log, scope=self.scope, failover=self.failover,
+            sinks=self.sinks or sinks, virtual=self.virtual,
+        )  # fmt: skip
         return arrange(graph, self.fuse, self.parallelism, spec, settings)
 
 
@@ -111,32 +123,7 @@ class RunResult:
         return read_table(paths[name]["path"])
 
     def _repr_html_(self) -> str:
-        streams = [
-            [name, s["recovery"], f"{s['sent']:,}", f"{s['received']:,}", f"{s['lost']:,}", f"{s['repeated']:,}"]
-            for name, s in self.summary["streams"].items()
-        ]
-        elements = [[name, pe["delivery"], str(pe["restarts"])] for name, pe in self.summary["pes"].items()]
-        columns = ["stream", "recovery", "sent", "received", "lost", "repeated"]
-        found = table(["element", "after a crash", "restarts"], elements, numbers=(2,))
-        return found + table(columns, streams, numbers=(2, 3, 4, 5)) + self._replicas()
-
-    def _replicas(self) -> str:
-        """HA groups and their fail-overs, and copies; "": there are none."""
-        states, failovers = [], []
-        for name, group in self.summary.get("groups", {}).items():
-            for number, replica in enumerate(group["replicas"], 1):
-                active = number == group["active"]
-                role = ("active, tainted" if group["tainted"] else "active") if active else replica["state"]
-                states.append([name, ", ".join(replica["elements"]), role])
-            for f in group["failovers"]:
-                took = f["from_kill"] if f["from_kill"] is not None else f["seconds"]
-                to, seconds = "nobody" if f["to"] is None else str(f["to"]), "" if took is None else f"{took:.3f} s"
-                failovers.append([name, f["lost"], to, seconds, f"{f['dropped']:,}", f"{f['doubled']:,}"])
-        for name, copied in self.summary.get("copies", {}).items():
-            states += [[name, copy["element"], copy["state"]] for copy in copied["copies"]]
-        shown = table(["group", "elements", "state"], states) if states else ""
-        columns = ["group", "lost", "went over to", "first tuple after", "dropped", "doubled"]
-        return shown + (table(columns, failovers, numbers=(3, 4, 5)) if failovers else "")
+        return "".join([element_table(self.summary), stream_table(self.summary), *replicas(self.summary)])
 
 
 def run(
@@ -155,8 +142,10 @@ def run(
     scope: str | None = None,
     stability: Stability = "async",
     follow: bool = False,
+    idle: str | None = None,
     failover: str = FAILOVERS[0],
     sinks: str | None = None,
+    virtual: bool = False,
     kill: str = "",
     corrupt: str = "",
     silence: str = "3s",
@@ -172,11 +161,13 @@ def run(
 
     `inputs` may be a function that makes them: it is called when everything else has been checked.
     `protocol` is one of `riprap.protocols.registry`; `interval`, `log` and `scope` are its settings. `sinks`: eager,
-    whose rows can be read at once, or committed, when nobody will go back to before them. `failover` is how HA groups
-    go on: smart, with what the consumers have not had, or plain, as published. `corrupt` flips bits: "Aggregator@10s",
-    of one tuple or of the state, half and half.
+    whose rows can be read at once, or committed, when nobody will go back to before them. `virtual`: elements that did
+    not fail may stay as they are when others go back (uncoordinated, induced). `failover` is how HA groups go on:
+    smart, with what the consumers have not had, or plain, as published. `corrupt` flips bits: "Aggregator@10s", of one
+    tuple or of the state, half and half.
     `stability` is that of persistent streams: async, group or fsync. `follow`: inputs are persistent streams that are
-    still being written; the run goes on until they are marked as ended.
+    still being written; the run goes on until they are marked as ended. `idle`: one that brings nothing for so long is
+    not waited for (`runtime/idle.py`).
     `silence`: an element that gives no sign of life for so long is taken to hang, and replaced.
     """
     phases = Phases() if phases is None else phases
@@ -197,23 +188,28 @@ def run(
         scope,
         _stability(stability),
         follow,
+        idle,
         failover,
         sinks,
+        virtual,
     )
     layout = settings.layout(None if isinstance(app, str) else _graph(app))
+    quiet = _idle(settings, layout)
     kills, corruptions = parse_kills(kill, layout), parse_corruptions(corrupt, layout)
     with owned(directory, "run"):
         if not is_empty(directory):
             raise UsageError(f"{out} is not empty: go on with it with --resume {out}, or give another directory")
         given = inputs() if callable(inputs) else inputs
-        settings = replace(settings, inputs={name: str(_path(path)) for name, path in given.items()})
+        settings = replace(
+            settings, inputs={name: str(_path(path)) for name, path in given.items()}, shards=_shards(layout)
+        )
         _check_inputs(layout, settings.inputs, follow=follow)
         phases.done("inputs")
         session = ready_session(layout, kills, spark=spark, master=master, phases=phases)
         (directory / "run.json").write_text(json.dumps({"format": _FORMAT, **asdict(settings)}, indent=2) + "\n")
         result = run_on_spark(
             session, layout, settings.inputs, directory, rate=rate, seconds=seconds, kills=kills,
-            corruptions=corruptions, tls=tls, stability=settings.stability, follow=follow, silence=patience,
+            corruptions=corruptions, tls=tls, stability=settings.stability, follow=follow, idle=quiet, silence=patience,
             phases=phases, watch=watch, show=show, warn=warn,
         )  # fmt: skip
         return _stored(directory, result)
@@ -240,7 +236,17 @@ def resume(
     patience = _silence(silence)
     directory = Path(directory).absolute()
     settings = read_settings(directory)
+    if graph is None and settings.app:
+        refuse_planted(settings.app, directory)
     layout = settings.layout(None if graph is None else _graph(graph))
+    quiet = _idle(settings, layout)
+    if any(pe.fragment.copied for pe in layout.pes):
+        raise UsageError(
+            f"the run in {directory} is under full replication, where copies get their state from each other and save "
+            "none for when all of them are gone: it cannot be resumed; begin it anew, or protect it with checkpoints, "
+            "a backup or another --protocol"
+        )
+    _check_shards(settings, layout)
     _check_inputs(layout, settings.inputs, follow=settings.follow)
     kills = parse_kills(kill, layout)
     with owned(directory, "run"):
@@ -249,8 +255,8 @@ def resume(
         result = run_on_spark(
             session, layout, settings.inputs, directory, rate=settings.rate,
             seconds=seconds if seconds is not None else settings.seconds, kills=kills, tls=tls,
-            stability=settings.stability, follow=settings.follow, silence=patience,
-            phases=phases, watch=watch, show=show, warn=warn,
+            stability=settings.stability, follow=settings.follow, idle=quiet,
+            silence=patience, phases=phases, watch=watch, show=show, warn=warn,
         )  # fmt: skip
         return _stored(directory, result)
 
@@ -269,6 +275,22 @@ def read_settings(directory: Path) -> Settings:
         if not fits(data[name]):
             raise DataError(f"{path} is damaged: {name} is {shortened(data[name])}; begin the run anew")
     return Settings(**{name: data[name] for name in _SHAPE})
+
+
+def _shards(layout: Layout) -> dict[str, int]:
+    return {name: fragment.shards for fragment in layout.fragments for name in fragment.members}
+
+
+def _check_shards(settings: Settings, layout: Layout) -> None:
+    """Each shard comes back from what it wrote itself, so their number cannot change between two lives."""
+    for name, now in _shards(layout).items():
+        before = settings.shards.get(name, now)
+        if before != now:
+            raise UsageError(
+                f"this run was begun with {name} in {before} shard{'s' * (before != 1)}, and the graph has it in "
+                f"{now}: each shard comes back from its own log and checkpoints; resume with {before}, or begin "
+                "another run"
+            )
 
 
 def _graph(app: App | Graph) -> Graph:
@@ -290,6 +312,27 @@ def _silence(given: str) -> float:
     return seconds
 
 
+def _idle(settings: Settings, layout: Layout) -> int | None:
+    """Microseconds after which an input is idle; None: it is waited for."""
+    if settings.idle is None:
+        return None
+    after = int(parse_duration(settings.idle))
+    if not settings.follow:
+        raise UsageError(f"--idle {settings.idle} is for inputs that are still being written: give --follow too")
+    if after <= 0:
+        raise UsageError("--idle 0s: write how long a tuple takes at most from its _ts to the stream, as in 10s")
+    for source in layout.graph.sources:
+        if source.lateness is not None:
+            raise UsageError(
+                f"--idle: source {source.name} has a lateness and holds its rows until others come: leave one out"
+            )
+        if any(pe.fragment.replicas > 1 for pe in layout.hosting(source.name)):
+            raise UsageError(
+                f"--idle: source {source.name} has replicas, and each would wait for itself: leave one out"
+            )
+    return after
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e15
 
@@ -309,8 +352,11 @@ _SHAPE: Mapping[str, Callable[[Any], bool]] = {
     "scope": lambda value: value is None or value in SCOPES,
     "stability": lambda value: value in get_args(Stability),
     "follow": lambda value: isinstance(value, bool),
+    "idle": lambda value: value is None or isinstance(value, str),
     "failover": lambda value: value in FAILOVERS,
     "sinks": lambda value: value is None or value in SINKS,
+    "virtual": lambda value: isinstance(value, bool),
+    "shards": lambda value: isinstance(value, dict) and all(type(n) is int and n >= 1 for n in value.values()),
 }
 _LATER: dict[str, Any] = {
     "protocol": "partial",
@@ -319,8 +365,11 @@ _LATER: dict[str, Any] = {
     "scope": None,
     "stability": "async",
     "follow": False,
+    "idle": None,
     "failover": FAILOVERS[0],
     "sinks": None,
+    "virtual": False,
+    "shards": {},
 }  # runs of before have none
 
 

@@ -5,6 +5,8 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping
+from importlib.machinery import PathFinder
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -88,6 +90,25 @@ def _told(error: BaseException) -> str:
         trace = trace.tb_next
     at = f" ({trace.tb_frame.f_code.co_filename}, line {trace.tb_lineno})" if trace is not None else ""
     return f"{type(error).__name__}: {' '.join(str(error).split()) or 'no reason given'}{at}"
+
+
+def refuse_planted(name: str, directory: Path) -> None:
+    """Files of a run or an assessment name modules. One that lies among them is data, and is not run.
+
+    `name`: `module:attribute`, as a file in the directory has it. Its first module is looked for, not imported.
+    """
+    top = BUNDLED.get(name, name).partition(":")[0].partition(".")[0]
+    importlib.invalidate_caches()
+    try:
+        found = PathFinder.find_spec(top, [os.getcwd(), *sys.path]) if top.isidentifier() else None
+    except (ImportError, ValueError):
+        return
+    places = [] if found is None else [found.origin, *(found.submodule_search_locations or ())]
+    if any(place is not None and Path(place).resolve().is_relative_to(directory.resolve()) for place in places):
+        raise UsageError(
+            f"{directory} names {name}, and {top} lies in that directory: nothing in it is run; "
+            "move the module out of it, and start from where it is"
+        )
 
 
 def load_function(text: str) -> Callable[..., Any]:

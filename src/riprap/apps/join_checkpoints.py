@@ -5,17 +5,20 @@ uniform; 1,500 of them is inferred from the published rates, which have 5.4 matc
 8,192 and twice as many in one of twice the size. The per-group join has 50 windows of 1,024 and 600 keys in S2, as
 published.
 
-Blocks of one interval with checkpoints and without alternate; each pair gives a ratio of tuples taken. Pairs are added
-until the 95 % confidence interval of the ratio excludes 0.99, or is within ± 0.005 of its mean, or time is up. The
-clock of checkpoints runs in blocks that have them alone, and a checkpoint comes in the middle of a block. Published
-sizes of parts (tuples to a group of a window) have no counterpart: here a part is what came between two checkpoints.
+Blocks of one interval with checkpoints and without alternate. A checkpoint comes in the middle of a block; the clock of
+checkpoints runs in blocks that have them alone. What one costs is the time by which the batches from its capture until
+a while after it was durable took longer than the batches before and behind them, in the same block: speeds of blocks
+that lie seconds apart differ by some per cent on any shared machine, those of neighbours do not. The ratio is interval
+/ (interval + cost); blocks are added until its 95 % confidence interval excludes 0.99, or is within ± 0.005 of its
+mean, or time is up. The plain ratio of whole blocks is told beside it. Published sizes of parts (tuples to a group of a
+window) have no counterpart: here a part is what came between two checkpoints.
 """
 
 import math
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,6 +41,10 @@ KEYS = 1_500
 INTERVALS = (1, 10)  # seconds
 _ROWS, _BATCHES = 2_048, 16  # batches are made beforehand, and given again with new order keys
 _SECOND = 1_000_000
+_LEAST = 5  # checkpoints, before their cost is believed
+_FEWEST = 20  # batches of a block: with fewer, on a machine that is busy elsewhere, a block may have no match at all
+_AFTERMATH = 0.1  # seconds: how long after it was durable a checkpoint may still be felt
+_AROUND = 4  # spans of a checkpoint, to either side: what its batches are set against
 
 
 @dataclass(frozen=True)
@@ -83,10 +90,11 @@ class Outcome:
     interval: int
     input_rate: float  # without checkpoints
     output_rate: float
-    ratio: float
+    ratio: float  # interval / (interval + what a checkpoint costs)
     low: float  # of the ratio, 95 %
     high: float
-    output_ratio: float
+    block_ratio: float  # of tuples taken in whole blocks
+    output_ratio: float  # of tuples given out in whole blocks
     cpu_ratio: float  # tuples per second of CPU, in which the writing thread counts in full
     pairs: int
     achieved: float  # seconds from one checkpoint to the next
@@ -100,34 +108,54 @@ class Outcome:
 
 
 def measure(case: Case, interval: int, seconds: float, *, block: float | None = None) -> Outcome:
-    """Run one case for at most so many seconds, at least three pairs of blocks. `block`: seconds, for tests."""
+    """Run one case for at most so many seconds, at least five pairs of blocks. `block`: seconds, for tests."""
     with tempfile.TemporaryDirectory(prefix="riprap-joins-") as scratch:
         trial = _Trial(case, interval, scratch, block or float(interval))
         until, pairs = SYSTEM_CLOCK.monotonic() + seconds, list[tuple[_Block, _Block]]()
         while True:
             pairs.append((trial.run(checkpoints=True), trial.run(checkpoints=False)))
-            if len(pairs) >= 3:
+            if len(trial.costs) >= _LEAST or len(pairs) > 3 * _LEAST:
                 found = _outcome(case, interval, pairs, trial)
                 if found.decided or SYSTEM_CLOCK.monotonic() >= until:
                     trial.writer.close()
-                    return _outcome(case, interval, pairs, trial)
+                    return found
 
 
-def confidence(ratios: list[float]) -> tuple[float, float, float]:
-    """The geometric mean between the ends of its 95 % confidence interval."""
-    logs = [math.log(ratio) for ratio in ratios]
-    mean = statistics.mean(logs)
-    half = float(student.ppf(0.975, len(logs) - 1)) * statistics.stdev(logs) / math.sqrt(len(logs))
-    return math.exp(mean - half), math.exp(mean), math.exp(mean + half)
+def confidence(values: Sequence[float]) -> tuple[float, float, float]:
+    """The mean between the ends of its 95 % confidence interval."""
+    mean = statistics.mean(values)
+    half = float(student.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / math.sqrt(len(values))
+    return mean - half, mean, mean + half
+
+
+def cost(ends: np.ndarray, begun: float, over: float, aftermath: float) -> float | None:
+    """Seconds that a checkpoint took from the batches around it; None if none came before it.
+
+    `ends`: when each batch of a block ended, the block beginning at 0. The checkpoint was captured at `begun`, behind a
+    batch, and durable at `over`. Batches that end in that span and in its aftermath are set against the mean of those
+    nearest to it, as many on either side, so that a machine that becomes slower or faster does not count.
+    """
+    first = int(np.searchsorted(ends, begun, "right"))  # batches before the capture
+    last = min(int(np.searchsorted(ends, over + aftermath, "left")) + 1, len(ends))
+    around = min(min(first, len(ends) - last) or max(first, len(ends) - last), _AROUND * (last - first))
+    before, behind = min(first, around), min(len(ends) - last, around)
+    if before + behind == 0 or last <= first:
+        return None
+    times = np.diff(ends, prepend=0.0)
+    usual = (times[first - before : first].sum() + times[last : last + behind].sum()) / (before + behind)
+    return float(times[first:last].sum() - (last - first) * usual)
 
 
 def _outcome(case: Case, interval: int, pairs: "list[tuple[_Block, _Block]]", trial: "_Trial") -> Outcome:
-    low, ratio, high = confidence([a.taken / b.taken for a, b in pairs])
+    low, ratio, high = (interval / (interval + lost) for lost in confidence(trial.costs)[::-1])
+    taken, given, per_cpu = (
+        statistics.geometric_mean(getattr(a, kind) / getattr(b, kind) for a, b in pairs)
+        for kind in ("taken", "given", "per_cpu")
+    )
     counts = trial.writer.counts["J"]
     return Outcome(
         case.name, interval, statistics.mean(b.taken for _, b in pairs), statistics.mean(b.given for _, b in pairs),
-        ratio, low, high, confidence([a.given / b.given for a, b in pairs])[1],
-        confidence([a.per_cpu / b.per_cpu for a, b in pairs])[1], len(pairs), trial.with_seconds / max(1, counts.taken),
+        ratio, low, high, taken, given, per_cpu, len(pairs), trial.with_seconds / max(1, counts.taken),
         counts.bytes / max(1, counts.taken), trial.deadlines.missed,
     )  # fmt: skip
 
@@ -161,6 +189,7 @@ class _Trial:
         self.writer = Checkpointer(LocalStorage(directory), "J", 1, {"J": ["J"]})
         self.deadlines = Deadlines(interval * _SECOND)
         self.with_seconds = 0.0  # on the clock of checkpoints
+        self.costs: list[float] = []  # of each checkpoint that lay within its block, in seconds on that clock
         self._clock = interval * _SECOND // 2  # so that one comes in the middle of each block
         self._at = 0
         self._batches = list(_made(case))
@@ -170,17 +199,25 @@ class _Trial:
 
     def run(self, *, checkpoints: bool) -> _Block:
         start, cpu, taken, given = SYSTEM_CLOCK.monotonic(), time.process_time(), 0, 0
-        while (elapsed := SYSTEM_CLOCK.monotonic() - start) < self.block:
-            more = self._push()
-            taken, given = taken + 2 * _ROWS, given + more
+        ends, begun, over = list[float](), math.inf, math.inf
+        while (elapsed := SYSTEM_CLOCK.monotonic() - start) < self.block or len(ends) < _FEWEST:
+            if done := self.writer.finished():
+                self.deadlines.unwritten -= len(done)
+                over = min(over, elapsed)
             now = self._clock + int(elapsed * self.pace * _SECOND)
-            self.deadlines.unwritten -= len(self.writer.finished())
             if checkpoints and self.deadlines.due(now) is not None:
                 self.deadlines.unwritten += 1
+                begun, over = elapsed, math.inf
                 self.writer.capture("J", self.engine, {"at": self._at}, now)
+            more = self._push()
+            taken, given = taken + 2 * _ROWS, given + more
+            ends.append(SYSTEM_CLOCK.monotonic() - start)
         if checkpoints:
             self._clock += int(self.block * self.pace * _SECOND)
             self.with_seconds += self.block * self.pace
+            found = cost(np.array(ends), begun, over, min(_AFTERMATH, self.block / 10))
+            if found is not None:
+                self.costs.append(found * self.pace)
         return _Block(taken / elapsed, given / elapsed, taken / (time.process_time() - cpu))
 
     def _push(self) -> int:

@@ -1,25 +1,28 @@
 """What persistent output costs: the published experiment (figures 3.5 to 3.9, table 3.1) on a chain of filters.
 
-A filter looks at an integer of each tuple and lets it pass. Tuples of 256 bytes to 4 KiB come in batches of 1 to 64
-from the source; a filter gives its output on in blocks of 184 tuples, as the published system was found to do, to the
-next filter of the chain, and keeps it before that where output is persistent:
+A sender, one or more filters, a receiver. A filter looks at an integer of each tuple and lets it pass. Tuples of 256
+bytes to 4 KiB come in batches of 1 to 64 from the sender; a filter gives its output on in blocks of 184 tuples, as the
+published system was found to do. The sender's blocks reach the first filter through a socket; a filter's output goes
 
-    native  nothing is kept
-    async   each filter's output is in a log, which survives the process
-    fsync   and is synced before it counts; what is given on waits for that
+    native  through a socket as well, and is kept nowhere
+    async   through a persistent stream, which whoever comes next follows: what was written survives the process
+    fsync   the same, and is synced before anybody sees it
 
-Each filter gets its input through a socket. All filters of a chain run in one process, one after another, so a longer
-chain shows what its work costs and not what several machines would do. Equation 3.1 says how much memory that takes:
-M = x · (t_proc + t_store), with x in bytes a second; it is computed from the mean times, beside the mean of the bytes
-that were seen to be on their way.
+which is how elements of a run are connected. All of a chain runs in one process, one after another, so a longer chain
+shows what its work costs and not what several machines would do; of a persistent stream the file is read, not memory,
+as by another process. Equation 3.1 says how much memory that takes: M = x · (t_proc + t_store), with x in bytes a
+second; it is computed from the mean times, beside the mean of the bytes that were seen to be on their way.
 """
 
 import shutil
 import socket
+import time
 from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -30,12 +33,13 @@ from riprap.engine.engine import Engine
 from riprap.graph.builder import App
 from riprap.operators.contract import Event
 from riprap.streams import Stream
-from riprap.streams.writer import Appended, Writer
+from riprap.streams.writer import Appended
 
 SIZES, BATCHING, CHAINS, MODES = (256, 1024, 4096), (1, 16, 32, 64), (1, 2, 4, 8), ("native", "async", "fsync")
 BLOCK = 184  # tuples
 PUBLISHED = "2 cores: 63 MB/s without, 28 with; 8 cores: 75 and 50"
 TS = pa.timestamp("us", "UTC")
+SCHEMA = pa.schema([("x", pa.int64()), ("payload", pa.binary()), ("_ts", TS), ("_seq", pa.int64())])
 _PIECE = 64 << 10  # bytes that a socket takes at once for sure
 
 
@@ -48,7 +52,8 @@ class Outcome:
     chain: int
     mode: str
     bytes: int
-    seconds: float
+    seconds: float  # until the receiver had everything
+    worked: float  # seconds of a processor, all threads
     t_proc: float  # seconds, mean, from a block's first tuple until it is given out
     t_store: float  # until it counts as kept
     seen: float  # bytes on their way, mean
@@ -64,100 +69,140 @@ class Outcome:
         return self.rate * (self.t_proc + self.t_store)
 
 
-class _Filter:
-    """One filter, and its log."""
+class _Hop(Protocol):
+    """How blocks get from one to the next."""
 
-    def __init__(self, schema: pa.Schema, path: Path | None, stability: str) -> None:
-        app = App("chain")
-        app.source("S", "x long, payload binary").filter("x >= 0", name="F").sink("Out")
-        self._engine = Engine(app.build())
-        self._writer: Writer | None = None
-        if path is not None:
-            self._writer = Stream.create(path, schema, stability=stability).writer()  # type: ignore[arg-type]
-        self._schema = schema
+    stored: float  # seconds until blocks counted as kept, all together
+    waiting: int  # bytes that do not count as kept yet
+
+    def give(self, block: pa.RecordBatch) -> None: ...
+
+    def take(self) -> Iterator[pa.RecordBatch]:
+        """Blocks that may be seen by now."""
+
+    def flush(self) -> None:
+        """All that was given may be seen."""
+
+    def close(self) -> None: ...
+
+
+class _Socket:
+    def __init__(self) -> None:
         self._sender, self._receiver = socket.socketpair()
-        self._waiting: deque[tuple[Future[Appended], pa.RecordBatch, float]] = deque()
-        self.t_proc, self.t_store, self.blocks, self.seen, self.looks = 0.0, 0.0, 0, 0, 0
+        self._blocks: list[pa.RecordBatch] = []
+        self.stored, self.waiting = 0.0, 0
 
-    def take(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-        """Rows in; gives what may be given on."""
-        clock = SYSTEM_CLOCK
-        begin = clock.monotonic()
-        out = [self._shaped(event) for _, event in self._engine.push("S", self._hop(batch))]
-        made = clock.monotonic()
-        self.t_proc += made - begin
-        self.blocks += 1
-        if self._writer is None:
-            self.looks += 1
-            self.seen += batch.nbytes
-            return out
-        for rows in out:
-            self._waiting.append((self._writer.append(rows), rows, made))
-        self.looks += 1
-        self.seen += batch.nbytes + sum(rows.nbytes for _, rows, _ in self._waiting)
-        return self.kept(wait=False)
-
-    def _shaped(self, event: Event) -> pa.RecordBatch:
-        assert isinstance(event, pa.RecordBatch)
-        return pa.RecordBatch.from_arrays([event.column(name) for name in self._schema.names], schema=self._schema)
-
-    def _hop(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Through a socket, as from another process."""
-        message = batch.serialize()
+    def give(self, block: pa.RecordBatch) -> None:
+        message = block.serialize()
         data, buffer = memoryview(message), pa.allocate_buffer(message.size)
         into, at = memoryview(buffer), 0
         for first in range(0, len(data), _PIECE):
             self._sender.sendall(data[first : first + _PIECE])
             while at < min(first + _PIECE, len(data)):
                 at += self._receiver.recv_into(into[at:])
-        return pa.ipc.read_record_batch(buffer, self._schema)
+        self._blocks.append(pa.ipc.read_record_batch(buffer, SCHEMA))
 
-    def kept(self, *, wait: bool) -> list[pa.RecordBatch]:
-        """What has become stable since."""
-        done = []
-        while self._waiting and (wait or self._waiting[0][0].done()):
-            future, rows, made = self._waiting.popleft()
-            future.result()
-            self.t_store += SYSTEM_CLOCK.monotonic() - made
-            done.append(rows)
-        return done
+    def take(self) -> Iterator[pa.RecordBatch]:
+        blocks, self._blocks = self._blocks, []
+        yield from blocks
+
+    def flush(self) -> None:
+        """There is nothing to wait for."""
 
     def close(self) -> None:
         self._sender.close()
         self._receiver.close()
-        if self._writer is not None:
-            self._writer.close()
+
+
+class _Log:
+    def __init__(self, path: Path, stability: str) -> None:
+        self._path = path
+        stream = Stream.create(path, SCHEMA, stability=stability, memory_bytes=0)
+        self._writer, self._reader = stream.writer(), stream.read()
+        self._waiting: deque[tuple[Future[Appended], int, float]] = deque()
+        self.stored, self.waiting = 0.0, 0
+
+    def give(self, block: pa.RecordBatch) -> None:
+        size = block.nbytes
+        self._waiting.append((self._writer.append(block), size, SYSTEM_CLOCK.monotonic()))
+        self.waiting += size
+
+    def take(self) -> Iterator[pa.RecordBatch]:
+        while self._waiting and self._waiting[0][0].done():
+            future, size, given = self._waiting.popleft()
+            future.result()
+            self.stored += SYSTEM_CLOCK.monotonic() - given
+            self.waiting -= size
+        for item in self._reader.again():
+            yield item.batch
+
+    def flush(self) -> None:
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._reader.close()
+        self._writer.close()
+        shutil.rmtree(self._path)
+
+
+class _Filter:
+    def __init__(self, out: _Hop) -> None:
+        app = App("chain")
+        app.source("S", "x long, payload binary").filter("x >= 0", name="F").sink("Out")
+        self._engine = Engine(app.build())
+        self.out = out
+        self.t_proc, self.blocks, self.seen = 0.0, 0, 0
+
+    def take(self, block: pa.RecordBatch) -> None:
+        begin = SYSTEM_CLOCK.monotonic()
+        out = [_shaped(event) for _, event in self._engine.push("S", block)]
+        self.t_proc += SYSTEM_CLOCK.monotonic() - begin
+        self.blocks += 1
+        self.seen += block.nbytes + self.out.waiting
+        for rows in out:
+            self.out.give(rows)
+
+
+def _shaped(event: Event) -> pa.RecordBatch:
+    assert isinstance(event, pa.RecordBatch)
+    return pa.RecordBatch.from_arrays([event.column(name) for name in SCHEMA.names], schema=SCHEMA)
 
 
 def measure(size: int, batching: int, chain: int, mode: str, total: int, directory: Path) -> Outcome:
     """Take about `total` bytes of tuples through a chain."""
-    schema = pa.schema([("x", pa.int64()), ("payload", pa.binary()), ("_ts", TS), ("_seq", pa.int64())])
-    paths = [None if mode == "native" else directory / f"chain-{at}" for at in range(chain)]
-    filters = [_Filter(schema, path, mode) for path in paths]
+    hops: list[_Hop] = [_Socket() if mode == "native" else _Log(directory / f"chain-{at}", mode) for at in range(chain)]
+    filters, first_hop = [_Filter(hop) for hop in hops], _Socket()
     count = max(BLOCK, total // size // BLOCK * BLOCK)
     payload = pa.array([generator(1, "tuple", size).bytes(size - 24)] * BLOCK, pa.binary())
     numbers = np.arange(count)
-    begin = SYSTEM_CLOCK.monotonic()
+    received = 0
+    begin, worked = SYSTEM_CLOCK.monotonic(), time.process_time()
     for first in range(0, count, BLOCK):
         own = numbers[first : first + BLOCK]
-        block = pa.RecordBatch.from_arrays([pa.array(own), payload, pa.array(own, TS), pa.array(own)], schema=schema)
-        for at in range(0, BLOCK, batching):  # as the source injects them
+        block = pa.RecordBatch.from_arrays([pa.array(own), payload, pa.array(own, TS), pa.array(own)], schema=SCHEMA)
+        for at in range(0, BLOCK, batching):  # as the sender injects them
             block.slice(at, batching).validate()
-        blocks = [block]
-        for one in filters:
-            blocks = [out for taken in blocks for out in one.take(taken)]
-    for at, one in enumerate(filters):
-        blocks = one.kept(wait=True)
-        for other in filters[at + 1 :]:
-            blocks = [out for taken in blocks for out in other.take(taken)]
-    seconds = SYSTEM_CLOCK.monotonic() - begin
-    for one, path in zip(filters, paths, strict=True):
-        one.close()
-        if path is not None:
-            shutil.rmtree(path)
-    blocks_taken = sum(one.blocks for one in filters)
-    looks = max(1, sum(one.looks for one in filters))
+        first_hop.give(block)
+        received += _pass_on(first_hop, filters)
+    for one in filters:
+        one.out.flush()
+        received += _pass_on(first_hop, filters)
+    seconds, worked = SYSTEM_CLOCK.monotonic() - begin, time.process_time() - worked
+    for hop in (first_hop, *hops):
+        hop.close()
+    assert received == count, f"{received} of {count} tuples were received"
+    blocks = sum(one.blocks for one in filters)
     return Outcome(
-        size, batching, chain, mode, count * size, seconds, sum(one.t_proc for one in filters) / blocks_taken,
-        sum(one.t_store for one in filters) / blocks_taken, sum(one.seen for one in filters) / looks,
+        size, batching, chain, mode, count * size, seconds, worked, sum(one.t_proc for one in filters) / blocks,
+        sum(hop.stored for hop in hops) / blocks, sum(one.seen for one in filters) / blocks,
     )  # fmt: skip
+
+
+def _pass_on(first: _Hop, filters: list[_Filter]) -> int:
+    """Everything that may be seen goes on as far as it may; tuples that the receiver gets."""
+    hop: _Hop = first
+    for one in filters:
+        for block in hop.take():
+            one.take(block)
+        hop = one.out
+    return sum(block.num_rows for block in hop.take())

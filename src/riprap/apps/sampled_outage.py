@@ -35,14 +35,16 @@ from riprap.protocols.channels import ChannelId
 from riprap.protocols.events import Acknowledged, ConsumerDown, ConsumerUp
 from riprap.runtime.element.element import Element
 from riprap.runtime.element.ledger import ledger_shape, memory_ledger
-from riprap.runtime.hosting import Arrival, HostEvent
+from riprap.runtime.host import Arrival, HostEvent
 from riprap.runtime.layout import Layout, arrange
 from riprap.runtime.messages import Message
 from riprap.runtime.shelf import StreamShelf
+from riprap.runtime.simulated import VirtualClock
 
 SHARES = (0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
 _ROOM = 64  # messages under way
 _BATCH = 1_024  # rows
+_TURN = 5_000  # µs that a turn takes on the clock of checkpoints, so that where they lie does not depend on the machine
 _NONE = 1e-15
 
 
@@ -133,16 +135,16 @@ def _point(share: float, batch: pa.RecordBatch, golden: pa.Table, outage: range,
     pair, feed = _Pair(layout, place), _Gate(batch, 0)
     ledgers = [memory_ledger(ledger_shape(layout, pe)) for pe in layout.pes]
 
-    storage = MemoryStorage()
+    storage, clock = MemoryStorage(), VirtualClock()
 
     def element(number: int, epoch: int) -> Element:
         pe = layout.pes[number]
         plan = layout.plan(pe)
         units = {name: unit.operators for name, unit in plan.units.items()}
         made = Element(
-            layout, pe, epoch, host=pair, ledger=ledgers[number], clock=SYSTEM_CLOCK,
+            layout, pe, epoch, host=pair, ledger=ledgers[number], clock=clock,
             checkpointer=Checkpointer(storage, pe.id, epoch, units, background=False) if units else None,
-            loaded={unit: load(storage, pe.id, unit, SYSTEM_CLOCK.now(), gap=plan.gap) for unit in units},
+            loaded={unit: load(storage, pe.id, unit, clock.now(), gap=plan.gap) for unit in units},
             feeds=lambda name, position: feed, rates=None, batch_rows=_BATCH,
         )  # fmt: skip
         made.prepare()
@@ -151,6 +153,7 @@ def _point(share: float, batch: pa.RecordBatch, golden: pa.Table, outage: range,
     producer, consumer, channels = element(0, 1), element(1, 1), layout.inputs(layout.pes[1])
 
     def turn(*events: HostEvent) -> None:
+        clock.time += _TURN
         producer.handle([*events, *pair.acknowledged])
         pair.acknowledged.clear()
         arrivals = list(pair.wire)
@@ -163,6 +166,7 @@ def _point(share: float, batch: pa.RecordBatch, golden: pa.Table, outage: range,
     pair.up = False
     producer.handle([ConsumerDown(channel) for channel in channels])
     while feed.position < outage.stop:
+        clock.time += _TURN
         producer.handle()
     pair.wire.clear()
     consumer, before = element(1, 2), pair.items

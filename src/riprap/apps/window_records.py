@@ -38,7 +38,7 @@ from riprap.protocols.channels import ChannelId
 from riprap.protocols.events import Durable
 from riprap.runtime.element.element import Element
 from riprap.runtime.element.ledger import ledger_shape, memory_ledger
-from riprap.runtime.hosting import Shelf, Spill
+from riprap.runtime.host import Shelf, Spill
 from riprap.runtime.layout import Layout, Pe, arrange
 from riprap.runtime.logs import LogSender
 from riprap.runtime.messages import Message
@@ -56,6 +56,11 @@ class Scenario:
     items: int
     rare: int  # of the items
     published: str
+
+    @property
+    def span(self) -> int:
+        """Microseconds of event time that a window takes on average."""
+        return self.window * self.items * _APART
 
 
 SCENARIOS = (
@@ -116,7 +121,9 @@ class LogHost:
         for number, channel in enumerate(layout.outlets(pe) if directory is not None else ()):
             assert directory is not None
             path = directory / f"output-{number}"
-            self.logs[channel] = LogSender(path, channel, layout.schema(channel), epoch, clock=clock)
+            self.logs[channel] = LogSender(
+                path, channel, layout.schema(channel), epoch, clock=clock, beside=layout.plan(pe).exact
+            )
         self.checkpointer: Checkpointer | None = None
         self.recorded_bytes = 0
         self.warnings: list[str] = []

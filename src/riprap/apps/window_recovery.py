@@ -6,6 +6,7 @@ together and repeating input; detection, restart and imports are not in it.
 """
 
 import shutil
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +31,7 @@ class Return:
     every: int  # T = H, microseconds; 0: no checks, or as the goal has it
     goal: float  # seconds; 0: none
     seconds: float
+    worked: float  # seconds of a processor
     records: int  # read
     windows: int  # open
     replayed: int  # rows
@@ -62,7 +64,7 @@ def _return(
     taken = element.taken("Prices")
     host.close()
     clock = SYSTEM_CLOCK
-    begin = clock.monotonic()
+    begin, worked = clock.monotonic(), time.process_time()
     again, host = started(graph, table, place, 2, batch_rows)
     recording = again.recording
     assert recording is not None
@@ -70,7 +72,7 @@ def _return(
     assert recovery is not None
     while recording.coming or again.taken("Prices") < taken:
         again.handle()
-    seconds = clock.monotonic() - begin
+    seconds, worked = clock.monotonic() - begin, time.process_time() - worked
     host.close()
     shutil.rmtree(place)
     replayed = taken - int(recovery.unsaved.rows.sum())
@@ -80,6 +82,7 @@ def _return(
         every,
         goal,
         seconds,
+        worked,
         recovery.records_read,
         recovery.totals.open,
         replayed,

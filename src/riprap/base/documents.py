@@ -1,7 +1,7 @@
 """Text files that a person or another program wrote: JSON and TOML, read with bounds, every slip told in one sentence.
 
-The one reader of such files. What it returns is made of plain values: no number is NaN or infinite, nothing is nested
-deeper than the reader itself bears, and no file is larger than `LARGEST`.
+The one reader of such files. What it returns is made of plain values: no number is NaN or infinite or a whole one of
+more than 64 bits, nothing is nested deeper than the reader itself bears, and no file is larger than `LARGEST`.
 """
 
 import json
@@ -48,7 +48,7 @@ def read_toml(path: Path | str, what: str = "", *, kind: Kind = DataError) -> di
 
 def parse_json(text: str, where: str, *, kind: Kind = DataError) -> Any:
     def parse() -> Any:
-        return json.loads(text, parse_float=_finite, parse_constant=_finite)
+        return json.loads(text, parse_float=_finite, parse_constant=_finite, parse_int=_whole)
 
     return _parsed(parse, f"{where} is not JSON", kind)
 
@@ -67,7 +67,20 @@ def shortened(value: Any, most: int = 60) -> str:
 
 
 def _toml(text: str, wrong: str, kind: Kind) -> dict[str, Any]:
-    found: dict[str, Any] = _parsed(lambda: tomllib.loads(text, parse_float=_finite), wrong, kind)
+    def parse() -> dict[str, Any]:
+        found = tomllib.loads(text, parse_float=_finite)
+        left: list[Any] = [found]
+        while left:  # its whole numbers cannot be looked at while they are read
+            each = left.pop()
+            if isinstance(each, dict):
+                left.extend(each.values())
+            elif isinstance(each, list):
+                left.extend(each)
+            elif isinstance(each, int):
+                _bounded(each)
+        return found
+
+    found: dict[str, Any] = _parsed(parse, wrong, kind)
     return found
 
 
@@ -86,4 +99,14 @@ def _finite(text: str) -> float:
     number = float(text)
     if not isfinite(number):
         raise ValueError(f"{text} is not a number that can be worked with")
+    return number
+
+
+def _whole(text: str) -> int:
+    return _bounded(int(text))
+
+
+def _bounded(number: int) -> int:
+    if not -(2**63) <= number < 2**64:
+        raise ValueError("a whole number has more than 64 bits")
     return number

@@ -3,7 +3,8 @@
 A damaged manifest is passed over for an older one. A damaged part of a window costs its own tuples: the window closes
 up around them. State that is a whole (a user-defined operator's) cannot do without its part, so an older manifest is
 taken. For replay (`gap=False`) so it is too if any other part is damaged, as an older checkpoint is exact and only
-makes the replay longer; if none is whole, then the newest with its holes.
+makes the replay longer. If none is whole the beginning serves as well, while it can still be had; else the newest with
+its holes, for whoever bears them.
 """
 
 from collections.abc import Callable, Mapping
@@ -64,6 +65,8 @@ def load(
     now: int,
     *,
     gap: bool = False,
+    spare: int = 0,
+    holes: bool = True,
     only: tuple[int, int] | None = None,
     fits: Callable[[Mapping[str, Any]], bool] | None = None,
     warn: Callable[[str], None] = lambda text: None,
@@ -75,13 +78,15 @@ def load(
 
     `gap`: tuples since the checkpoint are lost for good; then what they would have pushed out of windows of the newest
     tuples goes, by the rate of each key.
+
+    `spare`: while there are fewer checkpoints than this, fresh state is exact, and one with holes is not. `holes`: one
+    with holes is better than none; without it, and where the beginning is out of reach too, it is an error.
     """
     folder = folder_of(pe, unit)
     warnings: list[str] = []
     manifests: list[Manifest] = []
-    for file in reversed(files_in(storage, folder, MANIFEST)):
-        if only is not None and (file.epoch, file.number) != only:
-            continue
+    files = [file for file in files_in(storage, folder, MANIFEST) if only is None or (file.epoch, file.number) == only]
+    for file in reversed(files):
         try:
             manifest = decode(storage.read(f"{folder}/{file.name}"))
             if fits is None or fits(manifest.positions):
@@ -91,7 +96,12 @@ def load(
     candidates = [_Candidate(storage, folder, manifest) for manifest in manifests]
     usable = (c for c in candidates if not c.lacks_a_whole and (gap or not c.lost))
     chosen = next(usable, None)
-    if chosen is None and fits is None:
+    if chosen is None and fits is None and len(files) >= max(1, spare):
+        if not holes:
+            raise DataError(
+                f"{pe} cannot go back exactly: every checkpoint of it that is left is damaged ({folder}); "
+                "run again from the beginning, with another --out"
+            )
         chosen = next((c for c in candidates if not c.lacks_a_whole), None)
     for candidate in candidates:
         manifest = candidate.manifest

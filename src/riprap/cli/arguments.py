@@ -1,18 +1,25 @@
 """What holds for the arguments of every command, checked at one place before the command begins.
 
-A number is finite and fits into 64 bits, and text is text: a name with bytes that are no UTF-8 could not be
-printed. Commands are registered through `Commands`, which sees to it.
+A number is finite and fits into 64 bits; text is text: a name with bytes that are no UTF-8 could not be printed; and
+what is no address of a Spark master is known before a JVM is started for it. Commands are registered through
+`Commands`, which sees to it.
 """
 
+import re
 from math import isfinite
 from typing import Any
 
 import typer
 from typer.core import TyperCommand
 
+from riprap.base.documents import shortened
 from riprap.base.errors import UsageError
 
 _MOST = 2**63 - 1
+_MASTER = re.compile(
+    r"local(\[(\*|[1-9][0-9]{0,4})(, *[1-9][0-9]{0,9})?\])?|local-cluster\[[1-9][0-9]*, *[1-9][0-9]*, *[1-9][0-9]*\]"
+    r"|yarn|(spark|k8s|sc|mesos)://\S+"
+)
 
 
 class Checked(TyperCommand):
@@ -37,6 +44,11 @@ def _check(parameter: Any, value: Any) -> None:
         raise UsageError(f"{shown} {value}: write a finite number")
     if isinstance(value, int) and abs(value) > _MOST:
         raise UsageError(f"{shown}: the number has too many digits; write one below 2^63")
+    if parameter.name == "master" and value is not None and not _MASTER.fullmatch(value):
+        raise UsageError(
+            f"--master {shortened(value)}: write local, local[4], local-cluster[2,4,1024], spark://HOST:PORT, "
+            "k8s://ADDRESS or yarn, or leave it out"
+        )
     text = str(value)
     if not text.isprintable() and any(0xD800 <= ord(letter) <= 0xDFFF or letter == "\0" for letter in text):
         raise UsageError(f"{shown}: the text has bytes that are not UTF-8; write it anew")

@@ -168,10 +168,13 @@ def _explain(graph: "Graph", fault: str, state: str, osf: list[str], *, as_json:
     OUT.print(table)
 
 
-_LEGEND = (
-    "R: sections of output until it is right again; I: how wrong it was in all. restart: nothing else is needed; "
-    "checkpoint: save its state now and then; replicate: run it twice."
-)
+_LEGEND = "R: sections of output until it is right again; I: how wrong it was in all."
+_ADVICE = {
+    "restart": "restart: nothing else is needed",
+    "checkpoint": "checkpoint: save its state now and then",
+    "replicate": "replicate: run it twice",
+    "compare": "compare: run it in full replication, whose copies tell when they differ",
+}
 
 
 def _print(found: "Assessment") -> None:
@@ -191,7 +194,9 @@ def _print(found: "Assessment") -> None:
             found.verdicts[s.target].advice,
         )  # fmt: skip
     OUT.print(table, width=max(OUT.width, 1_000), soft_wrap=True)  # long names make long lines, and are not broken
-    OUT.print(_LEGEND, style="dim")
+    given = {verdict.advice for verdict in found.verdicts.values()}
+    legend = "; ".join(words for advice, words in _ADVICE.items() if advice in given)
+    OUT.print(f"{_LEGEND} {legend}." if legend else _LEGEND, style="dim")
     for name, verdict in found.verdicts.items():
         OUT.print(f"{name}: {verdict.sentence}", soft_wrap=True)
     for name, after in found.protected.items():

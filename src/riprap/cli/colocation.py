@@ -6,7 +6,7 @@ from riprap.base.errors import UsageError, known
 
 if TYPE_CHECKING:
     from riprap.graph.graph import Graph
-    from riprap.runtime.layout import Fuse
+    from riprap.runtime.fusion import Fuse
 
 
 def together(graph: "Graph", fuse: str, option: str) -> list[tuple[str, ...]]:

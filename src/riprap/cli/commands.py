@@ -20,6 +20,7 @@ from riprap.cli import (
     reproduce,
     reproduce_assess,
     reproduce_cec,
+    reproduce_corruption,
     reproduce_failover,
     reproduce_joins,
     reproduce_sampled,
@@ -78,6 +79,7 @@ app.command("prove", rich_help_panel=_PROVE)(prove.command)
 app.command("compare", rich_help_panel=_COMPARE)(compare.command)
 reproduce.app.command("assess")(reproduce_assess.command)
 reproduce.app.command("cec")(reproduce_cec.command)
+reproduce.app.command("corruption")(reproduce_corruption.command)
 reproduce.app.command("failover")(reproduce_failover.command)
 reproduce.app.command("joins")(reproduce_joins.command)
 reproduce.app.command("sampled")(reproduce_sampled.command)

@@ -37,21 +37,37 @@ def command(
     sinks: Annotated[
         str | None, typer.Option(help="eager, or committed: shown with the line.", show_default="eager")
     ] = None,
+    virtual: Annotated[
+        bool, typer.Option("--virtual", help="Who did not fail may stay as it is: uncoordinated, induced.")
+    ] = False,
     skew: Annotated[float | None, typer.Option(help="Zipf's exponent of the keys.", show_default="none")] = None,
     rate: Annotated[
         float | None, typer.Option(help="Events per second of all sources.", min=1.0, show_default="published, or less")
     ] = None,
+    load: Annotated[
+        float | None, typer.Option(help="Instead: this share of each protocol's own largest rate.", show_default="none")
+    ] = None,
     duration: Annotated[
         str | None, typer.Option("--for", help="Length of the input.", show_default="12s; demo 6s; paper 60s")
     ] = None,
-    repetitions: Annotated[int | None, typer.Option(help="Of each case.", min=1, show_default="1; paper 3")] = None,
-    shards: Annotated[int, typer.Option(help="Most elements of an operator that can be divided.", min=1)] = 1,
+    repetitions: Annotated[
+        int | None, typer.Option(help="Of each case.", min=1, max=1000, show_default="1; paper 3")
+    ] = None,
+    shards: Annotated[
+        int | None, typer.Option(help="Most elements of an operator.", min=1, show_default="1; with --skew 8")
+    ] = None,
     scale: Annotated[str, typer.Option(help="small, demo (on Spark) or paper (the published grid).")] = "small",
     host: Annotated[str | None, typer.Option(help="simulated or spark.", show_default="simulated; demo spark")] = None,
     maximum: Annotated[
         bool, typer.Option("--find-maximum", help="Find the largest rate that each protocol sustains instead.")
     ] = False,
     master: Annotated[str | None, typer.Option(help="Spark master.", show_default="local, sized for the run")] = None,
+    profile: Annotated[
+        list[Path] | None, typer.Option(help="What work costs, as riprap profile measured it.", show_default="round")
+    ] = None,
+    processes: Annotated[
+        int | None, typer.Option(help="That simulate at once.", min=1, show_default="one per core")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Directory of the comparison; one that is there goes on.")] = Path(
         "comparison"
     ),
@@ -81,7 +97,10 @@ def command(
             if json
             else (lambda case, found: OUT.print(f"{case.label}: {found:,.0f} events/s"))
         )
-        rates = api.find_maximum(workloads[0], protocols=named, interval=interval, windows=windows, tell=tell)
+        rates = api.find_maximum(
+            workloads[0], protocols=named, interval=interval, windows=windows, skew=skew, shards=shards,
+            processes=processes, tell=tell,
+        )  # fmt: skip
         if json:
             print_json({case.label: found for case, found in rates.items()})
         return
@@ -101,9 +120,11 @@ def command(
             log=log,
             scope=induced_scope,
             sinks=sinks,
+            virtual=virtual,
             skew=skew,
             kill=kill,
             rate=rate,
+            load=load,
             seconds=parse_duration(duration) / 1e6 if duration else None,
             repetitions=repetitions,
             shards=shards,
@@ -111,6 +132,8 @@ def command(
             host=host,  # type: ignore[arg-type]
             out=out,
             master=master,
+            processes=processes,
+            profile=profile or (),
             tell=progress,
             command=" ".join(["riprap", *sys.argv[1:]]),
         )
@@ -146,7 +169,9 @@ def _print(comparison: "Comparison") -> None:
             title=f"{next(iter(chosen)).title}, {_intervals(chosen)}", title_justify="left", box=None, pad_edge=False
         )
         for name in ("protocol", "rows/s", "p50 ms", "p99 ms", "cp", "forced", "first s", "back s", "lost", "twice"):
-            table.add_column(name, justify="left" if name == "protocol" else "right", no_wrap=name != "protocol")
+            table.add_column(
+                name, justify="left" if name == "protocol" else "right", no_wrap=name != "protocol", overflow="fold"
+            )
         alike = len({case.interval for case in chosen}) == 1  # then there is no need to say it in each line
         for case, r in chosen.items():
             label = case.label.replace(f" @ {format_duration(case.interval)}", "") if alike else case.label

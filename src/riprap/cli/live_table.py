@@ -66,6 +66,19 @@ def waiting(state: str, lines: Sequence[dict[str, Any]]) -> str:
     return ""
 
 
+def _failed_over(line: dict[str, Any]) -> str:
+    """How an element came to be in the active replica; "": it always was, or is not."""
+    failover = line.get("failover")
+    if not failover:
+        return ""
+    took = "" if failover["seconds"] is None else f" in {failover['seconds']:.2f} s"
+    count = failover["count"]
+    return (
+        f"{count} fail-over{'s' if count > 1 else ''}, the last{took}: {failover['dropped']:,} dropped, "
+        f"{failover['doubled']:,} doubled"
+    )
+
+
 def _table(state: str, lines: Sequence[dict[str, Any]]) -> Table:
     said = waiting(state, lines)
     table = Table(box=None, title=f"run is {state}{': ' if said else ''}{said}", title_justify="left")
@@ -78,7 +91,7 @@ def _table(state: str, lines: Sequence[dict[str, Any]]) -> Table:
         age, size = line["checkpoint_age"], line["checkpoint_bytes"]
         table.add_row(
             line["pe"],
-            Text(", ".join(filter(None, (line["state"], line.get("role")))), colour),
+            Text(", ".join(filter(None, (line["state"], line.get("role"), _failed_over(line)))), colour),
             f"{line['in']:,}",
             f"{line['out']:,}",
             "" if line["rate"] is None else format_count(round(line["rate"])),

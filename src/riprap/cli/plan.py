@@ -23,7 +23,7 @@ def command(
     sink: Annotated[
         list[str] | None, typer.Option(help="A stricter bound for one sink: NAME=500ms. Repeatable.")
     ] = None,
-    k: Annotated[int, typer.Option("--k", help="Simultaneous failures to tolerate.")] = 1,
+    k: Annotated[int, typer.Option("--k", help="Simultaneous failures to tolerate.", max=100)] = 1,
     cost: Annotated[
         str, typer.Option(help="What a backup costs: count (one each) or bytes (from the file).")
     ] = "count",
@@ -35,7 +35,7 @@ def command(
         list[str] | None, typer.Option(help="T of an app's operators: 1s, or NAME=1s. Repeatable.")
     ] = None,
     profile: Annotated[
-        Path | None, typer.Option(help="JSON with measured T, checkpoint intervals and bytes/s.")
+        Path | None, typer.Option(help="Measured T, intervals and bytes/s; for a budget, costs of techniques.")
     ] = None,
     average: Annotated[
         bool, typer.Option(help="T is half of the checkpoint interval, as it is on average, not all of it.")
@@ -56,7 +56,9 @@ def command(
     from_assessment: Annotated[
         list[Path] | None, typer.Option(help="Directory of an assessment: plan a budget. Repeatable.")
     ] = None,
-    budget: Annotated[str, typer.Option(help="Extra cpu=CORES,memory=SIZE,storage=SIZE (per second).")] = "",
+    budget: Annotated[
+        str, typer.Option(help="Extra cpu=CORES,memory=SIZE,storage=SIZE,network=SIZE (per second).")
+    ] = "",
     reassess: Annotated[bool, typer.Option(help="Assess the chosen protection again.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write the plan file that `riprap run` takes.")] = None,
     report: Annotated[Path | None, typer.Option(help="Write an HTML report with the drawing.")] = None,
@@ -67,7 +69,7 @@ def command(
     output_file(report, "--report")
     if from_assessment:
         bound = None if recovery is None else parse_duration(recovery)
-        _plan_budget(target, from_assessment, budget, bound, reassess, out, report, json)
+        _plan_budget(target, from_assessment, budget, bound, profile, reassess, out, report, json)
         return
     if budget or reassess:
         raise UsageError("--budget and --reassess need an assessment: give its directory with --from-assessment")
@@ -172,7 +174,7 @@ def _show(found: "RecoveryPlan", written: list[str], json: bool) -> None:
 
 
 def _plan_budget(
-    target: str, directories: list[Path], budget: str, bound: Duration | None, reassess: bool,
+    target: str, directories: list[Path], budget: str, bound: Duration | None, profile: Path | None, reassess: bool,
     out: Path | None, report: Path | None, json: bool,
 ) -> None:  # fmt: skip
     from riprap.api.plan import plan_budget, reassessed
@@ -184,7 +186,7 @@ def _plan_budget(
     if target.endswith((".json", ".graphml")):
         raise UsageError("--from-assessment plans for an app, not for a topology file: give the app that was assessed")
     graph = load_app(target)
-    found = plan_budget(graph, directories, budget, bound)
+    found = plan_budget(graph, directories, budget, bound, profile=profile)
     written = _write(out, write_plan(found.plan))
     page = budget_report(graph, found.curve, command=f"riprap plan {target} --from-assessment {directories[0]}")
     written += _write(report, page)
@@ -213,9 +215,10 @@ def _show_budget(curve: "Tradeoff", written: list[str], measured: dict[str, dict
     OUT.print(table)
     used = best.protection.resources
     OUT.print(
-        f"It takes {used.cpu:.3g} cores, {format_size(round(used.memory))} of memory and "
-        f"{format_size(round(used.storage))}/s of storage more; "
-        f"worst recovery {show_duration(best.protection.worst)}."
+        f"It takes {used.cpu:.3g} cores, {format_size(round(used.memory))} of memory, "
+        f"{format_size(round(used.storage))}/s of storage and {format_size(round(used.network))}/s of network more; "
+        f"worst recovery {show_duration(best.protection.worst)}.",
+        soft_wrap=True,
     )
     OUT.print("\nWhat each step of the budget buys:")
     for number, step in enumerate(curve.steps):

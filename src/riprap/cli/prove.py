@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from riprap.proof.schedule import Fault
     from riprap.proof.verdict import FaultResult, Proof
 
+_SHOWN = 12  # effects of faults in the terminal; the page has all
+
 
 def command(
     app: AppName,
@@ -73,12 +75,17 @@ def command(
             what = {"running": "runs again", "restored": "is restored"}.get(entry["what"], "…")
             ERR.print(f"{entry['ran']:6.1f} s  {fault.kind} {', '.join(fault.targets)} {what}", highlight=False)
 
-    if not json:
-        ERR.print("starting Spark and the processing elements …")
+    def inputs() -> dict[str, Path]:
+        """When all else has been checked."""
+        paths = input_paths(graph, input, round(rate * seconds), seed)
+        if not json:
+            ERR.print("starting Spark and the processing elements …")
+        return paths
+
     try:
         proof = prove(
             app,
-            lambda: input_paths(graph, input, round(rate * seconds), seed),
+            inputs,
             out=directory,
             plan=plan,
             seconds=seconds,
@@ -121,7 +128,9 @@ def _recoveries(proof: "Proof") -> "Table":
         table.add_column(name, justify="left" if name == "hit" else "right")
     for name, found in sorted(by.items()):
         restart, caught_up = (max(getattr(r, what) for r in found) for what in ("restart", "caught_up"))
-        table.add_row(name, str(len(found)), f"{restart:.2f} s", f"{caught_up:.2f} s", f"≤ {found[0].predicted:.2f} s")
+        table.add_row(
+            _shortened(name), str(len(found)), f"{restart:.2f} s", f"{caught_up:.2f} s", f"≤ {found[0].predicted:.2f} s"
+        )
     return table
 
 
@@ -131,19 +140,25 @@ def _effects(proof: "Proof") -> "Table":
 
     from riprap.proof.effects import Effect
 
-    table = Table(box=None, title="predicted → measured", title_justify="left")
-    forms = {"quality": ".3f", "recovery": ".0f", "impact": ".3g", "tainted": ",.0f", "availability": ".3f"}
-    for name in ("fault", "QS", "R", "I", "tainted", "availability"):
-        table.add_column(name, justify="left" if name == "fault" else "right")
-    for result in proof.worst_first:
+    worst = [result for result in proof.worst_first if result.effect is not None or result.foreseen is not None]
+    more = f"; {len(worst) - _SHOWN} more are on the page" if len(worst) > _SHOWN else ""
+    table = Table(box=None, title=f"predicted→measured, the worst first{more}", title_justify="left")
+    forms = {"quality": ".2f", "recovery": ".0f", "impact": ".2g", "tainted": ",.0f", "availability": ".2f"}
+    for name in ("fault", "QS", "R", "I", "tainted", "available"):
+        table.add_column(name, justify="left" if name == "fault" else "right", no_wrap=name != "fault")
+    for result in worst[:_SHOWN]:
         both = result.foreseen or Effect(), result.effect or Effect()
         cells = [[getattr(effect, measure) for effect in both] for measure in forms]
         shown = [
-            " → ".join("–" if value is None else format(value, form) for value in pair)
+            "→".join("–" if value is None else format(value, form) for value in pair)
             for pair, form in zip(cells, forms.values(), strict=True)
         ]
-        table.add_row(str(result.fault), *shown)
+        table.add_row(_shortened(f"{result.fault.kind} {', '.join(result.fault.targets)}", 21), *shown)
     return table
+
+
+def _shortened(names: str, most: int = 30) -> str:
+    return names if len(names) <= most else f"{names[: most - 1]}…"
 
 
 def _print(proof: "Proof", directory: Path) -> None:
@@ -159,10 +174,15 @@ def _print(proof: "Proof", directory: Path) -> None:
             name, proof.promised[name], *(f"{count:,}" for count in (sink.found, sink.lost, sink.doubled, sink.wrong))
         )
     OUT.print(table)
-    if any(result.predicted is not None for result in proof.faults):
+    if any(result.predicted is not None and result.caught_up is not None for result in proof.faults):
         OUT.print(_recoveries(proof))
     if any(result.effect is not None for result in proof.faults):
         OUT.print(_effects(proof))
+    for result in proof.faults:
+        if result.altered is not None:
+            OUT.print(f"{result.fault}: {result.altered or 'nothing'} was altered", soft_wrap=True)
+    for sentence in proof.found_out:
+        OUT.print(sentence, soft_wrap=True)
     for title, rank in proof.orders.items():
         if rank is not None:
             OUT.print(f"order of the elements by {title}: rank correlation {rank:.2f}", soft_wrap=True)

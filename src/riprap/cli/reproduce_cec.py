@@ -4,24 +4,29 @@ from typing import Annotated
 
 import typer
 
+_PEER_ROWS = 400_000
+
 
 def command(
     rows: Annotated[int, typer.Option("--rows", help="Tuples per run.", min=1000, max=100_000_000)] = 2_000_000,
     kills: Annotated[int, typer.Option("--kills", help="Kills per case.", min=1, max=1000)] = 5,
+    spark: Annotated[bool, typer.Option(help="Run Structured Streaming beside it.")] = True,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Figures 4.3 and 4.4: fast, slow and mixed windows with and without records; and recovery, never published."""
     import tempfile
     from dataclasses import asdict
+    from itertools import product
     from pathlib import Path
 
     from rich.table import Table
 
     from riprap.apps.window_records import MODES, PACED, SCENARIOS, measure, prices
     from riprap.apps.window_recovery import ESTIMATE, returns
+    from riprap.base.errors import MissingPrerequisite
     from riprap.cli.console import ERR, OUT, print_json
 
-    outcomes, recoveries = [], []
+    outcomes, recoveries, peers = [], [], []
     with tempfile.TemporaryDirectory(prefix="riprap-cec-") as scratch:
         for scenario in SCENARIOS:
             table = prices(scenario, rows)
@@ -35,9 +40,24 @@ def command(
                 ERR.print(f"recovery, {scenario.name} …", style="dim")
                 taken = 1_800_000 if scenario is ESTIMATE else rows
                 recoveries += returns(scenario, min(rows, taken), every, kills, Path(scratch))
+        if spark:
+            from riprap.spark import changelog_peer
+            from riprap.spark.session import session
+
+            own = session()
+            for scenario, mode in product(SCENARIOS, changelog_peer.MODES):
+                ERR.print(f"{scenario.name}, Structured Streaming, {mode} …", style="dim")
+                place = Path(scratch) / f"{scenario.name}-{mode}"
+                table = prices(scenario, min(rows, _PEER_ROWS))
+                try:
+                    peers.append((scenario.name, changelog_peer.measure(own, mode, table, scenario.span, place)))
+                except MissingPrerequisite as late:  # what was measured before it is told all the same
+                    ERR.print(str(late))
+                    break
     if json:
         costs = [{**asdict(outcome), "rows_per_second": outcome.rows_per_second} for outcome in outcomes]
-        print_json({"costs": costs, "recoveries": [asdict(one) for one in recoveries]})
+        beside = [{"scenario": name, **asdict(one), "rows_per_second": one.rows_per_second} for name, one in peers]
+        print_json({"costs": costs, "recoveries": [asdict(one) for one in recoveries], "structured_streaming": beside})
         return
     native = {one.scenario: one.rows_per_second for one in outcomes if one.mode == "native"}
     published = {scenario.name: scenario.published for scenario in SCENARIOS}
@@ -70,6 +90,15 @@ def command(
         "(mixed); checked, mixed: 718,874 (2 ms), 35,000 (20 ms), 76 (100 ms). Windows that open and close within one "
         "append are counted as within here, and leave no record."
     )
+    if peers:
+        beside_table = Table(title="Structured Streaming, RocksDB, windows of as much event time", box=None)
+        for name in ("windows", "state is saved by", "rows/s", "saving, mean of a micro-batch", "open"):
+            beside_table.add_column(name, justify="left" if name in ("windows", "state is saved by") else "right")
+        for name, peer in peers:
+            beside_table.add_row(
+                name, peer.mode, f"{peer.rows_per_second:,.0f}", f"{peer.commit * 1e3:.0f} ms", f"{peer.windows:,}"
+            )
+        OUT.print(beside_table)
     back = Table(title="Recovery: time, without detection and restart", box=None)
     for name in ("windows", "T = H", "ms", "records read", "open", "rows repeated", "input, MB", "state, KB"):
         back.add_column(name, justify="left" if name == "windows" else "right")

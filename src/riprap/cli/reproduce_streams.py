@@ -1,21 +1,26 @@
-"""`riprap reproduce streams`: throughput with and without persistent output, beside what was published."""
+"""`riprap reproduce streams`: what persistent output costs, and a consumer that comes back, published beside ours."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+_SIZE, _RATE = 1024, 26_000  # bytes of a tuple, and tuples a second, of the run with a kill: as published
+
 
 def command(
     megabytes: Annotated[int, typer.Option("--megabytes", help="Tuples per run.", min=1, max=100_000)] = 128,
+    seconds: Annotated[float, typer.Option("--seconds", help="Of the run with a kill; 0: none.", min=0)] = 15,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Figures 3.5 to 3.9 and table 3.1: tuples of 256 B to 4 KiB, batching 1 to 64, chains of 1 to 8 filters."""
+    """Figures 3.5 to 3.9 and table 3.1: tuples of 256 B to 4 KiB, batching 1 to 64, chains of 1 to 8 filters; and 3.10:
+    a consumer of a persistent stream is killed."""
     import tempfile
     from dataclasses import asdict
-    from pathlib import Path
 
     from rich.table import Table
 
+    from riprap.api import consumer_recovery
     from riprap.apps.persistent_chain import BATCHING, CHAINS, MODES, PUBLISHED, SIZES, measure
     from riprap.cli.console import ERR, OUT, print_json
 
@@ -28,9 +33,16 @@ def command(
             for mode in MODES:
                 measure(size, batching, chain, mode, 4 << 20, Path(scratch))  # warms up
                 outcomes.append(measure(size, batching, chain, mode, megabytes << 20, Path(scratch)))
+        back = None
+        if seconds:
+            back = consumer_recovery.reproduce(
+                Path(scratch) / "kill", size=_SIZE, rate=_RATE, seconds=seconds,
+                say=lambda text: ERR.print(text, style="dim"),
+            )  # fmt: skip
     if json:
         rows = [{**asdict(one), "rate": one.rate, "predicted": one.predicted} for one in outcomes]
-        print_json({"rows": rows, "published": PUBLISHED})
+        killed = None if back is None else {**asdict(back), "published": consumer_recovery.PUBLISHED}
+        print_json({"rows": rows, "published": PUBLISHED, "kill": killed})
         return
     table = Table(box=None)
     for name in ("tuple", "batching", "chain", "native", "async", "fsync", "async/native", "M predicted", "M seen"):
@@ -44,3 +56,10 @@ def command(
         )  # fmt: skip
     OUT.print(table)
     OUT.print(f"published, 4 KiB and batching 16: {PUBLISHED}. M is equation 3.1 for the runs with fsync.")
+    if back is not None:
+        before, catching, after = (each * _SIZE / 1e6 for each in (back.before, back.catching, back.after))
+        OUT.print(
+            f"a consumer is killed, at {before:,.0f} MB/s: nothing reached the receiver for {back.down:.2f} s, then "
+            f"{catching:,.0f} MB/s for {back.caught:.2f} s until it was where it would have been, then "
+            f"{after:,.0f} MB/s. Published: {consumer_recovery.PUBLISHED}."
+        )

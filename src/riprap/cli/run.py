@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from riprap.cli.inputs import AsJson, InputPaths, PlanFile, Seed, input_paths, planned_app, shards_of
-from riprap.cli.outputs import output_directory
+from riprap.cli.outputs import output_directory, output_file
 
 if TYPE_CHECKING:
     from riprap.api.run import RunResult
@@ -52,9 +52,16 @@ def command(
     sinks: Annotated[
         str | None, typer.Option(help="eager, or committed: shown with the line.", show_default="eager")
     ] = None,
+    virtual: Annotated[
+        bool, typer.Option("--virtual", help="Who did not fail may stay as it is: uncoordinated, induced.")
+    ] = False,
     follow: Annotated[
         bool, typer.Option("--follow", help="Inputs are persistent streams that are still being written.")
     ] = False,
+    idle: Annotated[
+        str | None,
+        typer.Option(help="With --follow: an input without rows for so long is not waited for.", metavar="TIME"),
+    ] = None,
     stability: Annotated[
         str, typer.Option(help="Of persistent streams: async, group or fsync.", metavar="NAME")
     ] = "async",
@@ -68,6 +75,7 @@ def command(
     tls: Annotated[bool, typer.Option("--tls", help="Encrypt the traffic between elements.")] = False,
     master: Annotated[str | None, typer.Option(help="Spark master.", show_default="local, sized for the run")] = None,
     out: Annotated[Path | None, typer.Option(help="The run's directory.", show_default="run-APP")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write an HTML page on what became of the run.")] = None,
     json: AsJson = False,
 ) -> None:
     """Run an app on Spark while its parts die, and say what became of every stream."""
@@ -75,6 +83,7 @@ def command(
     from riprap.base.phases import Phases, process_started
     from riprap.base.quantities import parse_duration
 
+    output_file(report, "--report")
     if (app is None) == (resume is None):
         raise UsageError("give an app to run, or --resume DIR to go on with a run, and not both")
     if duration is not None and until_end:
@@ -86,7 +95,8 @@ def command(
         raise UsageError("--for 0s: write a time that is longer than nothing")
     from riprap.spark import launching
 
-    launching.launch(master)  # beside everything that follows, until a session is needed
+    # Beside everything that follows, until a session is needed. A JVM that somebody may kill writes nothing at its end.
+    launching.launch(master, archive=not kill)
     from riprap.api import run as api
     from riprap.cli.console import ERR, print_json
     from riprap.cli.live_table import LiveTable
@@ -100,7 +110,9 @@ def command(
         ERR.print(text, style="yellow", soft_wrap=True)
 
     if resume is not None:
-        given = (input, plan, parallelism, rate, out, interval, log, induced_scope, follow, sinks, corrupt)
+        given = (
+            input, plan, parallelism, rate, out, interval, log, induced_scope, follow, idle, sinks, virtual, corrupt,
+        )  # fmt: skip
         others = (fuse, protocol, stability, failover)
         if any(given) or others != ("auto", "partial", "async", "smart"):
             raise UsageError("--resume goes on with the settings of before: leave --input, --plan, --fuse, … out")
@@ -109,7 +121,10 @@ def command(
     else:
         assert app is not None
         if plan is None or protocol != "partial":  # a plan may name another
-            configured(protocol, interval=interval, log=log, scope=induced_scope, failover=failover, sinks=sinks)
+            configured(
+                protocol, interval=interval, log=log, scope=induced_scope, failover=failover, sinks=sinks,
+                virtual=virtual,
+            )  # fmt: skip
         graph = planned_app(app, plan)
         directory = out or Path(f"run-{graph.name}")
         output_directory(directory)
@@ -135,16 +150,25 @@ def command(
                     app, inputs, out=directory, plan=plan,
                     fuse=fuse, parallelism=shards, rate=rate, show=table, warn=warn,  # type: ignore[arg-type]
                     protocol=protocol, interval=interval, log=log, scope=induced_scope, failover=failover,
-                    stability=stability, follow=follow, sinks=sinks, corrupt=corrupt, **common,  # type: ignore[arg-type]
+                    stability=stability, follow=follow, idle=idle, sinks=sinks, virtual=virtual, corrupt=corrupt,  # type: ignore[arg-type]
+                    **common,
                 )  # fmt: skip
     except KeyboardInterrupt:
         begun = (directory / "run.json").exists()
         ERR.print(f"interrupted; go on with: riprap run --resume {directory}" if begun else "interrupted")
         raise typer.Exit(130) from None
+    if report is not None:
+        from riprap.report.run import run_report
+
+        report.parent.mkdir(parents=True, exist_ok=True)
+        report.write_text(run_report(result.summary, command=f"riprap run {app or f'--resume {resume}'}"))
     if json:
         print_json(dict(result.summary))
     else:
         _print(result)
+        if report is not None:
+            ERR.print(f"wrote {report}", style="dim", soft_wrap=True)
+    launching.end()
 
 
 def _print_group(name: str, group: Mapping[str, Any]) -> None:
@@ -236,5 +260,7 @@ def _print(result: "RunResult") -> None:
     for name, sink in summary["sinks"].items():
         lost = f", and {sink['lost']:,} that were lost before they were there" if sink["lost"] else ""
         OUT.print(f"{name}: {sink['tuples']:,} tuples in {sink['path']}{lost}", soft_wrap=True)
+    for name, tap in summary["taps"].items():
+        OUT.print(f"{name}: {tap['tuples']:,} tuples in {', '.join(tap['paths'])}", soft_wrap=True)
     took = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in summary["phases"].items() if seconds >= 0.05)
     OUT.print(f"where the time went: {took}", soft_wrap=True)

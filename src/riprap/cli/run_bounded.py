@@ -25,7 +25,9 @@ def command(
     plan: PlanFile = None,
     tuples: Tuples = 500_000,
     seed: Seed = 1,
-    partitions: Annotated[int | None, typer.Option(help="Tasks to divide the keys over.", show_default="slots")] = None,
+    partitions: Annotated[
+        int | None, typer.Option(help="Tasks to divide the keys over.", show_default="slots, or 1")
+    ] = None,
     master: Annotated[str | None, typer.Option(help="Spark master.", show_default="local[*]")] = None,
     out: Annotated[Path | None, typer.Option(help="Write each sink's rows as Parquet to this directory.")] = None,
     json: AsJson = False,

@@ -1,55 +1,90 @@
-"""Three sentences: what the numbers of a comparison say about which protocol to take. Pure."""
+"""A few sentences: what the numbers of a comparison say about which protocol to take. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import mean
 
+from riprap.compare import cycle, skew
+from riprap.compare.cycle import Fall, Falling
 from riprap.compare.grid import NONE, Case
 from riprap.compare.measures import Result
 
 Results = Mapping[Case, Result]
 
+_ALIKE = 1.1  # times the best: a difference that nobody chooses by
 
-def advice(results: Results) -> list[str]:
-    """As many sentences as the results can carry."""
-    found: list[str] = []
-    compared = {case: result for case, result in results.items() if case.protocol != NONE}
-    protocols = list(dict.fromkeys(case.protocol for case in compared))
-    if len(protocols) < 2:
-        return found
-    calm = _by_protocol(compared, lambda result: result.latency_p99)
-    best = min(calm, key=calm.__getitem__)
-    found.append(
-        f"While nothing fails, {best} has the lowest 99th percentile of latency ({calm[best]:.0f} ms on average over "
-        f"the workloads; {_others(calm, best, 'ms', 0)})."
+
+def advice(results: Results, falls: Mapping[Falling, Fall] | None = None) -> list[str]:
+    """For each shape of graph a sentence, as far as the results can carry it, and one on what was lost; of skewed keys
+    and of a cycle of elements one each, if asked for."""
+    even = {case: result for case, result in results.items() if case.skew is None and case.protocol != NONE}
+    if len({case.protocol for case in even}) < 2:
+        own = []
+    else:
+        shapes = list(dict.fromkeys(_shape(case) for case in even))
+        told = [_taken(shape, {c: r for c, r in even.items() if _shape(c) == shape}) for shape in shapes]
+        own = [*filter(None, told), _exact(even)]
+    return [*own, *filter(None, (skew.said(skew.pairs(results)), cycle.said(falls or {})))]
+
+
+def _shape(case: Case) -> str:
+    if case.of.cyclic:
+        return "a cycle"
+    return "joins" if any(spec.kind == "join" for spec in case.of.graph()) else "a line of operators"
+
+
+def _taken(shape: str, results: Results) -> str:
+    """Which to take for a shape; of those that lost and repeated nothing, by latency and by how soon output comes."""
+    exact = _exact_ones(results)
+    seen = {case: r for case, r in results.items() if r.throughput and case.protocol in exact}  # before a kill
+    failed = {case: r for case, r in seen.items() if r.first_output is not None}
+    latency = _by_protocol(seen, lambda result: result.latency_p99)
+    first = _by_protocol(failed, lambda result: result.first_output or 0.0)
+    measures = [(latency, "p99 ", " ms", 0), (first, "new output after ", " s", 2)]
+    known = [one for one in measures if len(one[0]) > 1]
+    if not known:
+        return ""
+    good = [name for name in known[0][0] if all(v.get(name, 1e9) <= _ALIKE * min(v.values()) for v, *_ in known)]
+    workloads = ", ".join(dict.fromkeys(case.workload for case in seen))
+
+    def of(name: str) -> str:
+        return ", ".join(f"{word}{v[name]:.{digits}f}{unit}" for v, word, unit, digits in known if name in v)
+
+    def rest(names: Sequence[str]) -> str:
+        alike: dict[str, list[str]] = {}
+        for name in known[0][0]:
+            if name not in names:
+                alike.setdefault(of(name), []).append(name)
+        return "".join(f"; {_listed(others)}: {figures}" for figures, others in alike.items())
+
+    if good:
+        beside = f", or {_listed(good[1:])}, which are as good" if good[1:] else ""
+        return f"For {shape} ({workloads}) take {good[0]} ({of(good[0])}){beside}{rest(good)}."
+    calm, soon = (min(v, key=v.__getitem__) for v, *_ in known)
+    return (
+        f"For {shape} ({workloads}) take {calm} where latency counts ({of(calm)}) and {soon} where failures do "
+        f"({of(soon)}){rest([calm, soon])}."
     )
-    failed = {case: result for case, result in compared.items() if case.failure and result.first_output is not None}
-    if failed:
-        first = _by_protocol(failed, lambda result: result.first_output or 0.0)
-        best = min(first, key=first.__getitem__)
-        found.append(
-            f"After a kill {best} gives new output soonest ({first[best]:.2f} s on average; "
-            f"{_others(first, best, 's', 2)})."
-        )
-    wrong = {
-        name: sum(r.lost + r.repeated for case, r in compared.items() if case.protocol == name) for name in protocols
-    }
-    exact = [name for name in protocols if not wrong[name]]
-    lossy = {name: count for name, count in wrong.items() if count}
-    if exact and not lossy:
-        found.append(f"All of them ({_listed(exact)}) lost and repeated nothing, so the choice is one of cost alone.")
-    elif lossy:
-        told = ", ".join(f"{name} {count:,}" for name, count in lossy.items())
-        found.append(f"Rows lost or repeated in the output: {told}; none under {_listed(exact) or 'any other'}.")
-    return found
+
+
+def _exact_ones(results: Results) -> list[str]:
+    wrong = {case.protocol for case, result in results.items() if result.lost or result.repeated}
+    return [name for name in dict.fromkeys(case.protocol for case in results) if name not in wrong]
+
+
+def _exact(results: Results) -> str:
+    exact, lossy = _exact_ones(results), dict[str, int]()
+    for case, result in results.items():
+        if result.lost or result.repeated:
+            lossy[case.protocol] = lossy.get(case.protocol, 0) + result.lost + result.repeated
+    if not lossy:
+        return f"All of them ({_listed(exact)}) lost and repeated nothing, so the choice is one of cost alone."
+    told = ", ".join(f"{name} {count:,}" for name, count in lossy.items())
+    return f"Rows lost or repeated in the output: {told}; none under {_listed(exact) or 'any other'}."
 
 
 def _by_protocol(results: Results, of: Callable[[Result], float]) -> dict[str, float]:
     names = dict.fromkeys(case.protocol for case in results)
     return {name: mean(of(r) for case, r in results.items() if case.protocol == name) for name in names}
-
-
-def _others(values: Mapping[str, float], best: str, unit: str, digits: int) -> str:
-    return ", ".join(f"{name} {value:.{digits}f} {unit}" for name, value in values.items() if name != best)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -9,11 +9,13 @@ luck; so the *adaptive* variant takes what 95 % of the steps before the kill sta
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from riprap.base.shapes import shaped
 
 STEP = 0.3  # seconds
 _WARM = 0.2  # share of the time before the kill, or of the run, that is not looked at: things start
@@ -71,13 +73,30 @@ class Result:
     lost: int
     repeated: int
     series: tuple[tuple[float, float, float], ...]  # seconds, rows/s, mean latency in ms (-1: nothing came), by step
+    rate: float = 0.0  # events/s of all sources together
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Result":
-        return cls(**{**data, "series": tuple(map(tuple, data["series"]))})
+    def from_json(cls, data: Mapping[str, Any], where: str = "a result") -> "Result":
+        return shaped(cls, data, where)
+
+
+def averaged(results: Sequence[Result]) -> Result:
+    """Of repetitions: means; of what was lost or repeated the most; the series of the first."""
+    first, *others = results
+    if not others:
+        return first
+    found: dict[str, Any] = {}
+    for name, value in vars(first).items():
+        told = [v for v in (getattr(result, name) for result in results) if v is not None]
+        if name in ("lost", "repeated"):
+            found[name] = max(told)
+        elif name != "series" and told:
+            middle = sum(told) / len(told)
+            found[name] = round(middle) if isinstance(value, int) else middle
+    return replace(first, **found)
 
 
 def measured(seen: Observation) -> Result:

@@ -4,23 +4,23 @@ import pyarrow as pa
 
 from riprap.base.errors import CheckFailed
 from riprap.base.quantities import format_duration
-from riprap.compare.grid import NONE, Case
+from riprap.compare.costs import costs_of
+from riprap.compare.grid import MICRO_BATCHES, NONE, Case
 from riprap.compare.measures import Observation, Output
 from riprap.compare.oracle import expected, judged, rows
 from riprap.graph.graph import Graph
 from riprap.protocols.registry import configured
 from riprap.runtime.layout import Layout, arrange
 from riprap.runtime.simulated import START, Crash
-from riprap.runtime.timed_simulation import ROWS, Costs, TimedSimulation
+from riprap.runtime.timed_simulation import TimedSimulation
 
-_COSTS = Costs(ROWS)
 _PATIENCE = 20  # times the input's length that a run may take until it counts as one that does not come to its end
 
 
 def laid_out(case: Case) -> Layout:
     """One element per operator, or as many as `case.shards` where an operator can be divided."""
     graph = case.of.graph(case.windows)
-    if case.protocol == NONE:
+    if case.protocol in (NONE, MICRO_BATCHES):
         return arrange(graph, "none", _shards(graph, case))
     spec, settings = configured(
         case.protocol,
@@ -28,6 +28,7 @@ def laid_out(case: Case) -> Layout:
         log=case.log,
         scope=case.scope,
         sinks=case.sinks,
+        virtual=case.virtual,
     )
     return arrange(graph, "none", _shards(graph, case), spec, settings)
 
@@ -39,22 +40,23 @@ def _shards(graph: Graph, case: Case) -> dict[str, int]:
 
 
 def inputs_of(case: Case) -> dict[str, pa.RecordBatch]:
-    tables = case.of.inputs(round(case.rate * case.seconds), case.seed, rate=case.rate, skew=case.skew)
+    rate = case.rate / (case.compressed * case.hurried)  # of event time
+    tables = case.of.inputs(round(case.rate * case.seconds), case.seed, rate=rate, skew=case.skew)
     return {name: table.combine_chunks().to_batches()[0] for name, table in tables.items() if table.num_rows}
 
 
 def observed(case: Case) -> Observation:
-    layout, inputs = laid_out(case), inputs_of(case)
+    layout, inputs, costs = laid_out(case), inputs_of(case), costs_of(case)
     rates = {name: batch.num_rows / case.seconds for name, batch in inputs.items()}
     victims = [pe.id for pe in layout.hosting(case.victim)][:1] if case.failure else []
     at = int(case.killed_at * 1e6)
     simulation = TimedSimulation(
         layout,
         inputs,
-        _COSTS,
+        costs,
         slower=case.divided,
         seed=case.seed,
-        crashes=[Crash(at, pe, int(_COSTS.restart)) for pe in victims],
+        crashes=[Crash(at, pe, int(costs.restart)) for pe in victims],
         rate=rates,
         batch_rows=4096,
     )
@@ -76,8 +78,8 @@ def observed(case: Case) -> Observation:
         (simulation.clock.time - START) / 1e6,
         case.killed_at if victims else None,
         0.01,
-        _COSTS.restart / 1e6,
-        _COSTS.restore / 1e6,
+        costs.restart / 1e6,
+        costs.restore / 1e6,
         noted["checkpoints"],
         noted["forced"],
         noted["bytes"],

@@ -86,6 +86,11 @@ def _named(numbers: tuple[str, ...], scalars: tuple[str, ...]) -> bytes:
     return json.dumps({"numbers": numbers, "scalars": scalars}).encode()
 
 
+@lru_cache(maxsize=64)
+def _integers(count: int) -> struct.Struct:
+    return struct.Struct(f"<{count}q")
+
+
 def encode(record: Record) -> bytes:
     ports = len(record.cut.rows)
     names = _named(tuple(record.cut.numbers), tuple(record.scalars))
@@ -97,13 +102,15 @@ def encode(record: Record) -> bytes:
     parts: list[bytes | memoryview] = [
         _PREFIX.pack(_MAGIC, _VERSION, ports, len(names), len(record.opened), len(record.closed), len(record.whole)),
         names,
-        np.array(integers, "<i8").tobytes(),
-        record.opened.astype("<u8").tobytes(),
-        np.ascontiguousarray(record.at, "<i8").tobytes(),
-        np.ascontiguousarray(record.start, "<i8").tobytes(),
-        record.closed.astype("<u8").tobytes(),
-        record.whole.astype(np.uint8).tobytes(),
+        _integers(len(integers)).pack(*integers),
     ]
+    if len(record.opened):
+        parts += [record.opened.astype("<u8").tobytes(), record.at.astype("<i8").tobytes()]
+        parts.append(record.start.astype("<i8").tobytes())
+    if len(record.closed):
+        parts.append(record.closed.astype("<u8").tobytes())
+    if len(record.whole):
+        parts.append(record.whole.astype(np.uint8).tobytes())
     for port, tables in record.checked.items():
         data = to_ipc(*tables)
         parts += [_PORT.pack(port, data.size), memoryview(data)]

@@ -15,6 +15,7 @@ from riprap.graph.keys import START_KEY, OrderKey
 from riprap.operators.windowed import WindowedOperator
 
 VERSION = "_version"  # of the operator's state, among the scalars of a record
+_LOOK = 65_536  # groups that are looked at in one frame for windows that need old records
 _POINTS = 4096  # that may be remembered beyond those needed, before they are looked through
 
 
@@ -35,6 +36,7 @@ class Recorder:
         if begins is not None:
             self._points = {begins.frame: begins}
         self.checked_rows = 0  # in the last record
+        self._looked = 0  # up to which group windows were looked for that need old records
 
     def remember(self, point: Point) -> None:
         """A point that unsaved rows of restored windows come after."""
@@ -53,7 +55,8 @@ class Recorder:
         """The record of this frame, which ends here. Windows whose oldest record is of a frame before `press`, M of
         them at most, are checked whole."""
         tracker, schedule, frame = self.tracker, self.schedule, self.tracker.frame
-        schedule.opened(tracker.opened_since())
+        if tracker.eventful:
+            schedule.opened(tracker.opened_since())
         schedule.age(tracker.now, tracker.number, tracker.since)
         chosen = np.empty(0, np.int64)
         if schedule.due(tracker.now):
@@ -91,9 +94,13 @@ class Recorder:
         tracker = self.tracker
         if press <= 0 or tracker.origins.least(tracker.frame) >= press:
             return np.empty(0, np.int64)
-        behind = np.flatnonzero((tracker.number >= 0) & (tracker.origin < press))
-        behind = behind[~np.isin(behind, chosen)][: self.schedule.pace.shot]
-        return tracker.close_empty(behind)
+        first, room = self._looked, len(tracker.number)  # a part of the groups at a time, so that no look is long
+        until = min(first + _LOOK, room)
+        behind = first + np.flatnonzero((tracker.number[first:until] >= 0) & (tracker.origin[first:until] < press))
+        most = self.schedule.pace.shot
+        self._looked = int(behind[most]) if len(behind) > most else until % room
+        behind = behind[:most]
+        return tracker.close_empty(behind[~np.isin(behind, chosen)])
 
     def _check(
         self, chosen: np.ndarray, pressed: np.ndarray

@@ -2,7 +2,8 @@
 
 A text is a module of its own in the cache, named by the hash of the text, of the helpers that it calls and of the
 versions of Python and Numba; Numba keeps the machine code beside it. Numba does not see when a helper changes, so the
-name has to. While one process compiles a text, others that want it wait at a lock file and then read the result.
+name has to. While one process compiles a text, others that want it wait at a lock file and then read the result; where
+many processes are about to want the same texts, who starts them has them compiled first (`Engine.compile_first`).
 
 The cache is a directory of the user's own: `directory` or RIPRAP_COMPILED if one was set, else riprap/compiled below
 XDG_CACHE_HOME or ~/.cache. It has mode 0700, and one that others can write is refused: what is in it is executed. A
@@ -23,7 +24,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numba
@@ -31,12 +31,12 @@ import numpy as np
 from numba import types
 
 from riprap.base.errors import MissingPrerequisite
-from riprap.expressions import scalars
 from riprap.operators.function import Argument
-from riprap.operators.kernels import exact, folds, hashing, ranks
+from riprap.operators.kernels import altering, exact, folds, hashing, ranks
 
 ROWS = 4096
-_HELPERS: tuple[ModuleType, ...] = (scalars, folds, exact, hashing, ranks)
+_HELPERS = (altering, folds, exact, hashing, ranks)
+_SCALARS = Path(__file__).parents[1] / "expressions" / "scalars.py"  # loaded by who runs a text: it takes a while
 _HEADER = '''"""Generated; see riprap.engine.compiling."""
 
 import numpy as np
@@ -44,6 +44,7 @@ import numpy as np
 from riprap.expressions.scalars import (
     binary, civil, decimal, exponential, natural, power, product_overflows, remainder, rounded,
 )
+from riprap.operators.kernels.altering import chance_at, wrong_float, wrong_whole
 from riprap.operators.kernels.folds import certain, exactly
 from riprap.operators.kernels.hashing import SEED, combine, comparable, place
 from riprap.operators.kernels.ranks import distinct_in, percentile_in
@@ -89,6 +90,13 @@ class Compiler:
         if text not in self._made and self.policy is not Policy.NEVER and not numba.config.DISABLE_JIT:
             self._made[text] = self._compiled(text, arguments)
 
+    def keep(self, text: str, arguments: Sequence[Argument]) -> bool:
+        """Have a text compiled on disk for other processes; whether it was not there yet."""
+        if self._place() is None or self._kept(text):
+            return False
+        self.prepare(text, arguments)
+        return self._kept(text)
+
     def _kept(self, text: str) -> bool:
         """Whether the machine code is on disk already."""
         place = self._place()
@@ -116,8 +124,9 @@ class Compiler:
 
 def cache_directory(given: Path | None = None) -> Path | None:
     """Where compiled texts are kept, made if need be; None where none can be made."""
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "riprap"
-    place = given or Path(os.environ.get("RIPRAP_COMPILED") or base / "compiled")
+    place = given or _own_directory()
+    if place is None:
+        return None
     try:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError:
@@ -131,10 +140,21 @@ def cache_directory(given: Path | None = None) -> Path | None:
     return place if os.access(place, os.W_OK) else None
 
 
+def _own_directory() -> Path | None:
+    """The user's, wherever it is set; None for a user without a home, as in many containers."""
+    if place := os.environ.get("RIPRAP_COMPILED"):
+        return Path(place)
+    try:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:
+        return None
+    return Path(base) / "riprap" / "compiled"
+
+
 def _name(text: str) -> str:
     made = hashlib.sha256(f"{sys.version}\0{numba.__version__}\0{_HEADER}\0".encode())
-    for helper in _HELPERS:
-        made.update(Path(str(helper.__file__)).read_bytes())
+    for file in (_SCALARS, *(Path(str(helper.__file__)) for helper in _HELPERS)):
+        made.update(file.read_bytes())
     made.update(text.encode())
     return f"piece_{made.hexdigest()[:40]}"
 

@@ -12,7 +12,7 @@ at a consistent cut.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 
@@ -24,13 +24,17 @@ from riprap.engine.merger import Behind, Mark, Merger, MergerState, Rows
 from riprap.engine.piece import Emitted, HasNoText, RunningPiece
 from riprap.engine.pieces import Piece, cut
 from riprap.engine.pruning import Wanted, carried_columns, kept_columns, wanted_columns
+from riprap.engine.statistics import OperatorStatistics, no_statistics
 from riprap.graph.graph import Graph, StreamSpec
 from riprap.graph.keys import END_KEY, START_KEY, OrderKey, just_before
-from riprap.graph.specs import OperatorSpec, Sink, Source
+from riprap.graph.specs import Sink, Source
 from riprap.operators.build import make_operator
 from riprap.operators.columns import keys_of
 from riprap.operators.contract import Channel, Digest, Emission, Event, Late, Operator, Punctuation, State
+from riprap.operators.step_gate import Gate
+from riprap.operators.step_gather import gathers
 from riprap.operators.views import Views
+from riprap.operators.windowed import WindowedOperator
 
 # Called with the name of an operator, an input port, and each batch when it reaches the operator.
 Watch = Callable[[str, int, pa.RecordBatch], None]
@@ -41,22 +45,6 @@ class Output(NamedTuple):
 
     name: str
     event: Event | Late | Any  # rows are record batches, or column views where the engine was told to give those
-
-
-@dataclass
-class OperatorStatistics:
-    """What one operator did. Seconds are of the wall clock, in this operator alone."""
-
-    tuples_in: list[int]  # per input port
-    tuples_out: list[int]  # per output port
-    triggered: list[int]  # outputs that tuples of each input port caused; counted only while somebody watches
-    seconds: float = 0.0
-
-    @property
-    def selectivity(self) -> list[float]:
-        """Output tuples per input tuple, for each output port."""
-        total = sum(self.tuples_in)
-        return [count / total if total else 0.0 for count in self.tuples_out]
 
 
 @dataclass(frozen=True)
@@ -71,7 +59,11 @@ class EngineState:
 class Engine:
     """A running fragment. `members` omitted: the whole graph. `cut_everywhere`: every operator runs on its own.
 
-    `views`: rows that leave are column views, not record batches.
+    `wanted`: the columns of each operator of the graph that somebody reads; omitted, streams into and out of the
+    fragment have all columns. `views`: rows that leave are column views, not record batches. `recorded`: an operator
+    whose windows are recorded as they change, or that comes back from such records. `taps`: streams (by id) inside it
+    that leave as well. `gated`: `gates` says what happens to rows before they reach each operator of a loop, and
+    several ports are always merged.
     """
 
     def __init__(
@@ -84,7 +76,12 @@ class Engine:
         clock: Clock = SYSTEM_CLOCK,
         cut_everywhere: bool = False,
         views: bool = False,
+        recorded: str = "",
+        taps: Iterable[str] = (),
+        gated: bool = False,
+        wanted: Wanted | None = None,
     ) -> None:
+        self._gated = gated
         self._outward = _views if views else _batch
         if graph.cyclic and jitter is not None:
             raise UsageError(f"app {graph.name} has feedback streams, and a jitter cannot go round them; leave it out")
@@ -95,17 +92,22 @@ class Engine:
         for name in chosen:
             graph[name]
         self._order = [name for name in graph.order if name in chosen]
-        wanted = wanted_columns(graph, chosen)
-        self._statistics = {name: _no_statistics(graph[name]) for name in self._order}
+        if wanted is None:
+            wanted = wanted_columns(graph, chosen)
+        self._statistics = {name: no_statistics(graph[name]) for name in self._order}
         self._inside = {name: [s for s in graph.outputs(name) if s.target in chosen] for name in self._order}
-        self._leaving = {name: [s for s in graph.outputs(name) if s.target not in chosen] for name in self._order}
+        tapped = frozenset(taps)
+        self._leaving = {
+            name: [s for s in graph.outputs(name) if s.target not in chosen or s.id in tapped] for name in self._order
+        }
         self._ways_out = {  # streams that leave: by which operator, and with which delay they go back
             s.id: (name, s if s.feedback is not None else None) for name, out in self._leaving.items() for s in out
         }
         self._cycles = cycles(graph, chosen) if graph.cyclic else []
         apart = {name: "it is on a cycle" for cycle in self._cycles for name in cycle.members}
-        recorded = [name for name in self._order if graph[name].annotations.continuous is not None]
-        apart |= dict.fromkeys(recorded, "its windows are recorded as they change")
+        self._recorded = recorded
+        if recorded and graph[recorded].inputs > 1:
+            apart[recorded] = "its windows are recorded as they change, on several ports"
         if cut_everywhere or watch is not None:
             apart = dict.fromkeys(self._order, "every operator runs on its own here")
         self.pieces = self._divided(wanted, chosen, jitter, apart)
@@ -117,7 +119,7 @@ class Engine:
                 jitter,
             )
             for name in self._order
-            if graph[name].inputs > 1 and name not in self._piece_of
+            if graph[name].inputs > 1 and (name not in self._piece_of or name in self._running)
         }
         self._entries = {s.id: s for s in graph.streams if s.target in chosen and s.source not in chosen}
         self._inbox: dict[str, list[tuple[int, Event | Late | Views]]] = {name: [] for name in self._order}
@@ -137,9 +139,11 @@ class Engine:
         graph, alone = self.graph, dict(alone)
         while True:
             self.operators: dict[str, Operator] = {n: make_operator(graph, n, wanted[n]) for n in self._order}
+            if self._recorded:
+                cast(WindowedOperator, self.operators[self._recorded]).recorded = True
             self._running: dict[str, RunningPiece] = {}  # by entry
             self._piece_of: dict[str, RunningPiece] = {}
-            pieces = cut(graph, chosen, merged_apart=jitter is not None, alone=alone)
+            pieces = cut(graph, chosen, merged_apart=jitter is not None or self._gated, alone=alone)
             try:
                 for piece in pieces:
                     if piece.compiled:
@@ -156,12 +160,21 @@ class Engine:
             (name, stream.source_port)
             for name in names
             for stream in (*self._inside[name], *self._leaving[name])
-            if stream.target not in names
+            if stream.target not in names or stream in self._leaving[name]
         }
         tapped |= {(name, 0) for name in names if isinstance(graph[name], Sink)}
-        inputs = graph.inputs(names[0])
-        carried = carried_columns(graph, inputs[0], wanted) if inputs else kept_columns(graph, names[0], 0, wanted)
-        return RunningPiece(graph, names, self.operators, frozenset(tapped), carried, self._clock)
+        carried = {(names[0], 0): kept_columns(graph, names[0], 0, wanted)}  # of a source; by operator and port
+        carried |= {(n, s.target_port): carried_columns(graph, s, wanted) for n in names for s in graph.inputs(n)}
+        entry = [schema for (name, _), schema in carried.items() if name == names[0]]
+        gated = {port: s for port, s in carried.items() if self._gated and not isinstance(graph[port[0]], Sink)}
+        made = RunningPiece(graph, names, self.operators, frozenset(tapped), entry, self._clock, gated=gated)
+        if self._recorded in names and not gathers(graph[self._recorded]):
+            behind = graph.reachable(self._recorded) - {self._recorded}
+            made.past = RunningPiece(
+                graph, [name for name in names if name not in behind], self.operators, frozenset(tapped), entry,
+                self._clock, past_of=self._recorded,
+            )  # fmt: skip
+        return made
 
     @property
     def running(self) -> list[RunningPiece]:
@@ -169,10 +182,15 @@ class Engine:
         return list(self._running.values())
 
     @property
+    def gates(self) -> dict[tuple[str, int], Gate]:
+        """What happens before each port of each operator that runs in a loop, in an engine that is gated."""
+        return {port: gate for running in self._running.values() for port, gate in running.gates.items()}
+
+    @property
     def statistics(self) -> dict[str, OperatorStatistics]:
         """What each operator did. The seconds of a piece are divided by the tuples that its operators took."""
         for running in self._running.values():
-            rows = {name: [running.total(counter) for counter in running.inputs[name]] for name in running.names}
+            rows = {name: running.taken(name) for name in running.names}
             total = max(1, sum(map(sum, rows.values())))
             for name, taken in rows.items():
                 statistics = self._statistics[name]
@@ -193,7 +211,9 @@ class Engine:
         if not isinstance(event, Punctuation | Late):
             if not (event.rows if isinstance(event, Views) else event.num_rows):
                 return []
-            event = self._running[target].viewed(event) if target in self._running else _batch(event)
+            loop = self._running.get(target)
+            if loop is None or not loop.merged:
+                event = _batch(event) if loop is None else loop.viewed(event)
             last = self._last_key(name, event)
             self._advance(target, port, just_before(last) if name in self._entries else last)
         self._inbox[target].append((port, event))
@@ -211,6 +231,10 @@ class Engine:
         """Compile everything now, so that no row waits for it."""
         for running in self._running.values():
             running.prepare()
+
+    def compile_first(self) -> int:
+        """Compile what other processes will run, where nobody has yet; returns how many loops that were."""
+        return sum([running.keep() for running in self._running.values()])
 
     def end(self, name: str) -> list[Output]:
         """Tell that nothing more will come from a source or entering stream."""
@@ -345,8 +369,9 @@ class Engine:
         inbox, self._inbox[entry] = self._inbox[entry], []
         start = self._clock.monotonic()
         emitted: list[Emitted] = []
-        for _, event in inbox:
-            try:
+        try:
+            emitted += self._run_merged(running, inbox) if running.merged else ()
+            for _, event in inbox if not running.merged else ():
                 late = event if isinstance(event, Late) else None
                 own = event.event if isinstance(event, Late) else event
                 if not isinstance(own, Punctuation):
@@ -355,9 +380,9 @@ class Engine:
                     continue
                 given = running.punctuate(own)
                 emitted += given if late is None else [e._replace(event=late._replace(event=e.event)) for e in given]
-            except DataError:
-                self._failed = True
-                raise
+        except DataError:
+            self._failed = True
+            raise
         for name in running.speaking:
             emitted += running.reach(name, self._control(name, self.reached(name)))
         running.seconds += self._clock.monotonic() - start
@@ -371,6 +396,34 @@ class Engine:
             outputs += [Output(s.id, self._outward(event)) for s in self._leaving[name] if s.source_port == port]
         for stream in running.onward:
             self._advance(stream.target, stream.target_port, self._output_progress(stream.source))
+
+    def _run_merged(self, running: RunningPiece, inbox: list[tuple[int, Event | Late | Views]]) -> list[Emitted]:
+        """The same for a piece behind a merger."""
+        name, emitted = running.names[0], list[Emitted]()
+        merger = self._mergers[name]
+        items: list[Rows | Mark | Behind] = []
+        for port, event in inbox:
+            if isinstance(event, Late) and event.at <= self._progress[name]:  # its place has passed
+                items.append(Behind(port, cast(Late, _batch(event))))
+            else:
+                merger.put(port, _batch(event) if isinstance(event, Late) else event)
+        for item in (*items, *merger.release()):
+            if isinstance(item, Rows):
+                emitted += running.push(running.merge(item.batches, item.ports))
+            elif isinstance(item, Mark):
+                emitted += running.punctuate(item.punctuation, item.port)
+            elif isinstance(item.late.event, Punctuation):
+                given = running.punctuate(item.late.event, item.port)
+                emitted += [e._replace(event=item.late._replace(event=e.event)) for e in given]
+            else:
+                emitted += running.push_late(running.from_port(item.port, item.late.event), item.late)
+        self._progress[name] = max(self._progress[name], merger.progress)  # it falls when a port is waited for again
+        return emitted
+
+    def known(self, name: str, port: int) -> OrderKey:
+        """How far an operator's merge knows a port: nothing at or below this key will come; START_KEY: it has none."""
+        merger = self._mergers.get(name)
+        return START_KEY if merger is None else merger.known(port)
 
     def reached(self, name: str) -> OrderKey:
         """How far the input of an operator has come: nothing at or below this key will reach it."""
@@ -483,10 +536,20 @@ class Engine:
             {name: self.reached(name) for name in self._order},
         )
 
-    def restore(self, state: EngineState) -> None:
-        """Put back what `state` has; operators that it does not have stay as they are."""
+    def images(self) -> dict[str, Any]:
+        """This cut as it lies in memory, where operators can be put back to that."""
+        taken = {name: operator.image() for name, operator in self.operators.items()}
+        return {name: image for name, image in taken.items() if image is not None}
+
+    def restore(self, state: EngineState, images: Mapping[str, Any] | None = None) -> bool:
+        """Put back what `state` has; operators that it does not have stay as they are. `images`: of the same cut, taken
+        of this engine; returns whether all of them did."""
+        fitted = images is not None
         for name, saved in state.operators.items():
-            self.operators[name].restore([saved])
+            operator, image = self.operators[name], (images or {}).get(name)
+            if image is None or not operator.put_back(image):
+                fitted = fitted and image is None
+                operator.restore([saved])
         for name, waiting in state.mergers.items():
             if name in self._mergers:
                 self._mergers[name].restore(waiting)
@@ -497,6 +560,7 @@ class Engine:
                 )
         self._progress |= state.progress
         self._ended = {name for name, key in self._progress.items() if key == END_KEY}
+        return fitted
 
     def waiting(self) -> dict[str, MergerState]:
         """What waits in front of each operator with several ports."""
@@ -526,8 +590,3 @@ def _views(event: Event | Late | Views) -> Punctuation | Late | Views:
 def _rows(emission: Emission) -> int:
     event = emission.event.event if isinstance(emission.event, Late) else emission.event
     return event.num_rows if isinstance(event, pa.RecordBatch) else 0
-
-
-def _no_statistics(spec: OperatorSpec) -> OperatorStatistics:
-    inputs = max(1, spec.inputs)  # a source counts what it is given
-    return OperatorStatistics([0] * inputs, [0] * spec.outputs, [0] * inputs)

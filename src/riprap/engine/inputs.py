@@ -1,12 +1,13 @@
 """What a source is given: checked against its schema, with an order key on every row.
 
 Input may bring its own `_ts` and `_seq`. Without `_ts` the source's time column becomes it; without `_seq` rows are
-numbered in the order in
-which they come. `_ts` may never fall and `_seq` always rises, but where the source has a lateness: see `lateness.py`.
+numbered in the order in which they come. `_ts` may never fall and `_seq` always rises, but where the source has a
+lateness: see `lateness.py`.
 """
 
 import os
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -109,6 +110,15 @@ def read_file(
                 skip = 0
         except (pa.ArrowInvalid, pa.ArrowIOError) as error:
             raise _unreadable(file, error) from error
+
+
+def read_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same, each one read while the one before it is in use: a row group takes longer than a source may pause."""
+    with ThreadPoolExecutor(1, "riprap-reading") as reading:  # closed with the generator: no thread outlives its reader
+        coming = reading.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = reading.submit(next, batches, None)
+            yield batch
 
 
 def file_schema(path: str | os.PathLike[str]) -> pa.Schema:

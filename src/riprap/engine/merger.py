@@ -5,15 +5,15 @@ another port: that is what progress tells. So the order in which rows pass depen
 alone, not on batches.
 
 Rows are merged by rows of numbers, their *order*: the order key; only `_seq` where that says the same; with a jitter,
-the arrival first.
-A punctuation has the order of the row before it, by its key or in the queue, and passes right after it. What comes late
-(`Late`) has the order of its `at`, or of what is before it in the queue, and passes behind all rows of that order.
+the arrival first. A punctuation has the order of the row before it, by its key or in the queue, and passes right after
+it. What comes late (`Late`) has the order of its `at`, or of what is before it in the queue, and passes behind all rows
+of that order.
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,9 +21,11 @@ import pyarrow as pa
 from riprap.base.errors import UsageError
 from riprap.engine.jitter import Jitter
 from riprap.graph.keys import END_KEY, START_KEY, KeyShape, OrderKey, just_before
-from riprap.operators.columns import Keys, batch_of, concatenated, keys_of, times_of
+from riprap.operators import views
+from riprap.operators.columns import Keys, batch_of, concatenated, keys_of
 from riprap.operators.contract import Late, Punctuation
 from riprap.operators.kernels.merging import merge_many, merge_two, running_greatest, running_maximum
+from riprap.operators.views import Views
 
 Order = tuple[int, ...]
 _FIRST = np.iinfo(np.int64).min
@@ -31,9 +33,9 @@ _LAST = np.iinfo(np.int64).max
 
 
 class Rows(NamedTuple):
-    """Rows of all ports, as `Operator.process_merged` takes them."""
+    """Rows of all ports, as `Operator.process_merged` takes them; or as column views, where those were put in."""
 
-    batches: list[pa.RecordBatch]
+    batches: list[Any]
     ports: np.ndarray
 
 
@@ -54,7 +56,7 @@ class Behind(NamedTuple):
 class _Segment(NamedTuple):
     """Rows that wait on one port; `order` has one row of numbers each, ascending."""
 
-    batch: pa.RecordBatch
+    batch: Any  # a record batch or column views; in a snapshot, a record batch
     order: np.ndarray
 
 
@@ -136,7 +138,8 @@ class Merger:
     ) -> None:
         self._shapes, self._streams, self._jitter, self._shards = shapes, streams, jitter, shards
         one_source = len({shape.src for shape in shapes}) == 1 and shapes[0].src is not None and shapes[0].src >= 0
-        self._by_seq = one_source and not any(shape.n for shape in shapes)
+        # A punctuation may come under a key of another rank than the tuples': its `_seq` says nothing of its place.
+        self._by_seq = one_source and not any(shape.n or not shape.marked_alike for shape in shapes)
         if jitter is not None and jitter.tuples is not None and not one_source:
             raise UsageError(
                 f"a jitter in tuples needs streams of one source, and {', '.join(streams)} are not; use time= instead"
@@ -153,9 +156,8 @@ class Merger:
         )
 
     def snapshot(self) -> MergerState:
-        return MergerState(
-            tuple(map(tuple, self._queues)), tuple(self._progress), tuple(self._latest), tuple(self._last_order)
-        )
+        queues = tuple(tuple(map(_saved, queue)) for queue in self._queues)
+        return MergerState(queues, tuple(self._progress), tuple(self._latest), tuple(self._last_order))
 
     def restore(self, state: MergerState) -> None:
         self._queues = [list(queue) for queue in state.queues]
@@ -167,7 +169,7 @@ class Merger:
 
     # In ---------------------------------------------------------------------------------------------------------------
 
-    def put(self, port: int, event: pa.RecordBatch | Punctuation | Late) -> None:
+    def put(self, port: int, event: pa.RecordBatch | Views | Punctuation | Late) -> None:
         """Add to a port's queue."""
         if isinstance(event, Late):
             place = (self._seq_after(event.at) - 1,) if self._by_seq else tuple(event.at)
@@ -178,12 +180,12 @@ class Merger:
             own = self._order(port, _keys_of_one(behind_trigger(event.key) if self._shards else event.key))
             self._last_order[port] = max(self._last_order[port], tuple(own[0].tolist()))
             self._queues[port].append(_Cut(event, self._last_order[port]))
-        elif event.num_rows:
+        elif size := _size(event):
             keys = keys_of(event, self._shapes[port])
             order = self._order(port, keys)
             self._queues[port].append(_Segment(event, order))
             self._last_order[port] = tuple(order[-1].tolist())
-            self.advance(port, just_before(keys.at(event.num_rows - 1)))  # a punctuation may follow the last row
+            self.advance(port, just_before(keys.at(size - 1)))  # a punctuation may follow the last row
 
     def advance(self, port: int, key: OrderKey) -> None:
         """Nothing at or below `key` will be put on this port any more."""
@@ -200,10 +202,10 @@ class Merger:
     def spans(self) -> list[tuple[int, int]]:
         """First and last `_ts` of everything that waits, item by item."""
         found = []
-        for queue in self._queues:
+        for port, queue in enumerate(self._queues):
             for item in queue:
                 if isinstance(item, _Segment):
-                    times = times_of(item.batch)
+                    times = keys_of(item.batch, self._shapes[port]).ts
                     found.append((int(times[0]), int(times[-1])))
                 else:
                     found.append((_place(item).ts,) * 2)
@@ -232,7 +234,7 @@ class Merger:
     def _last(self, port: int, item: _Item) -> OrderKey:
         if not isinstance(item, _Segment):
             return _place(item)
-        return keys_of(item.batch.slice(item.batch.num_rows - 1), self._shapes[port]).at(0)
+        return keys_of(item.batch.slice(_size(item.batch) - 1), self._shapes[port]).at(0)
 
     def _order(self, port: int, keys: Keys) -> np.ndarray:
         count = len(keys.ts)
@@ -261,7 +263,7 @@ class Merger:
         while True:
             heads = [next((i for i in q if not isinstance(i, _Segment)), None) for q in self._queues]
             cuts = [
-                (item.order, isinstance(item, _Late), port)
+                (item.order, item.late.at if isinstance(item, _Late) else START_KEY, port)
                 for port, item in enumerate(heads)
                 if item is not None and item.order < limit and not (isinstance(item, _Late) and item.late.at > reached)
             ]
@@ -285,8 +287,10 @@ class Merger:
         return (self._seq_after(key),) if self._by_seq else (*key[:3], key.n + 1)
 
     def _seq_after(self, key: OrderKey) -> int:
-        """The least `_seq` that is not known to be at or below `key`, which may be the progress of another source."""
-        if key.src == self._shapes[0].src or key in (START_KEY, END_KEY):
+        """The least `_seq` that is not known to be at or below `key`, which may be the progress of another source, or
+        that of a source which knows nothing but the time of what it will bring.
+        """
+        if (key.src == self._shapes[0].src and key.seq < END_KEY.seq) or key in (START_KEY, END_KEY):
             return key.seq + 1
         greatest = _FIRST
         for port, queue in enumerate(self._queues):
@@ -303,7 +307,7 @@ class Merger:
     def _keys(self, port: int, segment: _Segment) -> Keys:
         return keys_of(segment.batch, self._shapes[port])
 
-    def _take(self, cut: tuple[Order, bool, int] | None, limit: Order) -> Rows | None:
+    def _take(self, cut: tuple[Order, OrderKey, int] | None, limit: Order) -> Rows | None:
         batches, orders = [], []
         for port, queue in enumerate(self._queues):
             taken: list[_Segment] = []
@@ -311,10 +315,12 @@ class Merger:
                 segment = queue[0]
                 count = _below(segment.order, limit)
                 if cut is not None:
-                    count = _below(segment.order, cut[0], inclusive=self._shards or cut[1] or port <= cut[2])
+                    count = _below(
+                        segment.order, cut[0], inclusive=self._shards or cut[1] > START_KEY or port <= cut[2]
+                    )
                 if count == 0:
                     break
-                if count == segment.batch.num_rows:
+                if count == len(segment.order):
                     taken.append(segment)
                     queue.pop(0)
                     continue
@@ -343,7 +349,18 @@ class Merger:
             for port, queue in enumerate(self._queues):
                 for item in queue:
                     key = min(key, just_before(self._least(port, item)))
-        return key
+        return min(key, self._behind_marks()) if self._shards else key
+
+    def _behind_marks(self) -> OrderKey:
+        """Nothing at or below this key waits behind a punctuation. Rows of its trigger may follow it, where that came
+        on two ways: they wait with it, though it is known that nothing comes before them."""
+        least = END_KEY
+        for port, queue in enumerate(self._queues):
+            cut = next((at for at, item in enumerate(queue) if isinstance(item, _Cut)), len(queue))
+            rows = next((item for item in queue[cut:] if isinstance(item, _Segment)), None)
+            if rows is not None:
+                least = min(least, just_before(self._keys(port, rows).at(0)))
+        return least
 
     def _least(self, port: int, item: _Item) -> OrderKey:
         """The least key of what waits: behind a jitter upstream they need not ascend."""
@@ -374,9 +391,22 @@ def _keys_of_one(key: OrderKey) -> Keys:
     return Keys(*(np.array([part], np.int64) for part in key))
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _size(batch: pa.RecordBatch | Views) -> int:
+    return batch.rows if isinstance(batch, Views) else batch.num_rows
+
+
+def _saved(item: _Item) -> _Item:
+    if isinstance(item, _Segment) and isinstance(item.batch, Views):
+        return item._replace(batch=item.batch.batch())
+    return item
+
+
+def _joined(batches: list[Any]) -> Any:
     """Rows of one stream, one batch after another; text may be encoded differently in each."""
     if len(batches) == 1:
         return batches[0]
+    viewed = next((batch for batch in batches if isinstance(batch, Views)), None)
+    if viewed is not None:  # what was restored may stand before it
+        return views.concatenated([b if isinstance(b, Views) else Views.of(b).select(viewed.names) for b in batches])
     names = batches[0].schema.names
     return batch_of({name: concatenated([batch.column(name) for batch in batches]) for name in names})

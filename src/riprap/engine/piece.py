@@ -7,7 +7,7 @@ it goes on. An error stops it at its row; the rows before have been taken, and t
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -25,8 +25,10 @@ from riprap.graph.windows import Count
 from riprap.operators.aggregate import AggregateOperator
 from riprap.operators.contract import Channel, Emission, Event, Late, Operator, Punctuation
 from riprap.operators.function import Buffers, Dictionary, Function
-from riprap.operators.step_gather import Gathering, gathers
-from riprap.operators.step_state import Given
+from riprap.operators.kernels.merging import source_rows
+from riprap.operators.step_gate import TWICE, Gate, gate_step, wrongable
+from riprap.operators.step_gather import Gathering, gather_step, gathers
+from riprap.operators.step_state import Given, counted, operator_name
 from riprap.operators.steps import dense, write_step
 from riprap.operators.views import Column, Views, column_of, dtype_of
 from riprap.operators.windowed import WindowedOperator
@@ -69,7 +71,7 @@ class _Tap:
     columns: dict[str, _Leaving]
     buffers: Buffers
 
-    def taken(self, count: int, views: Views, dictionaries: Mapping[str, Dictionary]) -> Views:
+    def taken(self, count: int, views: Any, dictionaries: Mapping[str, Dictionary]) -> Views:
         """What the last call gave."""
         whole = count == views.rows and self.buffers.most == 1  # every row gave one
         arrays, columns = self.buffers.arrays, []
@@ -88,6 +90,46 @@ class _Tap:
 _ROWS = " rows"  # no column is called that
 
 
+class Merged(NamedTuple):
+    """Rows of several ports: `ports[k]` has the k-th row, as row `within[k]` of its part."""
+
+    parts: tuple[Views, ...]
+    ports: np.ndarray
+    within: np.ndarray
+    rows: int
+
+
+class _Port:
+    """What comes to one port of the entry, and how the columns that the piece reads are found in it."""
+
+    def __init__(self, entry: str, carried: pa.Schema) -> None:
+        self._entry, self._names = entry, tuple(carried.names)
+        self._schema, self._picked = pa.schema([]), list[int]()  # of the last record batch: where the columns are
+        self._never_null = tuple(place for place, field in enumerate(carried) if not field.nullable)
+        self.nothing = pa.RecordBatch.from_pylist([], schema=carried)
+        self._last = Views.of(self.nothing)
+
+    def viewed(self, event: pa.RecordBatch | Views) -> Views:
+        if isinstance(event, Views):
+            views = event if event.names == self._names else event.select(self._names)
+        elif not event.num_rows:  # with the dictionaries of the last ones
+            return self._last.slice(0, 0)
+        else:
+            if not event.schema.equals(self._schema):
+                self._schema = event.schema
+                self._picked = [event.schema.get_field_index(name) for name in self._names]
+            columns = tuple([column_of(event.column(place)) for place in self._picked])
+            views = Views(self._names, columns, event.num_rows)
+        for place in self._never_null:
+            if views.columns[place].valid is not None:
+                raise DataError(
+                    f"column {self._names[place]} of what {self._entry} is given has nulls and is declared not null; "
+                    "declare it nullable"
+                )
+        self._last = views
+        return views
+
+
 class RunningPiece:
     """Operators that run as one loop. They are the engine's own, which it saves, restores and asks for digests."""
 
@@ -97,10 +139,21 @@ class RunningPiece:
         names: Sequence[str],
         operators: Mapping[str, Operator],
         tapped: frozenset[tuple[str, int]],
-        carried: pa.Schema,
+        carried: Sequence[pa.Schema],
         clock: Clock = SYSTEM_CLOCK,
+        *,
+        gated: Mapping[tuple[str, int], pa.Schema] | None = None,
+        past_of: str = "",
     ) -> None:
+        """`carried`: what comes to each port of the entry looks like. `gated`: there is a gate before each of these
+        ports, to which rows like that come. `past_of`: an operator that comes back, which this piece brings the rows
+        that it had before, and no others; nothing hangs on it here. The operators are those of another piece, which
+        goes on behind them (`past`).
+        """
+        self.past: RunningPiece | None = None
+        self._past_of = past_of
         self._graph, self.names, self._clock = graph, tuple(names), clock
+        self.gates = {port: Gate(wrongable(schema)) for port, schema in (gated or {}).items()}
         self._operators = {name: operators[name] for name in names}
         self._function = function = Function()
         self._taps: list[_Tap] = []
@@ -109,33 +162,38 @@ class RunningPiece:
         self.outputs: dict[str, list[str]] = {}
         function.finish.add("n_entry += done - start")
         function.counter("n_entry")
-        self._names = tuple(carried.names)
-        self._schema, self._picked = pa.schema([]), list[int]()  # of the last record batch: where the columns are
-        self._never_null = tuple(place for place, field in enumerate(carried) if not field.nullable)
+        self._ports = [_Port(names[0], schema) for schema in carried]
         self.seconds = 0.0  # with what it takes to hand batches in and out
         self.seconds_inside = 0.0  # in the loop alone
         self.batches = 0
         self.onward = [
             s for name in names for s in graph.outputs(name) if s.target in operators and s.target not in names
         ]
-        columns = {field.name: self._entered(place, field) for place, field in enumerate(carried)}
-        function.entered = {value.text: (place, value.valid) for place, value in enumerate(columns.values())}
-        entry = Given(function.row, columns, "n_entry")
+        most = 2**TWICE if self.gates else 1  # rows that one of the entry can become
+        entries = self._merged_entry(carried, most) if len(carried) > 1 else [self._entry(carried[0], most)]
         made: dict[tuple[str, int], Given] = {}
         for name in names:
             operator = self._operators[name]
             if isinstance(operator, WindowedOperator):
                 window = graph[name].windows[0]
                 size = window.size if isinstance(window, Count) else 1
-                operator.use_steps(1 if isinstance(graph[name], Join) else size, dense=dense(graph[name]))
+                if not past_of:
+                    operator.use_steps(1 if isinstance(graph[name], Join) else size, dense=dense(graph[name]))
                 function.rooms.append(operator.make_room)
                 function.stamps.append(operator.stamp)
-            given = [made[s.source, s.source_port] for s in graph.inputs(name)] if name != names[0] else [entry]
+            given = [made[s.source, s.source_port] for s in graph.inputs(name)] if name != names[0] else entries
+            for port, shape in enumerate(operator.setting.shapes):
+                if (gate := self.gates.get((name, port))) is not None:
+                    given[port] = gate_step(function, f"{operator_name(graph[name])}_{port}", gate, shape, given[port])
             home = given[0].block
             for other in given[1:]:
                 home = _common(home, other.block)
+            outputs: list[Given] | Gathering
             try:
-                outputs = write_step(function, operator, given, home)
+                if name == past_of:
+                    outputs = gather_step(function, cast(AggregateOperator, operator), given[0], past=True)
+                else:
+                    outputs = write_step(function, operator, given, home)
             except Unwritten as reason:
                 raise HasNoText(name, reason) from None
             self.inputs[name] = [g.counter for g in given]
@@ -159,24 +217,50 @@ class RunningPiece:
             for counter in self.inputs[name]
         ]
 
-    def _entered(self, place: int, field: pa.Field) -> Value:
-        """A column of the entry."""
-        dtype = dtype_of(field.type)
+    def _entry(self, carried: pa.Schema, most: int) -> Given:
+        columns = {field.name: self._entered(place, field) for place, field in enumerate(carried)}
+        entered = {value.text: (place, value.valid) for place, value in enumerate(columns.values())}
+        self._function.entered = entered
+        return Given(self._function.row, columns, "n_entry", most)
+
+    def _merged_entry(self, carried: Sequence[pa.Schema], most: int) -> list[Given]:
+        """A block for each port: in a row of the merged order, one of them is taken."""
+        function = self._function
+        function.merged = True
+        ports = function.column("ports", "=int8", lambda views: views.ports)
+        within = function.column("within", "=int64", lambda views: views.within)
+        function.row.add(f"port_row = np.uint64({within}[u])")
+        entries = []
+        for port, schema in enumerate(carried):
+            block = function.row.sub(f"if {ports}[u] == {port}:")
+            columns = {field.name: self._entered(place, field, port) for place, field in enumerate(schema)}
+            entries.append(Given(block, columns, counted(function, block, f"n_entry{port}"), most))
+        return entries
+
+    def _entered(self, place: int, field: pa.Field, port: int | None = None) -> Value:
+        """A column of the entry, or of one of its ports."""
+        dtype, at = dtype_of(field.type), "u" if port is None else "port_row"
+        stem = "" if port is None else f"p{port}_"
+
+        def column(views: Any) -> Column:
+            return (views if port is None else views.parts[port]).columns[place]  # type: ignore[no-any-return]
+
         array = self._function.column(
-            f"col{place}", f"={dtype.name}", lambda views: aligned(views.columns[place].values)
+            f"{stem}col{place}", f"={dtype.name}", lambda views: aligned(column(views).values)
         )
+        text = f"{array}[{at}]"
         valid = None
         if field.nullable:
-            ok = self._function.column(f"col{place}_ok", "=uint8", lambda views: _valid(views.columns[place]))
-            valid = f"({ok}[u] != 0)"
+            ok = self._function.column(f"{stem}col{place}_ok", "=uint8", lambda views: _valid(column(views)))
+            valid = f"({ok}[{at}] != 0)"
         if kind_of(field.type) in HELD_BY_ARROW:
-            dictionary = self._function.dictionary(f"dict{place}", lambda views: views.columns[place].dictionary)
-            return Value(field.type, f"np.int64({array}[u])", valid, dictionary)
+            dictionary = self._function.dictionary(f"{stem}dict{place}", lambda views: column(views).dictionary)
+            return Value(field.type, f"np.int64({text})", valid, dictionary)
         if pa.types.is_boolean(field.type):
-            return Value(field.type, f"({valid} and {array}[u] != 0)" if valid else f"({array}[u] != 0)", valid)
+            return Value(field.type, f"({valid} and {text} != 0)" if valid else f"({text} != 0)", valid)
         if pa.types.is_floating(field.type):
-            return Value(field.type, f"float({array}[u])" if dtype != np.float64 else f"{array}[u]", valid)
-        return Value(field.type, f"np.int64({array}[u])" if dtype != np.int64 else f"{array}[u]", valid)
+            return Value(field.type, f"float({text})" if dtype != np.float64 else text, valid)
+        return Value(field.type, f"np.int64({text})" if dtype != np.int64 else text, valid)
 
     def _tap(self, operator: Operator, port: int, given: Given) -> None:
         function, number = self._function, len(self._taps)
@@ -210,33 +294,62 @@ class RunningPiece:
     def prepare(self) -> None:
         """Compile now, rather than when it has taken so many rows that it is worth it."""
         COMPILER.prepare(self.text, self._arguments)
+        if self.past is not None:
+            self.past.prepare()  # kept on disk for the day that it is needed
+
+    def keep(self) -> bool:
+        """Have it compiled on disk, for other processes; whether it was not there yet."""
+        return COMPILER.keep(self.text, self._arguments)
 
     # Running ----------------------------------------------------------------------------------------------------------
 
     def viewed(self, event: "pa.RecordBatch | Views") -> Views:
         """The columns of the entry that the piece reads."""
-        if not isinstance(event, Views):
-            if not event.schema.equals(self._schema):
-                self._schema = event.schema
-                self._picked = [event.schema.get_field_index(name) for name in self._names]
-            columns = tuple([column_of(event.column(place)) for place in self._picked])
-            views = Views(self._names, columns, event.num_rows)
-        else:
-            views = event if event.names == self._names else event.select(self._names)
-        for place in self._never_null:
-            if views.columns[place].valid is not None:
-                raise DataError(
-                    f"column {self._names[place]} of what {self.names[0]} is given has nulls and is declared not null; "
-                    "declare it nullable"
-                )
-        return views
+        return self._ports[0].viewed(event)
 
-    def push(self, views: Views, late: Late | None = None) -> list[Emitted]:
-        """Take rows of the entry, as `viewed` gives them; those of `late` where they come late."""
-        function = self._function
+    @property
+    def merged(self) -> bool:
+        """Whether its entry is an operator with several ports, behind a merger."""
+        return len(self._ports) > 1
+
+    def merge(self, batches: Sequence[pa.RecordBatch | Views], ports: np.ndarray) -> Merged:
+        """Rows of several ports in the order of `ports`, as `push` takes them."""
+        parts = tuple([port.viewed(batch) for port, batch in zip(self._ports, batches, strict=True)])
+        return Merged(parts, ports, source_rows(ports, np.zeros(len(parts), np.int64)), len(ports))
+
+    def from_port(self, port: int, batch: pa.RecordBatch) -> Merged:
+        """Rows of one port alone."""
+        nothing = [own.nothing for own in self._ports]
+        batches = [*nothing[:port], batch, *nothing[port + 1 :]]
+        return self.merge(batches, np.full(batch.num_rows, port, np.int8))
+
+    def push(self, views: Views | Merged, late: Late | None = None) -> list[Emitted]:
+        """Take rows of the entry, as `viewed` or `merge` gives them; those of `late` where they come late."""
         before = {name: [op.tails(p) for p in op.stores] for name, op in self._watched()}
-        done, emitted = 0, []
-        while done < views.rows:
+        emitted: list[Emitted] = []
+        done = 0
+        if self.past is not None and self.past.repeats:
+            done = self.past.take(views, 0, late, emitted)
+        if done < views.rows:
+            self.take(views, done, late, emitted)
+        self.batches += 1
+        for name, op in self._watched():
+            if gathers(self._graph[name]):
+                continue  # it told so itself
+            for port, tails in zip(op.stores, before[name], strict=True):
+                op.note_step(port, tails)
+        return emitted
+
+    @property
+    def repeats(self) -> bool:
+        """Whether its operator still repeats its past."""
+        operator = self._operators[self._past_of]
+        return isinstance(operator, WindowedOperator) and operator.repeating
+
+    def take(self, views: Views | Merged, done: int, late: Late | None, emitted: list[Emitted]) -> int:
+        """Take rows from `done` on to the end, or to that of the past; gives how far it came."""
+        function, begin = self._function, done
+        while done < views.rows and (not self._past_of or self.repeats):
             rows = views.rows - done
             for buffers in function.buffers:
                 buffers.make(rows)
@@ -261,16 +374,10 @@ class RunningPiece:
             if done < views.rows:
                 for room in function.rooms:
                     room()
-        self.batches += 1
-        self._account(views.rows)
-        for name, op in self._watched():
-            if gathers(self._graph[name]):
-                continue  # it told so itself
-            for port, tails in zip(op.stores, before[name], strict=True):
-                op.note_step(port, tails)
-        return emitted
+        self._account(done - begin)
+        return done
 
-    def push_late(self, views: Views, late: Late) -> list[Emitted]:
+    def push_late(self, views: Views | Merged, late: Late) -> list[Emitted]:
         """Take rows that come late."""
         aggregates = [op for op in self._operators.values() if isinstance(op, AggregateOperator)]
         for operator in aggregates:
@@ -298,7 +405,10 @@ class RunningPiece:
     def given(self, name: str) -> list[int]:
         """Rows that an operator gave so far, by port."""
         gathered = [gathering.given for gathering in self._gatherings if gathering.name == name]
-        return gathered or [self._function.value_of(counter) for counter in self.outputs[name]]
+        own = gathered or [self._function.value_of(counter) for counter in self.outputs[name]]
+        if self.past is None or name not in self.past.outputs:
+            return own
+        return [now + before for now, before in zip(own, self.past.given(name), strict=True)]
 
     def _watched(self) -> list[tuple[str, WindowedOperator]]:
         return [(name, operator) for name, operator in self._windowed.items() if operator.watched]
@@ -314,20 +424,25 @@ class RunningPiece:
                 windowed.tidy(self._untidied)
             self._untidied = 0
 
-    def total(self, counter: str) -> int:
-        """Rows that were counted so far."""
-        return self._function.value_of(counter)
+    def taken(self, name: str) -> list[int]:
+        """Rows that an operator was given so far, by port."""
+        own = [self._function.value_of(counter) for counter in self.inputs[name]]
+        if self.past is None or name not in self.past.inputs:
+            return own
+        return [now + before for now, before in zip(own, self.past.taken(name), strict=True)]
 
-    def punctuate(self, punctuation: Punctuation) -> list[Emitted]:
-        """Every operator hears a punctuation once per port, and hands on what it makes of it."""
+    def punctuate(self, punctuation: Punctuation, port: int = 0) -> list[Emitted]:
+        """Every operator hears a punctuation once per port, and hands on what it makes of it; the entry, on `port`."""
         inbox: dict[str, list[tuple[int, Punctuation]]] = {name: [] for name in self.names}
-        inbox[self.names[0]].append((0, punctuation))
+        inbox[self.names[0]].append((port, punctuation))
         emitted: list[Emitted] = []
         tapped = {(tap.operator, tap.port) for tap in self._taps}
         gatherings = {gathering.name: gathering for gathering in self._gatherings}
         for name in self.names:
             operator, gathering = self._operators[name], gatherings.get(name)
             for port, mark in sorted(inbox[name], key=lambda entry: entry[0]):
+                if (gate := self.gates.get((name, port))) is not None and gate.loses(mark.key):
+                    continue
                 if gathering is not None:
                     spoken = operator.progress(just_before(mark.key))  # time boundaries before it come first
                     emitted += self._given(gathering, spoken + operator.punctuate(Channel(port), mark))

@@ -3,14 +3,15 @@
 A piece has one entry, a source or a stream, and everything in it hangs on that entry: an operator with one port joins
 its producer's piece; one with several joins a piece if all of them come from it. Then rows reach its ports in the order
 of the entry, the lower port first among rows of one tuple, which is the order that a merger would give; so none is
-needed. Every reason for a cut is a line of `_reason`.
+needed. Where they do not, a join with a step is the entry of a piece itself, behind its merger: the loop runs over the
+rows of all ports as the merger gave them. Every reason for a cut is a line of `_reason`.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from riprap.graph.graph import Graph
-from riprap.graph.specs import Sink, Source
+from riprap.graph.specs import Join, Sink, Source
 from riprap.operators.step_gather import gathers
 from riprap.operators.steps import cannot_step
 
@@ -58,9 +59,10 @@ def cut(
             pieces[index][0].append(name)
         else:
             index = len(pieces)
-            # An operator with several ports that is cut has a merger in front of it, and runs on its own; a sink alone
-            # has nothing to compute.
-            alone_here = why_alone is not None or graph[name].inputs > 1 or isinstance(graph[name], Sink)
+            # What follows a merger is one row at a time for a join; other operators with several ports run on their
+            # own. A sink alone has nothing to compute.
+            merged = graph[name].inputs > 1 and not isinstance(graph[name], Join)
+            alone_here = why_alone is not None or merged or isinstance(graph[name], Sink)
             pieces.append(([name], reason, not alone_here))
         piece_of[name] = index
         given = [rows[s.source] for s in graph.inputs(name) if s.source in rows and reason is None]
@@ -104,6 +106,4 @@ def _reason(
         return "a punctuation on the entry would come between its ports"
     if any(rows[stream.source] > 1 for stream in inputs):
         return "a tuple of the entry can give several rows on one of its ports, and they are merged"
-    if len({stream.source for stream in inputs}) < len(inputs) and graph[name].kind == "barrier":
-        return "its ports are one stream"
     return None

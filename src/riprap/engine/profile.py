@@ -125,7 +125,7 @@ def _seconds(apart: Engine, timed: Engine) -> dict[str, float]:
 
 
 def _piece(piece: RunningPiece) -> PieceProfile:
-    tuples, edges = piece.total("n_entry"), piece.seconds - piece.seconds_inside
+    tuples, edges = sum(piece.taken(piece.names[0])), piece.seconds - piece.seconds_inside
     inside = piece.seconds_inside / tuples if tuples else 0.0
     return PieceProfile(piece.names, tuples, piece.batches, inside, edges / piece.batches if piece.batches else 0.0)
 

@@ -9,8 +9,10 @@ from riprap.graph.specs import Sink
 Wanted = dict[str, tuple[frozenset[str], ...]]  # by operator, one set of columns per output port (a sink: its input)
 
 
-def wanted_columns(graph: Graph, members: frozenset[str] | None = None) -> Wanted:
-    """For the operators of a fragment (omitted: all). Streams that leave it or are kept have all their columns."""
+def wanted_columns(graph: Graph, members: frozenset[str] | None = None, whole: frozenset[str] = frozenset()) -> Wanted:
+    """For the operators of a fragment (omitted: all). Streams that leave it, may be taps, or are named (by id) in
+    `whole` have all their columns.
+    """
     if members is None:
         members = frozenset(graph.order)
     wanted: Wanted = {}
@@ -25,9 +27,9 @@ def wanted_columns(graph: Graph, members: frozenset[str] | None = None) -> Wante
         for stream in graph.outputs(name):
             port = stream.source_port
             everything = frozenset(graph.schema(name, port).names)
-            kept = spec.annotations.backup or port in (spec.annotations.persist or ())
+            tapped = port in (spec.annotations.persist or ()) or stream.id in whole
             outside = stream.target not in members or stream.feedback is not None
-            if kept or outside or isinstance(graph[stream.target], Sink):
+            if tapped or outside or isinstance(graph[stream.target], Sink):
                 ports[port] = everything
             else:
                 target = graph[stream.target]
@@ -45,7 +47,7 @@ def carried_columns(graph: Graph, stream: StreamSpec, wanted: Wanted) -> pa.Sche
 
 
 def kept_columns(graph: Graph, name: str, port: int, wanted: Wanted) -> pa.Schema:
-    """What a batch that an operator gives out looks like: all of its columns, where it is outside the fragment."""
+    """What a batch that an operator gives out looks like: all of its columns, where nobody knows what is wanted."""
     schema = graph.physical(name, port)
     if name not in wanted:
         return schema

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from riprap.expressions import kernels, scalars
+from riprap.expressions import kernels
 from riprap.expressions.kinds import NUMBERS, Kind
 from riprap.expressions.typed import Mismatch, Typed, apply, arity, as_kind, expect
 from riprap.expressions.vectors import Failure, Vector, both
@@ -200,7 +200,19 @@ def _real(function: Callable[..., Any], count: int) -> Callable[[str, Sequence[T
     return rule
 
 
-square_root, exponential, power = _real(np.sqrt, 1), _real(scalars.exponential, 1), _real(scalars.power, 2)
+def _compiled(name: str) -> Callable[..., Any]:
+    """A function that written expressions call as well, by its name; loaded when it is called."""
+
+    def call(*values: Any) -> Any:
+        from riprap.expressions import scalars
+
+        return getattr(scalars, name)(*values)
+
+    return call
+
+
+square_root, exponential, power = _real(np.sqrt, 1), _real(_compiled("exponential"), 1), _real(_compiled("power"), 2)
+_natural = _compiled("natural")
 
 
 def _positive(vector: Vector) -> Any:
@@ -210,7 +222,7 @@ def _positive(vector: Vector) -> Any:
 
 
 # Bases whose powers have exact logarithms only where the base is known.
-_BASES: dict[float, Callable[[Any], Any]] = {2.0: scalars.binary, 10.0: scalars.decimal}
+_BASES: dict[float, Callable[[Any], Any]] = {2.0: _compiled("binary"), 10.0: _compiled("decimal")}
 
 
 def logarithm(name: str, arguments: Sequence[Typed]) -> Typed:
@@ -220,13 +232,13 @@ def logarithm(name: str, arguments: Sequence[Typed]) -> Typed:
     base = floats[0].constant if len(floats) == 2 else None
     function = _BASES.get(float(base.values)) if base is not None and base.valid is None else None
     if function is not None or len(floats) == 1:
-        log = function or scalars.natural
+        log = function or _natural
         return apply(
             Kind.FLOAT, lambda vector: Vector(log(vector.values), _positive(vector)), [floats[-1]], nullable=True
         )
 
     def kernel(base: Vector, vector: Vector) -> Vector:
-        quotient = scalars.natural(vector.values) / scalars.natural(base.values)
+        quotient = _natural(vector.values) / _natural(base.values)
         return Vector(quotient, both(_positive(base), _positive(vector)))
 
     return apply(Kind.FLOAT, kernel, floats, nullable=True)

@@ -1,17 +1,32 @@
 """The loops that NumPy and Arrow run slower or not in one pass. Compiled once, cached on disk, without the GIL.
 
 Signatures are given, so that no batch ever waits for the compiler, and take read-only arrays, since Arrow's are.
+They are loaded when they are first called (`later.py`).
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
-from numba import boolean, float64, int32, int64, intp, njit, types, uint8
+
+from riprap.expressions.later import Later
 
 
-def _array(element: types.Type) -> types.Array:
-    return types.Array(element, 1, "C", readonly=True)
+def _compiled(signatures: Callable[[Any, Any], Any]) -> Callable[[Callable[..., Any]], Later]:
+    """`signatures` is asked with Numba, and a function from types to read-only arrays of them."""
+
+    def make(function: Callable[..., Any]) -> Any:
+        import numba
+
+        def array(element: Any) -> Any:
+            return numba.types.Array(element, 1, "C", readonly=True)
+
+        return numba.njit(signatures(numba, array), cache=True, nogil=True)(function)
+
+    return lambda function: Later(function, make)
 
 
-@njit(intp[::1](_array(uint8)), cache=True, nogil=True)
+@_compiled(lambda n, array: n.intp[::1](array(n.uint8)))
 def true_rows(mask: np.ndarray) -> np.ndarray:
     """Indices where `mask` (0 or 1) is 1, ascending. Free of branches: the cost does not depend on how many."""
     rows = np.empty(mask.size, np.intp)
@@ -22,7 +37,7 @@ def true_rows(mask: np.ndarray) -> np.ndarray:
     return rows[:found]
 
 
-@njit([intp[::1](_array(uint8), _array(code)) for code in (int32, int64)], cache=True, nogil=True)
+@_compiled(lambda n, array: [n.intp[::1](array(n.uint8), array(code)) for code in (n.int32, n.int64)])
 def true_codes(truth: np.ndarray, codes: np.ndarray) -> np.ndarray:
     """Indices of the rows whose code is one that `truth` (0 or 1 for each code) marks, ascending."""
     rows = np.empty(codes.size, np.intp)
@@ -33,7 +48,7 @@ def true_codes(truth: np.ndarray, codes: np.ndarray) -> np.ndarray:
     return rows[:found]
 
 
-@njit(types.UniTuple(int64, 2)(_array(int64)), cache=True, nogil=True)
+@_compiled(lambda n, array: n.types.UniTuple(n.int64, 2)(array(n.int64)))
 def bounds(values: np.ndarray) -> tuple[int, int]:
     """Least and greatest of `values`, which is not empty."""
     low = high = values[0]
@@ -43,11 +58,7 @@ def bounds(values: np.ndarray) -> tuple[int, int]:
     return low, high
 
 
-@njit(
-    [element[::1](_array(boolean), _array(element), _array(element)) for element in (uint8, int64)],
-    cache=True,
-    nogil=True,
-)
+@_compiled(lambda n, array: [one[::1](array(n.boolean), array(one), array(one)) for one in (n.uint8, n.int64)])
 def choose(condition: np.ndarray, yes: np.ndarray, no: np.ndarray) -> np.ndarray:
     """`np.where`, which takes ten times as long when the condition is hard to foresee."""
     chosen = np.empty_like(yes)
@@ -56,7 +67,7 @@ def choose(condition: np.ndarray, yes: np.ndarray, no: np.ndarray) -> np.ndarray
     return chosen
 
 
-@njit(float64[::1](_array(float64), float64), cache=True, nogil=True)
+@_compiled(lambda n, array: n.float64[::1](array(n.float64), n.float64))
 def rounded(values: np.ndarray, scale: float) -> np.ndarray:
     """To multiples of 1 / `scale`, halves away from zero."""
     result = np.empty_like(values)

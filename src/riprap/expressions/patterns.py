@@ -19,7 +19,6 @@ from riprap.expressions.vectors import Vector, from_arrow
 # A backslash and what it takes as it is, a class of characters, or the bracket that opens a group.
 _TOKEN = re.compile(r"\\Q.*?(?:\\E|$)|\\.|\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\]|\((?!\?)|\(\?P?<", re.DOTALL)
 _REFERENCE = re.compile(r"\\(.)|\$(\d)|\$|\\$", re.DOTALL)
-_PROBE = pa.array([""])
 
 
 def like(arguments: Sequence[Typed]) -> Typed:
@@ -72,7 +71,7 @@ def replace(arguments: Sequence[Typed]) -> Typed:
 def _pattern(argument: Typed, who: str) -> str:
     pattern: str = constant_of(argument, Kind.STRING, f"the pattern of {who}")
     try:
-        pc.match_substring_regex(_PROBE, pattern)
+        pc.match_substring_regex(pa.scalar(""), pattern)
     except pa.ArrowInvalid as error:
         why = str(error).removeprefix("Invalid regular expression: ")
         raise Mismatch(

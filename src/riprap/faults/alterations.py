@@ -6,9 +6,9 @@ import pyarrow as pa
 from riprap.base.randomness import derived_seed
 from riprap.faults.models import DIVERGENCE, Fault
 from riprap.graph.keys import KeyShape
-from riprap.operators.columns import ALL_VALID, keys_of
-from riprap.operators.flipping import flipped
-from riprap.operators.kernels.hashing import hash_words
+from riprap.operators.columns import keys_of
+from riprap.operators.kernels.altering import FLIPPED, OFF, alter_floats, alter_whole, chances_at
+from riprap.operators.step_gate import Wrong
 
 
 def alterable(schema: pa.Schema, grouped: frozenset[str]) -> tuple[str, ...]:
@@ -20,36 +20,40 @@ def alterable(schema: pa.Schema, grouped: frozenset[str]) -> tuple[str, ...]:
 
 def chance_of(batch: pa.RecordBatch, shape: KeyShape, row: int, seed: int) -> int:
     """A random number that follows from the seed and the order key of a row."""
-    return int(_chance(batch.slice(row, 1), shape, seed)[0])
+    return int(_chance(batch.slice(row, 1), shape, _seed(seed))[0])
+
+
+def wrong_values(fault: Fault, names: list[str]) -> Wrong:
+    """How values of these columns of a stream are wrong."""
+    struck = [name for name in names if name in fault.columns]
+    salts = {name: derived_seed(number, name) for number, name in enumerate(struck)}
+    return Wrong(FLIPPED if fault.kind == "corrupt" else OFF, _seed(fault.seed), round(DIVERGENCE * 1_000_000), salts)
 
 
 def altered(batch: pa.RecordBatch, shape: KeyShape, rows: np.ndarray, fault: Fault) -> pa.RecordBatch:
     """The batch with wrong values in the rows that the mask names."""
-    names = [name for name in batch.schema.names if name in fault.columns]
-    if not names:
+    wrong = wrong_values(fault, batch.schema.names)
+    if not wrong.salts:
         return batch
-    chance = _chance(batch, shape, fault.seed)
-    for number, name in enumerate(names):
+    chance = _chance(batch, shape, wrong.seed)
+    for number, (name, salt) in enumerate(wrong.salts.items()):
         at = batch.schema.get_field_index(name)
         column = batch.column(at)
         values = column.fill_null(0).to_numpy(zero_copy_only=False).copy()
-        if fault.kind == "corrupt":
-            hit = rows & (chance % np.uint64(len(names)) == number)
-            values = flipped(values, hit, chance // np.uint64(len(names)))
-        else:
-            share = (chance ^ np.uint64(derived_seed(number, name))).astype(np.float64) / 2.0**63 - 1.0
-            off = np.where(rows, 1.0 + DIVERGENCE * share, 1.0)
-            values = values * off if values.dtype == np.float64 else np.rint(values * off).astype(np.int64)
+        alter = alter_floats if values.dtype == np.float64 else alter_whole
+        alter(values, rows, wrong.how, chance, wrong.parts, len(wrong.salts), number, np.uint64(salt))
         missing = column.is_null().to_numpy(zero_copy_only=False)
         array = pa.array(values, column.type, mask=missing if missing.any() else None)
         batch = batch.set_column(at, batch.schema.field(at), array)
     return batch
 
 
+def _seed(seed: int) -> int:
+    return derived_seed(seed, "alteration")
+
+
 def _chance(batch: pa.RecordBatch, shape: KeyShape, seed: int) -> np.ndarray:
     """A random 64-bit number per row that follows from the seed and the order key."""
-    keys = keys_of(batch, shape)
-    chance = np.full(batch.num_rows, derived_seed(seed, "alteration"), np.uint64)
-    for part in (keys.src, keys.seq, keys.n):
-        hash_words(np.ascontiguousarray(np.broadcast_to(part, batch.num_rows)), ALL_VALID, chance)
-    return chance
+    keys, count = keys_of(batch, shape), batch.num_rows
+    parts = [np.ascontiguousarray(np.broadcast_to(part, count)) for part in (keys.src, keys.seq, keys.n)]
+    return np.asarray(chances_at(np.uint64(seed), *parts))

@@ -193,7 +193,8 @@ def _edges(graph: Graph, target: Target) -> list[tuple[str, int]]:
 
 def outages_of(settings: Settings, profile: TargetProfile, index: int, offset: int, tuples: int) -> list[Outage]:
     """All outages of a target at an offset, fewest tuples first."""
-    before = int(np.searchsorted(profile.inputs, offset))
+    # With another type of number the whole array would be converted to look at a few entries.
+    before = int(np.searchsorted(profile.inputs, profile.inputs.dtype.type(offset)))
     found: dict[tuple[Duration, Rate], Outage] = {}
     for duration in settings.outages:
         if profile.target.at_most is not None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from riprap.engine.engine import Engine, EngineState, Output
 from riprap.engine.jitter import Jitter
+from riprap.faults.gated import golden_engine
 from riprap.faults.injection import InjectedOperator
 from riprap.faults.outputs import OutputRows, SinkReader, joined
 from riprap.faults.recording import Recording
@@ -66,7 +67,7 @@ def golden_run(
     *,
     divided: bool,
 ) -> Golden:
-    engine = Engine(graph, jitter=jitter, cut_everywhere=True)
+    engine = golden_engine(graph, jitter)
     kept = sorted(set(starts))
     checks = {cut for start in kept for cut in checks_after(start, recording.tuples)}
     rows: dict[str, list[OutputRows]] = {reader.sink: [] for reader in readers}
@@ -92,23 +93,18 @@ def golden_run(
 
 def mark(engine: Engine, recording: Recording, *, divided: bool) -> Mark:
     if divided:
-        return Mark(_digests_by_part(engine, recording), _waiting_parts(engine, recording), b"")
+        return Mark(digests_of(engine, recording.hashes), waiting_parts(engine, recording), b"")
     return Mark(np.empty((0, 0), np.uint64), np.empty(0, np.int64), _fingerprint(engine))
 
 
-def _digests_by_part(engine: Engine, recording: Recording) -> np.ndarray:
-    digests = engine.digests()
-    order = np.argsort(recording.hashes)
-    out = np.zeros((len(digests), recording.parts), np.uint64)
-    for row, digest in enumerate(digests.values()):
-        # A corrupted key may be one that no tuple has: its state meets no tuple any more.
-        at = order[np.minimum(np.searchsorted(recording.hashes, digest.keys, sorter=order), len(order) - 1)]
-        known = recording.hashes[at] == digest.keys
-        out[row, at[known]] = digest.digests[known]
-    return out
+def digests_of(engine: Engine, keys: np.ndarray) -> np.ndarray:
+    """For each stateful operator, the digests of these keys (hashes); 0: no state."""
+    found = [op.digest_of(keys) for name, op in engine.operators.items() if any(engine.graph[name].stateful)]
+    return np.array(found, np.uint64).reshape(len(found), len(keys))
 
 
-def _waiting_parts(engine: Engine, recording: Recording) -> np.ndarray:
+def waiting_parts(engine: Engine, recording: Recording) -> np.ndarray:
+    """Parts of which tuples wait in front of an operator."""
     positions = [np.empty(0, np.int64)]
     for name, state in engine.waiting().items():
         shapes = engine.graph.input_shapes(name)

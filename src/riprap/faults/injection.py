@@ -10,6 +10,7 @@ outage, and the one after it, which has seen only what a checkpoint would have h
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ from riprap.base.errors import UsageError
 from riprap.base.randomness import derived_seed
 from riprap.faults.alterations import altered, chance_of
 from riprap.faults.corrupted_state import corrupt_state
-from riprap.faults.models import STRIKES_ONCE, Fault
+from riprap.faults.models import NOTHING, STRIKES_ONCE, Fault
 from riprap.graph.graph import Graph
 from riprap.graph.keys import KeyShape, OrderKey, just_before
 from riprap.graph.specs import Columns, OperatorSpec, PartitionKey, Sink, Source
@@ -85,8 +86,7 @@ def with_fault(graph: Graph, targets: Iterable[str], fault: Fault) -> Graph:
         spec = graph[name]
         if isinstance(spec, Sink):
             raise UsageError(f"{name} is a sink, and what it loses is lost at its upstream operator: name that one")
-        if fault.kind == "reorder" and spec.inputs > 1:
-            _check_reorder(graph, name)
+        check_reorder(graph, name, fault)
         if isinstance(spec, Source):
             graph = graph.with_operator(InjectedSource(**vars(spec), fault=fault))
         else:
@@ -97,7 +97,10 @@ def with_fault(graph: Graph, targets: Iterable[str], fault: Fault) -> Graph:
     return graph
 
 
-def _check_reorder(graph: Graph, name: str) -> None:
+def check_reorder(graph: Graph, name: str, fault: Fault) -> None:
+    """Raise where a fault cannot strike an operator, as what it gives would not be in order behind it."""
+    if fault.kind != "reorder" or graph[name].inputs < 2:
+        return
     for other in graph.reachable(name) - {name}:
         if graph[other].inputs > 1:
             raise UsageError(
@@ -132,12 +135,18 @@ class InjectedOperator(Operator):
     # Rows -------------------------------------------------------------------------------------------------------------
 
     def process(self, channel: Channel, batch: pa.RecordBatch) -> list[Emission]:
+        if self.fault is NOTHING:
+            self.version += batch.num_rows
+            return self._before.process(channel, batch)
         zones = self._zones(keys_of(batch, self.setting.shapes[channel.port]))
         batches = [batch.slice(0, 0) for _ in self.setting.shapes]
         batches[channel.port] = batch
         return self._take(batches, np.full(batch.num_rows, channel.port, np.int8), zones)
 
     def process_merged(self, batches: Sequence[pa.RecordBatch], ports: np.ndarray) -> list[Emission]:
+        if self.fault is NOTHING:
+            self.version += len(ports)
+            return self._before.process_merged(batches, ports)
         zones = np.empty(len(ports), np.int8)
         for port, batch in enumerate(batches):
             if batch.num_rows:
@@ -306,6 +315,17 @@ class InjectedOperator(Operator):
 
     def digest(self) -> Digest:
         return self._after.digest()
+
+    def digest_of(self, keys: np.ndarray) -> np.ndarray:
+        return self._after.digest_of(keys)
+
+    def image(self) -> Any:
+        return self._before.image()
+
+    def put_back(self, image: Any) -> bool:
+        put = self.fault.keeps_state and self._before.put_back(image)
+        self.version = self._before.version if put else self.version
+        return put
 
     def size(self) -> int:
         return self._after.size()

@@ -11,11 +11,13 @@ score function. A quality score is faulty over golden, each averaged over its ru
 Where only overestimates count, an error below 0 is one of 0 in R and I.
 
 Degenerate cases: a constant quality score has no rank correlation, C = 0; all groups equal, D is accepted; no
-variation within groups that differ, rejected; no erroneous section, R = I = 0; an error is |faulty − golden| /
-|golden|, where 0/0 = 0 and x/0 = 1 (the section is *flagged*: its error has no size).
+variation within groups that differ, rejected; a quality score without bound, D = ∞ and rejected; no erroneous section,
+R = I = 0; an error is |faulty − golden| / |golden|, where 0/0 = 0 and x/0 = 1 (the section is *flagged*: its error has
+no size). A corrupted bit can make a score infinite or no number at all: its quality is ∞, its error 1 and flagged.
 """
 
 from dataclasses import dataclass
+from math import comb
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -39,10 +41,10 @@ class Errors:
 
 
 def quality_scores(faulty: np.ndarray, golden: np.ndarray) -> np.ndarray:
-    """Faulty over golden, with 0/0 = 1 (nothing to find, and nothing found) and x/0 = inf."""
+    """Faulty over golden, with 0/0 = 1 (nothing to find, and nothing found) and x/0 = inf, as of what is no number."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(golden == 0, np.where(faulty == 0, 1.0, np.inf), faulty / golden)
-    return np.asarray(ratio, float)
+    return np.where(np.isfinite(ratio), ratio, np.inf)
 
 
 def outage_impact(lost: np.ndarray, scores: np.ndarray) -> float:
@@ -58,6 +60,8 @@ def _spearman(x: np.ndarray, y: np.ndarray) -> float:
 
 def data_dependency(scores: np.ndarray) -> tuple[float, Literal["A", "R"]]:
     """D, from the quality scores [i, k] under one outage."""
+    if not np.isfinite(scores).all():
+        return np.inf, "R"
     means = scores.mean(axis=1)
     sigma = float(np.std(means, ddof=1)) if len(means) > 1 else 0.0
     return sigma, "R" if _differs(scores) else "A"
@@ -84,11 +88,13 @@ def section_errors(faulty: np.ndarray, golden: np.ndarray, *, signed: bool = Fal
 
     `signed` keeps the sign: above 0 where the app overestimates.
     """
-    ours, theirs = faulty.mean(axis=0), golden.mean(axis=0)
-    off = ours - theirs
-    flagged = (theirs == 0) & (off != 0)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        ours, theirs = faulty.mean(axis=0), golden.mean(axis=0)
+        off = ours - theirs
         error = np.where(theirs == 0, np.where(off == 0, 0.0, np.sign(off)), off / np.abs(theirs))
+    sizeless = ~np.isfinite(error)
+    flagged = (theirs == 0) & (off != 0) | sizeless
+    error = np.where(sizeless, np.where(error < 0, -1.0, 1.0), error)
     return Errors(error if signed else np.abs(error), flagged)
 
 
@@ -124,10 +130,16 @@ def interval(samples: np.ndarray) -> Interval | None:
     return Interval(mean - half, mean + half)
 
 
+def can_tell(golden: int, faulty: int) -> bool:
+    """Whether so many scores of each kind can show a difference at all: if every golden one is below every faulty."""
+    return 2 / comb(golden + faulty, faulty) < ALPHA
+
+
 def sensitive(golden: np.ndarray, faulty: np.ndarray) -> bool:
     """Whether faulty local scores come from another distribution than golden ones (Kolmogorov–Smirnov at α = 0.05)."""
     if len(golden) < 2 or len(faulty) < 1 or np.ptp(np.concatenate([golden, faulty])) == 0:
         return False
+    golden, faulty = (np.where(np.isnan(scores), np.inf, scores) for scores in (golden, faulty))
     return bool(stats.ks_2samp(golden, faulty).pvalue < ALPHA)
 
 

@@ -34,7 +34,7 @@ from typing import Literal, get_args
 
 from riprap.base.errors import UsageError, known
 from riprap.base.quantities import Duration, format_duration, parse_duration
-from riprap.graph.keys import START_KEY, OrderKey
+from riprap.graph.keys import END_KEY, START_KEY, OrderKey
 
 FaultKind = Literal["loss", "duplicate", "reorder", "diverge", "corrupt", "corrupt-tuple", "corrupt-state", "sdc"]
 KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
@@ -63,6 +63,9 @@ class Fault:
     @property
     def loses_state(self) -> bool:
         return self.restored == START_KEY
+
+
+NOTHING = Fault("loss", END_KEY, END_KEY, END_KEY)  # strikes no tuple
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,14 @@ def sink_reader(graph: Graph, sink: str, score: Score, recording: Recording) -> 
     return SinkReader(sink, shape, graph.input_schemas(sink)[0], score, recording, StringPool())
 
 
+def among(known: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Which of the wanted are among the known, which ascend."""
+    if not len(known):
+        return np.zeros(len(wanted), bool)
+    at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return np.asarray(known[at] == wanted)
+
+
 class Difference(NamedTuple):
     """How a faulty output differs from the golden one: golden rows that are missing or different, and what came
     instead.

@@ -17,13 +17,13 @@ import pyarrow as pa
 
 from riprap.engine.engine import Engine
 from riprap.engine.jitter import Jitter
-from riprap.faults.outputs import OutputRows, SinkReader, no_rows
+from riprap.faults.outputs import OutputRows, SinkReader, among, no_rows
 from riprap.faults.recording import Recording
 from riprap.graph.graph import Graph, StreamSpec
 from riprap.graph.specs import Delay, Join, Punctor, Sort
 from riprap.graph.windows import Count
 from riprap.operators.columns import keys_of
-from riprap.operators.kernels.selecting import find_unsettled
+from riprap.operators.kernels.selecting import by_part, find_unsettled
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,8 @@ def _unsettled(
     window = spec.windows[1 - speaking]
     unsettled, met = np.zeros(len(own.position), bool), np.zeros(len(other.position), bool)
     find_unsettled(
-        own.position, own.part, np.argsort(own.part, kind="stable"),
-        other.position, other.part, np.argsort(other.part, kind="stable"),
+        own.position, own.part, by_part(own.part, recording.parts)[0],
+        other.position, other.part, by_part(other.part, recording.parts)[0],
         bound, window.size if isinstance(window, Count) else 0, unsettled, met,
     )  # fmt: skip
     again = {
@@ -135,4 +135,4 @@ def _at(rows: OutputRows, positions: np.ndarray | None, *, inside: bool) -> Outp
     """The rows at these positions, or at all others."""
     if positions is None or not rows.size:
         return rows
-    return rows.rows(np.flatnonzero(np.isin(rows.position, positions) == inside))
+    return rows.rows(np.flatnonzero(among(positions, rows.position) == inside))

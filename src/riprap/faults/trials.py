@@ -13,20 +13,22 @@ State that never comes back is replayed to the end of the stream.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from riprap.engine.engine import Engine
 from riprap.engine.jitter import Jitter
-from riprap.faults.golden import Golden, Mark, checks_after, mark
+from riprap.faults.gated import can_strike, still_striking, strike, trial_engine
+from riprap.faults.golden import Golden, Mark, checks_after, digests_of, mark, waiting_parts
 from riprap.faults.injection import InjectedOperator, with_fault
 from riprap.faults.models import Fault
 from riprap.faults.outputs import Difference, OutputRows, SinkReader, difference, joined
 from riprap.faults.recording import Recording
 from riprap.graph.graph import Graph
-from riprap.graph.keys import OrderKey, just_before
+from riprap.graph.keys import OrderKey
 from riprap.operators.columns import Keys
-from riprap.operators.kernels.selecting import rows_within
+from riprap.operators.kernels.selecting import by_part, rows_within
 
 CHEAPER_THAN_CHECKS = 20_000  # tuples: with no more left, going on to the end takes less time than looking for an end
 
@@ -41,32 +43,39 @@ class Bench:
     jitter: Jitter | None
     golden: Golden
     divided: bool
-    _spare: dict[tuple[tuple[str, ...], str], Engine] = field(default_factory=dict, compare=False)
+    _apart: dict[tuple[tuple[str, ...], str], Engine] = field(default_factory=dict, compare=False)
+    _images: dict[int, dict[str, Any]] = field(default_factory=dict, compare=False)  # of the last start
 
     def engine(self, targets: Sequence[str], fault: Fault, start: int) -> Engine:
         """An engine in which these targets fail, at the golden state of a start. To make one takes as long as a good
-        part of a trial, so the last trial's is used again where that was of the same targets."""
-        key = tuple(targets), fault.kind
-        engine = self._spare.get(key)
-        if engine is None:
-            self._spare.clear()
-            engine = self._spare[key] = Engine(
-                with_fault(self.graph, targets, fault), jitter=self.jitter, cut_everywhere=True
-            )
-        for operator in engine.operators.values():
-            if isinstance(operator, InjectedOperator):
-                operator.begin(fault)
-        engine.restore(self.golden.states[start])
+        part of a trial: all faults that gates can do share one, others the last trial's where that was of the same
+        targets."""
+        engine, key = self._gated, (tuple(targets), fault.kind)
+        if not can_strike(engine, targets, fault):
+            if key not in self._apart:
+                self._apart.clear()
+                graph = with_fault(self.graph, targets, fault)
+                self._apart[key] = Engine(graph, jitter=self.jitter, cut_everywhere=True)
+            engine = self._apart[key]
+        strike(self.graph, engine, targets, fault)
+        state = self.golden.states[start]
+        if engine is not self._gated:
+            engine.restore(state)
+        elif not engine.restore(state, self._images.get(start)) and fault.keeps_state:
+            self._images.clear()
+            self._images[start] = engine.images()
         return engine
+
+    @cached_property
+    def _gated(self) -> Engine:
+        return trial_engine(self.graph, self.jitter)
 
     @cached_property
     def by_part(self) -> Mapping[str, tuple[np.ndarray, np.ndarray]]:
         """For each sink, golden output rows by part, and where each part begins."""
         index = {}
         for sink, rows in self.golden.rows.items():
-            parts = self.recording.parts_of(rows.position)
-            order = np.argsort(parts, kind="stable")
-            index[sink] = (order, np.searchsorted(parts[order], np.arange(self.recording.parts + 1)))
+            index[sink] = by_part(self.recording.parts_of(rows.position), self.recording.parts)
         return index
 
     def position_of(self, key: OrderKey) -> int:
@@ -113,7 +122,10 @@ def replay(bench: Bench, targets: Sequence[str], fault: Fault) -> dict[str, Diff
             if bench.divided and rows.size:
                 rows = rows.rows(np.flatnonzero(chosen[recording.parts_of(rows.position)]))
             seen[reader.sink].append(rows)
-        done = remaining if cut == recording.tuples else _over(bench, engine, bench.golden.marks[cut], remaining)
+        done = remaining
+        if cut < recording.tuples:
+            struck = not still_striking(engine, targets, fault)
+            done = _over(bench, engine, bench.golden.marks[cut], remaining) if struck else remaining[:0]
         if len(done):
             for reader in bench.readers:
                 among[reader.sink].append(_golden_rows(bench, reader.sink, done, start, cut))
@@ -154,7 +166,7 @@ def _moved(
         for _ in bench.recording.feed(engine, at, cut, parts):
             pass
         at = cut
-        if not _still_striking(engine):
+        if not still_striking(engine, targets, fault):
             break
     struck = [operator for operator in engine.operators.values() if isinstance(operator, InjectedOperator)]
     return np.array([key for operator in struck for key in operator.moved], np.uint64)
@@ -162,23 +174,13 @@ def _moved(
 
 def _over(bench: Bench, engine: Engine, golden: Mark, remaining: np.ndarray) -> np.ndarray:
     """Which of the remaining parts will go on as in the golden run."""
-    if _still_striking(engine):
-        return np.empty(0, np.int64)
-    now = mark(engine, bench.recording, divided=bench.divided)
     if not bench.divided:
-        return remaining if now.whole == golden.whole else np.empty(0, np.int64)
-    same = (now.digests[:, remaining] == golden.digests[:, remaining]).all(axis=0)
-    on_the_way = np.isin(remaining, golden.waiting) | np.isin(remaining, now.waiting)
-    return remaining[same & ~on_the_way]
-
-
-def _still_striking(engine: Engine) -> bool:
-    """Whether the fault has tuples to strike yet: they are on their way to a target, or held back by it."""
-    return any(
-        isinstance(operator, InjectedOperator)
-        and (operator.holding or engine.reached(name) < just_before(operator.fault.end))
-        for name, operator in engine.operators.items()
-    )
+        return remaining if mark(engine, bench.recording, divided=False).whole == golden.whole else remaining[:0]
+    same = (digests_of(engine, bench.recording.hashes[remaining]) == golden.digests[:, remaining]).all(axis=0)
+    on_the_way = np.zeros(bench.recording.parts, bool)
+    on_the_way[golden.waiting] = True
+    on_the_way[waiting_parts(engine, bench.recording)] = True
+    return remaining[same & ~on_the_way[remaining]]
 
 
 def _golden_rows(bench: Bench, sink: str, parts: np.ndarray, start: int, cut: int) -> np.ndarray:

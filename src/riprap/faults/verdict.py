@@ -12,6 +12,9 @@ What helps depends on the operator as well. Silent: a *restart* is enough. Lasti
 less long (it is *replicated*) or its input has to come again (its upstream operators are backups, and replay). Worse:
 it is replicated.
 
+Where values are altered and nothing fails, nothing restarts or takes over: either *nothing* is needed, or copies have
+to *compare* what they give out.
+
 With several sinks the strongest advice holds: an output that is right soon does not make up for one that stays wrong.
 
 Operators that are to be replicated and stand next to each other, or between which only operators stand that behave like
@@ -28,7 +31,7 @@ from riprap.faults.placement import Placement
 from riprap.faults.summary import TargetSummary
 from riprap.graph.graph import Graph
 
-Advice = Literal["restart", "checkpoint", "replicate"]
+Advice = Literal["restart", "checkpoint", "replicate", "nothing", "compare"]
 Effect = Literal["silent", "lasting", "worse"]
 EFFECTS: tuple[Effect, ...] = get_args(Effect)  # the least first
 WORSE = 3.0  # times silence
@@ -42,10 +45,17 @@ class Verdict:
 
 
 def verdicts(
-    graph: Graph, placed: Sequence[Placement], summaries: Sequence[TargetSummary], failover: Duration
+    graph: Graph,
+    placed: Sequence[Placement],
+    summaries: Sequence[TargetSummary],
+    failover: Duration,
+    *,
+    altered: bool = False,
 ) -> dict[str, Verdict]:
-    """By target."""
+    """By target. `altered`: the faults were silent ones, `models.ALTERS`."""
     worst = deciding(summaries)
+    if altered:
+        return {name: _of_altered(summary) for name, summary in worst.items()}
     advice = {name: _advice(graph, name, _effect(summary)) for name, summary in worst.items()}
     groups = _groups(graph, placed, advice)
     several = len({summary.sink for summary in summaries}) > 1
@@ -109,6 +119,17 @@ def _verdict(
     together = f", together with {' and '.join(others)}" if others else ""
     instead = "" if _stateful(graph, summary.target) else _instead(graph, summary.target)
     return Verdict(advice, f"Replicate{together}: {lasting}{promise}.{instead}", group)
+
+
+def _of_altered(summary: TargetSummary) -> Verdict:
+    metrics = summary.paired
+    if metrics.R == 0:
+        return Verdict("nothing", "Nothing is needed: altered values leave no section of the output wrong.")
+    return Verdict(
+        "compare",
+        f"Compare copies of it (full replication): altered values make {metrics.R} sections of the output at "
+        f"{summary.sink} wrong, I = {metrics.I:.2f}, and nothing fails that a restart or a fail-over would mend.",
+    )
 
 
 def _instead(graph: Graph, target: str) -> str:

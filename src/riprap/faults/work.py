@@ -22,7 +22,8 @@ from riprap.faults.campaign import Outage, Settings, TargetProfile, outages_of, 
 from riprap.faults.divided import runs_by_key
 from riprap.faults.functions import ScoreFunction
 from riprap.faults.golden import golden_run
-from riprap.faults.outputs import Difference, OutputRows, SinkReader, sink_reader
+from riprap.faults.golden_scores import GoldenScores
+from riprap.faults.outputs import Difference, OutputRows, SinkReader, among, sink_reader
 from riprap.faults.recording import Recording, load
 from riprap.faults.scoring import Score, parse_score
 from riprap.faults.seeds import golden_outputs
@@ -110,6 +111,11 @@ class Job:
         """By repetition and sink."""
         section = self.settings.section
         return [{sink: _Indexed(rows, section) for sink, rows in bench.golden.rows.items()} for bench in self.benches]
+
+    @cached_property
+    def golden_scores(self) -> dict[str, GoldenScores]:
+        """By sink, made by the first golden run of a process."""
+        return {}
 
     @property
     def sections(self) -> int:
@@ -231,7 +237,7 @@ class _ScoredPart:
         removed[difference.removed] = True
         added = difference.added
         stays = self.inside[~removed[self.inside]]
-        comes = added.value[_isin(added.identity, self.affected)]
+        comes = added.value[among(self.affected, added.identity)]
         gone = self.indexed.sections[difference.removed]
         new = added.position // self.section
         differing = np.unique(np.concatenate([gone, new]))
@@ -266,39 +272,20 @@ class _ScoredPart:
         return score.by_section(values, places, count), score.by_section(golden.value[rows], own, count)
 
 
-def _isin(identities: np.ndarray, affected: np.ndarray) -> np.ndarray:
-    """Which identities are among the affected (ascending)."""
-    if not len(affected):
-        return np.zeros(len(identities), bool)
-    at = np.minimum(np.searchsorted(affected, identities), len(affected) - 1)
-    return np.asarray(affected[at] == identities)
-
-
 # Golden runs ----------------------------------------------------------------------------------------------------------
 
 
 def run_golden(job: Job, runs: Sequence[int], affected: Mapping[str, Sequence[np.ndarray]]) -> Iterator[pa.RecordBatch]:
     """Golden runs, scored by section and on the affected part of every unit (by sink, in the order of `units`)."""
     outputs = store.load_outputs(job.path)
-    section, count = job.settings.section, job.sections
-    shared = {
-        sink: [rows.value[_isin(rows.identity, part)] for part in affected[sink]]
-        for sink, rows in outputs.settled.items()
-    }
+    for sink, score in job.scores.items():
+        known = job.golden_scores.get(sink)
+        if known is None or not known.fits(affected[sink]):
+            settled, section = outputs.settled[sink], job.settings.section
+            job.golden_scores[sink] = GoldenScores(score, settled, affected[sink], section, job.sections)
     for run in runs:
         unsettled = outputs.unsettled(job.graph, job.readers, job.settings.jitter(run))
-        for sink, score in job.scores.items():
-            settled, rest = outputs.settled[sink], unsettled[sink]
-            value = np.concatenate([settled.value, rest.value])
-            position = np.concatenate([settled.position, rest.position])
-            scores = [
-                score.over(np.concatenate([own, rest.value[_isin(rest.identity, part)]]))
-                for own, part in zip(shared[sink], affected[sink], strict=True)
-            ]
-            row = {
-                "sink": sink,
-                "run": run,
-                "sections": score.by_section(value, np.minimum(position // section, count - 1), count),
-                "scores": scores,
-            }
+        for sink in job.scores:
+            sections, scores = job.golden_scores[sink].of(unsettled[sink])
+            row = {"sink": sink, "run": run, "sections": sections, "scores": scores}
             yield pa.RecordBatch.from_pylist([row], schema=GOLDEN)

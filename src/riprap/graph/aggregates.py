@@ -1,8 +1,7 @@
 """The functions of an aggregate: `sum(price * size) AS total`, and functions of the user's own.
 
 Nulls: `count(*)` counts tuples, `count(x)` those whose x is not null; sum, avg, min and max leave nulls out and are
-null
-where nothing is left; first and last take the oldest and newest tuple's value, null or not.
+null where nothing is left; first and last take the oldest and newest tuple's value, null or not.
 `count(distinct x)` is the number of different values, nulls aside (NaN equals NaN). `percentile(x, 0.9)` is the value
 at 0.9 · (n − 1) of the n values in ascending order, counted from 0; between two of them, in proportion. `median(x)` is
 `percentile(x, 0.5)`.

@@ -161,6 +161,11 @@ def full_replication(copies: int = 2) -> Annotations:
 
 def combined(annotations: tuple[Annotations, ...]) -> Annotations:
     result = Annotations()
+    groups = [annotation.ha_group.name for annotation in annotations if annotation.ha_group is not None]
+    if len(groups) > 1:
+        raise GraphError(
+            f"HA groups {' and '.join(groups)} for one operator: it is in one group, once; leave out the rest"
+        )
     for annotation in annotations:
         result = result | annotation
     return result

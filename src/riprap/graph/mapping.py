@@ -6,6 +6,7 @@ the graph is built, and what it says is part of the graph: a changed file is ano
 """
 
 import csv
+import re
 from collections.abc import Iterable
 from os import PathLike
 
@@ -16,6 +17,7 @@ from riprap.base.errors import GraphError
 from riprap.expressions.ast import Call, Column, Expression, Literal
 
 MOST_OUTPUTS = 1024
+_NUMBER = re.compile(r"\s*[0-9]{1,9}\s*$")
 
 
 def routes_of(name: str, by: str, type_: pa.DataType, path: str | PathLike[str]) -> tuple[Expression, ...]:
@@ -26,9 +28,9 @@ def routes_of(name: str, by: str, type_: pa.DataType, path: str | PathLike[str])
         raise GraphError(f"operator {name}: {error}") from None
     outputs: dict[int, list[str | int]] = {}
     seen: dict[str | int, int] = {}
-    for number, cells in _lines(text):
+    for number, cells in _lines(text, f"operator {name}: mapping {path}"):
         where = f"operator {name}: line {number} of mapping {path}"
-        if len(cells) != 2 or not cells[1].strip().isdigit():
+        if len(cells) != 2 or not _NUMBER.match(cells[1]):
             raise GraphError(f"{where} is {shortened(','.join(cells))}; write a value and its output, as in IBM,0")
         value, output = _value(cells[0], type_, by, where), int(cells[1])
         if output >= MOST_OUTPUTS:
@@ -44,11 +46,14 @@ def routes_of(name: str, by: str, type_: pa.DataType, path: str | PathLike[str])
     return tuple(_among(by, sorted(set(outputs[output]), key=repr), type_) for output in range(len(outputs)))
 
 
-def _lines(text: str) -> Iterable[tuple[int, list[str]]]:
+def _lines(text: str, where: str) -> Iterable[tuple[int, list[str]]]:
     reader = csv.reader(text.splitlines())
-    for cells in reader:
-        if cells and not cells[0].lstrip().startswith("#"):
-            yield reader.line_num, cells
+    try:
+        for cells in reader:
+            if cells and not cells[0].lstrip().startswith("#"):
+                yield reader.line_num, cells
+    except csv.Error as error:
+        raise GraphError(f"{where}: line {reader.line_num} cannot be read: {error}; write IBM,0 on it") from None
 
 
 def _value(text: str, type_: pa.DataType, by: str, where: str) -> str | int:

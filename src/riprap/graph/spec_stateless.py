@@ -119,6 +119,9 @@ class Punctor(OperatorSpec):
     def needed(self, inputs: tuple[pa.Schema, ...], wanted: tuple[Columns, ...]) -> tuple[Columns, ...]:
         return (wanted[0] | user_columns(self.predicate),)
 
+    def output_shapes(self, inputs: tuple[KeyShape, ...]) -> tuple[KeyShape, ...]:
+        return (replace(inputs[0], marks=inputs[0].marks | inputs[0].own_marks),)
+
     def describe(self) -> str:
         return f"{'before' if self.before else 'after'} {self.predicate.text}"
 
@@ -174,7 +177,8 @@ class Delay(OperatorSpec):
 
     def output_shapes(self, inputs: tuple[KeyShape, ...]) -> tuple[KeyShape, ...]:
         # The rank is a column: a constant one says that tuples come in the order of their `_seq`, also beside others.
-        return (replace(inputs[0], src=None),)
+        marks = inputs[0].marks
+        return (replace(inputs[0], src=None, marks=marks | {None} if marks else marks),)
 
     def needed(self, inputs: tuple[pa.Schema, ...], wanted: tuple[Columns, ...]) -> tuple[Columns, ...]:
         return (wanted[0],)

@@ -1,6 +1,6 @@
 """Specifications of operators with windows: aggregate, join, sort, barrier."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import pyarrow as pa
@@ -8,7 +8,7 @@ import pyarrow as pa
 from riprap.base.errors import GraphError
 from riprap.expressions import Expression
 from riprap.graph.aggregates import AggregateCall
-from riprap.graph.keys import TIMER, KeyShape, joined_shape, overlapping
+from riprap.graph.keys import TIMER, KeyShape, caused_shape, joined_marks, joined_shape, overlapping
 from riprap.graph.spec_base import Columns, OperatorSpec, PartitionKey, projected_schema, user_columns
 from riprap.graph.types import is_key
 from riprap.graph.windows import Count, Punctuated, Session, Time, Window, Zero
@@ -106,8 +106,8 @@ class Aggregate(OperatorSpec):
 
     def output_shapes(self, inputs: tuple[KeyShape, ...]) -> tuple[KeyShape, ...]:
         if isinstance(self.every, Time | Session):
-            return (KeyShape(src=TIMER, n=bool(self.by), origins=frozenset((TIMER,))),)
-        return (joined_shape([inputs[0]], n=isinstance(self.every, Punctuated)),)
+            return (KeyShape(TIMER, bool(self.by), frozenset((TIMER,)), inputs[0].marks),)
+        return (caused_shape(inputs[0]) if isinstance(self.every, Punctuated) else inputs[0],)
 
     def needed(self, inputs: tuple[pa.Schema, ...], wanted: tuple[Columns, ...]) -> tuple[Columns, ...]:
         arguments = [user_columns(call.argument) for call in self.calls if call.argument is not None]
@@ -238,7 +238,7 @@ class Join(OperatorSpec):
 
     def output_shapes(self, inputs: tuple[KeyShape, ...]) -> tuple[KeyShape, ...]:
         shapes = [inputs[port] for port in (0, 1) if self.triggers(port)]
-        return (joined_shape(shapes, n=self.renumbers(inputs)),)
+        return (replace(joined_shape(shapes, n=self.renumbers(inputs)), marks=joined_marks(inputs)),)
 
     def needed(self, inputs: tuple[pa.Schema, ...], wanted: tuple[Columns, ...]) -> tuple[Columns, ...]:
         columns = user_columns(self.predicate) if self.predicate is not None else frozenset()
@@ -298,11 +298,11 @@ class Sort(OperatorSpec):
         return inputs
 
     def output_shapes(self, inputs: tuple[KeyShape, ...]) -> tuple[KeyShape, ...]:
+        shape = caused_shape(inputs[0])
         if isinstance(self.window, Time):
             # The end of the stream and punctuations give out under the key of a tuple.
-            timer = KeyShape(src=TIMER, n=True, origins=frozenset((TIMER,)))
-            return (joined_shape([timer, inputs[0]], n=True),)
-        return (joined_shape([inputs[0]], n=True),)
+            shape = joined_shape([KeyShape(src=TIMER, n=True, origins=frozenset((TIMER,))), shape], n=True)
+        return (replace(shape, marks=shape.marks | shape.own_marks),)
 
     def needed(self, inputs: tuple[pa.Schema, ...], wanted: tuple[Columns, ...]) -> tuple[Columns, ...]:
         return (wanted[0] | {name for name, _ in self.by},)
@@ -352,7 +352,7 @@ class Barrier(OperatorSpec):
         return (pa.schema(fields),)
 
     def output_shapes(self, inputs: tuple[KeyShape, ...]) -> tuple[KeyShape, ...]:
-        return (joined_shape(list(inputs), n=False),)
+        return (replace(joined_shape(list(inputs), n=False), marks=frozenset()),)
 
     def needed(self, inputs: tuple[pa.Schema, ...], wanted: tuple[Columns, ...]) -> tuple[Columns, ...]:
         return tuple(frozenset(schema.names) & wanted[0] for schema in inputs)

@@ -129,8 +129,10 @@ class AggregateOperator(WindowedOperator):
         if batch.num_rows == 0:
             return []
         groups = self.groups_of(0, batch)
-        words = {name: to_words(bound.evaluate(batch), self.pool) for name, bound in self.arguments}
-        return self.take(groups, times_of(batch), words, batch)
+        return self.take(groups, times_of(batch), self.words_of(0, batch), batch)
+
+    def words_of(self, port: int, batch: pa.RecordBatch) -> dict[str, Words]:
+        return {name: to_words(bound.evaluate(batch), self.pool) for name, bound in self.arguments}
 
     def take(
         self, groups: np.ndarray, ts: np.ndarray, words: Mapping[str, Words], batch: pa.RecordBatch | None = None
@@ -282,13 +284,12 @@ class AggregateOperator(WindowedOperator):
             return []
         if self.tracker is not None:
             self.tracker.marks[0] += 1
-        passed = Emission(0, punctuation)
         if not isinstance(self.spec.window, Punctuated):
-            return [passed]
+            return [Emission(0, Punctuation(self._behind_boundary(punctuation.key)))]
         store = self.stores[0]
         who = store.live()
-        if not len(who):
-            return [passed]
+        if not len(who):  # behind all groups: another punctuation with the same trigger may have made them speak
+            return [Emission(0, Punctuation(punctuation.key._replace(n=int(_HASH_BITS))))]
         who = who[np.argsort(self.groups.hashes[who] & _HASH_BITS, kind="stable")]
         spoken = _Spoken(np.empty(0, np.int64), who, store.head[who], store.tail[who])
         key = punctuation.key
@@ -302,6 +303,16 @@ class AggregateOperator(WindowedOperator):
             self.tracker.close(who)
         last = key._replace(n=int(self._group_numbers(who[-1:])[0]))
         return [emission, Emission(0, Punctuation(last))]
+
+    def _behind_boundary(self, key: OrderKey) -> OrderKey:
+        """A punctuation that a boundary upstream caused passes behind the groups that spoke at that time: they came
+        first, though boundaries are numbered here as these windows count them.
+        """
+        every = self.spec.every
+        if key.src != TIMER or not isinstance(every, Time | Session):
+            return key
+        number, beside = (key.ts, 0) if isinstance(every, Session) else divmod(key.ts, every.size)
+        return key if beside else max(key, OrderKey(key.ts, TIMER, number, int(_HASH_BITS)))
 
     def progress(self, key: OrderKey) -> list[Emission]:
         return self._speak_until(key.ts) if self._waits_for(key.ts) else []
@@ -348,9 +359,8 @@ class AggregateOperator(WindowedOperator):
         return self.spec.every.size if isinstance(self.spec.every, Time) else 0
 
     def insert_past(
-        self, port: int, batch: pa.RecordBatch, groups: np.ndarray, ts: np.ndarray, number: np.ndarray
+        self, port: int, words: Mapping[str, Words], groups: np.ndarray, ts: np.ndarray, number: np.ndarray
     ) -> None:
-        words = [(name, to_words(bound.evaluate(batch), self.pool)) for name, bound in self.arguments]
         self.stores[0].insert(groups, words, stamped(self.spec.window, ts, number), of_count(self.spec.window))
 
     # State ------------------------------------------------------------------------------------------------------------
@@ -372,3 +382,4 @@ class AggregateOperator(WindowedOperator):
 
     def restore_scalars(self, scalars: Mapping[str, int]) -> None:
         self._boundary, self.now[0] = scalars["boundary"], scalars["now"]
+        self._earliest[0], self.running.ints[:, 1] = _NONE, 0  # found again, and added up again

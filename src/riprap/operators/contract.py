@@ -195,6 +195,18 @@ class Operator(ABC):
     def digest(self) -> Digest:
         return Digest(np.empty(0, np.uint64), np.empty(0, np.uint64))
 
+    def digest_of(self, keys: np.ndarray) -> np.ndarray:
+        """The digest of each of these keys (hashes), as in `digest`; 0 where a key has no state."""
+        return np.zeros(len(keys), np.uint64)
+
+    def image(self) -> Any:
+        """The state as it lies in memory, for `put_back`; None where there is no way but `snapshot`."""
+        return None
+
+    def put_back(self, image: Any) -> bool:
+        """Be as the image was taken, in far less time than `restore` takes; False where that cannot be."""
+        return False
+
     def size(self) -> int:
         """Tuples in the state."""
         return 0

@@ -7,9 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.operators.contract import Operator
+from riprap.operators.kernels.altering import FLIPPED, wrong_float, wrong_whole
 from riprap.operators.rows import STAMP
-
-_FRACTION_BITS, _WHOLE_BITS = 52, 32
 
 
 def corruptible(schema: pa.Schema) -> tuple[str, ...]:
@@ -34,9 +33,9 @@ def corrupted(rows: pa.RecordBatch, row: int, names: Sequence[str], chance: int)
 
 
 def _flipped_number(value: float, bit: int) -> float:
-    array = np.array([value])
-    result: float = flipped(array, np.array([True]), np.array([bit], np.uint64))[0].item()
-    return result
+    if isinstance(value, float):
+        return float(wrong_float(value, FLIPPED, np.uint64(bit), 0, 1, 0, 0))
+    return int(wrong_whole(value, FLIPPED, np.uint64(bit), 0, 1, 0, 0))
 
 
 def _flipped_text(text: str, bit: int) -> str:
@@ -67,9 +66,3 @@ def corrupt_some(operator: Operator, chance: int) -> str | None:
         operator.restore([replace(state, tables={**state.tables, table: wrong})])
         operator.version = version
     return column
-
-
-def flipped(values: np.ndarray, hit: np.ndarray, chance: np.ndarray) -> np.ndarray:
-    bits = _FRACTION_BITS if values.dtype == np.float64 else _WHOLE_BITS
-    flip = np.where(hit, np.uint64(1) << (chance % np.uint64(bits)), np.uint64(0))
-    return (values.view(np.uint64) ^ flip).view(values.dtype)

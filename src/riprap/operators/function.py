@@ -20,9 +20,8 @@ from riprap.expressions.binding import bind
 from riprap.expressions.kinds import HELD_BY_ARROW, kind_of
 from riprap.expressions.written import Block, Value, Writer, may_fail
 from riprap.operators.strings import address_of
-from riprap.operators.views import Views
 
-Fetch = Callable[[Views], Any]
+Fetch = Callable[[Any], Any]  # of the views of a call, or of those of several ports
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class Dictionary:
         self.address: tuple[int, ...] = ()
         self.changes = 0  # rises with every other dictionary
 
-    def refresh(self, views: Views) -> bool:
+    def refresh(self, views: Any) -> bool:
         """Whether it is another one than before."""
         current = self._fetch(views)
         if current is self.current:
@@ -171,6 +170,7 @@ class Function:
         self.counters: dict[str, int] = {}  # name → place in `numbers`
         self.numbers = np.zeros(64, np.int64)  # row reached, error, its whole number, and counters
         self.buffers: list[Buffers] = []
+        self.merged = False  # each row of the loop is of one port of its entry
         self.outputs: list[str] = []  # counters of rows given out: what a row that fails had given is taken back
         self._names = 0
         self._stamp: list[object] = []
@@ -268,7 +268,7 @@ class Function:
 
     # What the piece uses ----------------------------------------------------------------------------------------------
 
-    def ready(self, views: Views) -> list[Any]:
+    def ready(self, views: Any) -> list[Any]:
         """What a call is given; counters are where they begin."""
         moved = self._refresh(views) or not self._values
         stamp = [each() for each in self.stamps]
@@ -283,7 +283,7 @@ class Function:
             self.numbers[place] = start()
         return self._values
 
-    def _refresh(self, views: Views) -> bool:
+    def _refresh(self, views: Any) -> bool:
         """Dictionaries, and the tables over them, in the order they were written in; whether one is another."""
         moved = False
         for name, dictionary in self.dictionaries.items():
@@ -303,8 +303,8 @@ class Function:
         return message.replace("{value}", str(value)).replace("{whole}", str(whole))
 
     def text(self, name: str) -> str:
-        """The whole function."""
-        block = Block(f"def {name}({', '.join(['start', 'stop', 'numbers', 'failed', *self.arguments])}):")
+        """The whole function. Columns that it does not read are none of its arguments from here on."""
+        block = Block("")
         block.items += self.setup.items
         block.add("err = 0", "err_value = 0.0", "err_whole = np.int64(0)", "done = stop", "i = start")
         loop = block.sub("for i in range(start, stop):")
@@ -319,6 +319,12 @@ class Function:
             failing.add(*(f"{count} = {count}_before" for count in self.outputs), "done = i")
         block.items += self.finish.items
         block.add("numbers[0] = done", "numbers[1] = err", "failed[0] = err_value", "numbers[2] = err_whole")
+        lines = list(block.lines(1))
+        read = set(re.findall(r"\w+", "\n".join(lines)))
+        self.arguments = {own: argument for own, argument in self.arguments.items() if argument.held or own in read}
         self._columns = [(j, a.fetch) for j, a in enumerate(self.arguments.values()) if not a.held]
         kinds = " ".join(argument.kind for argument in self.arguments.values())
-        return "\n".join([f"# {kinds}", *block.lines(0)]) + "\n"  # one text, one signature
+        head = f"def {name}({', '.join(['start', 'stop', 'numbers', 'failed', *self.arguments])}):"
+        text = "\n".join([f"# {kinds}", head, *lines]) + "\n"  # one text, one signature
+        names: dict[str, str] = {}  # without those of operators and columns: equal shapes have equal texts
+        return re.sub(r"\bop_\w+", lambda found: names.setdefault(found[0], f"op{len(names)}"), text)

@@ -23,6 +23,7 @@ class GroupTable:
         self.count = 0 if types else 1
         self._hashes = np.full(64, SEED, np.uint64)
         self._hashed = self.count  # groups whose hashes were asked for
+        self._by_hash = np.empty(0, np.int64)  # groups in the order of their hashes, as of the last time it was asked
         self.by_code = len(self.types) == 1 and is_text(self.types[0])
         # For one text column: id of each group's string (-1: null), group of each id, group of each code of a
         # dictionary.
@@ -48,6 +49,16 @@ class GroupTable:
             self._hash_new(self._hashed)
             self._hashed = self.count
         return self._hashes
+
+    def with_hashes(self, wanted: np.ndarray) -> np.ndarray:
+        """The group of each of these keys, told by their hashes; -1 where there is none."""
+        if len(self._by_hash) != self.count:
+            self._by_hash = np.argsort(self.hashes[: self.count])
+        if not self.count:
+            return np.full(len(wanted), -1)
+        hashes, order = self.hashes[: self.count], self._by_hash
+        at = order[np.minimum(np.searchsorted(hashes, wanted, sorter=order), self.count - 1)]
+        return np.where(hashes[at] == wanted, at, -1)
 
     def columns(self, groups: np.ndarray) -> list[pa.Array]:
         """The key columns of these groups."""

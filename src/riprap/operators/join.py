@@ -16,6 +16,7 @@ from riprap.operators.columns import (
     LATE_N,
     Keys,
     Numbering,
+    Words,
     batch_of,
     concatenated,
     key_columns,
@@ -362,11 +363,13 @@ class JoinOperator(WindowedOperator):
 
     # State ------------------------------------------------------------------------------------------------------------
 
+    def words_of(self, port: int, batch: pa.RecordBatch) -> dict[str, Words]:
+        return {name: to_words(batch.column(name), self.pool) for name in self.stored[port]}
+
     def insert_past(
-        self, port: int, batch: pa.RecordBatch, groups: np.ndarray, ts: np.ndarray, number: np.ndarray
+        self, port: int, words: Mapping[str, Words], groups: np.ndarray, ts: np.ndarray, number: np.ndarray
     ) -> None:
         window = self.spec.windows[port]
-        words = [(name, to_words(batch.column(name), self.pool)) for name in self.stored[port]]
         most = of_count(window) if self.spec.per_group else 0
         self.stores[port].insert(groups, words, stamped(window, ts, number), most)
 

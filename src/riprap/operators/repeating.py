@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.graph.windows import Count, Time, Window
-from riprap.operators.columns import times_of
+from riprap.operators.columns import Words, times_of
 from riprap.operators.hashes import HashNumbers
 
 if TYPE_CHECKING:
@@ -63,11 +63,15 @@ class Repetition:
         self._look()
         return True
 
+    def left(self, port: int) -> int:
+        """How many rows of the past are still to come."""
+        return int(self._past.rows[port] - self.rows[port])
+
     def put(self, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
         """Rows come, a batch for each port; gives what of them is not of the past."""
         rest = []
         for port, batch in enumerate(batches):
-            count = int(min(batch.num_rows, self._past.rows[port] - self.rows[port]))
+            count = min(batch.num_rows, self.left(port))
             if count > 0:
                 self._put(port, batch.slice(0, count))
                 self.rows[port] += count
@@ -77,17 +81,40 @@ class Repetition:
         return rest
 
     def _put(self, port: int, batch: pa.RecordBatch) -> None:
-        operator, past = self._operator, self._past
-        store = operator.stores.get(port)
-        if store is None:
+        operator = self._operator
+        if port not in operator.stores:
             return
         groups = operator.groups_of(port, batch)
+        missing, windows = self._missing(port, groups)
+        if len(missing):
+            words = operator.words_of(port, batch.take(pa.array(missing)))
+            self._insert(port, windows, groups[missing], times_of(batch)[missing], words, self.rows[port] + missing)
+
+    def put_words(self, groups: np.ndarray, ts: np.ndarray, words: Mapping[str, Words]) -> int:
+        """As `put`, for rows of port 0 of which group, time and what is stored are known; gives how many were taken."""
+        count = min(len(groups), self.left(0))
+        missing, windows = self._missing(0, groups[:count])
+        if len(missing):
+            chosen = {name: Words(v[missing], ok[missing] if len(ok) else ok) for name, (v, ok) in words.items()}
+            self._insert(0, windows, groups[missing], ts[missing], chosen, self.rows[0] + missing)
+        self.rows[0] += count
+        self._look()
+        return count
+
+    def _missing(self, port: int, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Which of the next rows of a port the state lacks, and the window of each."""
+        past = self._past
         number = np.arange(self.rows[port], self.rows[port] + len(groups))
-        windows = np.where(groups >= 0, past.windows.find(operator.groups.hashes[groups]), -1)
+        windows = np.where(groups >= 0, past.windows.find(self._operator.groups.hashes[groups]), -1)
         missing = np.flatnonzero((windows >= 0) & (number >= past.start[port][windows]))
-        if not len(missing):
-            return
-        windows, groups = windows[missing], groups[missing]
+        return missing, windows[missing]
+
+    def _insert(
+        self, port: int, windows: np.ndarray, groups: np.ndarray, ts: np.ndarray, words: Mapping[str, Words],
+        number: np.ndarray,
+    ) -> None:  # fmt: skip
+        operator, past = self._operator, self._past
+        store = operator.stores[port]
         self.seen[windows] = True
         fresh = self._unseen[windows]
         if fresh.any():
@@ -97,8 +124,7 @@ class Repetition:
                 other.reserve(np.empty(0, np.int64))
                 own = groups[fresh][places]
                 other.head[own] = other.tail[own] = past.at[each][ones]
-        ts = times_of(batch)[missing]
-        operator.insert_past(port, batch.take(pa.array(missing)), groups, ts, number[missing])
+        operator.insert_past(port, words, groups, ts, number)
         if store.speaks_by_time:
             every = operator.speaking_period
             spoken = windows[(ts // every) * every + every < past.scalars["boundary"]]

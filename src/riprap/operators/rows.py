@@ -6,6 +6,7 @@ digest, and forgetting groups that have nothing left.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,15 @@ class _Column:
     type: pa.DataType
     values: np.ndarray
     valid: np.ndarray  # empty until the first null
+
+
+class StoreImage(NamedTuple):
+    """The arrays of a store as they were: rings by group, `spoke` by group, the used part of each column."""
+
+    rings: np.ndarray
+    spoke: np.ndarray
+    used: int
+    columns: tuple[tuple[np.ndarray, np.ndarray], ...]
 
 
 class RowStore:
@@ -123,9 +133,9 @@ class RowStore:
             self.pool.moves += 1
             self._room = max(room, 2 * self._room)
             for column in self._columns.values():
-                column.values = np.resize(column.values, self._room)
+                column.values = _longer(column.values, self._room)
                 if len(column.valid):
-                    column.valid = np.resize(column.valid, self._room)
+                    column.valid = _longer(column.valid, self._room)
 
     def validity(self, name: str) -> np.ndarray:
         """A byte per place of a column, 1 where its value is not null."""
@@ -149,11 +159,11 @@ class RowStore:
             valid = words.valid if len(words.valid) else np.ones(len(positions), np.uint8)
             scatter(column.valid, positions, valid)
 
-    def insert(self, groups: np.ndarray, columns: Sequence[tuple[str, Words]], stamps: np.ndarray, most: int) -> None:
+    def insert(self, groups: np.ndarray, columns: Mapping[str, Words], stamps: np.ndarray, most: int) -> None:
         """Append a row for each entry of `groups`, none of them negative; a window keeps its newest `most` (0: all)."""
         self.reserve(groups)
         positions = insert_all(groups, self.base, self.cap, self.tail)
-        for name, words in columns:
+        for name, words in columns.items():
             self.write(name, positions, words)
         if STAMP in self._columns:
             self.write(STAMP, positions, Words(stamps, ALL_VALID))
@@ -181,9 +191,14 @@ class RowStore:
 
     def live(self) -> np.ndarray:
         """Groups that have something to remember."""
-        count = min(self.groups.count, len(self.base))
-        tail = self.tail[:count]
-        return np.flatnonzero((tail > self.head[:count]) | (tail % self.period != 0))
+        return np.flatnonzero(self.alive(slice(min(self.groups.count, len(self.base)))))
+
+    def alive(self, groups: np.ndarray | slice) -> np.ndarray:
+        """Which of these groups have."""
+        if isinstance(groups, np.ndarray) and len(groups) and groups.max() >= len(self.tail):
+            self.reserve(groups[:0])  # one that nothing was put in has no ring yet
+        tail = self.tail[groups]
+        return (tail > self.head[groups]) | (tail % self.period != 0)
 
     def size(self) -> int:
         count = min(self.groups.count, len(self.base))
@@ -270,6 +285,25 @@ class RowStore:
         self.head[groups] = head
         self.spoke[groups] = spoke
 
+    def image(self) -> StoreImage:
+        """A copy of everything, to be put back into this store."""
+        count = min(self.groups.count, len(self.base))
+        used = count * self.ring if self.ring else self.used
+        columns = tuple((c.values[:used].copy(), c.valid[:used].copy()) for c in self._columns.values())
+        return StoreImage((self.ends if self.ring else self.rings)[:count].copy(), self.spoke[:count].copy(),
+                          self.used, columns)  # fmt: skip
+
+    def put_back(self, image: StoreImage) -> None:
+        """What was there, into the arrays that are here now: they never get shorter."""
+        count, rings = len(image.rings), self.ends if self.ring else self.rings
+        rings[:count], self.spoke[:count] = image.rings, image.spoke
+        rings[count:], self.spoke[count:] = 0, 0
+        self.used, self._marks = image.used, {}
+        for column, (values, valid) in zip(self._columns.values(), image.columns, strict=True):
+            column.values[: len(values)] = values
+            if len(column.valid):
+                column.valid[: len(values)] = valid if len(valid) else 1
+
     def mark(self, version: int) -> None:
         """Let a delta go on from here (after a restore)."""
         count = min(self.groups.count, len(self.base))
@@ -287,6 +321,13 @@ def _decoded(columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
 
 def _padded(array: np.ndarray, count: int) -> np.ndarray:
     return np.concatenate([array, np.zeros(count - len(array), array.dtype)])
+
+
+def _longer(array: np.ndarray, count: int) -> np.ndarray:
+    """The same at the front; what is behind it, nobody reads before it was written."""
+    larger = np.empty(count, array.dtype)
+    larger[: len(array)] = array
+    return larger
 
 
 def window_table(store: RowStore, group: int) -> pa.RecordBatch:

@@ -5,6 +5,7 @@ on columns, in as many turns as a group has tuples in the batch at most: the fir
 of each, and so on. In a compiled piece it is a step (`step_scan.py`), which costs the same whatever the groups are.
 """
 
+from functools import cache
 from typing import cast
 
 import numpy as np
@@ -19,7 +20,10 @@ from riprap.operators.kernels.sessions import chain
 from riprap.operators.rows import RowStore
 from riprap.operators.windowed import WindowedOperator
 
-_ONE_ROW = pa.record_batch({TS: pa.array([0], TS_TYPE), SEQ: pa.array([0], pa.int64())})
+
+@cache  # not with the module: with its first array of Python's values Arrow imports pandas, which takes a while
+def _one_row() -> pa.RecordBatch:
+    return pa.record_batch({TS: pa.array([0], TS_TYPE), SEQ: pa.array([0], pa.int64())})
 
 
 class ScanOperator(WindowedOperator):
@@ -29,7 +33,7 @@ class ScanOperator(WindowedOperator):
         seen = spec.seen(schema)
         self.fields = [seen.field(variable.name) for variable in spec.variables]
         self._starts = [
-            spec.bind(variable.initial, pa.schema([])).evaluate(_ONE_ROW).cast(field.type)
+            spec.bind(variable.initial, pa.schema([])).evaluate(_one_row()).cast(field.type)
             for variable, field in zip(spec.variables, self.fields, strict=True)
         ]
         self.updates = [(variable.name, spec.bind(variable.update, seen)) for variable in spec.variables]

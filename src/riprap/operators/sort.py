@@ -128,8 +128,13 @@ class SortOperator(WindowedOperator):
         return emissions
 
     def punctuate(self, channel: Channel, punctuation: Punctuation) -> list[Emission]:
-        # What is given out ends with a punctuation of its own; with nothing to give out the punctuation passes.
-        return self._give_out(punctuation.key, None) or [Emission(0, punctuation)]
+        # What is given out ends with a punctuation of its own; with nothing to give out the punctuation passes, behind
+        # what its trigger has made the window give out.
+        key, window = punctuation.key, self.spec.window
+        if isinstance(window, Time) and key.src == TIMER and key.ts % window.size == 0:
+            # A boundary upstream caused it, and the one here at the same time came first, numbered as it counts.
+            key = max(key, OrderKey(key.ts, TIMER, key.ts // window.size))
+        return self._give_out(key, None) or [Emission(0, Punctuation(self._numbering.key(key)))]
 
     def progress(self, key: OrderKey) -> list[Emission]:
         if not isinstance(self.spec.window, Time) or self._boundary == _NONE or key.ts < self._boundary:

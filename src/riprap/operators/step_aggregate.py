@@ -8,9 +8,11 @@ import pyarrow as pa
 
 from riprap.expressions.written import Block, Value
 from riprap.graph.aggregates import AggregateCall
+from riprap.graph.keys import TS
 from riprap.graph.windows import Count
 from riprap.operators.aggregate import AggregateOperator
 from riprap.operators.function import Function
+from riprap.operators.step_events import StepEvents
 from riprap.operators.step_state import (
     Given,
     counted,
@@ -40,6 +42,11 @@ def aggregate_step(function: Function, operator: AggregateOperator, given: Given
     g = function.fresh("g")
     block.add(f"{g} = np.uint64({group})", f"{index} = {ends}[{g}, 1]",
               f"{at} = np.uint64({group} * {cap} + ({index} & {mask}))")  # fmt: skip
+    events = None
+    if operator.recorded:
+        events = StepEvents(function, name, operator, given.most, tumbling=spec.tumbling)
+        block.add(f"{first} = {ends}[{g}, 0]")
+        events.row(block, g, first, index, given.row[TS].text)
     arguments: dict[str, Value] = {}
     for column, bound in operator.arguments:
         value = arguments[column] = function.expression(block, given.row, bound.expression)
@@ -64,6 +71,8 @@ def aggregate_step(function: Function, operator: AggregateOperator, given: Given
     window.write()
     if spec.tumbling:
         speaks.add(f"{ends}[{g}, 0] = {index}")
+    if events is not None:
+        events.spoke(speaks)
     ordered = {column: made[column] for column in setting.output_schemas[0].names if column in made}
     counter = given.counter if speaks is given.block else counted(function, speaks, f"n_{name}")
     return Given(speaks, ordered | key_parts(given.row), counter, given.most)

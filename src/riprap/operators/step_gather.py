@@ -4,6 +4,9 @@ of a row, and the operator takes all rows of a call after it, in kernels. It end
 Who speaks, when, and over which window is a matter of all groups at once, and of rows that come much later; and a row
 can bring many windows to an end. Taken in kernels after the loop, no row waits for an interpreter, however often time
 makes the operator speak.
+
+Any aggregate that comes back takes the rows of its past like that too, in a piece of its own (`past`), whose loop stops
+where the past ends.
 """
 
 import numpy as np
@@ -41,6 +44,13 @@ class Gathering:
             name: Words(arrays[name][:count], arrays[f"{name} ok"][:count] if f"{name} ok" in arrays else ALL_VALID)
             for name, _ in operator.arguments
         }
+        if operator.repetition is not None and operator.repeating:
+            past = operator.repetition.put_words(groups, ts, words)
+            operator.version -= past  # which the piece counts with the others, and had been counted
+            if past == count:
+                return []
+            groups, ts = groups[past:], ts[past:]
+            words = {name: Words(v[past:], ok[past:] if len(ok) else ok) for name, (v, ok) in words.items()}
         if at is None:
             return operator.take(groups, ts, words)
         before, open_ = operator.progress(at), operator.open_to(ts, at)
@@ -48,13 +58,17 @@ class Gathering:
         return before + operator.take(groups[open_], ts[open_], words) if open_.any() else before
 
 
-def gather_step(function: Function, operator: AggregateOperator, given: Given) -> Gathering:
+def gather_step(function: Function, operator: AggregateOperator, given: Given, *, past: bool = False) -> Gathering:
+    """`past`: rows of the past only."""
     name = operator_name(operator.spec)
     keys = [given.row[column] for column in operator.spec.by]
     block, group = group_of(function, given.block, name, operator, keys, True, given.most)
     buffers = function.buffer(given.most)
     count, at = function.counter(f"{name}_rows", lambda: 0), function.fresh("at")
     block.add(f"{at} = np.uint64({count})", f"{count} += 1")
+    if past:
+        left = function.counter(f"{name}_left", lambda: _left(operator))
+        function.checks.sub(f"if {count} >= {left}:").add("done = i", "break")
 
     def write(column: str, dtype: np.dtype, text: str) -> None:
         array = function.array(f"{name}_in{len(buffers.dtypes)}", dtype.name, buffers.fetch(column, dtype))
@@ -69,3 +83,7 @@ def gather_step(function: Function, operator: AggregateOperator, given: Given) -
             write(f"{column} ok", np.dtype(np.uint8), value.valid)
     function.outputs.append(count)  # a row that fails is not taken
     return Gathering(operator, buffers, count)
+
+
+def _left(operator: AggregateOperator) -> int:
+    return operator.repetition.left(0) if operator.repetition is not None else 0

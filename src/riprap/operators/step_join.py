@@ -32,7 +32,7 @@ from riprap.operators.step_state import (
 
 def join_step(function: Function, operator: JoinOperator, inputs: Sequence[Given], home: Block) -> Given:
     spec, setting = operator.spec, operator.setting
-    if any(given.most > 1 for given in inputs):
+    if any(given.most > 1 for given in inputs) and not function.merged:
         raise Unwritten("a port can have several rows for one row of the entry")
     kept = 0 if isinstance(spec.windows[0], Count) else 1
     name = operator_name(spec)
@@ -47,7 +47,7 @@ def join_step(function: Function, operator: JoinOperator, inputs: Sequence[Given
         outside, hit = block, function.fresh("hit")
         if port != kept and spec.outer(port):
             block.add(f"{hit} = False")
-        block, group = group_of(function, block, name, operator, keys, False)
+        block, group = group_of(function, block, name, operator, keys, False, inputs[port].most)
         ends = ends_of(function, name, operator, kept)
         at, index = function.fresh("at"), function.fresh("a")
         block.add(f"{at} = np.uint64({group})")
@@ -83,7 +83,7 @@ def join_step(function: Function, operator: JoinOperator, inputs: Sequence[Given
         else:
             columns = {c: function.expression(block, met, e) for c, e in spec.projections if c in wanted}
         counter = counted(function, block, f"n_{name}")
-        made = Given(block, columns | key_parts(row), counter)
+        made = Given(block, columns | key_parts(row), counter, inputs[port].most)
     assert made is not None
     return made
 

@@ -22,6 +22,7 @@ from riprap.operators.aggregate import AggregateOperator
 from riprap.operators.function import Function
 from riprap.operators.rows import STAMP
 from riprap.operators.step_aggregate import no_nulls, overflow_site
+from riprap.operators.step_events import StepEvents
 from riprap.operators.step_state import (
     Given,
     counted,
@@ -81,6 +82,12 @@ class _Step:
             arguments[column] = under_name(function, block, function.expression(block, given.row, bound.expression))
         block.add(f"{g} = np.uint64({group})", f"{lo} = {self.ints}[{g}, 0]")
         block.add(*(f"{part} = {self.rings}[{g}, {j}]" for j, part in ((0, b), (1, c), (3, a))), f"{c} -= 1")
+        events = None
+        if operator.recorded:
+            events = StepEvents(function, name, operator, given.most, tumbling=spec.tumbling)
+            head = function.fresh("lo")
+            block.add(f"{head} = {self.rings}[{g}, 2]")
+            events.row(block, g, head, a, given.row[TS].text)
         self._load(block)
         new = block.sub(f"if {self.ints}[{g}, 1] == 0:")  # sums are of another window: add it up
         new.add(f"{self.ints}[{g}, 1] = 1", f"{lo} = {self.rings}[{g}, 2]")
@@ -137,6 +144,8 @@ class _Step:
         if spec.tumbling:
             speaks.add(f"{lo} = {a}")
             self._zero(speaks)
+        if events is not None:
+            events.spoke(speaks)
         self._store(block)
         block.add(*end)
         below = block.sub(f"if {said}:") if conditions else block

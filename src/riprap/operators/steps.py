@@ -20,7 +20,22 @@ import pyarrow as pa
 
 from riprap.expressions.written import Block, Unwritten, Value
 from riprap.graph.keys import SEQ, SRC, TS, N
-from riprap.graph.specs import Aggregate, Functor, Join, OperatorSpec, Scan, Sink, Source, Split, Union
+from riprap.graph.specs import (
+    Aggregate,
+    Barrier,
+    Delay,
+    Functor,
+    Join,
+    OperatorSpec,
+    Punctor,
+    Scan,
+    Sink,
+    Sort,
+    Source,
+    Split,
+    Union,
+    UserDefined,
+)
 from riprap.graph.windows import Count, Zero
 from riprap.operators.aggregate import AggregateOperator
 from riprap.operators.contract import Operator
@@ -37,20 +52,20 @@ from riprap.operators.union import UnionOperator
 
 DENSE = 16  # tuples of the longest window that has a dense ring; longer ones grow
 
+_STEPS = (Source, Sink, Functor, Scan, Split, Union, Aggregate, Join)
+_WHY: dict[type[OperatorSpec], str] = {
+    Punctor: "a mark between two rows is no row, and a loop gives out rows alone",
+    Delay: "its rows get later times, and what comes late behind it would have to get them too",
+    Sort: "its rows leave in another order than they came in, many at once",
+    Barrier: "its rows wait for those of all other ports",
+    UserDefined: "it is the user's own code",
+}
+
 
 def cannot_step(spec: OperatorSpec) -> str | None:
     """Why an operator has no step; None if it has."""
-    if type(spec) not in (
-        Source,
-        Sink,
-        Functor,
-        Scan,
-        Split,
-        Union,
-        Aggregate,
-        Join,
-    ):  # a kind that stands for one is not it
-        return f"a {spec.kind} runs on its own"
+    if type(spec) not in _STEPS:  # a kind that stands for one is not it
+        return _WHY.get(type(spec), f"a {spec.kind} runs on its own")
     match spec:
         case Aggregate():
             if gathers(spec):

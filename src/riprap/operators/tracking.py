@@ -2,7 +2,8 @@
 
 A *tracker* is told of every call of its operator, before and after, and works out what happened from where the rings of
 the groups that were touched begin and end. Nothing here looks at one window at a time, nor at windows that a call did
-not touch.
+not touch. Where a step runs, the step itself notes which groups it touched and where their rings began
+(`step_events.py`).
 
 Time is counted in *frames*: what happens between two records of an operator's state (`riprap.continuous`) belongs to
 the frame that the second one ends. Frame 0 ended at the beginning. A window is *dirty* in a frame if it has rows that
@@ -20,13 +21,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from riprap.operators.kernels.tracking import distinct, nth_rows
+from riprap.operators.kernels.tracking import distinct, nth_rows, tumble
 
 if TYPE_CHECKING:
     from riprap.operators.windowed import WindowedOperator
 
 _LEAST = np.iinfo(np.int64).min
 _NOTHING = np.empty(0, np.int64)
+_NO_HASHES = np.empty(0, np.uint64)
 
 
 class Touched(NamedTuple):
@@ -67,6 +69,11 @@ class FrameCounts:
         self._counts[at] += windows
         if windows:
             self._low = min(self._low, at)
+
+    @property
+    def places(self) -> tuple[np.ndarray, int]:
+        """The counts, and the frame of the first one."""
+        return self._counts, self._first
 
     def drop(self, frames: np.ndarray) -> None:
         if len(frames):
@@ -110,13 +117,14 @@ class Tracker:
         self.saved = np.zeros((self.ports, room), np.int64)  # insertion index behind the last row that a record has
         self.at = np.zeros((self.ports, room), np.int64)  # of a window that opened in this frame
         self.start = np.zeros((self.ports, room), np.int64)
-        self._marks = np.zeros(room, np.int64)
+        self.touched = np.zeros(room, np.int64)  # stamp of the last call that brought a row of it
         self._slots = np.zeros(room, np.int64)
 
-    _BY_GROUP = ("number", "since", "base", "origin", "first", "chain", "saved", "at", "start", "_marks", "_slots")
+    _BY_GROUP = ("number", "since", "base", "origin", "first", "chain", "saved", "at", "start", "touched", "_slots")
 
-    def make_room(self) -> None:
-        count, room = self._operator.groups.count, len(self.number)
+    def make_room(self, groups: int = 0) -> None:
+        """For the groups that there are, or so many."""
+        count, room = max(groups, self._operator.groups.count), len(self.number)
         if count > room:
             old = {name: getattr(self, name) for name in self._BY_GROUP}
             self._make(max(count, 2 * room))
@@ -130,7 +138,7 @@ class Tracker:
         self.make_room()
         self._stamp += 1
         every = groups[0] if len(groups) == 1 else np.concatenate(groups)
-        touched = distinct(every, self._marks, self._stamp, self._slots)
+        touched = distinct(every, self.touched, self._stamp, self._slots)
         head, tail = np.zeros((2, self.ports, len(touched)), np.int64)
         for port, store in self._operator.stores.items():
             head[port], tail[port] = store.head[touched], store.tail[touched]
@@ -142,7 +150,7 @@ class Tracker:
         head, tail = store.head[who], store.tail[who]
         was = self.number[who] >= 0
         ended = was & (head > touched.head[0])
-        others = distinct(spoke, self._marks, self._stamp, self._slots) if len(spoke) else _NOTHING
+        others = distinct(spoke, self.touched, self._stamp, self._slots) if len(spoke) else _NOTHING
         fresh = (tail > head) & (~was | ended)
         self._changed(who[was & ~ended])
         closing = np.concatenate([who[ended], others]) if len(others) else who[ended]
@@ -159,19 +167,59 @@ class Tracker:
         was = self.number[who] >= 0
         self._changed(who[was])
         if not was.all():
-            fresh = ~was
-            alive = np.zeros(len(who), bool)
-            for store in self._operator.stores.values():
-                alive |= (store.tail[who] > store.head[who]) | (store.tail[who] % store.period != 0)
-            fresh &= alive
-            times = np.full(int(fresh.sum()), max(int(t[0]) for t in ts if len(t)), np.int64)
-            self._open(who[fresh], times, touched.tail[:, fresh], np.repeat(self.rows[:, None], len(times), axis=1))
+            self._begun(who, ~was, max(int(t[0]) for t in ts if len(t)), touched.tail)
         for port, times in enumerate(ts):
             self._came(port, times)
 
-    def spoke(self, groups: np.ndarray) -> None:
-        """Windows of these groups were given out for good without a row."""
-        self.close(groups)
+    def _begun(self, who: np.ndarray, fresh: np.ndarray, ts: int, tails: np.ndarray) -> None:
+        """Windows that forget begin in those groups of `who` that are `fresh`, unless they have forgotten all again."""
+        alive = np.zeros(len(who), bool)
+        for store in self._operator.stores.values():
+            alive |= (store.tail[who] > store.head[who]) | (store.tail[who] % store.period != 0)
+        fresh &= alive
+        times = np.full(int(fresh.sum()), ts, np.int64)
+        self._open(who[fresh], times, tails[:, fresh], np.repeat(self.rows[:, None], len(times), axis=1))
+
+    # Steps, which note where the ring of a group was at its first row in a call ---------------------------------------
+
+    def stamp(self) -> int:
+        """What the marks of the groups that the next call touches become."""
+        self._stamp += 1
+        return self._stamp
+
+    def step_tumbled(self, groups: np.ndarray, heads: np.ndarray, spoken: int) -> None:
+        """After a step over tumbling windows, which wrote `since` and `start` of those that opened; `spoken` of them
+        were given out for good."""
+        store, frame = self._operator.stores[0], self.frame
+        opened, closed = np.empty((2, len(groups)), np.int64), np.empty(len(groups), np.int64)
+        made, told, ended, dirty = tumble(
+            groups, heads, store.head, store.tail, self.number, self.base, self.origin, self.first, self.chain,
+            self.at[0], self.saved[0], frame, self._numbers, *self.bases.places, *self.origins.places, opened, closed,
+        )  # fmt: skip
+        self._within += spoken - told
+        self.open += made - ended
+        if made or dirty:
+            self.bases.add(frame - 1, made + dirty)
+        if made:
+            self.origins.add(frame, made)
+            self._numbers += made
+            self._opened.append(opened[:, :made])
+        if told:
+            self._closed.append(self._operator.groups.hashes[closed[:told]])
+
+    def step_slid(self, groups: np.ndarray, tails: np.ndarray, ts: int) -> None:
+        """After a step over windows that forget; `ts` is the time of its first row."""
+        was = self.number[groups] >= 0
+        if was.all():
+            self._changed(groups)
+            return
+        self._changed(groups[was])
+        self._begun(groups, ~was, ts, tails[None])
+
+    def step_came(self, rows: int, ts: int) -> None:
+        """So many rows have come in all, the last at a time."""
+        if rows > self.rows[0]:
+            self.rows[0], self.now = rows, max(self.now, ts)
 
     def _came(self, port: int, ts: np.ndarray) -> None:
         self.rows[port] += len(ts)
@@ -222,12 +270,14 @@ class Tracker:
 
     def happened(self) -> Happened:
         """What this frame has opened and closed, before it is ended."""
+        groups = _NOTHING
         if self._opened:
-            groups, numbers = np.concatenate(self._opened, axis=1)
-            groups = groups[self.number[groups] == numbers]
-        else:
-            groups = _NOTHING
-        closed = np.concatenate(self._closed) if self._closed else np.empty(0, np.uint64)
+            groups, numbers = self.opened_since()
+            there = self.number[groups] == numbers
+            groups = groups if there.all() else groups[there]
+        closed = _NO_HASHES
+        if self._closed:
+            closed = self._closed[0] if len(self._closed) == 1 else np.concatenate(self._closed)
         return Happened(groups, self.at[:, groups], self.start[:, groups], closed, self._within)
 
     @property
@@ -242,7 +292,9 @@ class Tracker:
 
     def opened_since(self) -> np.ndarray:
         """Groups and numbers of the windows that opened in this frame, oldest first; some may have closed since."""
-        return np.concatenate(self._opened, axis=1) if self._opened else np.empty((2, 0), np.int64)
+        if len(self._opened) != 1:
+            self._opened = [np.concatenate(self._opened, axis=1) if self._opened else np.empty((2, 0), np.int64)]
+        return self._opened[0]
 
     # After a restore --------------------------------------------------------------------------------------------------
 
@@ -282,7 +334,7 @@ class Tracker:
         self._make(max(64, operator.groups.count))
         for name in self._BY_GROUP:
             getattr(self, name)[..., now] = old[name][..., there]
-        self._marks[:] = 0
+        self.touched[:] = 0
         new = np.full(len(old["number"]), -1, np.int64)
         new[there] = now
         self._opened = [np.stack([new[groups], numbers])[:, new[groups] >= 0] for groups, numbers in self._opened]

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from riprap.base.errors import DataError, known
 from riprap.graph.keys import KEY_COLUMNS, SEQ, SRC, TS, KeyShape, N, OrderKey
@@ -58,8 +59,9 @@ class Column(NamedTuple):
         return Column(self.type, self.values[start:stop], valid, self.dictionary)
 
     def take(self, rows: np.ndarray) -> "Column":
-        valid = None if self.valid is None else self.valid.take(rows)
-        return Column(self.type, self.values.take(rows), valid, self.dictionary)
+        """These rows, which are there: to clip them is twice as fast as to check them."""
+        valid = None if self.valid is None else self.valid.take(rows, mode="clip")
+        return Column(self.type, self.values.take(rows, mode="clip"), valid, self.dictionary)
 
     def array(self) -> pa.Array:
         """As an Arrow array, over the same memory."""
@@ -96,10 +98,10 @@ def column_of(array: pa.Array) -> Column:
     codes, dictionary = array.indices, array.dictionary
     dtype = _CODES[codes.type.id]
     values = _values(codes, dtype)
-    if dtype is not CODE or valid is not None:
-        values = values.astype(CODE)
     if valid is not None:
-        values[valid == 0] = 0
+        values = np.multiply(values, valid, dtype=CODE, casting="unsafe")  # at a null: 0
+    elif dtype is not CODE:
+        values = values.astype(CODE)
     return Column(_LOGICAL.get(dictionary.type.id, dictionary.type), values, valid, dictionary)
 
 
@@ -221,6 +223,12 @@ def _recoded(columns: list[Column]) -> tuple[list[np.ndarray], pa.Array]:
         values.append(column.values + CODE.type(starts[key]) if starts[key] else column.values)
     if len(parts) == 1:
         return values, columns[0].dictionary  # as it is
+    # Where one of them has the strings of all others it stays as it is: whoever knows it need not learn another.
+    largest = max(parts, key=len)
+    found = [pc.index_in(part, value_set=largest) for part in parts]
+    if len(largest) and not any(part.null_count for part in found):
+        codes = np.concatenate([part.to_numpy() for part in found])
+        return [codes.take(part, mode="clip") for part in values], largest
     joined = pa.concat_arrays(parts)
     distinct = joined.dictionary_encode()
     codes = distinct.indices.to_numpy()

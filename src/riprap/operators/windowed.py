@@ -1,21 +1,31 @@
 """What aggregates, joins, sorts and barriers have in common: windows in row stores, and therefore state."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from riprap.operators.columns import ALL_VALID
+from riprap.operators.columns import ALL_VALID, Words
 from riprap.operators.contract import Digest, Operator, Setting, State, WindowEvent, check_chain
 from riprap.operators.groups import GroupTable
 from riprap.operators.kernels.hashing import hash_words
 from riprap.operators.repeating import Past, Repetition
-from riprap.operators.rows import RowStore, window_table
+from riprap.operators.rows import RowStore, StoreImage, window_table
 from riprap.operators.strings import StringPool
 from riprap.operators.tracking import Tracker
 
 _LITTLE = 65_536  # places in stores, groups and strings that are not worth tidying up
 _SLACK = 8  # how many of them may be held for each that is needed
+
+
+class WindowsImage(NamedTuple):
+    """The state of an operator in its own arrays. `pool`: as long as it has this one, they are the same."""
+
+    pool: StringPool
+    version: int
+    scalars: Mapping[str, int]
+    stores: Mapping[int, StoreImage]
 
 
 class WindowedOperator(Operator):
@@ -24,6 +34,7 @@ class WindowedOperator(Operator):
     _tumbles = False  # whether windows are given out for good, and then begin anew
     _size = 1  # tuples of a window that a step keeps
     new_groups = 1  # that one row of a piece's entry can bring
+    recorded = False  # whether a step tells the tracker of windows that change
     ring = 0  # places of every group's ring, where a step overwrites them; 0: rings grow, and hold a batch as well
 
     def __init__(self, setting: Setting) -> None:
@@ -53,6 +64,8 @@ class WindowedOperator(Operator):
         if self.ring:
             for store in self.stores.values():
                 store.spread(room)
+        if self.tracker is not None:
+            self.tracker.make_room(room)
         return room
 
     def stamp(self) -> tuple[StringPool, int]:
@@ -107,16 +120,42 @@ class WindowedOperator(Operator):
         self.settle()
         each = [store.live() for store in self.stores.values()]  # ascending
         groups = each[0] if len(each) == 1 else np.unique(np.concatenate(each))
+        total = self._digests(groups)
+        order = np.argsort(self.groups.hashes[groups], kind="stable")
+        return Digest(self.groups.hashes[groups][order], total[order])
+
+    def digest_of(self, keys: np.ndarray) -> np.ndarray:
+        self.settle()
+        groups = self.groups.with_hashes(keys)
+        known = (groups >= 0) & np.logical_or.reduce([store.alive(groups) for store in self.stores.values()])
+        out = np.zeros(len(keys), np.uint64)
+        out[known] = self._digests(groups[known])
+        return out
+
+    def _digests(self, groups: np.ndarray) -> np.ndarray:
         total = np.zeros(len(groups), np.uint64)
         for port, store in self.stores.items():
-            live = store.live()
             of_port = np.full(len(groups), port, np.uint64)
-            of_port[np.searchsorted(groups, live)] = store.digest(live)
+            live = np.flatnonzero(store.alive(groups))
+            of_port[live] = store.digest(groups[live])
             hash_words(of_port.view(np.int64), ALL_VALID, total)
         for number in self._decides():
             hash_words(np.full(len(groups), number, np.int64), ALL_VALID, total)
-        order = np.argsort(self.groups.hashes[groups], kind="stable")
-        return Digest(self.groups.hashes[groups][order], total[order])
+        return total
+
+    def image(self) -> WindowsImage:
+        stores = {port: store.image() for port, store in self.stores.items()}
+        return WindowsImage(self.pool, self.version, self.scalars(), stores)
+
+    def put_back(self, image: Any) -> bool:
+        assert isinstance(image, WindowsImage)
+        if image.pool is not self.pool:  # it has moved into other arrays: restored, or tidied up
+            return False
+        for port, store in self.stores.items():
+            store.put_back(image.stores[port])
+        self.version = image.version
+        self.restore_scalars(image.scalars)
+        return True
 
     def size(self) -> int:
         self.settle()
@@ -169,8 +208,12 @@ class WindowedOperator(Operator):
         """The group of each row of a port; -1: none."""
         raise NotImplementedError
 
+    def words_of(self, port: int, batch: pa.RecordBatch) -> dict[str, Words]:
+        """What is stored of rows of a port."""
+        raise NotImplementedError
+
     def insert_past(
-        self, port: int, batch: pa.RecordBatch, groups: np.ndarray, ts: np.ndarray, number: np.ndarray
+        self, port: int, words: Mapping[str, Words], groups: np.ndarray, ts: np.ndarray, number: np.ndarray
     ) -> None:
         """Put rows into windows without giving anything out; `number`: which rows of the port they are."""
         raise NotImplementedError

@@ -32,7 +32,9 @@ from typing import Any
 from riprap.base.documents import read_json, shortened
 from riprap.base.errors import DataError, UsageError
 from riprap.base.quantities import Duration, parse_duration
-from riprap.planner.json_input import as_object
+from riprap.graph.annotations import MOST_REPLICAS
+from riprap.planner.costs import OperatorCosts
+from riprap.planner.json_input import LARGEST, as_object
 
 LOST = Duration(-1)  # in place of an age: the state is gone
 
@@ -112,6 +114,7 @@ class Assessment:
     app: str
     operators: Mapping[str, OperatorImpact]
     settings: Settings = field(default_factory=Settings)
+    costs: Mapping[str, OperatorCosts] = field(default_factory=dict)  # measured; of other operators as estimated
 
 
 def read_assessment(directory: Path) -> Assessment:
@@ -193,8 +196,8 @@ def _settings(entry: Any, where: str) -> Settings:
             raise DataError(f"{where}: an interval between checkpoints must be longer than 0s")
     if "replicas" in table:
         values["replicas"] = table["replicas"]
-        if type(values["replicas"]) is not int or values["replicas"] < 2:
-            raise DataError(f"{where}: replicas must be a whole number of at least 2")
+        if type(values["replicas"]) is not int or not 2 <= values["replicas"] <= MOST_REPLICAS:
+            raise DataError(f"{where}: replicas must be a whole number of at least 2, and at most {MOST_REPLICAS}")
     return Settings(**values)
 
 
@@ -206,6 +209,6 @@ def _duration(value: Any, where: str) -> Duration:
 
 
 def _number(value: Any, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
-        raise DataError(f"{where}: expected a number of 0 or more, got {shortened(value)}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LARGEST:
+        raise DataError(f"{where}: expected a number from 0 to {LARGEST:g}, got {shortened(value)}")
     return float(value)

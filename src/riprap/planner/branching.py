@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from riprap.base.clock import Clock
-from riprap.planner.covering_lp import CoveringLp
+from riprap.planner.covering_lp import Basis, CoveringLp
 from riprap.planner.ways import Ways
 
 WHOLE = 1e-6  # a fraction this near to 0 or 1 counts as that
@@ -81,8 +81,6 @@ class Branching:
         """The relaxation with all its rows; None if nothing in it costs less than the best plan, or time is up."""
         program = self.program
         program.limit(low, high)
-        if len(program.rows) > ROWS * int((high > low).sum()) + 1_000:
-            program.drop_slack()
         while True:
             if not program.is_open():
                 return None
@@ -96,24 +94,32 @@ class Branching:
             missing = self.ways.uncovered(weight.tolist())
             if not program.add(missing):
                 break
+        found = _Node(least, program.objective, low, high, weight)
+        if len(program.rows) > ROWS * int((high > low).sum()) + 1_000:
+            program.drop_slack()
         whole = np.round(weight)
         if np.abs(weight - whole).max() < WHOLE and not self.ways.uncovered(whole.tolist()):
             self.accept(whole > 0.5)
-        return _Node(least, program.objective, low, high, weight)
+        return found
 
     def _children(self, node: _Node) -> list[_Node]:
-        vertex = self._chosen(node)
+        self.program.limit(node.low, node.high)
+        if not self._run():
+            return []
+        near = self.program.basis()  # of the node: nearer to its children than where the last trial ended
+        vertex = self._chosen(node, near)
         if vertex is None:
             return []
         found = []
         for value in (0, 1):
+            self.program.begin_at(near)
             child = self._node(*_decided(node, vertex, value), node.bound)
             if child is not None:
                 found.append(child)
                 self._learn(node, vertex, value, child.objective)
         return found
 
-    def _chosen(self, node: _Node) -> int | None:
+    def _chosen(self, node: _Node, near: Basis) -> int | None:
         free = np.flatnonzero(node.low < node.high)
         if not len(free):
             return None
@@ -128,17 +134,18 @@ class Branching:
         fresh = free[~known][np.argsort(-doubt[~known] * (1 + self.program.cost[free[~known]]), kind="stable")]
         scores = {int(vertex): float(expected[free == vertex][0]) for vertex in best}
         for vertex in fresh[: max(2, CANDIDATES - len(best))].tolist():
-            gains = [self._tried_out(node, vertex, value) for value in (0, 1)]
+            gains = [self._tried_out(node, vertex, value, near) for value in (0, 1)]
             scores[vertex] = float(_score(np.array(gains[0]), np.array(gains[1])))
             if self._is_late():
                 break
         return max(scores, key=lambda vertex: (scores[vertex], -vertex))
 
-    def _tried_out(self, node: _Node, vertex: int, value: int) -> float:
+    def _tried_out(self, node: _Node, vertex: int, value: int, near: Basis) -> float:
         low, high = _decided(node, vertex, value)
         self.program.limit(low, high)
         if not self.program.is_open():
             return self._learn(node, vertex, value, float(self.cost()))
+        self.program.begin_at(near)
         if not self._run():
             return 0.0
         return self._learn(node, vertex, value, min(self.program.objective, float(self.cost())))

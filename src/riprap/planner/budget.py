@@ -1,4 +1,5 @@
-"""The best protection for a budget: least expected loss within bounds on CPU, memory, storage and recovery latency.
+"""The best protection for a budget: least expected loss within bounds on CPU, memory, storage, network and recovery
+latency.
 
 Exact, as an integer program: one binary per operator, option and "its input is kept"; one per backup; a latency per
 operator, scaled by the bound. The solver's answer is evaluated again from the definitions (`evaluate`), which share
@@ -27,10 +28,12 @@ class Budget:
     memory: float | None = None
     storage: float | None = None
     recovery: Duration | None = None
+    network: float | None = None
 
     def limits(self) -> dict[int, float]:
         """Bounded resources by their place in `Resources`."""
-        return {i: limit for i, limit in enumerate((self.cpu, self.memory, self.storage)) if limit is not None}
+        bounds = (self.cpu, self.memory, self.storage, self.network)
+        return {i: limit for i, limit in enumerate(bounds) if limit is not None}
 
 
 @dataclass(frozen=True)
@@ -244,15 +247,16 @@ def _why_impossible(asked: BudgetProblem, budget: Budget) -> str:
 
 
 def parse_budget(text: str, recovery: Duration | None) -> Budget:
-    """`cpu=0.5,memory=2GiB,storage=10MB`: extra cores, bytes, and bytes/s."""
+    """`cpu=0.5,memory=2GiB,storage=10MB,network=1MB`: extra cores, bytes, and bytes/s."""
     from riprap.base.quantities import parse_size
 
     values: dict[str, float] = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         name, equals, amount = part.partition("=")
-        if not equals or name not in ("cpu", "memory", "storage"):
+        if not equals or name not in Resources._fields:
             raise UsageError(
-                f"cannot read {part!r} in a budget: write cpu=CORES, memory=SIZE or storage=SIZE per second"
+                f"cannot read {part!r} in a budget: write cpu=CORES, memory=SIZE, and storage=SIZE or "
+                "network=SIZE per second"
             )
         if name in values:
             raise UsageError(f"the budget gives {name} twice")
@@ -265,4 +269,4 @@ def parse_budget(text: str, recovery: Duration | None) -> Budget:
                 raise UsageError(f"cannot read {amount!r} as cores: write a number such as 0.5")
         else:
             values[name] = float(parse_size(amount))
-    return Budget(values.get("cpu"), values.get("memory"), values.get("storage"), recovery)
+    return Budget(values.get("cpu"), values.get("memory"), values.get("storage"), recovery, values.get("network"))

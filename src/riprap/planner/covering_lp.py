@@ -7,7 +7,9 @@ HiGHS is asked for prices (dual values) and nothing else is believed: for any pr
 is a lower bound on every plan. It is summed in whole numbers, so that it proves an optimum at any costs.
 """
 
+from itertools import compress
 from math import gcd
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +17,7 @@ from riprap.base.clock import Clock
 from riprap.planner.reductions import Core
 
 SLACK = 0.3  # a row that holds this much more than it needs is not worth keeping
+Basis = Any  # of the solver
 _LARGEST = 1e3  # costs given to the solver: its tolerances are absolute, 1e-10 at best
 
 
@@ -72,15 +75,33 @@ class CoveringLp:
             self.highs.changeColsBounds(len(changed), changed, low[changed].astype(float), high[changed].astype(float))
 
     def drop_slack(self) -> None:
-        """Rows that the solution more than meets go; where they are missed they are found again."""
+        """Rows that the solution more than meets go; where they are missed they are found again.
+
+        They are most of the rows, and a run takes time in proportion to them. The solver forgets its basis when rows
+        go, so it is given what is left of it: rows that are slack are basic, and what remains is a basis.
+        """
         count = len(self.dominances)
-        held = np.array(self.highs.getSolution().row_value)[count:]
-        slack = held > self.core.failures + SLACK
-        if slack.any():
-            places = (np.flatnonzero(slack) + count).astype(np.int32)
-            self.highs.deleteRows(len(places), places)
-            self.rows = dict.fromkeys(way for way, gone in zip(self.rows, slack, strict=True) if not gone)
-            self.lengths, self.tasks = _flat(list(self.rows))
+        slack = np.array(self.highs.getSolution().row_value)[count:] > self.core.failures + SLACK
+        if not slack.any():
+            return
+        basis = self.basis()
+        places = (np.flatnonzero(slack) + count).astype(np.int32)
+        self.highs.deleteRows(len(places), places)
+        self.rows = dict.fromkeys(way for way, gone in zip(self.rows, slack.tolist(), strict=True) if not gone)
+        self.tasks = self.tasks[np.repeat(~slack, self.lengths)]
+        self.lengths = self.lengths[~slack]
+        kept = [True] * count + (~slack).tolist()
+        basis.row_status = list(compress(basis.row_status, kept))
+        self.begin_at(basis)
+
+    def basis(self) -> Basis:
+        """Where the last run ended."""
+        return self.highs.getBasis()
+
+    def begin_at(self, basis: Basis) -> None:
+        """The next run begins there, unless rows came or went since."""
+        if basis.valid and len(basis.row_status) == self.highs.getNumRow():
+            self.highs.setBasis(basis)
 
     def run(self, clock: Clock, deadline: float) -> bool:
         """False if there was no time for it."""

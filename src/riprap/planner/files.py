@@ -20,10 +20,12 @@ from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 from typing import Any, Literal
+from warnings import catch_warnings, simplefilter
 
 from riprap.base.documents import read_json, read_toml, shortened
 from riprap.base.errors import DataError, UsageError
 from riprap.base.quantities import Duration, parse_duration
+from riprap.base.shapes import MISSHAPEN, taken_apart
 from riprap.planner.json_input import as_object
 from riprap.planner.topology import Topology, topology
 
@@ -86,17 +88,21 @@ def read_recovery(path: Path) -> dict[str, Duration]:
 def _measured(path: Path) -> dict[str, TaskProfile]:
     """What `riprap profile` measured. T still needs an interval: from it follows how much input to reprocess."""
     data = read_toml(path, "profile")
-    try:
-        length = float(data["seconds"])
+    with taken_apart(f"{path} is not a profile that `riprap profile --out` wrote"):
+        length = _finite(data["seconds"])
         return {
             name: TaskProfile(
-                pace=sum(entry["mean_rate"]) * float(entry["seconds_per_tuple"]),
-                output=sum(entry["tuples_out"]) / length,
+                pace=_finite(sum(entry["mean_rate"]) * entry["seconds_per_tuple"]),
+                output=_finite(sum(entry["tuples_out"]) / length),
             )
             for name, entry in data["operators"].items()
         }
-    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        raise DataError(f"{path} is not a profile that `riprap profile --out` wrote ({error!r})") from None
+
+
+def _finite(value: float) -> float:
+    if not 0 <= value < 1e15:  # a TypeError where it is no number
+        raise ValueError(f"{value} is no time, rate or number of tuples")
+    return float(value)
 
 
 def _task(value: Any, where: str) -> TaskProfile:
@@ -154,8 +160,10 @@ def _from_graphml(path: Path, estimate: Estimate) -> Topology:
     if not path.exists():
         raise DataError(f"there is no file {path}")
     try:
-        graph = networkx.read_graphml(path)
-    except (ParseError, networkx.NetworkXError, KeyError, ValueError, TypeError, AttributeError) as error:
+        with catch_warnings():
+            simplefilter("ignore")  # of keys that nobody reads
+            graph = networkx.read_graphml(path)
+    except (ParseError, networkx.NetworkXError, *MISSHAPEN) as error:
         raise DataError(f"{path} is not GraphML: {error}") from None
     if not graph.is_directed():
         raise DataError(f'{path} is undirected: a topology needs edgedefault="directed"')

@@ -6,6 +6,8 @@ from typing import Any
 from riprap.base.documents import shortened
 from riprap.base.errors import DataError, known
 
+LARGEST = 1e15  # of a cost or a measure: beyond it solvers work with nothing but rounding
+
 
 def as_object(value: Any, where: str, keys: tuple[str, ...] | None = None) -> Mapping[str, Any]:
     """`value` if it is an object, with no keys but `keys` where these are given."""

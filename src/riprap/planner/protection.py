@@ -13,6 +13,9 @@ missed is replayed: the effective outage is 0, and with a checkpoint, or without
 happened. Expected loss is failures per day × the assessed quality impact of that outage and age, summed over the
 operators: a sum leaves out that failures may coincide and that one operator's loss may hide another's.
 
+What a technique takes is what was measured in runs, where a profile says so (`costs.py`); else it is estimated from
+what the operator takes, from its state and from its output.
+
 T(v), for the bound on recovery latency, is the time until it runs again plus what it has to reprocess (τ/2).
 """
 
@@ -21,6 +24,7 @@ from typing import Literal, NamedTuple
 
 from riprap.base.quantities import Duration, format_duration
 from riprap.planner.assessment import LOST, Assessment, OperatorImpact, Settings
+from riprap.planner.costs import Cost
 
 Technique = Literal["restart", "checkpoint", "ha_group"]
 
@@ -31,6 +35,7 @@ class Resources(NamedTuple):
     cpu: float = 0.0  # cores
     memory: float = 0.0  # bytes
     storage: float = 0.0  # bytes/s written
+    network: float = 0.0  # bytes/s sent
 
     def plus(self, other: "Resources") -> "Resources":
         return Resources(*(a + b for a, b in zip(self, other, strict=True)))
@@ -61,19 +66,34 @@ def options(assessment: Assessment, operator: str) -> list[Option]:
     gone = LOST if impact.state else Duration(0)
     found = [_option(impact, "restart", None, Resources(), settings.restart, settings.restart, gone, gone)]
     if impact.state:
-        found += [_checkpoint(impact, settings, interval) for interval in reversed(settings.intervals)]
+        takes = [_checkpoint_resources(assessment, operator, interval) for interval in settings.intervals]
+        pairs = zip(reversed(settings.intervals), reversed(takes), strict=True)
+        found += [_checkpoint(impact, settings, interval, resources) for interval, resources in pairs]
     extra = settings.replicas - 1
-    replicas = Resources(extra * impact.cpu, extra * impact.memory, 0.0)
+    replica = measured(assessment, operator, "ha_group") or Cost(impact.cpu, impact.memory, 0.0, impact.output)
+    replicas = Resources(*(extra * part for part in replica))
     kept = Duration(0)
     found.append(_option(impact, "ha_group", None, replicas, settings.failover, settings.failover, kept, kept))
     return found
 
 
-def _checkpoint(impact: OperatorImpact, settings: Settings, interval: Duration) -> Option:
-    rate = impact.state / (interval / 1e6)
+def measured(assessment: Assessment, operator: str, technique: str) -> Cost | None:
+    costs = assessment.costs.get(operator)
+    return None if costs is None else costs.techniques.get(technique)
+
+
+def _checkpoint_resources(assessment: Assessment, operator: str, interval: Duration) -> Resources:
+    cost = measured(assessment, operator, "checkpoint")
+    if cost is None:
+        rate = assessment.operators[operator].state / (interval / 1e6)
+        return Resources(rate / assessment.settings.write_per_core, 0.0, rate)
+    share = assessment.costs[operator].every / interval  # twice as often takes twice as much, but for memory
+    return Resources(cost.cores * share, cost.memory, cost.written * share, cost.sent * share)
+
+
+def _checkpoint(impact: OperatorImpact, settings: Settings, interval: Duration, takes: Resources) -> Option:
     running = Duration(settings.restart + round(impact.state / settings.read * 1e6))
     age = Duration(interval // 2)
-    takes = Resources(rate / settings.write_per_core, 0.0, rate)
     return _option(impact, "checkpoint", interval, takes, running, Duration(running + age), age, Duration(0))
 
 
@@ -96,5 +116,8 @@ def _option(
 
 def backup_resources(assessment: Assessment, operator: str) -> Resources:
     """Of keeping all output streams of an operator."""
+    cost = measured(assessment, operator, "backup")
+    if cost is not None:
+        return Resources(*cost)
     output = assessment.operators[operator].output
     return Resources(output / assessment.settings.write_per_core, 0.0, output)

@@ -62,19 +62,15 @@ def tradeoff(asked: BudgetProblem, budget: Budget) -> Tradeoff:
 
 
 def _scaled(budget: Budget, share: float) -> Budget:
-    return replace(
-        budget,
-        cpu=None if budget.cpu is None else budget.cpu * share,
-        memory=None if budget.memory is None else budget.memory * share,
-        storage=None if budget.storage is None else budget.storage * share,
-    )
+    scaled = {Resources._fields[i]: limit * share for i, limit in budget.limits().items()}
+    return replace(budget, **scaled)  # type: ignore[arg-type]
 
 
 def _everything(asked: BudgetProblem) -> Resources:
     """What every operator's dearest option and a backup everywhere would take: a budget that never binds."""
     total = Resources()
     for name, choices in asked.options.items():
-        dearest = Resources(*(max(option.resources[i] for option in choices) for i in range(3)))
+        dearest = Resources(*(max(option.resources[i] for option in choices) for i in range(len(total))))
         total = total.plus(dearest).plus(backup_resources(asked.assessment, name))
     return total
 
@@ -120,6 +116,7 @@ def to_json(curve: Tradeoff) -> dict[str, Any]:
             "cpu": curve.budget.cpu,
             "memory": curve.budget.memory,
             "storage": curve.budget.storage,
+            "network": curve.budget.network,
             "recovery": None if curve.budget.recovery is None else format_duration(curve.budget.recovery),
         },
         "knee": curve.knee,

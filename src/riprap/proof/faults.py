@@ -74,18 +74,21 @@ def _kill(victims: Victims, fault: Fault) -> Action:
 def _late(victims: Victims, fault: Fault) -> bool:
     """Whether the next checkpoint of each is about to be on disk: then most has to be worked out again.
 
-    Told by when the last two came. Of an element that has not two, any moment is as good.
+    Told by when the last two came, both in this life: one that has just come back has much to work out as it is. Of an
+    element that has not two, any moment is as good.
     """
     now = SYSTEM_CLOCK.now() / 1e6
     for pe in fault.targets:
         written = []
         for manifest in _manifests(victims, pe):
             try:
-                written.append(manifest.stat().st_mtime)
+                written.append((manifest.stat().st_mtime, int(manifest.name.partition("-")[0])))
             except FileNotFoundError:  # deleted since, by the element itself
                 continue
-        before, last = sorted(written)[-2:] if len(written) > 1 else (0.0, 0.0)
-        if last and now - last < _LATE * (last - before):
+        if len(written) < 2:
+            continue
+        (before, life), (last, _) = sorted(written)[-2:]
+        if life != victims.epoch(pe) or now - last < _LATE * (last - before):
             return False
     return True
 
@@ -273,6 +276,7 @@ class FaultKind:
     action: Callable[[Victims, Fault], Action]
     fatal: bool = True  # whether an element loses its state by it, and has to come back
     local: bool = True  # whether it can be done in local mode
+    bounded: bool = True  # whether a plan's bound of recovery is about it
     excused: bool = False  # rows behind what it hit may be lost or wrong: nothing was promised for this
     ready: Callable[[Victims, Fault], bool] = lambda victims, fault: True  # the moment that it waits for
 
@@ -315,7 +319,11 @@ KINDS: Mapping[str, FaultKind] = {
         "SIGKILL of the executor that hosts an element", "its elements move", Demand(), _executor, local=False
     ),
     "driver": FaultKind(
-        "SIGKILL of the driver, and a resume", "the run goes on where it was", Demand(targets=0, drawn=False), _driver
+        "SIGKILL of the driver, and a resume",
+        "the run goes on where it was",
+        Demand(targets=0, drawn=False),
+        _driver,
+        bounded=False,  # Spark itself has to start again
     ),
     "checkpoint-deleted": FaultKind(
         "a file of the newest checkpoint is gone, then SIGKILL", "an older one serves", Demand(), _damage(_delete)

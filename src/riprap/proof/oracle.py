@@ -81,11 +81,13 @@ def found_rows(sink: Path, schema: pa.Schema) -> Found:
     """What is in the directory of a sink's persistent stream, or in those of its shards, in the order of the files."""
     shards = [_plain(list(_stored(folder)), schema) for folder in streams_of(sink)]
     begins = np.cumsum([shard.num_rows for shard in shards])[:-1]
-    return Found(pa.concat_tables(shards).combine_chunks(), tuple(begins.tolist()))
+    return Found(pa.concat_tables(shards or [_plain([], schema)]).combine_chunks(), tuple(begins.tolist()))
 
 
 def streams_of(sink: Path) -> list[Path]:
-    """The directories of a sink's persistent streams: one for each shard, or its own."""
+    """The directories of a sink's persistent streams: one for each shard, or its own; none if nothing ever came."""
+    if not sink.exists():
+        return []
     shards = [path for path in sink.iterdir() if path.is_dir() and (path / "stream.json").exists()]
     return sorted(shards, key=lambda path: (len(path.name), path.name)) or [sink]
 

@@ -19,7 +19,7 @@ from typing import Any
 from riprap.base.documents import parse_toml, read_text, shortened
 from riprap.base.errors import PlanError, UsageError, known
 from riprap.base.quantities import Duration, parse_duration, show_duration
-from riprap.base.randomness import generator
+from riprap.base.randomness import derived_seed, generator
 
 NO_TIME = Duration(0)
 ALL = 10_000  # targets of a fault: every element
@@ -135,9 +135,8 @@ def _fault(number: int, entry: Mapping[str, Any], choices: Choices) -> Fault:
     if not isinstance(share, int | float) or isinstance(share, bool) or not 0 < share < 1:
         raise PlanError(f"{where}: share = {shortened(share)}; write a number between 0 and 1")
     lasts = _duration(entry, "lasts", where) if "lasts" in entry else demand.lasts
-    return Fault(
-        _duration(entry, "at", where), kind, _targets(entry, demand, where, choices), lasts, float(share), number
-    )
+    at, targets = _duration(entry, "at", where), _targets(entry, demand, where, choices)
+    return Fault(at, kind, targets, lasts, float(share), derived_seed(number, "listed") >> 1)
 
 
 def _duration(entry: Mapping[str, Any], key: str, where: str) -> Duration:

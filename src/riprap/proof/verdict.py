@@ -3,16 +3,18 @@
 Promises, by what the run says of its elements and what the plan says of itself:
 
     every fault   the elements that it hit run again
-    recovery R    from the fault until they do: at most R (where there is a bound)
-    exactly once  at a sink that only exactly-once elements lead to: nothing lost, doubled or wrong, in order
+    recovery R    from the fault until they do: at most R (where there is a bound; of a driver nothing is said)
+    exactly once  at a sink that only exactly-once elements lead to: nothing lost, doubled or wrong, in order; also
+                  behind copies of which one was always left, where no other element was hit
+    no secrets    of a copy that was corrupted somebody is told, if a sink shows it
     with gaps     at any other sink, unless one element is "at least once": nothing doubled, in order but for late rows
     true counts   the summary's number of tuples of an exact sink is what is in its stream
 
 Of some faults nobody promised anything, as of the death of all replicas of a group: behind them rows may be lost or
-wrong, and are told; twice or out of order they may not be.
+wrong, and are told, and so they are behind a corruption; twice or out of order they may not be.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -24,6 +26,9 @@ from riprap.proof.oracle import SinkVerdict
 from riprap.proof.prediction import Agreement, Predictions, agreement
 from riprap.proof.quality import Quality
 from riprap.proof.schedule import Fault
+
+EXACTLY = "exactly once"  # as a run says it of its elements
+NOTHING = "Nothing is proven: the run was over before the first fault; give a longer --for."
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,7 @@ class FaultResult:
     ran: float | None = None  # when it began, in seconds of the run
     foreseen: Effect | None = None  # on the output, by an assessment and the model
     effect: Effect | None = None  # as measured
+    altered: str | None = None  # of a corruption: the attribute that it struck; "": there was nothing to strike
 
     @property
     def restart(self) -> float | None:
@@ -67,6 +73,12 @@ class FaultResult:
         lasting = self.fault.lasts / 1e6 if not KINDS[self.fault.kind].fatal else 0.0
         return max(self.running - self.began - lasting, 0.0)
 
+    def misses(self, bound: Duration | None) -> bool:
+        """Whether it took longer than was promised."""
+        if bound is None or self.latency is None or not KINDS[self.fault.kind].bounded:
+            return False
+        return self.latency > bound / 1e6
+
 
 @dataclass(frozen=True)
 class Proof:
@@ -91,12 +103,11 @@ class Proof:
     @property
     def worst_first(self) -> tuple[FaultResult, ...]:
         """The faults that were: what never came back, what came too late, what harmed the output most, the slowest."""
-        bound = float("inf") if self.bound is None else self.bound / 1e6
 
         def badness(result: FaultResult) -> tuple[bool, bool, float, float]:
             latency = float("inf") if result.latency is None else result.latency
             harm = (result.effect.impact or 0.0) if result.effect is not None else 0.0
-            return result.running is None, latency > bound, harm, latency
+            return result.running is None, result.misses(self.bound), harm, latency
 
         done = [result for result in self.faults if result.began is not None]
         return tuple(sorted(done, key=badness, reverse=True))
@@ -105,9 +116,28 @@ class Proof:
     def sentence(self) -> str:
         if self.holds:
             done = sum(result.began is not None for result in self.faults)
-            return f"This plan holds: {done} faults, and every promise was kept."
+            skipped = len(self.faults) - done
+            short = f" The run was over before {skipped} more; give a longer --for." if skipped else ""
+            return f"This plan holds: {done} faults, and every promise was kept.{self._excused}{short}"
+        if self.broken[0] == NOTHING:
+            return NOTHING
         more = f" ({len(self.broken) - 1} more)" if len(self.broken) > 1 else ""
         return f"This plan does not hold: {self.broken[0]}{more}"
+
+    @property
+    def found_out(self) -> tuple[str, ...]:
+        """Which copies were seen to give out other things than others did."""
+        told = {name: len(each["differences"]) for name, each in self.summary.get("copies", {}).items()}
+        return tuple(f"Copies of {name} differed in {count} s of event time." for name, count in told.items() if count)
+
+    @property
+    def _excused(self) -> str:
+        """What came of faults against which nobody promised anything."""
+        kinds = {r.fault.kind for r in self.faults if r.began is not None and KINDS[r.fault.kind].excused}
+        harmed = sum(sink.lost + sink.wrong for sink in self.sinks.values())
+        if not kinds or not harmed:
+            return ""
+        return f" {harmed:,} rows are lost or wrong; nothing is promised after {', '.join(sorted(kinds))}."
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -134,6 +164,7 @@ class Proof:
                         "effect": None if result.foreseen is None else result.foreseen.as_json(),
                     },
                     "effect": None if result.effect is None else result.effect.as_json(),
+                    **({} if result.altered is None else {"altered": result.altered or None}),
                 }
                 for result in self.faults
             ],
@@ -152,8 +183,13 @@ class Proof:
 
 
 def results(
-    schedule: Sequence[Fault], observations: Sequence[Mapping[str, Any]], predicted: Predictions | None = None
+    schedule: Sequence[Fault],
+    observations: Sequence[Mapping[str, Any]],
+    predicted: Predictions | None = None,
+    corruptions: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[FaultResult, ...]:
+    """`corruptions`: what elements say that they altered, as in the summary of a run."""
+
     def when(what: str, number: int) -> float | None:
         return next((e["at"] for e in observations if e["what"] == what and e["fault"] == number), None)
 
@@ -166,18 +202,47 @@ def results(
             None if predicted is None else predicted.of(fault),
             None if predicted is None or not KINDS[fault.kind].fatal else predicted.restart,
             next((e.get("ran") for e in observations if e["what"] == "began" and e["fault"] == number), None),
+            altered=_altered(fault, when("began", number), corruptions),
         )
         for number, fault in enumerate(schedule)
     )
 
 
-def promises(graph: Graph, hosts: Mapping[str, tuple[str, ...]], summary: Mapping[str, Any]) -> dict[str, str]:
-    """By sink, what holds of all elements that lead to it. `hosts`: the elements of each operator."""
+def _altered(fault: Fault, began: float | None, corruptions: Sequence[Mapping[str, Any]]) -> str | None:
+    """By the first alteration that the element tells of from the fault on; None: it is none, or nothing was told."""
+    kind, _, what = fault.kind.partition("-")
+    if kind != "corrupt" or began is None:
+        return None
+    told = [e for e in corruptions if e["pe"] in fault.targets and e["what"] == what and e["at"] / 1e6 >= began]
+    return None if not told else told[0]["column"] or ""
+
+
+def promises(
+    graph: Graph,
+    hosts: Mapping[str, tuple[str, ...]],
+    summary: Mapping[str, Any],
+    hit: Collection[str] = (),
+    *,
+    resumed: bool = False,
+) -> dict[str, str]:
+    """By sink, what holds of all elements that lead to it. `hosts`: the elements of each operator.
+
+    Where operators run in copies one of them may die and nothing is lost; other elements count if they were `hit`, or
+    died of themselves. `resumed`: all of them were gone at once.
+    """
+    copied = summary.get("copies", {}).values()
+    spared = bool(copied) and not resumed and not any(copies["tainted"] for copies in copied)
+
+    def delivery(pe: str) -> str:
+        told = summary["pes"][pe]
+        words = str(told["delivery"])
+        return EXACTLY if spared and (words.startswith(EXACTLY) or not (told["restarts"] or pe in hit)) else words
+
     found = {}
     for sink in graph.sinks:
-        deliveries = {summary["pes"][pe]["delivery"] for name in _upstream(graph, sink.name) for pe in hosts[name]}
-        if deliveries == {"exactly once"}:
-            found[sink.name] = "exactly once"
+        deliveries = {delivery(pe) for name in _upstream(graph, sink.name) for pe in hosts[name]}
+        if deliveries == {EXACTLY}:
+            found[sink.name] = EXACTLY
         else:
             careless = any(text.startswith("at least once") for text in deliveries)
             found[sink.name] = "at least once" if careless else "with gaps"
@@ -205,14 +270,16 @@ def judge(
     bound: Duration | None,
     seed: int,
 ) -> Proof:
-    promised = promises(graph, hosts, summary)
-    broken: list[str] = []
+    done = [result.fault for result in faults if result.began is not None]
+    hit = {pe for fault in done for pe in fault.targets}
+    promised = promises(graph, hosts, summary, hit, resumed=any(fault.kind == "driver" for fault in done))
+    broken = [] if done else [NOTHING]
     for result in faults:
         if result.began is None:
             continue
         if result.running is None:
             broken.append(f"after {result.fault} not everything that it hit ran again.")
-        elif bound is not None and result.latency is not None and result.latency > bound / 1e6:
+        elif bound is not None and result.misses(bound):
             broken.append(f"{result.fault} took {result.latency:.2f} s, where {bound / 1e6:g} s were promised.")
     excused = {pe for r in faults if r.began is not None and KINDS[r.fault.kind].excused for pe in r.fault.targets}
     for name, verdict in sinks.items():
@@ -220,6 +287,7 @@ def judge(
             promised[name] = "with gaps"
         late = sum(counts.get("late", 0) for counts in summary["streams"].values())
         broken += _broken(name, verdict, promised[name], summary["sinks"][name]["tuples"], late)
+    broken += _unnoticed(faults, sinks, summary)
     pairs = [
         (", ".join(result.fault.targets), result.predicted, result.caught_up)
         for result in faults
@@ -228,9 +296,23 @@ def judge(
     return Proof(graph.name, seed, bound, tuple(faults), sinks, promised, tuple(broken), summary, agreement(pairs))
 
 
+def _unnoticed(
+    faults: Sequence[FaultResult], sinks: Mapping[str, SinkVerdict], summary: Mapping[str, Any]
+) -> list[str]:
+    """Copies are compared: where one was corrupted, and it shows, some difference has to have been found."""
+    copied = summary.get("copies", {}).values()
+    copies = {copy["element"] for each in copied for copy in each["copies"]}
+    struck = [result for result in faults if result.altered]
+    if not struck or not all(set(result.fault.targets) <= copies for result in struck):
+        return []
+    if any(each["differences"] for each in copied) or not any(sink.wrong for sink in sinks.values()):
+        return []
+    return [f"{struck[0].fault} shows at a sink, and no copies were found to differ."]
+
+
 def _broken(name: str, verdict: SinkVerdict, promised: str, counted: int, late: int) -> list[str]:
     found = []
-    if promised == "exactly once":
+    if promised == EXACTLY:
         if not verdict.exact:
             found.append(
                 f"sink {name} was promised every row once and has {verdict.lost:,} lost, {verdict.doubled:,} doubled "

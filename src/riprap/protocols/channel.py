@@ -90,9 +90,13 @@ class Inlet:
     gone: bool = False  # its connection broke, and nothing has come since
     doubtful: bool = False  # what comes first may be late
 
-    def news(self, epoch: int) -> bool:
-        """Whether a message of this epoch is the first of a producer that is back."""
-        return self.gone or -1 < self.epoch < epoch
+    def back(self, epoch: int, number: int) -> bool:
+        """Whether a message is the first of a producer that is back, or of one that has left items out."""
+        return self.gone or -1 < self.epoch < epoch or (number > self.next and epoch >= self.epoch)
+
+    def follows(self, epoch: int, number: int) -> bool:
+        """Whether a message is just what is expected, of the producer that is known: all of it is new."""
+        return number == self.next and epoch == self.epoch and not self.gone
 
     def fresh(self, epoch: int, number: int, items: int) -> int:
         """How many of the first items of a message are not new; `NOTHING`: it is to be dropped whole."""

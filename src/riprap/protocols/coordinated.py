@@ -15,6 +15,7 @@ import struct
 from dataclasses import replace
 
 from riprap.protocols.channels import ChannelId
+from riprap.protocols.commitment import shown
 from riprap.protocols.events import (
     Abandon,
     Capture,
@@ -32,7 +33,6 @@ from riprap.protocols.events import (
 )
 from riprap.protocols.protocol import WHOLE, Protocol, ProtocolSpec, RestorePlan, Surroundings
 from riprap.protocols.rounds import RoundDirector
-from riprap.protocols.showing import shown
 from riprap.protocols.uncoordinated import released, whole_plan
 
 _ROUND = struct.Struct("<Q")
@@ -115,7 +115,9 @@ class Coordinated(Rounds):
     def marked(self, round: int, channel: ChannelId | None, number: int = 0) -> list[Command]:
         if round < self.round or (round == self.round and self.over and channel not in self.returning):
             return []
-        commands: list[Command] = []
+        # A new marker parks its channel first: what the round before it had parked, taken now, may bring the rest of
+        # the markers of this one, and so let the channel go on.
+        commands: list[Command] = [Park(channel)] if channel in self.forward else []
         if round > self.round:
             commands += self.aborted(self.round)
             self.round, self.over, self.asked = round, False, False
@@ -128,7 +130,6 @@ class Coordinated(Rounds):
         elif channel in self.forward:
             self.marks.add(channel)
             self.parked.append(channel)
-            commands.append(Park(channel))
         return commands + self._capture_if_aligned()
 
     def closed(self, channel: ChannelId) -> list[Command]:
@@ -159,4 +160,4 @@ class Coordinated(Rounds):
         return [*abandoned, *(Unpark(channel) for channel in parked)]
 
 
-SPEC = ProtocolSpec("coordinated", round_plan, Coordinated, RoundDirector, retention=("hold", "hold"))
+SPEC = ProtocolSpec("coordinated", round_plan, Coordinated, RoundDirector, retention=("hold", "hold"), together=True)

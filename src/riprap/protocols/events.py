@@ -57,7 +57,9 @@ LinkEvent = ConsumerUp | ConsumerDown | Acknowledged | ProducerGone
 
 
 class ProducerBack(NamedTuple):
-    """The first message of a channel after `ProducerGone`, or of a newer life of the producer, is about to be taken."""
+    """The first message of a channel after `ProducerGone`, or of a newer life of the producer, or behind items that
+    will not come, is about to be taken. `Park` in answer to it keeps it aside; when it is unparked, this comes again.
+    """
 
     channel: ChannelId
     epoch: int
@@ -207,6 +209,12 @@ class Await(NamedTuple):
     waited: bool
 
 
+class Halt(NamedTuple):
+    """Whether the element takes nothing, neither from channels nor from sources. At first it takes what there is."""
+
+    halted: bool
+
+
 class Capture(NamedTuple):
     """Take a checkpoint of a unit of the plan, here and now. `Durable` follows when it is on disk.
 
@@ -316,6 +324,6 @@ class Tell(NamedTuple):
 
 
 Command = (
-    Deliver | Park | Unpark | Admit | Await | Capture | Close | Abandon | SendMarker | Stamp
+    Deliver | Park | Unpark | Admit | Await | Halt | Capture | Close | Abandon | SendMarker | Stamp
     | Acknowledge | Forget | Resend | Activate | Deactivate | Release | Show | Digest | Tell
 )  # fmt: skip

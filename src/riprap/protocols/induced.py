@@ -27,12 +27,13 @@ from typing import Any
 
 from riprap.base.errors import DataError
 from riprap.protocols.channels import ChannelId
+from riprap.protocols.commitment import shown
 from riprap.protocols.cut import Cut
 from riprap.protocols.events import Arrived, Capture, Command, Deleted, Deliver, Emitted, Event, Stamp, Tick, Told
 from riprap.protocols.lines import LineDirector
 from riprap.protocols.protocol import WHOLE, Protocol, ProtocolSpec, RestorePlan, Surroundings
-from riprap.protocols.showing import shown
 from riprap.protocols.uncoordinated import Timer, released, whole_plan
+from riprap.protocols.virtual import Virtual, concerns
 
 
 class Hmnr:
@@ -144,6 +145,7 @@ class Induced(Protocol):
         self.header = self.vectors.header() if self.vectors is not None else b""
         self.captured: bytes | None = None
         self.now = self.tag = 0
+        self.virtual = Virtual()
 
     def begin(self, cut: Cut | None, now: int) -> list[Command]:
         self.now = now
@@ -164,6 +166,8 @@ class Induced(Protocol):
                 return [self._capture(forced=False)] if now >= self.timer.due else []
             case Told(message) if "last" in message:
                 return [self._capture(forced=False)]
+            case Told(message) if concerns(message):
+                return self.virtual.told(message, lambda: self._capture(forced=False))
             case Told(message) if "committed" in message:
                 return shown(self.surroundings.pe, message)
             case Deleted(_, oldest):
@@ -191,7 +195,7 @@ class Induced(Protocol):
         self.stamped[channel] = self.header
         return [Stamp(channel, self.header)]
 
-    def _capture(self, *, forced: bool, lc: int | None = None) -> Command:
+    def _capture(self, *, forced: bool, lc: int | None = None) -> Capture:
         self.timer.restart(self.now)
         self.tag += 1
         if self.vectors is not None:

@@ -10,34 +10,49 @@ Logs: with `log = "persistent"` every item below *sent* is in a persistent strea
 loss. With "volatile" a log dies with its element, loss was chosen, and is counted by those who can see it: consumers,
 by the numbers that are missing.
 
-After a director's death: the line in force is in its log, and every life that it heard of, so that one which died and
-came back meanwhile, with nobody to hear of it, is noticed. Checkpoints come with `Joined`. A line is computed only when
-every element has joined this director once, since until then some checkpoints are not known.
+Virtual checkpoints (`virtual`, with persistent logs): the line may have the live state of elements that did not fail.
+They are asked to halt, and to capture what they have; when all have, or take too long, the line is computed, and who
+stands at what it captured goes on from there as it is, when the others that live have gone back: what they give out
+until then is not what they will give out. Without logs what is on its way to who stays would be lost. That they halt is
+what makes it worth it, not what makes it right: who took what another one sent behind its capture would have to go back
+further.
+
+After a director's death: the line in force is in its log, and every life that it heard of with the line that it works
+under, so that one which died and came back meanwhile, with nobody to hear of it, is noticed. What such a life gives out
+until a line is put in force may not be what the one before it had sent under the same numbers: it is *doubted*, and no
+line has a checkpoint of it. Checkpoints come with `Joined`. A line is computed only when every element has joined this
+director once, since until then some checkpoints are not known.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from riprap.protocols.channels import ChannelId
+from riprap.protocols.commitment import committed, showing
 from riprap.protocols.cut import CheckpointId, Cut
 from riprap.protocols.director import (
+    OWN,
+    Begins,
     Command,
     Delete,
     Director,
     Event,
     Finished,
     GoBack,
+    Heard,
     Joined,
     Log,
     Lost,
     Say,
+    Tick,
     Took,
 )
 from riprap.protocols.protocol import Surroundings
 from riprap.protocols.recovery_line import INITIAL, Ends, Point, Span, recovery_line
-from riprap.protocols.showing import committed, showing
+from riprap.protocols.virtual import live_tag
 
 EVERYTHING: Span = (0, 2**63 - 1)
+PATIENCE = 5_000_000  # microseconds that a line waits for elements to halt
 
 
 def channels_of(elements: Mapping[str, Surroundings]) -> dict[ChannelId, Ends]:
@@ -86,14 +101,26 @@ class LineDirector(Director):
         self.lives: dict[str, tuple[int, int]] = {}
         self.void: set[CheckpointId] = set()  # ahead of a line that was put in force
         self.failed = False  # somebody failed, and no line has been computed since
+        self.doubted: dict[str, int] = {}  # elements that died unheard since, with the epoch that they came back in
+        self.doubtful: list[CheckpointId] = []  # checkpoints that they took since
+        self.virtual = bool(settings.get("virtual", False))
+        self.alive: set[str] = set()
+        self.halting: set[str] | None = None  # of whom live states are awaited for the next line
+        self.live: dict[str, CheckpointId] = {}  # what they captured
+        self.staying: set[str] = set()  # who goes on from there, and has not answered yet
+        self.leaving: set[str] = set()  # who lives, goes back, and has not joined under the line in force yet
+        self.waits_until: int | None = None
         self.showing = showing(elements)
         self.committed: dict[str, CheckpointId] = {}  # of elements that show: what they were told
 
     def begin(self, log: Sequence[Mapping[str, Any]]) -> list[Command]:
         for record in log:
             remember(self.lives, record)
+            if record.get("halt", 0) > self.line:  # a director before this one knew that somebody had failed
+                self.failed = True
+                self.doubted.update(record.get("doubted", {}))
             if "line" in record:
-                self.line = record["line"]
+                self.line, self.failed, self.doubted = record["line"], False, {}
                 self.targets = {pe: _id(target) for pe, target in record["targets"].items()}
                 self.void |= {CheckpointId(*id) for id in record["void"]}
         return [GoBack(self.line, self.targets)] if self.line else []
@@ -101,31 +128,60 @@ class LineDirector(Director):
     def handle(self, event: Event) -> list[Command]:
         match event:
             case Joined(pe, epoch, line, checkpoints):
-                self.failed |= died_unheard(self.lives, pe, epoch, self.line)
-                logged = seen(self.lives, pe, epoch, line)
+                unheard: list[Command] = []
+                if died_unheard(self.lives, pe, epoch, self.line):
+                    self.failed, self.doubted[pe] = True, min(epoch, self.doubted.get(pe, epoch))
+                    self.live.pop(pe, None)
+                    unheard = [Log({"halt": self.line + 1, "doubted": dict(self.doubted)})]
+                logged = [*unheard, *seen(self.lives, pe, epoch, max(line, self.line))]  # who stays works under it
                 # One that has not heard of the line in force may have checkpoints ahead of it.
                 target = self.targets.get(pe)
                 void = [id for id in checkpoints if line < self.line and (target is None or id > target)]
                 void += [id for id in checkpoints if id in self.void]
                 for id, cut in checkpoints.items():
-                    if id not in void:
+                    if id not in void and not self._doubts(id):
                         self._learn(id, cut)
                 self.unknown.discard(pe)
+                self.alive.add(pe)
+                self.leaving.discard(pe)
                 self.committed.pop(pe, None)
                 deleted: list[Command] = [Delete(tuple(void), void=True)] if void else []
                 then = [] if self.unknown else self._recover() if self.failed else self._committed(*self._line())
-                return [*logged, *deleted, *then]
-            case Took(id, cut, line, _, _, _, _):
-                if line != self.line:
+                if self.virtual and self.halting is None:  # it may have halted for the line that is in force
+                    self.staying.add(pe)
+                return [*logged, *deleted, *then, *self._resume()]
+            case Took(id, cut, line, tag, _, _, _):
+                if line != self.line or self._doubts(id):
                     return []
                 self._learn(id, cut)
-                return self._forget()
+                return self._halted(id) if tag == live_tag(self.line + 1) else self._forget()
+            case Tick(now) if self.halting is not None:
+                self.waits_until = now + PATIENCE if self.waits_until is None else self.waits_until
+                return self._put_in_force() if now >= self.waits_until else self._halt()
+            case Tick() if self.staying:
+                return self._resume()
+            case Heard(pe, _, message) if message.get("resumed") == self.line:
+                self.staying.discard(pe)
             case Finished(pe, _) if self.showing:
                 return [Say(pe, {"last": 0})]
             case Lost(pe, epoch) if epoch >= self.lives.get(pe, (epoch, 0))[0]:
                 self.failed = True
+                self.alive.discard(pe)
+                self.live.pop(pe, None)
+                self.staying.discard(pe)
+                self.leaving.discard(pe)
                 return self._recover() if not self.unknown else []
         return []
+
+    def begins(self, pe: str, epoch: int) -> Begins:
+        return OWN if self.halting is None or pe in self.leaving else None  # the next line will say it
+
+    def _doubts(self, id: CheckpointId) -> bool:
+        """Whether a checkpoint is of a life that is doubted; it is then void with the next line."""
+        doubtful = id.epoch >= self.doubted.get(id.pe, id.epoch + 1)
+        if doubtful:
+            self.doubtful.append(id)
+        return doubtful
 
     def _learn(self, id: CheckpointId, cut: Cut) -> None:
         self.cuts[id.pe][id] = point_of(cut)
@@ -142,17 +198,54 @@ class LineDirector(Director):
 
     def _recover(self) -> list[Command]:
         self.failed = False
+        if not self.virtual:
+            return self._put_in_force()
+        if self.halting is not None:  # one of those who were asked, or another one that nobody knew of
+            self.halting &= self.alive - self.doubted.keys()
+            return [] if self.halting else self._put_in_force()
+        self.halting, self.live, self.waits_until = self.alive - self.doubted.keys(), {}, None
+        if not self.halting:
+            return self._put_in_force()
+        self.staying = set()
+        return [Log({"halt": self.line + 1}), *self._halt()]
+
+    def _halt(self) -> list[Command]:
+        return [Say(pe, {"halt": self.line + 1}) for pe in sorted(self.halting or ())]
+
+    def _resume(self) -> list[Command]:
+        """Not before who goes back has: what it gives out until then is not what it will give out."""
+        if self.unknown or self.leaving:
+            return []
+        return [Say(pe, {"resume": self.line}) for pe in sorted(self.staying)]
+
+    def _halted(self, id: CheckpointId) -> list[Command]:
+        """The live state of an element is durable."""
+        if self.halting is None:
+            return []
+        self.live[id.pe] = id
+        self.halting.discard(id.pe)
+        return [] if self.halting else self._put_in_force()
+
+    def _put_in_force(self) -> list[Command]:
+        """The line, of what is durable now."""
         ids, at = self._line()
         self.line += 1
         self.targets = {pe: ids[pe][index] for pe, index in at.items()}
+        self.staying = {pe for pe, id in self.live.items() if pe in self.alive and id == self.targets[pe]}
+        self.leaving = self.alive - self.staying
+        self.halting, self.live = None, {}
         ahead = [id for pe, order in ids.items() for id in order[at[pe] + 1 :] if id is not None]
         for id in ahead:
             del self.cuts[id.pe][id]
+        ahead += dict.fromkeys(self.doubtful)
+        self.doubted, self.doubtful = {}, []
         self.void |= set(ahead)
         targets = {pe: id and list(id) for pe, id in self.targets.items()}
         deleted: list[Command] = [Delete(tuple(ahead), void=True)] if ahead else []
         record = {"line": self.line, "targets": targets, "void": [list(id) for id in ahead]}
-        return [Log(record), GoBack(self.line, dict(self.targets)), *deleted]
+        back = {pe: id for pe, id in self.targets.items() if pe not in self.staying}
+        stay = [log for pe in sorted(self.staying) for log in seen(self.lives, pe, self.lives[pe][0], self.line)]
+        return [Log(record), *stay, GoBack(self.line, back), *self._resume(), *deleted]
 
     def _forget(self) -> list[Command]:
         """What lies behind the line that would hold if everybody failed."""

@@ -1,8 +1,8 @@
 """Partial fault tolerance: every stream has the retention that it was given, and no element waits for another's.
 
-    retention  as users know it  consumer is down                   consumer is back              a message is missing
+    retention  as users know it  consumer is down                   consumer is back              something is missing
     discard    gap               discard, count                     send what comes from now on   it is lost, go on
-    hold       buffer            hold, until acknowledged           send again from its number    cannot be, unless the producer died
+    hold       buffer            hold, until acknowledged           send again from its number    its producer died
     log        replay            keep it in the persistent stream   it reads from its checkpoint  cannot be
     while-down while-down        keep it on disk, or a share of it  send what is kept from there  it is lost, go on
 
@@ -11,12 +11,12 @@ back to the numbers of its checkpoint and gives out the same items again, and co
 with some logged input goes back as a whole too. Any other restores each operator from a checkpoint of its own, if it
 has one, and goes on with what comes.
 
-Two rules are this protocol's own. A producer that is down is not waited for, unless its stream is logged: what it brings
-later at or below a key that has passed is late. And what is held is let go of when it has left the consumer's operator,
-or, where that is saved, when it is in a durable checkpoint: so the state of an operator that cannot bear loss comes
-back with nothing missing. What is kept while a consumer is down is let go of when its operators have had it: what they
-had since their checkpoints stays lost.
-"""  # noqa: E501
+Two rules are this protocol's own. A producer that is down is not waited for, unless its stream is logged: what it
+brings later at or below a key that has passed is late. And what is held is let go of when it has left the consumer's
+operator, or, where that is saved, when it is in a durable checkpoint: so the state of an operator that cannot bear loss
+comes back with nothing missing. What is kept while a consumer is down is let go of when its operators have had it: what
+they had since their checkpoints stays lost.
+"""
 
 from collections.abc import Mapping
 
@@ -63,7 +63,7 @@ def plan(surroundings: Surroundings) -> RestorePlan:
         }
         # What is kept while an element is down comes to the windows of its checkpoint: they have not moved on.
         gap = bool(surroundings.sources) or any(inlet.retention != "while-down" for inlet in inputs.values())
-        return RestorePlan(units, whole=False, exact=False, delivered="passed", reason=reason, gap=gap)
+        return RestorePlan(units, whole=False, exact=False, delivered="passed", reason=reason, gap=gap, holes=True)
     continuous = next((name for name, facts in operators.items() if facts.continuous), "")
     if continuous and exact:
         return RestorePlan({}, whole=True, exact=True, delivered="passed", continuous=continuous)
@@ -71,7 +71,7 @@ def plan(surroundings: Surroundings) -> RestorePlan:
     intervals = [facts.checkpoint_every for facts in operators.values() if facts.checkpoint_every is not None]
     every = min(intervals, default=None if stateful else POSITIONS_EVERY)
     units = {WHOLE: Unit(tuple(operators), every)} if every is not None else {}
-    return RestorePlan(units, whole=True, exact=exact, delivered="passed", reason=reason)
+    return RestorePlan(units, True, exact, "passed", reason, spare=KEPT, holes=True)
 
 
 def _not_repeatable(surroundings: Surroundings) -> str:

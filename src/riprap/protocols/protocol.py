@@ -54,6 +54,7 @@ class Membership:
     replica: int
     edges: tuple[ChannelId, ...]  # its outputs that leave the group
     deterministic: bool  # replicas that were fed the same give out the same
+    within: tuple[ChannelId, ...] = ()  # its inputs from elements of the same replica
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,9 @@ class RestorePlan:
     # What was taken need not be held by its producer: who goes back does so together with it, to checkpoints that have
     # what was on its way.
     rounds: bool = False
+    # While an element has fewer checkpoints than this, whatever it would need to begin afresh is still there.
+    spare: int = 0
+    holes: bool = False  # where no checkpoint is whole, one with holes is better than none: what is missing is lost
 
 
 class Protocol:
@@ -147,5 +151,8 @@ class ProtocolSpec:
     # Whether logs between elements have only what is committed, where those who write them do not repeat themselves:
     # they have consumers who do not go back with them, or go back elsewhere.
     guarded: bool = False
+    # Whether everybody goes back together, readers of logs too: a log that was asked for is then written again, and
+    # what is in it already stands, so those who write it have to repeat themselves.
+    together: bool = False
     lossy: bool = False  # held items that were sent may be forgotten where they would not fit into memory
     borders: Retention | None = None  # of links into and out of cycles, if it is another one

@@ -32,7 +32,7 @@ def plan(surroundings: Surroundings) -> RestorePlan:
     operators = surroundings.operators
     intervals = [facts.checkpoint_every for facts in operators.values() if facts.checkpoint_every is not None]
     units = {WHOLE: Unit(tuple(operators), min(intervals, default=surroundings.settings.get("interval", EVERY)))}
-    return RestorePlan(units, whole=True, exact=True, delivered="passed")
+    return RestorePlan(units, whole=True, exact=True, delivered="passed", spare=KEPT)
 
 
 def refuses(surroundings: Surroundings) -> str:
@@ -111,7 +111,7 @@ class RecomputeDirector(Director):
         if pe in found:
             return found[pe]
         kept = sorted(self._kept[pe])
-        wanted: set[CheckpointId] | None = set(kept[-KEPT:]) if kept else None
+        wanted: set[CheckpointId] | None = set(kept[-KEPT:]) if len(kept) >= KEPT else None
         for consumer, channels in self._consumers[pe].items():
             behind = self._needed(consumer, found)
             for id_ in behind if behind is not None else ():

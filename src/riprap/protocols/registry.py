@@ -7,9 +7,9 @@ from typing import Any
 from riprap.base.errors import UsageError, known
 from riprap.base.quantities import parse_duration
 from riprap.protocols import coordinated, hybrid, induced, recompute, repeat, unaligned, uncoordinated
+from riprap.protocols.commitment import SINKS
 from riprap.protocols.partial import PARTIAL
 from riprap.protocols.protocol import ProtocolSpec
-from riprap.protocols.showing import SINKS
 
 REGISTRY: Mapping[str, ProtocolSpec] = {
     spec.name: spec
@@ -43,6 +43,7 @@ def configured(
     scope: str | None = None,
     failover: str = FAILOVERS[0],
     sinks: str | None = None,
+    virtual: bool = False,
 ) -> tuple[ProtocolSpec, dict[str, Any]]:
     """A protocol as a user asks for it, with its settings; raises `UsageError` for what does not go together."""
     spec = protocol(name)
@@ -71,6 +72,15 @@ def configured(
         if spec.name != "induced":
             raise UsageError(f"--induced-scope is for induced: {name} forces no checkpoints")
         settings["scope"] = scope
+    if virtual:
+        if spec.name not in ("uncoordinated", "induced"):
+            raise UsageError(f"--virtual is for uncoordinated and induced: {name} has no line of single checkpoints")
+        if settings.get("log") == "volatile":
+            raise UsageError(
+                "--virtual leaves elements as they are that did not fail, and with --log volatile what is on its way "
+                "to them would be lost: use --log persistent"
+            )
+        settings["virtual"] = True
     if sinks is not None:
         if sinks not in SINKS:
             raise UsageError(f"--sinks {sinks}: expected {' or '.join(SINKS)}")

@@ -11,13 +11,13 @@ costs the failed element alone. The price is a log of every stream, and that ope
 
 from collections.abc import Mapping
 
+from riprap.protocols.commitment import committed, showing
 from riprap.protocols.cut import CheckpointId
 from riprap.protocols.director import Command as DirectorCommand
 from riprap.protocols.director import Delete, Director, Finished, Joined, Say, Took
 from riprap.protocols.director import Event as DirectorEvent
 from riprap.protocols.events import Command, Deleted, Event, Forget
 from riprap.protocols.protocol import WHOLE, ProtocolSpec, RestorePlan, Surroundings, Unit
-from riprap.protocols.showing import committed, showing
 from riprap.protocols.uncoordinated import Uncoordinated, interval_of
 
 

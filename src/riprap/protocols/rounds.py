@@ -15,6 +15,7 @@ has done is not known, so it is aborted.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from riprap.protocols.commitment import committed, showing
 from riprap.protocols.cut import CheckpointId
 from riprap.protocols.director import (
     Command,
@@ -33,7 +34,6 @@ from riprap.protocols.director import (
 from riprap.protocols.lines import channels_of, died_unheard, point_of, remember, seen
 from riprap.protocols.protocol import Surroundings
 from riprap.protocols.recovery_line import INITIAL, Point, recovery_line
-from riprap.protocols.showing import committed, showing
 from riprap.protocols.uncoordinated import INTERVAL
 
 
@@ -91,7 +91,10 @@ class RoundDirector(Director):
                 if pe in self.finished or not working:  # a life that has gone back since had finished
                     return []
                 self.finished.add(pe)
-                return [Say(pe, {"last": last_tag(self.line)})]
+                # Its last checkpoint may be durable sooner than its part of a round under way, or instead of it, and
+                # does not go with the parts of others: what it sent behind its marker would be nowhere.
+                aborted = self._abort() if self.parts is not None and pe not in self.parts else []
+                return [*aborted, Say(pe, {"last": last_tag(self.line)})]
             case Took(id, cut, line, tag, _, _, _) if line == self.line:
                 self.points[id] = point_of(cut)
                 return self._took(id, tag)

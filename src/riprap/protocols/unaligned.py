@@ -85,4 +85,4 @@ class Unaligned(Rounds):
         return abandoned
 
 
-SPEC = ProtocolSpec("unaligned", round_plan, Unaligned, RoundDirector, retention=("hold", "hold"))
+SPEC = ProtocolSpec("unaligned", round_plan, Unaligned, RoundDirector, retention=("hold", "hold"), together=True)

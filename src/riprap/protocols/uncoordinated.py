@@ -9,11 +9,12 @@ beginning of the run (the domino effect): `induced.py` exists because of that.
 """
 
 from riprap.base.randomness import derived_seed
+from riprap.protocols.commitment import shown
 from riprap.protocols.cut import Cut
 from riprap.protocols.events import Acknowledge, Capture, Command, Deleted, Event, Forget, Tick, Told
 from riprap.protocols.lines import LineDirector
 from riprap.protocols.protocol import WHOLE, Protocol, ProtocolSpec, RestorePlan, Surroundings, Unit
-from riprap.protocols.showing import shown
+from riprap.protocols.virtual import Virtual, concerns
 
 INTERVAL = 10_000_000  # microseconds, unless the settings say otherwise
 
@@ -50,6 +51,7 @@ class Uncoordinated(Protocol):
         super().__init__(surroundings, plan)
         self.timer = Timer(surroundings)
         self.taken = 0
+        self.virtual = Virtual()
 
     def begin(self, cut: Cut | None, now: int) -> list[Command]:
         self.timer.begin(now)
@@ -59,18 +61,20 @@ class Uncoordinated(Protocol):
         match event:
             case Tick(now) if now >= self.timer.due:
                 self.timer.restart(now)
-                return self._capture()
+                return [self._capture()]
             case Told(message) if "last" in message:
-                return self._capture()
+                return [self._capture()]
+            case Told(message) if concerns(message):
+                return self.virtual.told(message, self._capture)
             case Told(message) if "committed" in message:
                 return shown(self.surroundings.pe, message)
             case Deleted(_, oldest):
                 return released(oldest)
         return []
 
-    def _capture(self) -> list[Command]:
+    def _capture(self) -> Capture:
         self.taken += 1
-        return [Capture(WHOLE, self.taken)]
+        return Capture(WHOLE, self.taken)
 
 
 def released(oldest: Cut) -> list[Command]:

@@ -33,15 +33,13 @@ from riprap.protocols.cut import CheckpointId, Cut
 from riprap.protocols.director import ANEW, OWN, Begins, Delete, Director, End, Say
 from riprap.protocols.director import Command as DirectorCommand
 from riprap.protocols.director import Event as DirectorEvent
-from riprap.protocols.events import Activate, Came, Capture, Command, Event, Gave, Release, Tell, Tick, Told
+from riprap.protocols.events import Activate, Came, Capture, Command, Event, Gave, Release, Tick, Told
 from riprap.protocols.protocol import WHOLE, Protocol, ProtocolSpec, RestorePlan, Surroundings, Unit
 from riprap.replication.digests import INTERVAL, SETTING, Comparison
-from riprap.replication.telling import as_json, from_json
+from riprap.replication.news import FIRST_EPOCH, News, as_json, from_json
 
 OURS = "full"  # marks what is said between these machines and this director
-FIRST_EPOCH = 1  # a life of this epoch has lost nothing
 SNAPSHOT = 1  # the tag of a checkpoint that another copy is to begin with
-_TELL_EVERY = 50_000  # µs: how far consumers have come
 _ASK_AGAIN = 2_000_000  # µs: for a snapshot that has not come
 _GRACE = 1_000_000  # µs that a new director waits for those who live
 
@@ -55,34 +53,23 @@ class FullMachine(Protocol):
     def __init__(self, inner: Protocol) -> None:
         super().__init__(inner.surroundings, inner.plan)
         self._inner = inner
-        self._came: dict[ChannelId, Had] = {}  # that the director has not been told
-        self._gave: dict[str, dict[int, int]] = {}  # the same of digests
-        self._told_at = 0
+        self._news = News(OURS)
         self.hears = inner.hears | {Told, Tick, Gave} | ({Came} if self.surroundings.strands else frozenset())
 
     def begin(self, cut: Cut | None, now: int) -> list[Command]:
         return self._inner.begin(cut, now)
 
     def handle(self, event: Event) -> list[Command]:
-        commands: list[Command] = []
+        commands: Sequence[Command] = ()
         match event:
             case Told(message) if OURS in message:
                 return self._told(message[OURS])
-            case Came(channel, had):
-                self._came[channel] = had
+            case Came() | Gave():
+                self._news.hear(event)
                 return []
-            case Gave(stream, digests):
-                self._gave.setdefault(stream, {}).update(digests)
-                return []
-            case Tick(now) if (self._came or self._gave) and now - self._told_at >= _TELL_EVERY:
-                self._told_at = now
-                if self._came:
-                    commands = [Tell({OURS: {"had": [as_json(c, had) for c, had in self._came.items()]}})]
-                if self._gave:
-                    told = {stream: list(digests.items()) for stream, digests in self._gave.items()}
-                    commands.append(Tell({OURS: {"digests": told}}))
-                self._came, self._gave = {}, {}
-        return [*commands, *self._inner.handle(event)] if type(event) in self._inner.hears else commands
+            case Tick(now):
+                commands = self._news.tell(now)
+        return [*commands, *(self._inner.handle(event) if type(event) in self._inner.hears else ())]
 
     def _told(self, message: Mapping[str, Any]) -> list[Command]:
         if "had" in message:

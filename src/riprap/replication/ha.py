@@ -23,6 +23,12 @@ refilling longest, and what it gives out is *tainted*; else nobody. Each activat
 is in the director's log before anybody hears of it. A consumer takes items of a term and of none before it. So
 whatever is lost or late, it never listens to two replicas: who still believes to be active is turned away.
 
+An element may notice sooner than the director that it is *severed* from another one of its replica: its connection
+broke, or a new life speaks, or items are missing. Were it to go on, what it gives out would be wrong under a term that
+the consumer still takes, or, in a backup, under one that is on its way to it. So it takes nothing more on that channel,
+and waits for it, until the director has spoken. It tells the director in any case: connections break though nobody
+dies, and what was on its way is lost then too.
+
 Fault model: that of a run. A director that dies forgets who was full, unless it is in its log; replicas whose elements
 live on are full again when they join with the epochs that are there.
 
@@ -34,7 +40,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from riprap.graph.keys import OrderKey
+from riprap.graph.keys import END_KEY, START_KEY, TIMER, OrderKey
 from riprap.protocols import director as seam
 from riprap.protocols.channel import Had
 from riprap.protocols.channels import ChannelId
@@ -50,20 +56,24 @@ from riprap.protocols.events import (
     Digest,
     Digested,
     Event,
+    Park,
+    ProducerBack,
+    ProducerGone,
     Release,
     Tell,
     Tick,
     Told,
+    Unpark,
 )
 from riprap.protocols.protocol import Protocol, ProtocolSpec, RestorePlan, Surroundings
-from riprap.replication.telling import as_json, from_json
+from riprap.replication.news import FIRST_EPOCH, News, from_json
 
 OURS = "ha"  # marks what is said between these machines and this director
 NOBODY = -1
-FIRST_EPOCH = 1  # a life of this epoch has lost nothing
-_TELL_EVERY = 50_000  # µs: how far consumers have come
 _ASK_EVERY = 200_000  # µs: for digests, while some replica refills
 _ANSWER_WITHIN = 2_000_000  # µs: else it is asked again
+_TELL_AGAIN = 100_000  # µs: that a connection within a replica broke, if nobody has answered
+_NO_TUPLE = (TIMER, END_KEY.seq, 0)  # rest of the key that is asked about: of no source, or it were taken for a tuple's
 _FIRST_MARGIN = 10_000  # µs of event time from what consumers have had to the key that is asked about
 
 
@@ -78,30 +88,60 @@ class HaMachine(Protocol):
         self._inner = inner
         self._fed = {c for c, n in self.surroundings.inputs.items() if n.retention == "remember"}
         self._plain = self.surroundings.settings.get("failover") == "plain"
-        self._came: dict[ChannelId, Had] = {}  # that the director has not been told
-        self._told_at = 0
+        self._news = News(OURS)
         self.term = 0
         self.active = False
+        membership = self.surroundings.membership
+        self._within = frozenset(membership.within) if membership is not None else frozenset()
+        self._severed = False  # and the director has not said that it knows
+        self._told_at = 0
+        self._held: dict[ChannelId, ProducerGone | ProducerBack] = {}  # on which nothing is taken until it has
+        self._away: set[ChannelId] = set()  # what comes on them next was told of
         self.hears = inner.hears | {Told, Digested} | ({Came, Tick} if self._fed else frozenset())
+        if self._within:
+            self.hears |= {ProducerGone, ProducerBack, Tick}
 
     def begin(self, cut: Cut | None, now: int) -> list[Command]:
         return self._inner.begin(cut, now)
 
     def handle(self, event: Event) -> list[Command]:
-        commands: list[Command] = []
+        commands: Sequence[Command] = ()
         match event:
             case Told(message) if OURS in message:
                 return self._told(message[OURS])
-            case Came(channel, had):
-                self._came[channel] = had
+            case Came():
+                self._news.hear(event)
                 return []
             case Digested(key, digest):
                 return [Tell({OURS: {"digest": list(key), "is": digest}})]
-            case Tick(now) if self._came and now - self._told_at >= _TELL_EVERY:
-                self._told_at = now
-                commands = [Tell({OURS: {"had": [as_json(c, had) for c, had in self._came.items()]}})]
-                self._came = {}
-        return [*commands, *self._inner.handle(event)] if type(event) in self._inner.hears else commands
+            case ProducerBack(channel) if channel in self._away:  # what is asked about has to lie behind the hole
+                self._away.discard(channel)
+                self._severed = True
+                commands = [Tell({OURS: {"severed": str(channel)}})]
+            case ProducerGone(channel) | ProducerBack(channel) if channel in self._within:
+                self._severed = True
+                commands = [Tell({OURS: {"severed": str(channel)}})]
+                self._away.add(channel)
+                self._held[channel] = event  # also in a backup: it may be about to hear that it is active
+                return [*commands, Park(channel)]
+            case Tick(now):
+                commands = [*self._news.tell(now), *self._tell_again(now)]
+        return [*commands, *self._through(event)]
+
+    def _through(self, event: Event) -> list[Command]:
+        return self._inner.handle(event) if type(event) in self._inner.hears else []
+
+    def _tell_again(self, now: int) -> list[Command]:
+        if not self._severed or now - self._told_at < _TELL_AGAIN:
+            return []
+        self._told_at = now
+        return [Tell({OURS: {"severed": ""}})]
+
+    def _go_on(self) -> list[Command]:
+        """The director knows: who is active now, it has said."""
+        held, self._held = self._held, {}
+        gone = [command for event in held.values() if type(event) is ProducerGone for command in self._through(event)]
+        return [*gone, *map(Unpark, held)]
 
     def _told(self, message: Mapping[str, Any]) -> list[Command]:
         membership = self.surroundings.membership
@@ -109,6 +149,9 @@ class HaMachine(Protocol):
             return [Digest(OrderKey(*message["digest"]))]
         if "had" in message:
             return [Release(*from_json(entry)) for entry in message["had"]]
+        if "known" in message:
+            self._severed = False
+            return self._go_on()
         if membership is None or message["term"] <= self.term:
             return []
         self.term, self.active = message["term"], message["active"] == membership.replica
@@ -149,7 +192,7 @@ class _Replica:
     @property
     def presumed(self) -> bool:
         """Nothing speaks against it: as a director begins, it has not heard of everybody."""
-        return not self.lost and all(self.full_at[pe] == epoch for pe, epoch in self.lives.items())
+        return not self.lost and all(self.full_at.get(pe) == epoch for pe, epoch in self.lives.items())
 
     @property
     def state(self) -> str:
@@ -233,6 +276,20 @@ class Group:
         self.agreed.pop(self.replicas.index(replica), None)
         return self._settle(pe, now)
 
+    def severed(self, pe: str, epoch: int, now: int) -> list[DirectorCommand]:
+        """An element has had less than it should have: a connection within its replica broke, whoever lives on."""
+        replica = self.of(pe)
+        if replica.lives.get(pe) != epoch:
+            return []
+        at = self.replicas.index(replica)
+        replica.full_at, replica.since, replica.asked_from = {}, now, None
+        self.asked = None
+        self.agreed.pop(at, None)
+        orders: list[DirectorCommand] = []
+        if at == self.active and ((chosen := self._chosen()) != at or not self.tainted):
+            orders = self._activate(chosen, pe, now)
+        return [self._fullness(at), *orders, Say(pe, {OURS: {"known": True}})]
+
     def silent(self, pe: str, now: int) -> list[DirectorCommand]:
         """Another one takes over if it can; whether this one is lost is not known."""
         replica = self.of(pe)
@@ -302,11 +359,11 @@ class Group:
         if self.asked is not None and too_near:
             self.margin *= 4
         came = max(had.key.ts for had in self.had.values())
-        if came >= 1 << 62:
-            return []  # the streams have ended
+        if not START_KEY.ts < came < 1 << 62:
+            return []  # nothing has come yet, or the streams have ended
         before, self.looked, self.asked_at = self.looked, (now, came), now
         moved = 0 if before is None else came - before[1]  # in the time between two looks
-        self.asked, self.answers = OrderKey(came + max(self.margin, 2 * moved), 0, 0, 0), {}
+        self.asked, self.answers = OrderKey(came + max(self.margin, 2 * moved), *_NO_TUPLE), {}
         pes = dict.fromkeys(pe for replica in self._asked(filling) for pe in replica.elements)
         return [Say(pe, {OURS: {"digest": list(self.asked)}}) for pe in pes]
 
@@ -349,7 +406,10 @@ class Group:
         replica.full_at = dict(replica.lives)
         if at == self.active:
             self.tainted = False
-        return [Log({OURS: {"group": self.name, "full": at, "epochs": replica.full_at}})]
+        return [self._fullness(at)]
+
+    def _fullness(self, at: int) -> Log:
+        return Log({OURS: {"group": self.name, "full": at, "epochs": self.replicas[at].full_at}})
 
     def report(self) -> dict[str, Any]:
         return {
@@ -383,8 +443,8 @@ class HaDirector(Director):
 
     def handle(self, event: DirectorEvent) -> list[DirectorCommand]:
         match event:
-            case seam.Heard(pe, _, message) if OURS in message:
-                return self._heard(pe, message[OURS])
+            case seam.Heard(pe, epoch, message) if OURS in message:
+                return self._heard(pe, epoch, message[OURS])
             case seam.Joined(pe, epoch) if pe in self._group:
                 return [*self._group[pe].joined(pe, epoch, self._now), *self._inner.handle(event)]
             case seam.Lost(pe, epoch) if pe in self._group:
@@ -397,7 +457,7 @@ class HaDirector(Director):
                 return [*asked, *self._inner.handle(event)]
         return self._inner.handle(event)
 
-    def _heard(self, pe: str, message: Mapping[str, Any]) -> list[DirectorCommand]:
+    def _heard(self, pe: str, epoch: int, message: Mapping[str, Any]) -> list[DirectorCommand]:
         commands: list[DirectorCommand] = []
         if "had" in message:
             told: dict[str, list[Any]] = {}
@@ -411,6 +471,8 @@ class HaDirector(Director):
             commands += [Say(producer, {OURS: {"had": entries}}) for producer, entries in told.items()]
         elif "digest" in message:
             commands = self._group[pe].answered(pe, OrderKey(*message["digest"]), message["is"])
+        elif "severed" in message:
+            commands = self._group[pe].severed(pe, epoch, self._now)
         elif "resumed" in message:
             self._group[pe].resumed(message["resumed"], message["channel"], message, self._now)
         return commands

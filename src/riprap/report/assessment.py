@@ -114,7 +114,13 @@ def _colour(impact: float, highest: float) -> str:
 
 
 def _by_advice(verdicts: Mapping[str, Verdict]) -> dict[str, list[str]]:
-    words = {"replicate": "replicate", "checkpoint": "checkpoint and restart quickly", "restart": "restart is enough"}
+    words = {
+        "compare": "compare copies",
+        "replicate": "replicate",
+        "checkpoint": "checkpoint and restart quickly",
+        "restart": "restart is enough",
+        "nothing": "nothing is needed",
+    }
     return {
         words[advice]: names
         for advice in words

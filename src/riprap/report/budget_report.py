@@ -20,6 +20,7 @@ def budget_report(graph: Graph, curve: Tradeoff, *, command: str = "") -> str:
         "extra CPU": f"{used.cpu:.3g} cores",
         "extra memory": format_size(round(used.memory)),
         "storage": f"{format_size(round(used.storage))}/s",
+        "network": f"{format_size(round(used.network))}/s",
         "recovery, worst case": show_duration(best.protection.worst),
     }
     points = [

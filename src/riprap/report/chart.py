@@ -1,6 +1,6 @@
 """A line chart as SVG text: a few series over one axis each way, points with tooltips, one of them marked."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from math import ceil, floor, log10
@@ -33,10 +33,18 @@ class Series:
     points: Sequence[Point]
     steps: bool = False  # the value holds until the next point
     line: bool = True  # the points are joined
+    dots: bool = True  # the points are drawn; else earlier series have wider lines, so that none hides another
 
 
-def chart(series: Sequence[Series], *, x_label: str, y_label: str, log_x: bool = False) -> str:
-    """`log_x`: every x is above 0, and equal ratios of them are equally far apart."""
+def chart(
+    series: Sequence[Series],
+    *,
+    x_label: str,
+    y_label: str,
+    log_x: bool = False,
+    moments: Mapping[float, str] | None = None,
+) -> str:
+    """`log_x`: every x is above 0, and equal ratios of them are equally far apart. `moments`: words at some x."""
     points = [point for one in series for point in one.points]
     if not points:
         return ""
@@ -44,7 +52,8 @@ def chart(series: Sequence[Series], *, x_label: str, y_label: str, log_x: bool =
     xs = decades(min(p.x for p in points), x_most) if log_x else ticks(0.0, x_most)
     ys = ticks(min(0.0, *(p.y for p in points)), max(p.y for p in points))
     x_low, x_high, y_low, y_high = xs[0], xs[-1], ys[0], ys[-1]
-    top = _TOP + _LINE * (len(series) - 1)  # the names of the series are above the curves
+    names = _LINE * (len(series) - 1)  # of the series, above the curves
+    top, height = _TOP + names, _HEIGHT + (names if len(series) > 3 else 0.0)
 
     def along(x: float) -> float:
         """Where `x` is between the ends of its axis, from 0 to 1."""
@@ -53,7 +62,7 @@ def chart(series: Sequence[Series], *, x_label: str, y_label: str, log_x: bool =
     def at(x: float, y: float) -> tuple[float, float]:
         return (
             _LEFT + along(x) * (_WIDTH - _LEFT - _RIGHT),
-            _HEIGHT - _BOTTOM - (y - y_low) / (y_high - y_low) * (_HEIGHT - top - _BOTTOM),
+            height - _BOTTOM - (y - y_low) / (y_high - y_low) * (height - top - _BOTTOM),
         )
 
     parts = [f"<style>{_STYLE}</style>"]
@@ -66,11 +75,17 @@ def chart(series: Sequence[Series], *, x_label: str, y_label: str, log_x: bool =
     for value in xs:
         x, _ = at(value, y_low)
         parts.append(
-            f'<text class="t" text-anchor="middle" x="{x:.1f}" y="{_HEIGHT - _BOTTOM + 18:.1f}">{value:g}</text>'
+            f'<text class="t" text-anchor="middle" x="{x:.1f}" y="{height - _BOTTOM + 18:.1f}">{value:g}</text>'
         )
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
-    parts.append(f'<text text-anchor="middle" x="{middle:.1f}" y="{_HEIGHT - 10}">{escape(x_label)}</text>')
+    parts.append(f'<text text-anchor="middle" x="{middle:.1f}" y="{height - 10:g}">{escape(x_label)}</text>')
     parts.append(f'<text x="4" y="13">{escape(y_label)}</text>')
+    for moment, word in (moments or {}).items():
+        x, _ = at(moment, y_low)
+        parts.append(
+            f'<path class="k" stroke-dasharray="4 3" d="M{x:.1f} {top:.1f}V{height - _BOTTOM:.1f}"/>'
+            f'<text text-anchor="end" x="{x - 6:.1f}" y="{top + 12:.1f}">{escape(word)}</text>'
+        )
     for number, one in enumerate(series):
         colour = f"var(--series-{number % 6 + 1},#bc4c00)"
         path = ""
@@ -78,8 +93,9 @@ def chart(series: Sequence[Series], *, x_label: str, y_label: str, log_x: bool =
             x, y = at(point.x, point.y)
             path += f"M{x:.1f} {y:.1f}" if not path else f"H{x:.1f}V{y:.1f}" if one.steps else f"L{x:.1f} {y:.1f}"
         if one.line:
-            parts.append(f'<path class="l" style="stroke:{colour}" d="{path}"/>')
-        for point in one.points:
+            wide = "" if one.dots else f";stroke-width:{1.5 + 1.4 * (len(series) - 1 - number):g}"
+            parts.append(f'<path class="l" style="stroke:{colour}{wide}" d="{path}"/>')
+        for point in one.points if one.dots else ():
             x, y = at(point.x, point.y)
             about = point.tooltip or f"{one.name}: {point.x:g}, {point.y:g}"
             ring = f'<circle class="k" cx="{x:.1f}" cy="{y:.1f}" r="8"/>' if point.mark else ""
@@ -100,7 +116,7 @@ def chart(series: Sequence[Series], *, x_label: str, y_label: str, log_x: bool =
             )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="ch" role="img" aria-label="{escape(y_label)} against '
-        f'{escape(x_label)}" width="{_WIDTH:.0f}" height="{_HEIGHT:.0f}" viewBox="0 0 {_WIDTH:.0f} {_HEIGHT:.0f}">'
+        f'{escape(x_label)}" width="{_WIDTH:.0f}" height="{height:.0f}" viewBox="0 0 {_WIDTH:.0f} {height:.0f}">'
         + "".join(parts)
         + "</svg>"
     )

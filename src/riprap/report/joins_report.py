@@ -6,7 +6,7 @@ from riprap.apps.join_checkpoints import CASES, PER_GROUP, PUBLISHED_ACHIEVED, P
 from riprap.report import page as p
 from riprap.report.chart import Point, Series, chart
 
-COLUMNS = ("case", "every", "with / without", "95 %", "output", "CPU", "achieved", "published")
+COLUMNS = ("case", "every", "with / without", "95 %", "blocks in, out", "CPU", "achieved", "published")
 
 
 def joins_report(outcomes: Sequence[Outcome]) -> str:
@@ -23,7 +23,8 @@ def joins_report(outcomes: Sequence[Outcome]) -> str:
             p.section(
                 f"{figures.get(interval, 'One window')}: one window, a checkpoint every {interval} s",
                 p.figure(
-                    _curve(outcomes, interval), "Tuples taken with checkpoints over those without; 95 % intervals."
+                    _curve(outcomes, interval),
+                    "Tuples taken with checkpoints over those without; 95 % intervals.",
                 ),
                 p.table(
                     COLUMNS,
@@ -50,8 +51,8 @@ def cells(outcome: Outcome) -> list[str]:
         f"{outcome.interval} s",
         f"{outcome.ratio:.3f}",
         f"{outcome.low:.3f} … {outcome.high:.3f}{'' if outcome.decided else ' (open)'}",
-        f"{outcome.output_ratio:.3f}",
-        f"{outcome.cpu_ratio:.3f}",
+        f"{outcome.block_ratio:.2f}, {outcome.output_ratio:.2f}",
+        f"{outcome.cpu_ratio:.2f}",
         f"{outcome.achieved:.2f} s",
         published,
     ]

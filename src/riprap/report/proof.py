@@ -12,8 +12,17 @@ _BEFORE, _AFTER = 3.0, 12.0  # seconds of output shown around a fault
 _PICTURES = 60  # the worst faults get one
 
 
-def proof_report(proof: Proof, *, command: str = "", output: Sequence[tuple[float, int]] = ()) -> str:
-    """`output`: rows that reached the sinks, as (wall clock seconds, rows), in order."""
+def proof_report(
+    proof: Proof,
+    *,
+    command: str = "",
+    output: Sequence[tuple[float, int]] = (),
+    replicas: Sequence[str] = (),
+) -> str:
+    """`output`: rows that reached the sinks, as (wall clock seconds, rows), in order.
+
+    `replicas`: blocks on HA groups and copies (`replicas.py`).
+    """
     done = proof.worst_first
     measured = [result for result in done if result.latency is not None]
     slowest = max((result.latency for result in measured if result.latency is not None), default=None)
@@ -36,6 +45,9 @@ def proof_report(proof: Proof, *, command: str = "", output: Sequence[tuple[floa
     if proof.agreement is not None:
         blocks.append(p.section("Predicted and measured", *_agreement(proof, measured)))
     blocks.append(p.section("What reached the sinks", _sinks(proof)))
+    blocks += [p.text(sentence) for sentence in proof.found_out]
+    if replicas:
+        blocks.append(p.section("Replicas", *replicas))
     if proof.scores:
         blocks.append(p.section("How good the output is", _scores(proof)))
     if output and len(done) > 1:
@@ -44,6 +56,7 @@ def proof_report(proof: Proof, *, command: str = "", output: Sequence[tuple[floa
     skipped = [str(result.fault) for result in proof.faults if result.began is None]
     if skipped:
         blocks.append(p.text(f"The run was over before {', '.join(skipped)}."))
+    blocks.append(p.section("So", p.text(proof.sentence)))
     return p.page(f"Proof of {proof.app}", blocks, lead=proof.sentence, footer=command)
 
 
@@ -148,7 +161,8 @@ def _picture(result: FaultResult, output: Sequence[tuple[float, int]]) -> str:
 def _caption(result: FaultResult) -> str:
     kind = KINDS[result.fault.kind]
     after = "never ran again" if result.latency is None else f"ran again after {result.latency:.2f} s"
-    return f"{result.fault}. {kind.does[0].upper()}{kind.does[1:]}: what it hit {after}."
+    struck = {None: "", "": " There was nothing to alter."}.get(result.altered, f" It struck {result.altered}.")
+    return f"{result.fault}. {kind.does[0].upper()}{kind.does[1:]}: what it hit {after}.{struck}"
 
 
 def _sinks(proof: Proof) -> str:

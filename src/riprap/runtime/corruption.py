@@ -1,7 +1,7 @@
 """Silent corruption on request: `Aggregator@10s`, or whenever somebody asks.
 
 A request is a file in the run's directory, `corruptions/PE`, that the element finds within some milliseconds, takes
-away and carries out (`element/corrupting.py`): one tuple that comes to the operator next, or one in its state. What was
+away and carries out (`element/wrong_bits.py`): one tuple that comes to the operator next, or one in its state. What was
 done is a line of `corruptions/done.jsonl`. So the driver can ask, and whoever else knows the directory; a request to an
 element that is down waits until it is back.
 

@@ -14,13 +14,12 @@ the input is idle and not late: nothing before that time will follow. It lies be
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
 
 from riprap.base.errors import DataError
-from riprap.engine.inputs import Keyer, read_file, times_of_input
+from riprap.engine.inputs import Keyer, read_ahead, read_file, times_of_input
 from riprap.engine.lateness import Sorter
 from riprap.graph.keys import END_KEY, SEQ, TS, OrderKey
 from riprap.graph.specs import Source
@@ -48,7 +47,7 @@ class Feed:
         One of several shards gives the rows of its own stripes; its position passes over those of others.
         """
         self.position = position  # of the row that comes next
-        self.ended = False  # nothing will come any more
+        self._over = False  # the input is read to its end
         self.progress: OrderKey | None = None  # that the stream told behind the last row: nothing at or below will come
         self._rank = source.rank
         self._keyer = Keyer(source, columns, position)
@@ -64,7 +63,12 @@ class Feed:
         self._sorter = None if source.lateness is None else Sorter(source.lateness)
         self._read = position if self._sorter is None else 0  # rows of the input that were read
         self._passed = 0 if self._sorter is None else position  # rows in order that were given out before
-        self._raw = self._stored() if self._stream else _ahead(read_file(path, wanted, skip=self._read))
+        self._raw = self._stored() if self._stream else read_ahead(read_file(path, wanted, skip=self._read))
+
+    @property
+    def ended(self) -> bool:
+        """Nothing will come any more: what a sorter held until the end of the input has been given out, too."""
+        return self._over and not self._rest and (self._sorter is None or self._emptied)
 
     @property
     def late(self) -> int | None:
@@ -83,7 +87,7 @@ class Feed:
             for low, high in own(first, raw.num_rows, self._shard, self._shards):
                 self._rest.append((low, keyed.slice(low - first, high - low)))
         at, batch = self._rest.popleft()
-        room = max_rows - (at - self.position) if not self.ended else max_rows
+        room = max_rows - (at - self.position) if not self._over else max_rows
         if room < batch.num_rows:
             self._rest.appendleft((at + max(room, 0), batch.slice(max(room, 0))))
         if room <= 0:  # what is due are rows of others
@@ -97,7 +101,7 @@ class Feed:
         """The next rows in order, those that were given out before aside."""
         while not self._emptied:
             raw = self._next_raw()
-            if raw is None and not self.ended:
+            if raw is None and not self._over:
                 return None
             if raw is None:
                 self._emptied = True
@@ -113,12 +117,12 @@ class Feed:
         return None
 
     def _next_raw(self) -> pa.RecordBatch | None:
-        while not self.ended:
+        while not self._over:
             raw = next(self._raw, None)
             if raw is None and self._follow and self._moved():
                 self._raw = self._stored()
             elif raw is None:
-                self.ended = self.ended or not self._follow
+                self._over = self._over or not self._follow
                 return None
             elif raw.num_rows:
                 return raw
@@ -137,7 +141,7 @@ class Feed:
             columns = [name for name in self._stream.schema.names if name in self._wanted]
         for item in self._stream.read(from_position=self._read, columns=columns, marks=True):
             if isinstance(item, StoredMark):
-                self.ended = item.kind == "end"
+                self._over = item.kind == "end"
                 if item.kind == "progress":
                     self._told(item.key)
             else:
@@ -152,7 +156,7 @@ class Feed:
                     if first > self._keyer.row:  # trimmed streams begin later than asked for
                         self.position = max(self.position, first)
                     self._keyer.row = first
-                self.ended = False  # it went on behind an end
+                self._over = False  # it went on behind an end
                 self._told(item.progress)
                 yield item.batch
 
@@ -160,12 +164,3 @@ class Feed:
         """Its sources and numbers are those of whoever wrote the stream: what holds here is its time."""
         if key is not None and self._sorter is None:  # what a sorter holds is from before it
             self.progress = OrderKey(key.ts - 1, self._rank, END_KEY.seq, END_KEY.n)
-
-
-def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same, each one read while the one before it is in use: a row group takes longer than a source may pause."""
-    with ThreadPoolExecutor(1, "riprap-feed") as reading:
-        coming = reading.submit(next, batches, None)
-        while (batch := coming.result()) is not None:
-            coming = reading.submit(next, batches, None)
-            yield batch

@@ -4,21 +4,13 @@ A *fragment* is a set of operators that run in one process; a *processing elemen
 id, `Aggregator` or `Aggregator/1` (the first operator's name, and the shard where there are several), is the same in
 every run with the same settings.
 
-How operators are fused:
+Which operators share a fragment `fusing.py` says. A source in several shards divides its input (`stripes.py`), and a
+sink in several shards writes a stream for each. A persistent stream inside a fragment that `persist()` names is a
+*tap*: it leads into the world, as the stream of a sink does.
 
-    none  one fragment per operator
-    auto  chains (one stream out, one stream in) of operators with equal protection and parallelism
-    all   one fragment, or one for each part that persistent streams separate
-
-However that may be, the operators of a cycle are one fragment: what goes round in it never leaves the process.
-A source in several shards divides its input (`stripes.py`), and a sink in several shards writes a stream for each.
-
-Backups between backups share a fragment as others do (`_inside`): the fragment is saved as a whole and reads again from
-its own inputs, so what would be read again from the stream between them is computed again.
-
-An HA group (`ha_group()`, `[ha_groups]` of a plan) is fragments of its own, in replicas: `Aggregator#1`, `Aggregator#2`.
-A replica is fed by everything that feeds the group, and is connected within to itself alone. What leaves the group is one
-channel, whichever replica is active.
+An HA group (`ha_group()`, `[ha_groups]` of a plan) is fragments of its own, in replicas: `Aggregator#1`,
+`Aggregator#2`. A replica is fed by everything that feeds the group, and is connected within to itself alone. What
+leaves the group is one channel, whichever replica is active.
 
 Under full replication (`full_replication()`, `[replication]` of a plan) every fragment but those of sources and sinks
 has copies, `Aggregator#1`, `Aggregator#2`, that all send to all. What one copy brings is a *strand* of the channel: an
@@ -27,18 +19,18 @@ id of its own, in which the copies of the producer are counted as its shards are
 Each stream between fragments has one *retention*, which says what becomes of its tuples while the consumer is down.
 Users know them by what a crash does then, the stream's *recovery*:
 
-    log      replay  the producer keeps it (`persist()`, `backup()`): it goes through a persistent stream and is read again
-    hold     buffer  the producer holds tuples until they are taken
-    discard  gap     they are discarded, and counted
-    recompute  recompute  nothing is kept, and the consumer recomputes what it misses
-    remember failover of a group: as discard, and the replicas that are not active remember them
+    log         replay      the producer keeps it (`persist()`, `backup()`) in a persistent stream, and it is read again
+    hold        buffer      the producer holds tuples until they are taken
+    discard     gap         they are discarded, and counted
+    recompute   recompute   nothing is kept, and the consumer recomputes what it misses
+    remember    failover    of a group: as discard, and the replicas that are not active remember them
     while-down  while-down  nothing is kept while the consumer is there; while it is down they go to disk (`retain()`)
-    copy     copies   full replication: held until all copies of the consumer have had them
+    copy        copies      full replication: held until all copies of the consumer have had them
 
 What is not kept is held or discarded as the protocol of the run says.
-"""  # noqa: E501
+"""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -46,11 +38,11 @@ from typing import Any, Literal, get_args
 import pyarrow as pa
 
 from riprap.base.errors import UsageError, known
+from riprap.engine.pruning import Wanted, kept_columns, wanted_columns
 from riprap.graph.cycles import connected_parts, cyclic_parts
 from riprap.graph.graph import Graph, StreamSpec
 from riprap.graph.groups import copies_of, ha_groups, memory_of
-from riprap.graph.keys import SEQ, KeyShape, overlapping
-from riprap.graph.specs import OperatorSpec, Union
+from riprap.graph.keys import SEQ, KeyShape
 from riprap.protocols.channel import Retention
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.partial import PARTIAL
@@ -65,9 +57,9 @@ from riprap.protocols.protocol import (
 from riprap.replication.full import copied
 from riprap.replication.ha import replicated
 from riprap.runtime.continuous_check import check_continuous
-from riprap.runtime.retentions import kept, retention_of, share_of
+from riprap.runtime.fusion import Fuse, fused, numbers_ports
+from riprap.runtime.retentions import retention_of, share_of
 
-Fuse = Literal["auto", "none", "all"]
 Recovery = Literal["gap", "buffer", "replay", "recompute", "failover", "while-down", "copies"]
 
 MOST_SHARDS = 1024  # of one operator
@@ -123,9 +115,7 @@ class Link:
     # How rows are divided over the consumer's shards: columns to hash; (): all rows to every shard;
     # None: shard i to shard i, or any to the only one.
     by: tuple[str, ...] | None
-    share: float = (
-        1.0  # of what comes while the consumer is down: what is kept of it, where the retention is while-down
-    )
+    share: float = 1.0  # of what comes while the consumer is down: what is kept of it, with the retention while-down
 
     @property
     def recovery(self) -> Recovery:
@@ -239,9 +229,13 @@ class Layout:
         return self.link(channel.stream).strands(channel)
 
     def outlets(self, pe: Pe) -> tuple[ChannelId, ...]:
-        """Channels that lead out of an element: to other elements, and out of its sinks, into the world."""
-        sinks = (sink.name for sink in self.graph.sinks if sink.name in pe.fragment.members)
-        return self.outputs(pe) + tuple(sink_channel(sink, pe.shard) for sink in sinks)
+        """Channels that lead out of an element: to other elements, and out of its sinks and taps, into the world."""
+        sinks = [sink.name for sink in self.graph.sinks if sink.name in pe.fragment.members]
+        return self.outputs(pe) + tuple(sink_channel(name, pe.shard) for name in (*sinks, *self.taps(pe)))
+
+    def taps(self, pe: Pe) -> tuple[str, ...]:
+        """Streams inside an element, by id, that are written for readers outside."""
+        return tuple(id_ for id_, stream in self._taps.items() if stream.source in pe.fragment.members)
 
     # Of a channel -----------------------------------------------------------------------------------------------------
 
@@ -249,24 +243,39 @@ class Layout:
     def _sinks(self) -> Mapping[str, StreamSpec]:
         return {sink.name: self.graph.inputs(sink.name)[0] for sink in self.graph.sinks}
 
+    @cached_property
+    def _taps(self) -> Mapping[str, StreamSpec]:
+        outside = {link.stream.id for link in self.links}
+        found = [s for s in self.graph.streams if s.id not in outside and s.feedback is None]
+        return {s.id: s for s in found if s.source_port in (self.graph[s.source].annotations.persist or ())}
+
     def sink(self, channel: ChannelId) -> str | None:
-        """The sink whose output this is; None for a channel between elements."""
+        """The sink whose output this is; None for any other channel."""
         return channel.stream if channel.stream in self._sinks else None
 
     def stream(self, channel: ChannelId) -> StreamSpec:
         """The stream of the graph that the channel carries; for a sink's output, its input."""
-        return self._sinks.get(channel.stream) or self._links[channel.stream].stream
+        inner = self._sinks.get(channel.stream) or self._taps.get(channel.stream)
+        return inner or self._links[channel.stream].stream
+
+    def punctuated(self, channel: ChannelId) -> bool:
+        """Whether punctuations can come on it."""
+        return bool(self.shape(channel).marks)
+
+    def outward(self, channel: ChannelId) -> bool:
+        """Whether it leads into the world: out of a sink, or of a tap."""
+        return channel.stream not in self._links
 
     def retention(self, channel: ChannelId) -> Retention:
-        """What comes out at a sink is always kept."""
-        return "log" if channel.stream in self._sinks else self._links[channel.stream].retention
+        """What leads into the world is always kept."""
+        return "log" if self.outward(channel) else self._links[channel.stream].retention
 
     def committed(self, channel: ChannelId) -> bool:
         """Whether what is given out on it can be seen only when nobody will go back to before it."""
         if channel.stream in self._sinks:
             return self.settings.get("sinks") == "committed"
-        link = self._links[channel.stream]
-        if not self.protocol.guarded or link.retention != "log":
+        link = self._links.get(channel.stream)
+        if link is None or not self.protocol.guarded or link.retention != "log":
             return False
         return not all(self.graph[name].deterministic for name in self._domains[link.source])
 
@@ -281,9 +290,16 @@ class Layout:
                 together |= dict.fromkeys(other, one)
         return {fragment: tuple(n for one in all_ for n in one.members) for fragment, all_ in together.items()}
 
+    @cached_property
+    def wanted(self) -> Wanted:
+        """The columns that somebody reads: no others are sent, or taken from an input. What is kept is kept whole."""
+        kept = frozenset(link.stream.id for link in self.links if link.retention == "log")
+        return wanted_columns(self.graph, whole=kept)
+
     def schema(self, channel: ChannelId) -> pa.Schema:
+        """What travels on it: columns that are read behind it, and the order key."""
         stream = self.stream(channel)
-        return self.graph.physical(stream.source, stream.source_port)
+        return kept_columns(self.graph, stream.source, stream.source_port, self.wanted)
 
     def shape(self, channel: ChannelId) -> KeyShape:
         return self.graph.stream_shape(self.stream(channel))
@@ -307,7 +323,7 @@ class Layout:
                 None if every is None else int(every),
                 memory_of(spec),
                 continuous=spec.annotations.continuous is not None,
-                backup=spec.annotations.backup,
+                backup=spec.annotations.backup or bool(self.taps(pe)),
             )
         inputs = {
             channel: Neighbour(
@@ -320,12 +336,12 @@ class Layout:
         }
         outputs = {}
         for channel in self.outlets(pe):
-            sink, stream = self.sink(channel), self.stream(channel)
+            outward, stream = self.outward(channel), self.stream(channel)
             outputs[channel] = Neighbour(
-                "" if sink is not None else self.consumer(channel),
-                sink if sink is not None else stream.source,
+                "" if outward else self.consumer(channel),
+                self.sink(channel) or stream.source,
                 self.retention(channel),
-                sink is None and stream.feedback is not None,
+                not outward and stream.feedback is not None,
                 self.committed(channel),
             )
         sources = tuple(s.name for s in self.graph.sources if s.name in pe.fragment.members)
@@ -335,7 +351,9 @@ class Layout:
             copies = tuple(replace(pe, replica=replica).id for replica in range(pe.fragment.replicas))
         elif pe.fragment.replicas > 1:
             edges = tuple(c for c in self.outputs(pe) if not self.link(c.stream).within)
-            membership = Membership(pe.fragment.group, pe.replica, edges, pe.fragment.group in self.deterministic)
+            within = tuple(c for c in self.inputs(pe) if self.link(c.stream).within)
+            group = pe.fragment.group
+            membership = Membership(group, pe.replica, edges, group in self.deterministic, within)
         cycle = next((part for part in self._cycles if pe.id in part), ())
         pes = tuple(p.id for p in self.pes)
         strands = {channel: self.strands(channel) for channel in inputs if self.retention(channel) == "copy"}
@@ -377,9 +395,9 @@ class Layout:
         return self.protocol.plan(self.surroundings[pe.id])
 
 
-def sink_channel(sink: str, shard: int = 0) -> ChannelId:
-    """What a sink writes is a channel too, with the world as its consumer."""
-    return ChannelId(sink, shard, shard)
+def sink_channel(name: str, shard: int = 0) -> ChannelId:
+    """What a sink or a tap writes is a channel too, with the world as its consumer."""
+    return ChannelId(name, shard, shard)
 
 
 def arrange(
@@ -409,7 +427,7 @@ def arrange(
             f"--protocol {protocol.name}: HA group {next(iter(groups)).name} fails over by itself, under partial only; "
             "leave out the group, or --protocol"
         )
-    fragments = tuple(_fragment(graph, members) for members in _ordered(graph, _groups(graph, fuse)))
+    fragments = tuple(_fragment(graph, members) for members in fused(graph, fuse, bounded=protocol.name == "recompute"))
     home = {name: fragment for fragment in fragments for name in fragment.members}
     links = tuple(
         _link(graph, stream, home[stream.source], home[stream.target], protocol)
@@ -431,7 +449,7 @@ def arrange(
 
 
 def _check_cycles(graph: Graph) -> None:
-    """A cycle runs within one element."""
+    """A cycle runs within one element, and backups in it keep what leaves it (`fusing.py`)."""
     for cycle in cyclic_parts(graph):
         for name in cycle:
             if graph[name].parallelism > 1:
@@ -440,11 +458,11 @@ def _check_cycles(graph: Graph) -> None:
                     f"not {graph[name].parallelism}"
                 )
         for stream in graph.streams:
-            apart = kept(graph, stream) or share_of(graph, stream) is not None
+            apart = graph[stream.source].annotations.continuous is not None or share_of(graph, stream) is not None
             if {stream.source, stream.target} <= set(cycle) and apart:
                 raise UsageError(
-                    f"stream {stream.id} is persistent and lies on a cycle, which runs in one process: "
-                    "leave its protection out"
+                    f"stream {stream.id} lies on a cycle, which runs in one process, so nothing can be kept in it for "
+                    f"{stream.target}: leave continuous() and retain() out, backup() keeps what leaves the cycle"
                 )
 
 
@@ -468,7 +486,7 @@ def _link(graph: Graph, stream: StreamSpec, source: Fragment, target: Fragment, 
         by = ()
     elif key:
         by = key
-    elif source.shards == target.shards and not _numbers_ports(graph, stream.target):
+    elif source.shards == target.shards and not numbers_ports(graph, stream.target):
         by = None
     else:
         by = (SEQ,)  # nobody minds where a row goes; by its number, so that a restart repeats it
@@ -476,111 +494,3 @@ def _link(graph: Graph, stream: StreamSpec, source: Fragment, target: Fragment, 
     if protocol.borders is not None and any({*source.members, *target.members} & {*c} for c in cyclic_parts(graph)):
         retention = protocol.borders
     return Link(stream, source, target, retention, by, share_of(graph, stream) or 1.0)
-
-
-def _numbers_ports(graph: Graph, name: str) -> bool:
-    """Whether it is a union that numbers tuples which come from one trigger on several ports: they go to one shard."""
-    return isinstance(graph[name], Union) and overlapping(list(graph.input_shapes(name)))
-
-
-def _groups(graph: Graph, fuse: Fuse) -> list[set[str]]:
-    group = {name: {name} for name in graph.order}
-
-    def unite(one: str, other: str) -> None:
-        left, right = group[one], group[other]
-        if left is not right:
-            left |= right
-            for name in right:
-                group[name] = left
-
-    for cycle in cyclic_parts(graph):
-        for name in cycle[1:]:
-            unite(cycle[0], name)
-    if fuse != "none":
-        for stream in graph.streams:
-            source, target = graph[stream.source], graph[stream.target]
-            if source.parallelism != target.parallelism or _apart(graph, stream):
-                continue
-            if target.parallelism > 1 and _numbers_ports(graph, stream.target):
-                continue
-            if target.parallelism > 1 and target.partition_keys[stream.target_port]:
-                continue  # its shards want other rows than those of the source have
-            if (source.annotations.ha_group, source.annotations.copies) != (
-                target.annotations.ha_group,
-                target.annotations.copies,
-            ):
-                continue
-            if fuse == "all" or (_chained(graph, stream) and _alike(source, target)):
-                unite(stream.source, stream.target)
-        _check_acyclic(graph, group, fuse)
-    return list({id(members): members for members in group.values()}.values())
-
-
-def _apart(graph: Graph, stream: StreamSpec) -> bool:
-    """Whether its two ends run in different processes, so that something is left of it when one of them dies."""
-    return (kept(graph, stream) and not _inside(graph, stream)) or share_of(graph, stream) is not None
-
-
-def _inside(graph: Graph, stream: StreamSpec) -> bool:
-    """Whether a persistent stream may be inside a fragment and does without a log.
-
-    It may where everything that comes to its two ends can be read again, and what its consumer gives out is kept as
-    well. Streams that `persist()` names are for readers: they are always there.
-    """
-    source, target = graph[stream.source], graph[stream.target]
-    inputs = (*graph.inputs(stream.source), *graph.inputs(stream.target))
-    return (
-        source.annotations.backup
-        and source.annotations.continuous is None  # it records its state there
-        and stream.source_port not in (source.annotations.persist or ())
-        and all(kept(graph, other) for other in inputs)
-        and source.deterministic
-        and target.deterministic
-        and (target.annotations.backup or not target.outputs)
-    )
-
-
-def _chained(graph: Graph, stream: StreamSpec) -> bool:
-    if stream.partitioning != "forward" and graph[stream.target].parallelism > 1:
-        return False
-    return len(graph.outputs(stream.source)) == 1 and len(graph.inputs(stream.target)) == 1
-
-
-def _alike(source: OperatorSpec, target: OperatorSpec) -> bool:
-    """Equal protection: a crash of either costs the same. Without state a checkpoint makes no difference."""
-    left, right = source.annotations, target.annotations
-    saved = {(a.checkpoint_every, a.continuous) for spec, a in ((source, left), (target, right)) if any(spec.stateful)}
-    alone = target.annotations.continuous is not None and any(source.stateful)  # one stateful operator per element
-    return len(saved) <= 1 and not alone
-
-
-def _check_acyclic(graph: Graph, group: Mapping[str, set[str]], fuse: Fuse) -> None:
-    """Fusing everything around a stream that stays outside would make a fragment wait for itself."""
-    after: dict[int, set[int]] = {}
-    for stream in graph.streams:
-        left, right = id(group[stream.source]), id(group[stream.target])
-        if left == right and fuse == "all" and _apart(graph, stream):
-            raise UsageError(
-                f"--fuse all: stream {stream.id} is persistent and would be inside a fragment; use --fuse auto"
-            )
-        if left != right:
-            after.setdefault(left, set()).add(right)
-    seen: dict[int, int] = {}  # 1: on the way, 2: done
-
-    def visit(node: int) -> bool:
-        if seen.get(node) == 2:
-            return True
-        if seen.get(node) == 1:
-            return False
-        seen[node] = 1
-        fine = all(visit(other) for other in after.get(node, ()))
-        seen[node] = 2
-        return fine
-
-    if not all(visit(id(members)) for members in group.values()):
-        raise UsageError(f"--fuse {fuse}: the fragments would wait for each other in a circle; use --fuse auto")
-
-
-def _ordered(graph: Graph, groups: Iterable[set[str]]) -> list[tuple[str, ...]]:
-    rank = {name: at for at, name in enumerate(graph.order)}
-    return sorted((tuple(sorted(members, key=rank.__getitem__)) for members in groups), key=lambda m: rank[m[0]])

@@ -40,7 +40,9 @@ from riprap.streams.description import is_stream
 from riprap.streams.files import LocalFiles
 from riprap.streams.writer import Appended
 
-_TRIM_EVERY = 5.0  # seconds
+# Seconds. What is trimmed soon leaves its pages to what is written next: a page that the system has to find first takes
+# five times as long to write as one that was just given back.
+_TRIM_EVERY = 1.0
 _OWN = "own-records"  # the name under which a producer reads its own log
 _KINDS = {"punctuation": Kind.PUNCTUATION, "progress": Kind.PROGRESS, "end": Kind.END, "marker": Kind.MARKER}
 _STORED: dict[Stability, StreamStability] = {"async": "async", "group": "fsync", "fsync": "fsync"}
@@ -79,17 +81,19 @@ class LogSender:
         stability: Stability = "async",
         clock: Clock = SYSTEM_CLOCK,
         holes: bool = False,
+        beside: bool = False,
     ) -> None:
         """An older epoch than one that has written is refused (`Fenced`); an older one that still writes is fenced.
 
-        `holes`: items may be left out; else that is an error.
+        `holes`: items may be left out; else that is an error. `beside`: large messages may be written a little later,
+        for producers that make again what a log does not have when they come back.
         """
         self._holes = holes
         self._channel = channel
         self._clock = clock
         self._stream = open_log(path, schema, stability, clock)
         self._schema = self._stream.schema
-        self._writer = self._stream.writer(producer=str(channel), epoch=epoch)
+        self._writer = self._stream.writer(producer=str(channel), epoch=epoch, beside=beside)
         self._progress = START_KEY  # told in this life
         self._waits = stability == "fsync"  # for every message
         self._trimmed_at = clock.monotonic()
@@ -100,6 +104,11 @@ class LogSender:
     def next(self) -> int:
         """Number of the first item that the log does not have."""
         return self._writer.last_sequence + 1
+
+    @property
+    def written(self) -> int:
+        """Bytes, by this sender."""
+        return self._writer.appended_bytes
 
     def keep(self, message: Message, record: bytes = b"") -> None:
         """Append what is new in a message. Blocks while too much waits to be written; raises what went wrong.

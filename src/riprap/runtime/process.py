@@ -34,22 +34,25 @@ from riprap.runtime.corruption import Request, asked, done
 from riprap.runtime.element.element import Element
 from riprap.runtime.element.ledger import Ledger, ledger_shape, open_ledger, read_ledger
 from riprap.runtime.feed import Feed
-from riprap.runtime.hosting import Arrival, HostEvent
+from riprap.runtime.host import NOTHING_MISSING, Arrival, HostEvent
+from riprap.runtime.idle import IdleFeed
 from riprap.runtime.layout import Pe
 from riprap.runtime.logs import LogFollower, LogSender
 from riprap.runtime.messages import Message
 from riprap.runtime.recompute import Recomputation
 from riprap.runtime.run import Run
 from riprap.runtime.shelf import StreamShelf
+from riprap.runtime.spending import Meter
 from riprap.runtime.spill import LogSpill
 from riprap.runtime.stored_past import StoredPast, feed_of, log_path
 from riprap.runtime.stripes import below
 from riprap.runtime.transport.outlets import Outlet
 from riprap.runtime.transport.transport import Transport
 
-_TICK = 0.02  # seconds between looks at what is due
-_TURN = 0.2  # seconds of input that are recomputed in one turn of the loop
-_IDLE = 0.005  # seconds: the longest that the loop sleeps while something may become due
+_TICK = 0.02  # seconds between looks at what is due, and the longest that the loop sleeps
+_ASKED = 0.1  # seconds between looks at what somebody asks for in a file
+_TURN = 0.2  # seconds of input that are recomputed in one turn of what is above
+_AT_ONCE = 0.05  # seconds of such turns in one turn of the loop
 
 
 def run_element(run: Run, pe_id: str, attempt: int, executor_pid: int) -> None:
@@ -95,11 +98,12 @@ class _Process:
         self._first = first  # nobody can have died before
         self._clock: Clock = SYSTEM_CLOCK
         self._warnings: list[str] = []
-        self._feeds: dict[str, Feed] = {}
+        self._feeds: dict[str, Feed | IdleFeed] = {}
         self._epoch = self._line = 0
         self._logs: dict[ChannelId, LogSender] = {}
         self._followers: dict[ChannelId, LogFollower] = {}
         self._shelves: dict[ChannelId, StreamShelf] = {}
+        self._spills: list[LogSpill] = []
         self._checkpointer: Checkpointer | None = None
         self._element: Element
         self._before: Element | None = None  # the life that goes back
@@ -107,6 +111,7 @@ class _Process:
         self._unheard: list[ChannelId] = []  # of whose producers nothing is known yet
         self._request: Request | None = None  # a corruption that waits for its tuple
         self._ledger: Ledger
+        self._meter: Meter
         self._transport: Transport
 
     # Effects of the element -------------------------------------------------------------------------------------------
@@ -160,7 +165,8 @@ class _Process:
     def spill(self, channel: ChannelId) -> LogSpill:
         life = f"{quote(self._pe.id, safe='')}-{self._epoch}"  # both ends of a channel may have one
         path = self._run.directory / "spills" / life / quote(str(channel), safe="")
-        return LogSpill(path, channel, self._run.layout.schema(channel))
+        self._spills.append(LogSpill(path, channel, self._run.layout.schema(channel)))
+        return self._spills[-1]
 
     def shelf(self, channel: ChannelId) -> StreamShelf:
         if channel not in self._shelves:
@@ -209,13 +215,13 @@ class _Process:
         self._epoch, self._line = beginning.epoch, beginning.assignment.line
         self._client.begin(beginning)
         self._transport.live_under(self._line)
-        self._logs, self._followers, self._shelves = {}, {}, {}
+        self._logs, self._followers, self._shelves, self._spills = {}, {}, {}, []
         life.callback(self._close_shelves)
         for channel in layout.outlets(pe):
             if layout.retention(channel) == "log":
                 self._logs[channel] = LogSender(
                     log_path(run, channel), channel, layout.schema(channel), self._epoch,
-                    stability=run.stability_of(channel),
+                    stability=run.stability_of(channel), beside=layout.plan(pe).exact,
                 )  # fmt: skip
                 life.callback(self._logs[channel].close)
         loaded = self._loaded(beginning)
@@ -246,8 +252,9 @@ class _Process:
         )
         self._element.prepare()
         past = StoredPast(run, self._epoch, self._clock)
-        self._recomputation = Recomputation(layout, past, self._clock, batch_rows=_rows_at_once(run))
+        self._recomputation = Recomputation(layout, past, self._clock, batch_rows=_rows_at_once(run), at_once=_AT_ONCE)
         self._before = None
+        self._meter = Meter(self._transport.sent, self._clock)
         self._client.joined(self._line, self._element.checkpoints)
         self._connect(life)
 
@@ -265,18 +272,24 @@ class _Process:
         loaded: dict[str, Loaded | None] = {}
         for unit in plan.units:
             if assignment.newest or unit != WHOLE:
-                loaded[unit] = load(storage, self._pe.id, unit, now, gap=plan.gap, warn=warn)
+                loaded[unit] = load(
+                    storage, self._pe.id, unit, now, gap=plan.gap, spare=plan.spare, holes=plan.holes, warn=warn
+                )
             elif assignment.target is None:
                 loaded[unit] = None
             else:
                 target = assignment.target
-                loaded[unit] = load(storage, target.pe, unit, now, only=target[2:], warn=warn)
+                loaded[unit] = load(storage, target.pe, unit, now, only=target[2:], holes=False, warn=warn)
                 if loaded[unit] is None:
                     raise DataError(f"{self._pe.id} is to go back to {assignment.target}, which is not there any more")
         return loaded
 
-    def _feed(self, source: str, position: int) -> Feed:
-        feed = self._feeds[source] = feed_of(self._run, self._pe, source, position)
+    def _feed(self, source: str, position: int) -> Feed | IdleFeed:
+        before = self._feeds.get(source)
+        if isinstance(before, IdleFeed):
+            before.close()
+        feed = feed_of(self._run, self._pe, source, position, self._clock, own=True)
+        self._feeds[source] = feed
         return feed
 
     def _open_transport(self, stack: ExitStack) -> None:
@@ -345,13 +358,15 @@ class _Process:
     def _loop(self, beats: Beats) -> Beginning:
         """Until the run is over (an exception), or the element is to begin again."""
         element, client, clock, transport = self._element, self._client, self._clock, self._transport
-        ticked, state, told = clock.monotonic(), WorkerState.CATCHING_UP, False
+        ticked = looked = clock.monotonic()
+        state, told = WorkerState.CATCHING_UP, False
         while True:
             client.check()
             beats.alive()
             missing = element.missing
-            events: list[HostEvent] = [*transport.poll(0.0 if missing.holes else self._wait(), element.unread)]
-            if not element.blocked:
+            at_once = missing.holes and self._recomputation.moves
+            events = transport.poll(0.0 if at_once else self._wait(), element.unread)
+            if missing is not NOTHING_MISSING and not element.blocked:
                 events += self._recomputation.bring(missing)
             for directed in client.directed():
                 if isinstance(directed, Beginning):
@@ -368,12 +383,14 @@ class _Process:
                 state = WorkerState.RUNNING
                 client.status(state)
             now = clock.monotonic()
-            if now - ticked >= _TICK:
+            if now - ticked >= _TICK or (moved and element.finished):  # the end of a run waits for no tick
                 ticked = now
                 for follower in self._followers.values():
                     if follower.failure is not None:
                         raise follower.failure
-                self._corrupt()
+                if now - looked >= _ASKED:
+                    looked = now
+                    self._corrupt()
                 if client.stopping:
                     element.end_sources()
                 if element.finished and not told:
@@ -404,15 +421,21 @@ class _Process:
     def _wait(self) -> float:
         """Seconds that the loop may wait for something to come."""
         due = self._element.next_due()
-        if due is None or self._element.blocked:
+        if due is None or self._element.blocked or not self._element.ready:
             return _TICK
-        return min(max((due - self._clock.now()) / 1e6, 0.0), _IDLE)
+        return min(max((due - self._clock.now()) / 1e6, 0.0), _TICK)
 
     def _behind(self) -> bool:
         """Whether logged channels have more to bring than what came in the meantime, or something is recomputed."""
         return self._element.catching_up or any(follower.behind for follower in self._followers.values())
 
     # What it tells ----------------------------------------------------------------------------------------------------
+
+    def _written(self) -> int:
+        """Bytes that this life has written: what outlives it, and what memory had no room for."""
+        kept: list[LogSender | StreamShelf | LogSpill] = [*self._logs.values(), *self._shelves.values(), *self._spills]
+        saved = self._checkpointer.counts.values() if self._checkpointer is not None else ()
+        return sum(one.written for one in kept) + sum(counts.bytes for counts in saved)
 
     def _metrics(self) -> Metrics:
         ledger = self._ledger
@@ -427,4 +450,5 @@ class _Process:
             tuple(self._warnings),
             {name: feed.late for name, feed in self._feeds.items() if feed.late is not None},
             sum(inlet.late for inlet in inlets),
+            self._meter.spent(self._written(), self._transport.sent),
         )

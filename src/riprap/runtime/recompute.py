@@ -6,15 +6,15 @@ of all ancestors up to the nearest streams that are kept, logs and sources: each
 whose outputs are not ahead of what is needed of it, and connected in memory. They are elements as in a run, under the
 same numbers, so what they give out is the same; they write nothing, and only what is missing leaves them.
 
-One `bring` is a turn of each element of the cone; a host calls it in its loop, so that signs of life go on. The process
-that failed does all of it, and healthy ones nothing. What it costs is the sum of the work of the cone.
+One `bring` is some turns of each element of the cone; a host calls it in its loop, so that signs of life go on. The
+process that failed does all of it, and healthy ones nothing. What it costs is the sum of the work of the cone.
 
 Fault model: what it reads survives processes (`protocols/recompute.py` says who keeps it), and it has no effects. A
 crash in the middle of it begins it anew.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -28,7 +28,7 @@ from riprap.protocols.protocol import WHOLE
 from riprap.protocols.protocol import Protocol as Idle
 from riprap.runtime.element.element import HELD_BYTES, Element
 from riprap.runtime.element.ledger import ledger_shape, memory_ledger
-from riprap.runtime.hosting import Arrival, Feed, Missing, Recomputed, Shelf, Spill
+from riprap.runtime.host import Arrival, Feed, Missing, Recomputed, Shelf, Spill
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Message
 
@@ -41,8 +41,8 @@ class Past(Protocol):
     def checkpoint(self, pe: str, fits: Callable[[Mapping[str, Any]], bool]) -> Loaded | None:
         """The newest whole checkpoint of an element whose cut, as JSON, fits; None: there is none."""
 
-    def logged(self, channel: ChannelId, position: int) -> Iterator[Arrival]:
-        """What is in the log of a channel now, from a position on."""
+    def logged(self, channel: ChannelId, position: int) -> Callable[[], Arrival | None]:
+        """What is in the log of a channel, from a position on: each call gives what follows; None: not now."""
 
     def feed(self, pe: Pe, source: str, position: int) -> Feed:
         """The input of a source."""
@@ -52,7 +52,10 @@ class Past(Protocol):
 
 
 class Recomputation:
-    """For the life of one element. `compiled`: its ancestors run as generated loops, as they do in a run."""
+    """For the life of one element. `compiled`: its ancestors run as generated loops, as they do in a run.
+
+    `at_once`: seconds of turns before others of the host's loop have theirs; with 0 one turn.
+    """
 
     def __init__(
         self,
@@ -63,11 +66,18 @@ class Recomputation:
         batch_rows: int,
         held_bytes: int = HELD_BYTES,
         compiled: bool = True,
+        at_once: float = 0.0,
     ) -> None:
         idle = replace(layout.protocol, machine=Idle)  # nothing is captured
         self._layout, self._past, self._clock = replace(layout, protocol=idle), past, clock
         self._batch_rows, self._held_bytes, self._compiled = batch_rows, held_bytes, compiled
+        self._at_once = at_once
         self._cone: _Cone | None = None
+
+    @property
+    def moves(self) -> bool:
+        """Whether there is something to do at once: not if what was last tried waits for others."""
+        return self._cone is None or self._cone.moved
 
     def bring(self, missing: Missing) -> list[Recomputed]:
         """Do some of the work, and give what came of it. Nothing is missing: what is under way is forgotten.
@@ -85,7 +95,7 @@ class Recomputation:
             self._cone = _Cone(
                 self._layout, self._past, self._clock, wanted, self._batch_rows, self._held_bytes, self._compiled
             )
-        return self._cone.turn(missing)
+        return self._cone.turns(missing, self._at_once)
 
 
 class _Cone:
@@ -99,6 +109,8 @@ class _Cone:
         held_bytes: int,
         compiled: bool,
     ) -> None:
+        self._clock = clock
+        self.moved = True  # in the last turn
         self._given = dict(wanted)  # next item of each
         self._out: dict[ChannelId, deque[Message]] = {channel: deque() for channel in wanted}
         self._unheard: Mapping[ChannelId, int] = {}
@@ -138,10 +150,24 @@ class _Cone:
         """Whether what is missing is still to come of it."""
         return all(self._given.get(channel, first + 1) <= first for channel, (first, _) in missing.holes.items())
 
-    def turn(self, missing: Missing) -> list[Recomputed]:
+    def turns(self, missing: Missing, seconds: float) -> list[Recomputed]:
+        """Until all is brought, or so long, or as long as something moves; one at least."""
         self._unheard = missing.unheard
-        for shadow in self._order:
-            shadow.turn()
+        until, found = self._clock.monotonic() + seconds, self._turn(missing)
+        while self.moved and self._clock.monotonic() < until and not self._done(missing):
+            found += self._turn(missing)
+        return found
+
+    def _done(self, missing: Missing) -> bool:
+        return all(self._given[channel] >= last for channel, (_, last) in missing.holes.items())
+
+    def _turn(self, missing: Missing) -> list[Recomputed]:
+        moved = [shadow.turn() for shadow in self._order]
+        found = self._brought(missing)
+        self.moved = any(moved) or bool(found)
+        return found
+
+    def _brought(self, missing: Missing) -> list[Recomputed]:
         found = []
         for channel, waiting in self._out.items():
             _, last = missing.holes.get(channel, (0, 0))
@@ -174,7 +200,7 @@ class _Shadow:
         self._cone, self._layout, self._pe, self._past = cone, layout, pe, past
         self._rows = rows  # of a log that are read in one turn
         self._inbox: deque[Arrival] = deque()
-        self._logs: dict[ChannelId, Iterator[Arrival]] = {}
+        self._logs: dict[ChannelId, Callable[[], Arrival | None]] = {}
         self._read_to: dict[ChannelId, tuple[int, int]] = {}  # position, and the number there
         self._alone: frozenset[ChannelId] = frozenset()  # logs that meet nothing that is recomputed
 
@@ -189,23 +215,24 @@ class _Shadow:
         outlets = [c for c in self._layout.outputs(self._pe) if self._layout.retention(c) != "log"]
         element.handle([ConsumerUp(channel, 0, 0) for channel in outlets])
 
-    def turn(self) -> None:
+    def turn(self) -> bool:
         """What came from others of the cone; then a part of each log, or as much as lets it go on with the others.
 
-        Where a log meets what is recomputed, neither runs ahead of the other: what lies beyond what is missing would be
-        worked off in vain.
+        Whether anything came of it. Where a log meets what is recomputed, neither runs ahead of the other: what lies
+        beyond what is missing would be worked off in vain.
         """
         events = list[Arrival]()
         if not self.element.unread:
             events += self._inbox
             self._inbox.clear()
-        self.element.handle(events)
+        moved = self.element.handle(events)
         for channel in self._read_to:
             while channel not in self.element.unread and self.element.lags(channel):
                 arrivals = self._logged(channel)
-                self.element.handle(arrivals)
+                moved = self.element.handle(arrivals) or moved
                 if not arrivals or channel in self._alone:
                     break
+        return moved
 
     def put(self, arrival: Arrival) -> bool:
         if len(self._inbox) >= _ROOM:
@@ -215,13 +242,12 @@ class _Shadow:
 
     def _logged(self, channel: ChannelId) -> list[Arrival]:
         position, number = self._read_to[channel]
-        reading = self._logs.get(channel) or self._past.logged(channel, position)
-        self._logs[channel] = reading
-        arrivals, rows = list[Arrival](), 0
+        if channel not in self._logs:
+            self._logs[channel] = self._past.logged(channel, position)
+        following, arrivals, rows = self._logs[channel], list[Arrival](), 0
         while rows < self._rows:
-            arrival = next(reading, None)
+            arrival = following()
             if arrival is None:
-                del self._logs[channel]  # that was all; look again later
                 break
             arrivals.append(arrival)
             rows += max(1, arrival.message.items)

@@ -18,6 +18,8 @@ def retention_of(graph: Graph, stream: StreamSpec, protocol: ProtocolSpec = PART
         _check_edge(graph, stream, group.name)
         return "remember"
     if kept(graph, stream):
+        if protocol.together:
+            _check_repeated(graph, stream, protocol)
         return "log"
     if share_of(graph, stream) is not None:
         _check_retained(graph, stream, protocol)
@@ -45,6 +47,17 @@ def _check_retained(graph: Graph, stream: StreamSpec, protocol: ProtocolSpec) ->
         )
     if target.annotations.ha_group is not None:
         raise UsageError(f"{has}, and {stream.target} is in an HA group, which fails over instead: leave retain out")
+
+
+def _check_repeated(graph: Graph, stream: StreamSpec, protocol: ProtocolSpec) -> None:
+    """Raise for a persistent stream that would keep rows which were abandoned when everybody went back."""
+    for name in graph.order:
+        if not graph[name].deterministic and stream.source in graph.reachable(name):
+            raise UsageError(
+                f"stream {stream.id} is persistent, and {name} is not deterministic: under {protocol.name} all go back "
+                f"together, and the stream would keep what {name} does not give out again; use --protocol hybrid, "
+                "or leave its protection out"
+            )
 
 
 def _check_edge(graph: Graph, stream: StreamSpec, group: str) -> None:

@@ -15,10 +15,11 @@ The run's directory lies where every executor reaches it:
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import quote
 
 from riprap.graph.annotations import Stability
 from riprap.protocols.channels import ChannelId
-from riprap.runtime.hosting import Rates
+from riprap.runtime.host import Rates
 from riprap.runtime.layout import Layout
 
 
@@ -45,6 +46,7 @@ class Run:
     buffer_bytes: int = 4 << 20  # most bytes that wait on one channel at its receiver
     heartbeat: float = 0.2  # seconds between signs of life
     follow: bool = False  # inputs are streams that are still being written
+    idle: int | None = None  # microseconds after which such an input is idle (`idle.py`); None: it is waited for
     stability: Stability = "async"  # of persistent streams, where their operator does not say
     begun_at: int = 0  # wall clock, microseconds, when this part of the run began: latencies are of what came since
 
@@ -53,3 +55,9 @@ class Run:
         layout = self.layout
         owner = layout.sink(channel) or layout.stream(channel).source
         return layout.graph[owner].annotations.stability or self.stability
+
+
+def stream_path(directory: Path, channel: ChannelId) -> Path:
+    """Where the persistent stream of a channel between operators lies, whether they share an element or not."""
+    name = quote(channel.stream.replace("→", "--"), safe="")
+    return directory / "streams" / name / f"{channel.source}-{channel.target}"

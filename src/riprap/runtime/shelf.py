@@ -35,6 +35,7 @@ class StreamShelf:
         self._stability, self._clock = stability, clock
         self._log: LogSender | None = None
         self._next = 0  # behind what went away again
+        self._went = 0  # bytes of it
         self._read: deque[tuple[int, int]] = deque()  # number and position behind messages that were read
         self._first = 0  # position of what may still be asked for
         self._trimmed_at = clock.monotonic()
@@ -51,6 +52,11 @@ class StreamShelf:
             self._path, self._channel, self._schema, self._epoch, stability=self._stability, clock=self._clock,
             holes=True,
         )  # fmt: skip
+
+    @property
+    def written(self) -> int:
+        """Bytes, in this life."""
+        return self._went + (0 if self._log is None else self._log.written)
 
     @property
     def next(self) -> int:
@@ -78,6 +84,7 @@ class StreamShelf:
             return
         if below >= self._log.next:
             self._next = self._log.next
+            self._went += self._log.written
             self._log.close()
             self._log = None
             self._read.clear()

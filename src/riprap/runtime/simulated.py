@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import count
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from riprap.checkpoints.storage import Storage
 from riprap.graph.keys import OrderKey
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.protocol import WHOLE
-from riprap.runtime.hosting import Arrival
+from riprap.runtime.host import Arrival
 from riprap.runtime.layout import Pe
 from riprap.runtime.messages import Kind, Message
 from riprap.runtime.stripes import own
@@ -269,9 +270,18 @@ class SimulatedPast:
     def checkpoint(self, pe: str, fits: Callable[[Mapping[str, Any]], bool]) -> Loaded | None:
         return load(self._storage[pe], pe, WHOLE, self._clock.now(), fits=fits)
 
-    def logged(self, channel: ChannelId, position: int) -> Iterator[Arrival]:
-        stable = self._log(channel).stable
-        return (Arrival(channel, stable[index], index + 1) for index in range(position, len(stable)))
+    def logged(self, channel: ChannelId, position: int) -> Callable[[], Arrival | None]:
+        places = count(position)
+
+        def following() -> Arrival | None:
+            nonlocal places
+            stable, index = self._log(channel).stable, next(places)
+            if index < len(stable):
+                return Arrival(channel, stable[index], index + 1)
+            places = count(index)
+            return None
+
+        return following
 
     def feed(self, pe: Pe, source: str, position: int) -> ListFeed:
         return ListFeed(self._inputs[source], position, pe.shard, pe.fragment.shards)

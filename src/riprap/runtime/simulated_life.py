@@ -8,7 +8,7 @@ from riprap.protocols.events import Durable
 from riprap.runtime import simulated
 from riprap.runtime.element.element import Element
 from riprap.runtime.element.ledger import Ledger
-from riprap.runtime.hosting import HostEvent
+from riprap.runtime.host import HostEvent
 from riprap.runtime.layout import Pe
 from riprap.runtime.messages import Message
 from riprap.runtime.recompute import Recomputation
@@ -16,7 +16,7 @@ from riprap.runtime.recompute import Recomputation
 if TYPE_CHECKING:
     from riprap.runtime.simulation import Simulation
 
-_ROOM = 8  # messages under way on one channel
+ROOM = 8  # messages under way on one channel
 
 
 class Died(Exception):
@@ -57,8 +57,9 @@ class Life:
 
     def send(self, channel: ChannelId, message: Message, after: int | None = None) -> bool:
         self._effect()
+        assert message.number >= 0, f"channel {channel}: no frame takes the number {message.number}"
         wire = self.wires.get(channel)
-        if wire is None or wire.broken or len(wire.queue) >= _ROOM:
+        if wire is None or wire.broken or len(wire.queue) >= ROOM:
             return False
         wire.queue.append(message)
         self._simulation.under_way(wire)

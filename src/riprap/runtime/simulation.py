@@ -19,29 +19,26 @@ Channels keep their order and have little room. Clocks do not jump. Disks do not
 """
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial as bound
-from typing import Any, cast
+from typing import cast
 
 import pyarrow as pa
 
-from riprap.base.randomness import generator
 from riprap.checkpoints.checkpointer import Checkpointer
 from riprap.checkpoints.load import load
-from riprap.checkpoints.storage import MemoryStorage
 from riprap.protocols.channels import ChannelId
-from riprap.protocols.cut import CheckpointId
-from riprap.protocols.events import Acknowledged, ConsumerDown, ConsumerUp, Durable, ProducerGone, Told
+from riprap.protocols.events import Acknowledged, ConsumerDown, ConsumerUp, Durable, ProducerGone
 from riprap.protocols.protocol import WHOLE
 from riprap.runtime import simulated
-from riprap.runtime.coordination.directing import Assignment, Directing
-from riprap.runtime.coordination.history import History
+from riprap.runtime.coordination.director_host import Assignment
 from riprap.runtime.element.element import Element
 from riprap.runtime.element.ledger import Ledger, Ledgers, ledger_shape, memory_ledger
-from riprap.runtime.hosting import Arrival, HostEvent, Rates, Unneeded
+from riprap.runtime.host import Arrival, HostEvent, Rates
 from riprap.runtime.layout import Layout, Pe, sink_channel
 from riprap.runtime.recompute import Recomputation
 from riprap.runtime.simulated import Break, Corrupt, Crash, DirectorCrash, Fault, ListFeed, MemoryLog, PowerCut, Suspect
+from riprap.runtime.simulated_director import DirectedSimulation
 from riprap.runtime.simulated_life import Died, Life
 
 __all__ = [
@@ -49,7 +46,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Simulation:
+class Simulation(DirectedSimulation):
     """A run of a layout over inputs, with faults. `run()` goes on until every element has ended."""
 
     def __init__(
@@ -66,47 +63,31 @@ class Simulation:
         fsync: bool = True,
     ) -> None:
         """`compiled`: fragments run as generated loops, as they do in a run; to compile one takes a second."""
+        super().__init__(layout, seed)
         self._compiled, self._fsync = compiled, fsync
         self._unpowered: set[str] = set()  # elements whose ledger is lost
-        self.layout, self.inputs, self.clock = layout, inputs, simulated.VirtualClock()
-        self._random = generator(seed, "simulation")
+        self.inputs = inputs
         self.released: dict[ChannelId, int] = {}
-        self.lives: dict[str, Life] = {}
         self.restarts: dict[str, int] = {pe.id: 0 for pe in layout.pes}
-        self.gone_back: dict[str, int] = {pe.id: 0 for pe in layout.pes}  # times without dying
         self.corrupted: dict[str, str | None] = {}  # by element: the column that was struck
         self._rates = rate
         self._stores = {fault.pe for fault in crashes if isinstance(fault, Crash) and fault.store}
         self._batch_rows, self._held_bytes = batch_rows, held_bytes
-        self._events: list[tuple[int, int, Callable[[], None]]] = []
-        self._scheduled = 0
         self._logs: dict[ChannelId, MemoryLog] = {}
         self.shelves: dict[ChannelId, simulated.MemoryShelf] = {}
         self._read: dict[ChannelId, int] = {}  # messages of a log that its reader has had
-        self.storage = {pe.id: MemoryStorage() for pe in layout.pes}
         self._past = simulated.SimulatedPast(self.storage, self.log, inputs, self.clock)
-        self._arrives: dict[str, int] = {}  # when what was said last arrives, by way
-        self.director_log: list[Mapping[str, Any]] = []
-        self.history = History(self.clock.now)
-        self._directing: Directing | None = None
         self._direct()
         for pe in layout.pes:
             self._begin(pe)
         for fault in crashes:
             self._later(fault.at, bound(self._strike, fault))
 
-    # The queue of events ----------------------------------------------------------------------------------------------
-
-    def _later(self, delay: int, action: Callable[[], None]) -> None:
-        self._scheduled += 1
-        heapq.heappush(self._events, (self.clock.time + delay, self._scheduled, action))
-
-    def _soon(self, least: int, most: int) -> int:
-        return int(self._random.integers(least, most, endpoint=True))
+    # Turns ------------------------------------------------------------------------------------------------------------
 
     def run(self, seconds: float = 3600.0) -> None:
         """Until everything has ended, or this much virtual time has passed, which is an error."""
-        while not all(life.alive and life.element.ended for life in self.lives.values()):
+        while not self._ended():
             assert self._events, "nothing will happen any more, and not every element has ended"
             time, _, action = heapq.heappop(self._events)
             assert time - simulated.START < seconds * 1e6, "the run does not come to an end"
@@ -114,6 +95,9 @@ class Simulation:
             action()
         for log in self._logs.values():
             log.flush()
+
+    def _ended(self) -> bool:
+        return all(life.alive and life.element.ended for life in self.lives.values())
 
     def _handle(self, life: Life, *events: HostEvent) -> None:
         """The loop of an element comes round, with what is in its inbox and these; it may die in it."""
@@ -146,7 +130,7 @@ class Simulation:
                 for log in self._logs.values():
                     log.power_cut()
             case DirectorCrash():
-                self._directing = None
+                self._director_host = None
                 self._later(fault.down, self._direct)
             case Corrupt(_, pe, operator, chance):
                 if self.lives[pe].alive:
@@ -205,13 +189,13 @@ class Simulation:
     # Lives ------------------------------------------------------------------------------------------------------------
 
     def _begin(self, pe: Pe) -> None:
-        if self._directing is None:  # nobody can register
+        if self._director_host is None:  # nobody can register
             self._later(self._soon(1_000, 10_000), lambda: self._begin(pe))
             return
         before = self.lives.get(pe.id)
         if before is not None and not before.alive and self.layout.plan(pe).rounds:
-            self._directing.replaced(pe.id, before.epoch)
-        assignment = self._directing.begins(pe.id, before.epoch + 1 if before is not None else 1)
+            self._director_host.replaced(pe.id, before.epoch)
+        assignment = self._director_host.begins(pe.id, before.epoch + 1 if before is not None else 1)
         if assignment is None:
             self._later(self._soon(1_000, 10_000), lambda: self._begin(pe))
         else:
@@ -233,11 +217,11 @@ class Simulation:
         loaded = {}
         for unit in plan.units:
             if assignment.newest or unit != WHOLE:
-                loaded[unit] = load(storage, pe.id, unit, now, gap=plan.gap)
+                loaded[unit] = load(storage, pe.id, unit, now, gap=plan.gap, spare=plan.spare, holes=plan.holes)
             else:
                 loaded[unit] = None
                 if target is not None:
-                    loaded[unit] = load(self.storage[target.pe], target.pe, unit, now, only=target[2:])
+                    loaded[unit] = load(self.storage[target.pe], target.pe, unit, now, only=target[2:], holes=False)
                 assert target is None or loaded[unit] is not None, f"{target} is not there to go back to"
         life.element = Element(
             self.layout,
@@ -248,7 +232,7 @@ class Simulation:
             clock=self.clock,
             checkpointer=self._checkpointer(pe, epoch),
             loaded=loaded,
-            feeds=lambda source, position: ListFeed(self.inputs[source], position, pe.shard, pe.fragment.shards),
+            feeds=bound(self._feed, pe),
             rates=self._rates,
             batch_rows=self._batch_rows,
             held_bytes=self._held_bytes,
@@ -275,6 +259,9 @@ class Simulation:
                 self._later(self._soon(100, 20_000), bound(self._connect, channel))
         self._later(self._soon(10, 1000), lambda: self._turn(life))
 
+    def _feed(self, pe: Pe, source: str, position: int) -> ListFeed:
+        return ListFeed(self.inputs[source], position, pe.shard, pe.fragment.shards)
+
     def _checkpointer(self, pe: Pe, epoch: int) -> Checkpointer | None:
         units = {name: unit.operators for name, unit in self.layout.plan(pe).units.items()}
         if not units:
@@ -285,84 +272,6 @@ class Simulation:
         """A checkpoint of this life is on disk."""
         line = life.line
         self.to_director(life.pe.id, lambda directing: directing.took(line, durable, size, 0))
-
-    # The director -----------------------------------------------------------------------------------------------------
-
-    def _direct(self) -> None:
-        """A director begins, with the log of those before it."""
-        director = self.layout.protocol.director(self.layout.surroundings)
-        log, append = list(self.director_log), self.director_log.append
-        self._directing = Directing(director, list(self.storage), self, log, append, self.history)
-        for life in self.lives.values():
-            if life.alive:
-                self._join(life)
-        self._later(self._soon(1_000, 20_000), bound(self._tick_director, self._directing))
-
-    def _tick_director(self, directing: Directing) -> None:
-        if directing is self._directing:
-            directing.tick(self.clock.now())
-            self._later(self._soon(1_000, 20_000), bound(self._tick_director, directing))
-
-    def _join(self, life: Life) -> None:
-        line, checkpoints = life.line, dict(life.element.checkpoints)
-
-        def join(directing: Directing) -> None:
-            if life.alive:
-                directing.joined(life.pe.id, life.epoch, line, checkpoints)
-                if life.finished:
-                    directing.finished(life.pe.id, life.epoch)
-
-        self.to_director(life.pe.id, join)
-
-    def _in_order(self, way: str) -> int:
-        """How long something takes on a way that keeps the order."""
-        at = max(self.clock.time + self._soon(50, 5_000), self._arrives.get(way, 0))
-        self._arrives[way] = at
-        return at - self.clock.time
-
-    def to_director(self, pe: str, tell: Callable[[Directing], None]) -> None:
-        """Some time later; nobody hears it if the director has died meanwhile."""
-        directing = self._directing
-
-        def deliver() -> None:
-            if directing is not None and directing is self._directing:
-                tell(directing)
-
-        self._later(self._in_order(f"from {pe}"), deliver)
-
-    def _to_element(self, pe: str, act: Callable[[Life], None]) -> None:
-        life = self.lives.get(pe)
-
-        def deliver() -> None:
-            if life is not None and life.alive and life is self.lives[pe]:
-                act(life)
-
-        self._later(self._in_order(f"to {pe}"), deliver)
-
-    def say(self, pe: str, message: Mapping[str, Any]) -> None:
-        self._to_element(pe, lambda life: self._handle(life, Told(message)))
-
-    def delete(self, pe: str, ids: tuple[CheckpointId, ...], *, void: bool = False) -> None:
-        self._to_element(pe, lambda life: self._handle(life, Unneeded(ids, void)))
-
-    def end(self, pe: str) -> None:
-        self._to_element(pe, self._die)
-
-    def work_under(self, pe: str, line: int) -> None:
-        def act(life: Life) -> None:
-            life.line = max(life.line, line)
-
-        self._to_element(pe, act)
-
-    def go_back(self, pe: str, assignment: Assignment) -> None:
-        def act(life: Life) -> None:
-            if life.line < assignment.line:
-                self.flush_logs(life)
-                self._over(life)
-                self.gone_back[pe] += 1
-                self._live(life.pe, assignment, life.element)
-
-        self._to_element(pe, act)
 
     # Connections ------------------------------------------------------------------------------------------------------
 
@@ -456,6 +365,10 @@ class Simulation:
             self._later(self._soon(0, 300), lambda: self._handle(consumer))
         else:
             self._handle(consumer)
+        self._room(wire)
+
+    def _room(self, wire: simulated.Wire) -> None:
+        """A message was taken off a connection."""
         self._handle(wire.producer)
 
     def acknowledged(self, channel: ChannelId, next_: int) -> None:

@@ -29,19 +29,19 @@ class LogSpill:
         path.mkdir(parents=True)
         self._file = (path / "frames").open("w+b")
         self._encoder = Encoder(schema, checked=True)
-        self._end = 0  # bytes written
+        self.written = 0  # bytes
         self._rewind()
 
     def keep(self, message: Message) -> None:
-        self._file.seek(self._end)
+        self._file.seek(self.written)
         for buffer in self._encoder.encode(message):
-            self._end += self._file.write(buffer)
+            self.written += self._file.write(buffer)
 
     def since(self, number: int) -> Iterator[Message]:
         """Goes on where the last reading ended, unless that is behind `number` already."""
         if number < self._given:
             self._rewind()
-        while self._read_to < self._end:
+        while self._read_to < self.written:
             message = self._next()
             if message is not None and message.number + message.items > number:
                 yield message
@@ -54,7 +54,7 @@ class LogSpill:
     def _next(self) -> Message | None:
         self._file.seek(self._read_to)
         header = unpack(memoryview(self._exactly(HEADER_SIZE)))
-        body = pa.py_buffer(self._exactly(header.body)) if header.body else None
+        body = memoryview(self._exactly(header.body)) if header.body else None
         self._read_to += HEADER_SIZE + header.body
         message = self._decoder.decode(header, body)
         if message is not None:

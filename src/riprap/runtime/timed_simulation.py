@@ -11,20 +11,27 @@ stay as they are; messages are smaller.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial as bound
+from random import Random
 from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 from riprap.graph.graph import Graph
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.events import Durable
-from riprap.runtime.hosting import Arrival, HostEvent
+from riprap.runtime.host import Arrival, HostEvent
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Message
-from riprap.runtime.simulated import MemoryLog, Wire
-from riprap.runtime.simulated_life import Life
+from riprap.runtime.simulated import ListFeed, MemoryLog, Wire
+from riprap.runtime.simulated_life import ROOM, Life
 from riprap.runtime.simulation import Simulation
 
+_EVENTS = 32  # between looks at whether everything has ended
+_FOLLOWED = (200, 8_000)  # microseconds until who follows a log has what was kept in it
+_APART = 10_000  # microseconds between batches of a source
+_READ_AT_ONCE = 12  # messages
 _LOOK = (10_000, 30_000)  # microseconds between looks of an element at what is due
 
 
@@ -33,6 +40,7 @@ class Costs:
     """Microseconds, unless they say otherwise. Round figures, of the order that runs on two cores show."""
 
     row: Mapping[str, float]  # by kind of operator
+    operators: Mapping[str, float] = field(default_factory=dict)  # the same by name, where it was measured
     message: float = 150.0  # of an element, from socket to socket, beside its operators
     copy: float = 0.001  # per byte of a checkpoint
     write: float = 0.005  # per byte of a checkpoint: 200 MB/s
@@ -43,7 +51,7 @@ class Costs:
 
     def of(self, graph: Graph, pe: Pe) -> float:
         """Of a row that an element takes in, were it to pass all its operators."""
-        return sum(self.row.get(graph[name].kind, 0.3) for name in pe.fragment.members)
+        return sum(self.operators.get(name, self.row.get(graph[name].kind, 0.3)) for name in pe.fragment.members)
 
 
 ROWS = {"source": 0.05, "sink": 0.05, "functor": 0.05, "union": 0.05, "split": 0.1, "aggregate": 0.3, "join": 0.6}
@@ -58,11 +66,14 @@ class Output(NamedTuple):
 
 
 class TimedLog(MemoryLog):
-    """A persistent stream that remembers when its rows came; what a crash takes from it did not come."""
+    """A persistent stream that remembers when its rows came; what a crash takes from it did not come.
 
-    def __init__(self, now: Callable[[], int]) -> None:
+    `kept` is called when there is something for whoever follows it.
+    """
+
+    def __init__(self, now: Callable[[], int], kept: Callable[[], None]) -> None:
         super().__init__()
-        self._now = now
+        self._now, self._kept = now, kept
         self._came: list[tuple[int, Output]] = []  # with the number behind the last row
 
     def keep(self, message: Message, record: bytes = b"") -> None:
@@ -70,6 +81,7 @@ class TimedLog(MemoryLog):
         super().keep(message, record)
         if self.next > before and message.batch is not None:
             self._came.append((self.next, Output(self._now(), self.next - before, message.born)))
+        self._kept()
 
     def crash(self) -> None:
         super().crash()
@@ -81,6 +93,20 @@ class TimedLog(MemoryLog):
         return [output for _, output in self._came]
 
 
+class TimedFeed(ListFeed):
+    """Gives out what is due now and then, not row by row."""
+
+    def __init__(self, now: Callable[[], int], *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._now, self._gave = now, 0
+
+    def next(self, max_rows: int) -> pa.RecordBatch | None:
+        if self._now() - self._gave < _APART:
+            return None
+        self._gave = self._now()
+        return super().next(max_rows)
+
+
 class TimedSimulation(Simulation):
     """`slower`: how many times more a row costs, because there are so many times fewer."""
 
@@ -90,6 +116,9 @@ class TimedSimulation(Simulation):
         self._costs, self._slower = costs, slower
         self._busy: dict[Life, int] = {}  # until when
         self._woken: set[Life] = set()  # those that look again as soon as they are not
+        self._followed: dict[ChannelId, Life] = {}  # who waits for something in a log
+        self._draws = Random(more["seed"])
+        self._handled = 0
         self._work = {pe.id: costs.of(layout.graph, pe) * slower for pe in layout.pes}
         super().__init__(layout, inputs, **more)
 
@@ -100,9 +129,47 @@ class TimedSimulation(Simulation):
 
     def log(self, channel: ChannelId) -> MemoryLog:
         if channel not in self._logs:
-            sink = self.layout.sink(channel) is not None
-            self._logs[channel] = TimedLog(self.clock.now) if sink else MemoryLog()
+            self._logs[channel] = TimedLog(self.clock.now, bound(self._kept, channel))
         return self._logs[channel]
+
+    # Cheaper than in `simulation.py`: nobody asks often for what seldom changes ---------------------------------------
+
+    def _feed(self, pe: Pe, source: str, position: int) -> ListFeed:
+        return TimedFeed(self.clock.now, self.inputs[source], position, pe.shard, pe.fragment.shards)
+
+    def _soon(self, least: int, most: int) -> int:
+        return least + int(self._draws.random() * (most - least + 1))
+
+    def _ended(self) -> bool:
+        self._handled += 1
+        return self._handled % _EVENTS == 0 and super()._ended()
+
+    def _room(self, wire: Wire) -> None:
+        if len(wire.queue) == ROOM - 1:  # there was none
+            self._handle(wire.producer)
+
+    def _follow(self, life: Life, channel: ChannelId) -> None:
+        """Who has read a log to its end looks again when something comes."""
+        if not life.alive:
+            return
+        left, log, at = self._left(life), self.log(channel), self._read[channel]
+        if left > 0:
+            self._later(left, bound(self._follow, life, channel))
+            return
+        if self.lives[self.layout.producer(channel)].alive:
+            log.flush()
+        upto = min(len(log.stable), at + _READ_AT_ONCE)
+        if upto > at and channel not in life.element.unread:
+            self._read[channel] = upto
+            self._handle(life, *(Arrival(channel, log.stable[index], index + 1) for index in range(at, upto)))
+        if len(log.stable) > self._read[channel]:
+            self._later(self._soon(*_FOLLOWED), bound(self._follow, life, channel))
+        else:
+            self._followed[channel] = life
+
+    def _kept(self, channel: ChannelId) -> None:
+        if channel in self._followed:
+            self._later(self._soon(*_FOLLOWED), bound(self._follow, self._followed.pop(channel), channel))
 
     # Work takes time --------------------------------------------------------------------------------------------------
 
@@ -138,13 +205,6 @@ class TimedSimulation(Simulation):
             self._later(left, bound(self._deliver, wire))
         else:
             super()._deliver(wire)
-
-    def _follow(self, life: Life, channel: ChannelId) -> None:
-        left = self._left(life)
-        if left > 0 and life.alive:
-            self._later(left, bound(self._follow, life, channel))
-        else:
-            super()._follow(life, channel)
 
     def _turn(self, life: Life) -> None:
         if life.alive:

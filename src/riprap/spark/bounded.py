@@ -5,15 +5,17 @@ share of the keys, in the engine, and the outputs together are those of the whol
 it, one task runs it.
 
 From DataFrames, Spark brings each key's tuples to their task, in order. From files, every task reads them itself, with
-pyarrow, and keeps its keys: reading twice is cheaper than a shuffle for as many tasks as one machine has. DataFrame API
-only: it runs over Spark Connect too.
+pyarrow, and keeps its keys: reading twice is cheaper than a shuffle for as many tasks as one machine has. An app that
+is compiled loops from end to end takes less time than reading its files does, and a second reader would save nothing:
+one task runs it, unless the caller says otherwise. DataFrame API only: it runs over Spark Connect too.
 """
 
+import gc
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TypeAlias
 
 import numpy as np
@@ -27,12 +29,12 @@ from pyspark.sql.types import StructType
 
 from riprap.base.errors import DataError, UsageError, known
 from riprap.engine.engine import Engine, Output
-from riprap.engine.inputs import Keyer, file_schema, keyed, read_file
+from riprap.engine.inputs import Keyer, file_schema, keyed, read_ahead, read_file
 from riprap.engine.pruning import wanted_columns
 from riprap.graph.graph import Graph
 from riprap.graph.keys import SEQ, TS, OrderKey
 from riprap.graph.partitioning import key_partitioning
-from riprap.graph.specs import Source
+from riprap.graph.specs import Sink, Source
 from riprap.operators.groups import GroupTable
 from riprap.operators.strings import StringPool
 from riprap.spark.session import session
@@ -51,13 +53,15 @@ def run_bounded(
     """A DataFrame for each sink. Nothing runs until one of them is used.
 
     `inputs` has a DataFrame or a path (Parquet or Arrow) for each source; just that where there is one source. A
-    DataFrame needs `_ts` (or the source's time column) and `_seq`. `partitions` defaults to the number of task slots.
+    DataFrame needs `_ts` (or the source's time column) and `_seq`. `partitions` defaults to the number of task slots;
+    for an app of compiled loops over files, to one.
     """
     spark = session(spark)
     if not graph.sinks:
         raise UsageError(f"app {graph.name} has no sink, so there is nothing to give out; add stream.sink(name)")
     by_source = _by_source(graph, inputs)
-    count = _partitions(spark, graph, partitions)
+    files = not any(isinstance(given, DataFrame) for given in by_source.values())
+    count = _partitions(spark, graph, partitions, files=files)
     return {sink.name: _of_sink(spark, graph, sink.name, by_source, count) for sink in graph.sinks}
 
 
@@ -84,7 +88,7 @@ def write_bounded(
     spark = session(spark)
     given = {name: os.path.abspath(os.fspath(path)) for name, path in paths.items()}
     _by_source(graph, given)
-    count = _partitions(spark, graph, partitions)
+    count = _partitions(spark, graph, partitions, files=True)
     jobs = {sink.name: _Job(graph, sink.name, count) for sink in graph.sinks}
     place = None if out is None else os.path.abspath(os.fspath(out))
     found = spark.range(0, count, 1, count).mapInArrow(partial(_write_files, jobs, given, place), _TOTALS).collect()
@@ -114,12 +118,18 @@ def _by_source(graph: Graph, inputs: Mapping[str, Input] | Input) -> dict[str, I
     return dict(inputs)
 
 
-def _partitions(spark: SparkSession, graph: Graph, wanted: int | None) -> int:
+def _partitions(spark: SparkSession, graph: Graph, wanted: int | None, *, files: bool) -> int:
     if wanted is not None and wanted < 1:
         raise UsageError(f"partitions={wanted}: an app runs in 1 partition or more")
     if not key_partitioning(graph).divisible:
         return 1
-    return wanted or task_slots(spark)
+    return wanted or (1 if files and _all_loops(graph) else task_slots(spark))
+
+
+def _all_loops(graph: Graph) -> bool:
+    """Whether an app takes less time than to read what it is given: all of it, but for sinks, is compiled."""
+    alone = [piece.operators for piece in Engine(graph).pieces if not piece.compiled]
+    return all(isinstance(graph[name], Sink) for operators in alone for name in operators)
 
 
 def task_slots(spark: SparkSession) -> int:
@@ -185,7 +195,14 @@ class _Job:
                 )
 
 
+@cache
+def keep_loaded() -> None:
+    """Spark looks for garbage after every task, which takes 75 ms of a core while what is loaded is looked at too."""
+    gc.freeze()
+
+
 def _run_files(job: _Job, paths: Mapping[str, str], ids: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    keep_loaded()
     for batch in ids:
         for index in batch.column(0).to_pylist():
             yield from job.outputs(Engine(job.graph).run(_file_inputs(job, paths, index)))
@@ -198,7 +215,7 @@ def _file_inputs(job: _Job, paths: Mapping[str, str], index: int) -> dict[str, I
         source, columns = job.source(name), job.read_columns(name)
         extra = [TS, SEQ, *(keys[name] or ()), *([source.time] if source.time else [])]
         batches = keyed(read_file(path, [*columns, *extra]), source, [*columns, *(keys[name] or ())])
-        inputs[name] = _share(batches, source, keys[name], index, job.partitions)
+        inputs[name] = read_ahead(_share(batches, source, keys[name], index, job.partitions))
     return inputs
 
 
@@ -227,6 +244,7 @@ _TOTALS = "sink string, part int, rows long, sums string"
 def _write_files(
     jobs: Mapping[str, "_Job"], paths: Mapping[str, str], out: str | None, ids: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
+    keep_loaded()
     for batch in ids:
         for index in batch.column(0).to_pylist():
             job = next(iter(jobs.values()))

@@ -33,16 +33,18 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import UsageError
 from riprap.base.owner import is_empty, owned
+from riprap.engine.compiling import ROWS
 from riprap.engine.identity import content_digest
 from riprap.engine.inputs import file_schema, read_file
 from riprap.faults import store, work
 from riprap.faults.campaign import Settings, check_settings, units
 from riprap.faults.divided import dividing_columns
 from riprap.faults.functions import ScoreFunction
+from riprap.faults.gated import golden_engine
 from riprap.faults.recording import load, record
 from riprap.faults.sealed import remove, seal, sound
 from riprap.graph.graph import Graph
-from riprap.spark.bounded import task_slots
+from riprap.spark.bounded import keep_loaded, task_slots
 from riprap.spark.progress import with_progress
 from riprap.spark.session import session
 
@@ -100,6 +102,8 @@ def _run(
     recording = load(graph, recorded)
     check_settings(settings, recording.tuples)
     (path / "shared").mkdir(exist_ok=True)
+    if recording.tuples > ROWS:  # tasks will want it
+        golden_engine(graph, settings.jitter(0)).compile_first()
     job = work.Job(graph, settings, path / "shared", recorded, identity, functions)
     campaign = _Campaign(spark, job, path / "waves", tell)
     trials, golden = campaign.run()
@@ -244,6 +248,7 @@ def partial_task(run: Callable[..., Iterator[pa.RecordBatch]], job: work.Job, ta
         for path in paths:  # the user's own modules are found as they were on the driver
             if path not in sys.path:
                 sys.path.append(path)
+        keep_loaded()
         for batch in ids:
             for number in batch.column(0).to_pylist():
                 yield from run(_kept(job), tasks, number)

@@ -1,32 +1,14 @@
 """The process that Spark forks its Python workers from, with everything that a processing element imports loaded.
 
 Set as `spark.python.daemon.module`. A worker that replaces a killed one then starts in a fork instead of importing for
-seconds.
-
-Nothing may happen here that starts a thread: a fork has only the thread that forked, and a library that had others
-waits for them for ever (a Polars query before the fork hangs every query after it). Importing these libraries is safe:
-only the allocator's background thread comes with them, which jemalloc itself sees through a fork. Polars is not among
-them, because its import alone starts one.
+seconds. Where a nursery has loaded everything already (`nursery.py`), the daemon is a fork of it; else this process.
 """
 
-import gc
-import sys
-from contextlib import suppress
+import os
 
-import pyspark.worker  # noqa: F401  (Spark itself imports it only after the fork)
-from pyspark.daemon import manager
+from riprap.spark.nursery import served_by_nursery
 
-import riprap.runtime.process  # (with it Numba, Arrow, Flight, the engine and the streams)
-import riprap.spark.host  # noqa: F401  (where the function of a task is found)
-from riprap.spark.executor import remember_executor
+if __name__ == "__main__" and not served_by_nursery():
+    from riprap.spark.warm import serve
 
-with suppress(ImportError):
-    import pandas  # noqa: F401  (where it is installed Arrow imports it when it first makes an array of Python values)
-
-if __name__ == "__main__":
-    remember_executor()
-    # Spark has every worker look anew at all places that Python has imported from. For each package inside pyspark.zip
-    # that reads the whole archive again, 0.2 s of a core in all: so let there be none that is known.
-    sys.path_importer_cache.clear()
-    gc.freeze()  # what is loaded stays in memory shared with the workers
-    manager()
+    serve(os.getppid())

@@ -5,9 +5,9 @@ import os
 _PID = "RIPRAP_EXECUTOR_PID"
 
 
-def remember_executor() -> None:
+def remember_executor(pid: int) -> None:
     """Called in the daemon, before it forks."""
-    os.environ[_PID] = str(os.getppid())
+    os.environ[_PID] = str(pid)
 
 
 def executor_pid() -> int:

@@ -18,24 +18,25 @@ from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import CheckFailed, DataError, MissingPrerequisite, RiprapError, UsageError
 from riprap.base.phases import Phases
 from riprap.base.randomness import secret_token
+from riprap.engine.engine import Engine
 from riprap.graph.annotations import Stability
 from riprap.runtime.coordination.coordinator import Coordinator
-from riprap.runtime.coordination.groups import roles, spoken_for, with_kills
+from riprap.runtime.coordination.groups import spoken_for, with_kills
 from riprap.runtime.coordination.metrics_file import MetricsFile
 from riprap.runtime.coordination.roster import PeStatus
 from riprap.runtime.coordination.states import SystemState, WorkerState
 from riprap.runtime.coordination.summary import Lives, positions, read_ledgers, summary
 from riprap.runtime.corruption import Corruption, ask, what_was_done
-from riprap.runtime.hosting import Rates
+from riprap.runtime.host import Rates
 from riprap.runtime.kills import Kill
 from riprap.runtime.layout import Layout
-from riprap.runtime.process import run_element
 from riprap.runtime.run import Run
 from riprap.runtime.tls import generate_tls
 from riprap.spark.host import Hosted, host
 from riprap.spark.launching import launched
 from riprap.spark.session import hosting_session
 from riprap.spark.slots import check_executor_kill, check_hosting
+from riprap.spark.task import run_element
 
 _LOOK = 0.05  # seconds between looks at the run
 _KINDS: dict[int, type[RiprapError]] = {kind.exit_code: kind for kind in (CheckFailed, DataError, MissingPrerequisite)}
@@ -55,7 +56,13 @@ def ready_session(
     phases: Phases,
     clock: Clock = SYSTEM_CLOCK,
 ) -> SparkSession:
-    """A session that can host the run; raises if there is none, before anything of the run is there."""
+    """A session that can host the run; raises if there is none, before anything of the run is there.
+
+    What the elements will run is compiled meanwhile, once each, rather than by every element for itself.
+    """
+    for members, taps in dict.fromkeys((frozenset(pe.fragment.members), layout.taps(pe)) for pe in layout.pes):
+        Engine(layout.graph, members, taps=taps, wanted=layout.wanted).compile_first()
+    phases.done("compiling")
     launched()
     phases.done("jvm")
     spark = hosting_session(len(layout.pes), spark, master=master)
@@ -79,6 +86,7 @@ def run_on_spark(
     tls: bool = False,
     stability: Stability = "async",
     follow: bool = False,
+    idle: int | None = None,
     silence: float = 3.0,
     phases: Phases,
     watch: Watch = lambda state, table: None,
@@ -109,7 +117,7 @@ def run_on_spark(
         loopback = address in ("127.0.0.1", "localhost")
         run = Run(
             directory, layout, inputs, coordinator.location, token, address if loopback else "", certificate, rate,
-            stability=stability, begun_at=clock.now(), follow=follow,
+            stability=stability, begun_at=clock.now(), follow=follow, idle=idle,
         )  # fmt: skip
         hosted = stack.enter_context(host(spark, run, run_element, clock=clock))
         hosts.append(hosted)
@@ -189,7 +197,7 @@ class _Driver:
     def _tell(self, table: Sequence[PeStatus]) -> None:
         state = self._coordinator.state
         self.lives.note(table)
-        self._metrics.note(state, table, roles(self._coordinator.report()))
+        self._metrics.note(state, table, self._coordinator.report())
         self._watch(state, table)
         self._show(state, self._metrics.lines)
 

@@ -4,31 +4,14 @@ import logging
 import os
 import re
 import sys
-import tempfile
-from functools import cache
-from pathlib import Path
 
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from riprap.base.errors import MissingPrerequisite, UsageError
 from riprap.spark.launching import launched
+from riprap.spark.settings import FAILURES, hosting, local_hosting, settings
 
-# Settings of the sessions that Riprap builds itself. A caller's session is used as it is.
-_QUIET = """\
-rootLogger.level = error
-rootLogger.appenderRef.stderr.ref = stderr
-appender.stderr.type = Console
-appender.stderr.name = stderr
-appender.stderr.target = SYSTEM_ERR
-appender.stderr.layout.type = PatternLayout
-appender.stderr.layout.pattern = %p %c{1}: %m%n
-"""
-
-DAEMON = "riprap.spark.daemon"  # see there; for the sessions that host processing elements
-FAILURES = 1_000_000_000  # of one task, before Spark gives the job up: never
-# Tuples never pass through a JVM that hosts elements, so it does without the costly compiler and starts sooner.
-_QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # What calls of a JVM that has died raise.
 JVM_GONE: tuple[type[Exception], ...] = (Py4JNetworkError, ConnectionError)
 SPARE_SLOTS = 2  # of a local session that hosts elements: for queries beside the run
@@ -60,7 +43,7 @@ def hosting_session(
 
     A local one gets as many slots as there are elements, and a few to spare, however many cores there are.
     """
-    return session(spark, master=None if _reusable(master) else hosting_master(elements, master), **_hosting() | conf)
+    return session(spark, master=None if _reusable(master) else hosting_master(elements, master), **hosting() | conf)
 
 
 def hosting_master(elements: int, master: str | None = None) -> str:
@@ -75,24 +58,6 @@ def _reusable(master: str | None) -> bool:
     return master is None and SparkSession.getActiveSession() is not None
 
 
-def _hosting() -> dict[str, str]:
-    settings = {
-        "spark.python.daemon.module": DAEMON,
-        "spark.task.maxFailures": str(FAILURES),
-        "spark.executor.maxNumFailures": str(FAILURES),  # YARN and Kubernetes end the application beyond it
-        "spark.excludeOnFailure.enabled": "false",  # an executor is not bad because its elements were killed
-        "spark.dynamicAllocation.enabled": "false",  # it would take away the spare slots
-        "spark.driver.extraJavaOptions": _QUICK_JAVA,
-        "spark.executor.extraJavaOptions": _QUICK_JAVA,
-        "spark.python.task.killTimeout": "100ms",  # from the order to kill a task to the kill of its process
-    }
-    home = Path(__file__).parents[2]
-    if home.name not in ("site-packages", "dist-packages"):  # not installed: executors that see the source tree use it
-        inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-        settings["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(dict.fromkeys([str(home), *filter(None, inherited)]))
-    return settings
-
-
 def _is_master(active: SparkSession, master: str) -> bool:
     try:
         return active.conf.get("spark.master") == master
@@ -100,57 +65,32 @@ def _is_master(active: SparkSession, master: str) -> bool:
         return False
 
 
-@cache
-def hosting_settings() -> dict[str, str]:
-    """Of a local session that hosts elements, but for its master: known before anything else is."""
-    return _settings(loopback=True, conf=_hosting())
-
-
-def _settings(*, loopback: bool, conf: dict[str, str]) -> dict[str, str]:
-    if loopback:
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    scratch = tempfile.mkdtemp(prefix="riprap-spark-")
-    log4j = os.path.join(scratch, "log4j2.properties")
-    with open(log4j, "w") as file:
-        file.write(_QUIET)
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "8",
-        "spark.sql.warehouse.dir": os.path.join(scratch, "warehouse"),
-        "spark.driver.memory": "2g",
-        "spark.log.level": "ERROR",
-        "spark.python.worker.reuse": "true",
-        "spark.speculation": "false",
-    }
-    if loopback:
-        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    settings |= conf
-    java = "spark.driver.extraJavaOptions"
-    settings[java] = f"-Dlog4j2.configurationFile=file:{log4j} {conf.get(java, '')}"
-    return settings
-
-
 def _build(master: str, conf: dict[str, str]) -> SparkSession:
     loopback = master.startswith("local") or "127.0.0.1" in master or "localhost" in master
-    settings = hosting_settings() if loopback and conf == _hosting() else _settings(loopback=loopback, conf=conf)
+    wanted = local_hosting() if loopback and conf == hosting() else settings(loopback=loopback, conf=conf)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_not_of_the_bridge)  # added once, however often
     builder = SparkSession.builder.master(master).appName("riprap")
-    for key, value in settings.items():
+    for key, value in wanted.items():
         builder = builder.config(key, value)
     launched()
     with _quiet_start():
         try:
             return _quiet_end(builder.getOrCreate())
         except Exception as error:
-            raise MissingPrerequisite(
-                f"Spark did not start on {master} ({str(error).splitlines()[0]}): "
+            advice = (
                 "run `riprap doctor` to see what is missing"
-            ) from error
+                if master.startswith("local")
+                else "see that a cluster can be reached there, or leave --master out"
+            )
+            raise MissingPrerequisite(f"Spark did not start on {master} ({_first_line(error)}): {advice}") from error
+
+
+def _first_line(error: Exception) -> str:
+    """What the JVM says of it, where it is the JVM that does: of its exception the first line, without its class."""
+    told = getattr(error, "java_exception", None)
+    text = str(told.getMessage()) if told is not None else str(error)
+    return (text.splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 def _not_of_the_bridge(record: logging.LogRecord) -> bool:

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from riprap.base.clock import Clock
 from riprap.base.errors import MissingPrerequisite, UsageError
-from riprap.spark.session import DAEMON, FAILURES
+from riprap.spark.settings import DAEMON, FAILURES
 
 FEWEST_FAILURES = 1_000  # a session that gives up earlier gives up in the middle of a run
 _FIRST = 60.0  # seconds to wait for the first executor of a cluster

@@ -42,7 +42,7 @@ def records_backwards(stream: "Stream") -> Iterator[StoredRecord]:
         finally:
             file.close()
     for summary in reversed(found.finished):
-        file = stream.files.open(segment_name(summary.segment), finished=True)
+        file = stream.files.open(segment_name(summary.segment))
         try:
             runs = [(int(entry["offset"]), int(entry["position"])) for entry in read_entries(file, summary)]
             done = yield from _reversed(file, stream.description.id, runs, summary.end, done)

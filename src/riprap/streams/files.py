@@ -16,7 +16,6 @@ Documents are small JSON files with a checksum over the rest of their content.
 import contextlib
 import fcntl
 import json
-import mmap
 import os
 import stat
 from collections.abc import Iterator, Mapping
@@ -45,6 +44,9 @@ class Readable(Protocol):
 
     def read_at(self, offset: int, size: int) -> pa.Buffer: ...
 
+    def named(self) -> bool:
+        """Whether what is open is still the file of that name; False where that would cost as much as opening it."""
+
     def close(self) -> None: ...
 
 
@@ -55,8 +57,8 @@ class Files(Protocol):
 
     def names(self, folder: str = "") -> list[str]: ...
 
-    def open(self, name: str, *, finished: bool = False) -> Readable:
-        """Raises `FileNotFoundError`. A file that is `finished` never changes again and may be mapped into memory."""
+    def open(self, name: str) -> Readable:
+        """Raises `FileNotFoundError`."""
 
     def get(self, name: str) -> bytes:
         """Raises `FileNotFoundError`."""
@@ -86,8 +88,8 @@ class LocalFiles:
         except (FileNotFoundError, NotADirectoryError):
             return []
 
-    def open(self, name: str, *, finished: bool = False) -> "LocalReadable":
-        return MappedReadable(self.directory / name) if finished else LocalReadable(self.directory / name)
+    def open(self, name: str) -> "LocalReadable":
+        return LocalReadable(self.directory / name)
 
     def get(self, name: str) -> bytes:
         try:
@@ -141,7 +143,7 @@ class LocalFiles:
 class LocalReadable:
     """Reads with `pread`: a failing disk is an error, and a file that a recovering writer shortens is a short read."""
 
-    chunk = 1 << 20  # stays in the processor's cache while it is checked
+    chunk = 256 << 10  # stays in the processor's cache while it is checked; mapping the file instead was slower
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
@@ -167,6 +169,12 @@ class LocalReadable:
     def sync(self) -> None:
         os.fdatasync(self._file)
 
+    def named(self) -> bool:
+        try:
+            return os.stat(self.name).st_ino == os.fstat(self._file).st_ino
+        except FileNotFoundError:
+            return False
+
     def close(self) -> None:
         if self._file >= 0:
             os.close(self._file)
@@ -175,29 +183,6 @@ class LocalReadable:
     def __del__(self) -> None:
         with contextlib.suppress(OSError):
             self.close()
-
-
-class MappedReadable(LocalReadable):
-    """Reads by mapping, without a copy; what was read keeps the mapping. A failing disk is a signal here, which ends
-    the process: `verify` reads without a mapping and reports it."""
-
-    chunk = 4 << 20
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        size = self.size()
-        self._advised = 0  # up to where what is to be read has been asked for
-        self._buffer = pa.py_buffer(mmap.mmap(self._file, size, prot=mmap.PROT_READ) if size else b"")
-
-    def read_at(self, offset: int, size: int) -> pa.Buffer:
-        if size >= self.chunk and self._file >= 0 and offset + self.chunk > self._advised:
-            # A long read: have what follows brought from disk meanwhile. Each part is asked for once, because asking
-            # for what is there already takes time too.
-            begin = max(offset, self._advised)
-            self._advised = offset + 4 * self.chunk
-            os.posix_fadvise(self._file, begin, self._advised - begin, os.POSIX_FADV_WILLNEED)
-        offset = min(offset, self._buffer.size)
-        return self._buffer.slice(offset, max(min(size, self._buffer.size - offset), 0))
 
 
 class RemoteFiles:
@@ -211,7 +196,7 @@ class RemoteFiles:
         infos = self._system.get_file_info(pyarrow.fs.FileSelector(base, allow_not_found=True))
         return sorted(info.base_name for info in infos)
 
-    def open(self, name: str, *, finished: bool = False) -> "RemoteReadable":
+    def open(self, name: str) -> "RemoteReadable":
         return RemoteReadable(f"{self.location}/{name}", self._system.open_input_file(f"{self._root}/{name}"))
 
     def get(self, name: str) -> bytes:
@@ -246,11 +231,11 @@ class SpooledFiles:
     def names(self, folder: str = "") -> list[str]:
         return sorted({*self.remote.names(folder), *self.spool.names(folder)})
 
-    def open(self, name: str, *, finished: bool = False) -> Readable:
+    def open(self, name: str) -> Readable:
         try:
-            return self.spool.open(name, finished=finished)
+            return self.spool.open(name)
         except FileNotFoundError:
-            return self.remote.open(name, finished=finished)
+            return self.remote.open(name)
 
     def get(self, name: str) -> bytes:
         return self.remote.get(name)
@@ -286,6 +271,9 @@ class RemoteReadable:
 
     def read_at(self, offset: int, size: int) -> pa.Buffer:
         return pa.py_buffer(self._file.read_at(size, offset))
+
+    def named(self) -> bool:
+        return False
 
     def close(self) -> None:
         self._file.close()

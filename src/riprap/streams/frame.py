@@ -22,6 +22,7 @@ header check holds; `check_body` comes before any flatbuffer is parsed. Integers
 """
 
 import struct
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import pyarrow as pa
@@ -100,11 +101,11 @@ class Header(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A framed message, ready to be written: `head` then `rest`, which is not copied out of Arrow's buffer."""
+    """A framed message, ready to be written: `head`, then the parts of `rest`, which lie in Arrow's buffers."""
 
     header: Header
     head: bytes
-    rest: memoryview
+    rest: tuple[bytes | memoryview, ...]
 
 
 def producer_id(name: str) -> int:
@@ -112,7 +113,7 @@ def producer_id(name: str) -> int:
 
 
 def frame(
-    arrow: pa.Buffer,
+    arrow: pa.Buffer | bytearray,
     kind: int,
     *,
     stream: bytes,
@@ -127,23 +128,27 @@ def frame(
     written_at: int,
     born: int = 0,
     payload: bytes = b"",
+    body: Sequence[bytes | memoryview] = (),
 ) -> Message:
     """Put a frame, and a payload if there is one, into a serialized Arrow message (uncompressed, with continuation
-    marker)."""
+    marker); `body` are the parts of its body that are not in `arrow`."""
     view = memoryview(arrow)
     _, metadata, root = _ARROW.unpack_from(view)
-    rest = view[_ARROW.size :]
-    version, between, check = PLAIN, b"", 0
+    rest = (view[_ARROW.size :], *body)
+    version, between = PLAIN, b""
     if payload:
         version, between = WITH_PAYLOAD, _LENGTH.pack(len(payload)) + payload + bytes(-len(payload) % 8)
+    if payload or body:
         hashed = xxhash.xxh3_64(between)
-        hashed.update(rest)
+        for part in rest:
+            hashed.update(part)
         check = hashed.intdigest()
     else:
-        check = xxhash.xxh3_64_intdigest(rest)
+        check = xxhash.xxh3_64_intdigest(rest[0])
     gap = _GAP + len(between)
+    length = len(view) + sum(map(len, body)) + gap
     header = Header(
-        MAGIC, version, kind, len(view) + gap, stream, producer, epoch, sequence, position, rows, remaining,
+        MAGIC, version, kind, length, stream, producer, epoch, sequence, position, rows, remaining,
         *range_, *(progress or (NOTHING, 0, 0, 0)), written_at, born, check,
     )  # fmt: skip
     head = _ARROW.pack(0xFFFFFFFF, metadata + gap, root + gap) + _FRAME.pack(*header)

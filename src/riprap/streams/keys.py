@@ -6,6 +6,7 @@ changed by trimming. An *order key* says what a row is (`_ts`, `_src`, `_seq`, `
 Bounds are row predicates, exact whatever the order of the rows; the index only saves reading what they exclude.
 """
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, NewType
@@ -38,7 +39,10 @@ def check_key_columns(schema: pa.Schema) -> None:
 
 def int64_values(batch: pa.RecordBatch, name: str | int) -> np.ndarray:
     """The values of a 64-bit column without a copy. Key columns have no nulls (checked when appended)."""
-    column = batch.column(name)
+    return int64_of(batch.column(name))
+
+
+def int64_of(column: pa.Array) -> np.ndarray:
     return np.frombuffer(column.buffers()[1], np.int64, len(column), column.offset * 8)
 
 
@@ -47,7 +51,7 @@ def as_microseconds(when: int | str | datetime) -> int:
     if isinstance(when, bool) or not isinstance(when, int | str | datetime):
         raise UsageError(f"cannot read {when!r} as a time: write microseconds or a text as 2009-04-02T09:30:00Z")
     if isinstance(when, str):
-        if when.lstrip("-").isdigit():
+        if re.fullmatch("-?[0-9]{1,18}", when):
             return int(when)
         try:
             when = datetime.fromisoformat(when)

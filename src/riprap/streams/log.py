@@ -159,7 +159,7 @@ class Log:
         """Append whole messages with as few system calls as their number allows, none of them copied."""
         parts: list[bytes | memoryview] = []
         for message in messages:
-            parts += (message.head, message.rest)
+            parts += (message.head, *message.rest)
         offset, path = self._builder.end, self._directory
         for at in range(0, len(parts), _VECTORS):
             offset += _write_all(self._file, path, parts[at : at + _VECTORS], offset)

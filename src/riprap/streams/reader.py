@@ -92,6 +92,7 @@ class Reader:
         self._resume: tuple[int, int] | None = None  # segment and offset of `_position`, where known
         self._marks = marks
         self._seen: tuple[int, int, int] | None = None  # with marks: up to where everything was delivered
+        self._held: tuple[int, Readable, Start] | None = None  # the open segment, as it was last read
         self._over = False
         self._keyed = (
             replace(bounds, from_position=0, to_position=None) != Bounds()
@@ -99,15 +100,21 @@ class Reader:
         self._never_falls = stream.description.keys_never_fall
         self._batches = self._run()
 
-    def __iter__(self) -> "Reader":
-        return self
+    def __iter__(self) -> Iterator[Any]:
+        return self._batches  # without a call of ours for each
 
     def __next__(self) -> Any:
         """A `StoredBatch`; where marks were asked for, also a `StoredMark`."""
         return next(self._batches)
 
+    def again(self) -> "Reader":
+        """A read that has ended goes on, with what was written since; it need not look for its place."""
+        self._batches = self._run()
+        return self
+
     def close(self) -> None:
         self._batches.close()
+        self._let_go()
 
     def _run(self) -> Generator[Item, None, None]:
         clock, poll = self._stream.clock, _POLL_FASTEST
@@ -208,7 +215,7 @@ class Reader:
             )
 
     def _finished(self, item: Summary) -> Iterator[Item]:
-        file = self._open_segment(item.segment, finished=True)
+        file = self._open_segment(item.segment)
         try:
             start = read_start(file)
             if self._resume is not None and self._resume[0] == item.segment:
@@ -238,18 +245,33 @@ class Reader:
             yield begun[0], item.end, begun[1]
 
     def _open(self, end: Mark) -> Iterator[Item]:
-        file = self._open_segment(end.segment, finished=False)
+        file, start = self._hold(end.segment)
+        self._check_kept(start.carry.position)
+        if self._resume is not None and self._resume[0] == end.segment:
+            offset, position = self._resume[1], self._position
+        else:
+            offset, position = self._seek(file, start, end)
+            self._position = max(self._position, position)
+        yield from self._walk(file, start, offset, end.offset, position)
+
+    def _hold(self, segment: int) -> tuple[Readable, Start]:
+        """The open segment, which one who follows reads again and again: opened once, as long as its name is its own
+        (a writer that replaces a fenced one may put another file there)."""
+        if self._held is not None and self._held[0] == segment and self._held[1].named():
+            return self._held[1:]
+        self._let_go()
+        file = self._open_segment(segment)
         try:
-            start = read_start(file)
-            self._check_kept(start.carry.position)
-            if self._resume is not None and self._resume[0] == end.segment:
-                offset, position = self._resume[1], self._position
-            else:
-                offset, position = self._seek(file, start, end)
-                self._position = max(self._position, position)
-            yield from self._walk(file, start, offset, end.offset, position)
-        finally:
+            self._held = (segment, file, read_start(file))
+        except BaseException:
             file.close()
+            raise
+        return self._held[1:]
+
+    def _let_go(self) -> None:
+        if self._held is not None:
+            self._held[1].close()
+            self._held = None
 
     def _seek(self, file: Readable, start: Start, end: Mark) -> tuple[int, int]:
         """The first batch of the open segment that the bounds do not exclude, by the headers."""
@@ -283,9 +305,9 @@ class Reader:
             if self._over or self._stop.is_set():
                 return
 
-    def _open_segment(self, number: int, finished: bool) -> Readable:
+    def _open_segment(self, number: int) -> Readable:
         try:
-            return self._stream.files.open(segment_name(number), finished=finished)
+            return self._stream.files.open(segment_name(number))
         except FileNotFoundError:
             raise DataError(
                 f"segment {number} of {self._stream.files.location} was trimmed while it was read: "

@@ -15,9 +15,10 @@ counts as torn.
 
 import base64
 import json
+import re
 import struct
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -48,6 +49,7 @@ RUN_BYTES = 64 << 10  # an index entry stands for the batches of about this many
 
 ENTRY = np.dtype([(name, "<i8") for name in ("position", "offset", "min_ts", "max_ts", "min_seq", "max_seq")])
 _CARRY = b"riprap.carry"
+_NAME = re.compile(r"[0-9]{8,18}\.arrow")
 
 
 def segment_name(number: int) -> str:
@@ -55,7 +57,7 @@ def segment_name(number: int) -> str:
 
 
 def segment_numbers(names: list[str]) -> list[int]:
-    return sorted(int(name[:-6]) for name in names if name.endswith(".arrow") and name[:-6].isdigit())
+    return sorted(int(name[:-6]) for name in names if _NAME.fullmatch(name))
 
 
 @dataclass(frozen=True)
@@ -73,13 +75,11 @@ class Carry:
         """What is true behind batches that follow."""
         if not headers:
             return self
-        return replace(
-            self,
-            position=headers[-1].end,
-            producers=self.producers | {header.producer: (header.epoch, header.sequence) for header in headers},
-            last_ts=max(self.last_ts, *(header.max_ts for header in headers)),
-            last_seq=max(self.last_seq, *(header.max_seq for header in headers)),
-        )
+        producers, last_ts, last_seq = dict(self.producers), self.last_ts, self.last_seq
+        for header in headers:
+            producers[header.producer] = (header.epoch, header.sequence)
+            last_ts, last_seq = max(last_ts, header.max_ts), max(last_seq, header.max_seq)
+        return Carry(self.stream, self.segment, headers[-1].end, producers, last_ts, last_seq)
 
 
 class Found(NamedTuple):
@@ -190,7 +190,7 @@ def opening(schema: pa.Schema, carry: Carry, written_at: int) -> bytes:
         progress=None,
         written_at=written_at,
     )
-    return FILE_START + message.head + bytes(message.rest)
+    return b"".join((FILE_START, message.head, *message.rest))
 
 
 def read_start(file: Readable) -> Start:

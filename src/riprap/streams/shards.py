@@ -18,7 +18,11 @@ def shards(location: str | Path) -> list[str]:
     path = Path(str(location))
     if (path / DESCRIPTION).exists() or not path.is_dir():
         return [str(location)]
-    numbered = [each for each in path.iterdir() if each.name.isdecimal() and (each / DESCRIPTION).exists()]
+    numbered = [
+        each
+        for each in path.iterdir()
+        if each.name.isascii() and each.name.isdecimal() and (each / DESCRIPTION).exists()
+    ]
     return [str(each) for each in sorted(numbered, key=lambda each: int(each.name))] or [str(location)]
 
 

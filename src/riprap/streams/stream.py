@@ -47,6 +47,7 @@ class Stream:
         self.description = description
         self.clock = clock
         self._spool = spool  # the directory of the open segment; None: a remote location, seen from elsewhere
+        self._real = "" if spool is None else os.path.realpath(spool)  # looked up once: readers ask at every turn
         self._catalogue: Catalogue | None = None
 
     @classmethod
@@ -81,8 +82,12 @@ class Stream:
     def schema(self) -> pa.Schema:
         return self.description.schema
 
-    def writer(self, *, producer: str = "", epoch: int = 0) -> Writer:
-        """Append as `producer`, in its life number `epoch`. One writer at a time; an older epoch is refused."""
+    def writer(self, *, producer: str = "", epoch: int = 0, beside: bool = True) -> Writer:
+        """Append as `producer`, in its life number `epoch`. One writer at a time; an older epoch is refused.
+
+        `beside`: large appends of an async stream may be written by a thread; else each is written when `append` is
+        over, for those who do not look at what it returns.
+        """
         if self._spool is None:
             raise UsageError(
                 f"writing to {self.files.location} needs a local directory for the open segment: give spool="
@@ -93,7 +98,7 @@ class Stream:
                 raise Damaged(str(self._spool / name), 0, "it is a directory; remove it, and it is made again")
         self._catalogue = None
         self.description = load_description(self.files)
-        return Writer(self.files, self._spool, self.description, producer, epoch, self.clock)
+        return Writer(self.files, self._spool, self.description, producer, epoch, self.clock, beside=beside)
 
     def read(
         self,
@@ -140,7 +145,7 @@ class Stream:
 
     def live(self) -> Live | None:
         """The memory of the writer, if it is in this process."""
-        return None if self._spool is None else written_here(os.path.realpath(self._spool))
+        return None if self._spool is None else written_here(self._real)
 
     def stable(self) -> Mark:
         """How far the stream may be read: everything before is stable and whole. Costs the reading of 64 bytes."""

@@ -1,9 +1,11 @@
 """Appending: batches in, futures out, many appends per sync.
 
-`append` serializes and checks the batch in the caller's thread and queues it; one thread per writer takes everything
+`append` checks and frames the batch in the caller's thread and queues it; one thread per writer takes everything
 queued, writes it with one system call, syncs once, publishes how far the stream is stable, and completes the futures
 (group commit). While a sync runs, the next group gathers. `append` blocks while `outstanding` appends or bytes wait, so
-memory is bounded. Where no append waits for a sync and nothing is queued, the caller writes it itself.
+memory is bounded. Where no append waits for a sync, it is written by the caller itself, if nothing is queued; but a
+large one, while there is a core to spare, is framed by the thread as well, so that who appends goes on while its bytes
+are checked and copied.
 
 When an append counts as done, by the stream's `stability`:
 
@@ -39,11 +41,13 @@ import pyarrow as pa
 from riprap.base.clock import Clock
 from riprap.base.errors import DataError, UsageError
 from riprap.graph.keys import OrderKey
+from riprap.streams.beside import SpareCore
+from riprap.streams.body import SMALLEST, Part, Template
 from riprap.streams.description import Description, evolved, shown, store_description
 from riprap.streams.errors import Fenced
 from riprap.streams.files import Files
-from riprap.streams.frame import BATCH, MARKS, RECORD, MarkKind, Message, frame, payload_of, producer_id
-from riprap.streams.keys import EMPTY, Range, int64_values
+from riprap.streams.frame import BATCH, HEADER_SIZE, MARKS, RECORD, MarkKind, Message, frame, payload_of, producer_id
+from riprap.streams.keys import EMPTY, Range, int64_of
 from riprap.streams.live import Live, Recent, announce, withdraw
 from riprap.streams.lock import acquire
 from riprap.streams.log import Cut, Log
@@ -54,6 +58,7 @@ from riprap.streams.syncing import BackgroundSync
 _KINDS: dict[str, int] = {name: kind for kind, name in MARKS.items()}
 
 _SYNC_EVERY = 1_000_000  # microseconds between syncs where stability is "async"
+BESIDE = 32 << 10  # bytes of an append that is worth handing to the thread, where none waits for a sync
 
 
 class Appended(NamedTuple):
@@ -64,16 +69,19 @@ class Appended(NamedTuple):
     repeated: bool = False
 
 
+_Messages = tuple[Message, ...]
+
+
 @dataclass(frozen=True)
 class _Append:
-    messages: tuple[Message, ...]
+    messages: Callable[[], _Messages]  # made when they are written, or before
     batches: tuple[pa.RecordBatch, ...]
     appended: Appended
     future: "Future[Appended]"
+    size: int  # bytes, about
 
-    @property
-    def size(self) -> int:
-        return sum(message.header.length for message in self.messages)
+
+_Serialized = tuple[pa.Buffer | bytearray, Sequence[Part]]  # a message, and parts of its body that are not in it
 
 
 class _Nothing(NamedTuple):
@@ -92,12 +100,24 @@ class Writer:
     """Made by `Stream.writer`. May be used from several threads; appends are numbered in the order of the calls."""
 
     def __init__(
-        self, files: Files, directory: Path, description: Description, producer: str, epoch: int, clock: Clock
+        self,
+        files: Files,
+        directory: Path,
+        description: Description,
+        producer: str,
+        epoch: int,
+        clock: Clock,
+        *,
+        beside: bool = True,
     ) -> None:
+        self._beside = SpareCore(clock) if beside and description.settings.stability == "async" else None
         self._files = files
         self._description = description
-        self._nothing = _nothing_of(description.schema)
+        self._nothing, self._template = _nothing_of(description.schema), Template(description.schema)
         self._key_places = tuple(description.schema.get_field_index(name) for name in ("_ts", "_seq"))
+        self._never_falls = description.keys_never_fall
+        self._rows_share = "_n" in description.schema.names  # rows of one trigger share its `_seq`
+        self._row_bytes = 0.0  # of the last batch: what the next one will be like
         self._clock = clock
         self._producer = producer_id(producer)
         self._lock = acquire(directory, producer, epoch, clock)
@@ -119,6 +139,7 @@ class Writer:
         self._queue: deque[_Append] = deque()
         self._waiting = 0  # appends not yet done, and their bytes
         self._waiting_bytes = 0
+        self.appended_bytes = 0  # by this writer, stable or not
         lock = threading.RLock()
         self._changed = threading.Condition(lock)  # there is room, or all is done
         self._work = threading.Condition(lock)  # for the thread alone: to wake it costs who appends its turn
@@ -180,23 +201,51 @@ class Writer:
         `born`, microseconds, is for whoever measures delays: when the oldest input that caused this entered the app.
         `payload` goes with each batch, to every reader; `record` is a mark behind them, for readers that ask for marks.
         """
-        kept = tuple(self._checked(batch) for batch in batches if batch.num_rows)
-        ranges = tuple(self._range(batch) for batch in kept)
-        serialized = tuple(batch.serialize() for batch in kept)  # before the lock: this copies the rows
+        kept = tuple([batch for batch in batches if batch.num_rows])
+        ranges = tuple([self._range(batch) for batch in kept])
+        size = int(self._row_bytes * sum(batch.num_rows for batch in kept)) + len(record)
+        beside = self._beside is not None and size >= BESIDE and self._beside.there()
         marked = (self._nothing.batch,) if record else ()
+        serialized: tuple[_Serialized, ...] = ()
+        if not beside:
+            serialized = tuple(self._serialized(batch) for batch in kept)  # before the lock: this may copy the rows
+            size = sum(map(_length, serialized)) + len(record)
 
-        def place() -> tuple[Message, ...] | None:
+        def place() -> Callable[[], _Messages] | None:
             if sequence is not None and sequence <= self._sequence:
                 return None
             self._check_order(ranges)
-            self._sequence = self._sequence + 1 if sequence is None else sequence
-            more = len(marked)
-            messages = self._framed(serialized, kept, ranges, progress, born, payload, more)
-            if marked:
-                messages += (self._message(self._nothing.serialized, RECORD, EMPTY, None, born, payload=record),)
-            return messages
+            self._sequence = number = self._sequence + 1 if sequence is None else sequence
+            at, now, more = self._position, self._clock.now(), len(marked)
+            for batch, range_ in zip(kept, ranges, strict=True):
+                self._position += batch.num_rows
+                self._last_ts, self._last_seq = max(self._last_ts, range_.max_ts), max(self._last_seq, range_.max_seq)
 
-        return self._enqueue((*kept, *marked), sum(buffer.size for buffer in serialized) + len(record), place)
+            def messages() -> _Messages:
+                made, position, last = [], at, len(kept) - 1 + more
+                bodies = serialized or tuple(self._serialized(batch) for batch in kept)
+                for place_, (body, batch, range_) in enumerate(zip(bodies, kept, ranges, strict=True)):
+                    told = progress if place_ == len(kept) - 1 else None
+                    made.append(self._message(
+                        body, BATCH, range_, told, number, position, now, born, batch.num_rows, last - place_, payload
+                    ))  # fmt: skip
+                    position += batch.num_rows
+                if record:
+                    nothing = (self._nothing.serialized, ())
+                    made.append(
+                        self._message(nothing, RECORD, EMPTY, None, number, position, now, born, payload=record)
+                    )
+                return tuple(made)
+
+            return messages if beside else _made(messages())
+
+        return self._enqueue((*kept, *marked), size, place, beside=beside)
+
+    def _serialized(self, batch: pa.RecordBatch) -> _Serialized:
+        found = self._template.message(batch) if self._row_bytes * batch.num_rows >= SMALLEST else None
+        made: _Serialized = found or (batch.serialize(), ())
+        self._row_bytes = _length(made) / batch.num_rows
+        return made
 
     def mark(
         self,
@@ -216,18 +265,25 @@ class Writer:
             raise UsageError(f"a mark is one of {', '.join(_KINDS)}, not {kind!r}")
         nothing, buffer = self._nothing
 
-        def place() -> tuple[Message, ...] | None:
+        def place() -> Callable[[], _Messages] | None:
             least = self._sequence + (kind == "punctuation")
             number = least if sequence is None else sequence
             if number < least:
                 return None
             self._sequence = number
-            return (self._message(buffer, _KINDS[kind], EMPTY, key, born, payload=payload),)
+            at, now = self._position, self._clock.now()
+            made = self._message((buffer, ()), _KINDS[kind], EMPTY, key, number, at, now, born, payload=payload)
+            return _made((made,))
 
         return self._enqueue((nothing,), buffer.size + len(payload), place)
 
     def _enqueue(
-        self, batches: tuple[pa.RecordBatch, ...], size: int, place: Callable[[], tuple[Message, ...] | None]
+        self,
+        batches: tuple[pa.RecordBatch, ...],
+        size: int,
+        place: Callable[[], Callable[[], _Messages] | None],
+        *,
+        beside: bool = False,
     ) -> "Future[Appended]":
         """Queue what `place` makes of the batches, once there is room; it makes None of a repetition."""
         settings = self._description.settings
@@ -249,15 +305,16 @@ class Writer:
                 raise UsageError("this writer is closed: open another one to append")
             messages = place()
             if messages is None:
-                append = _Append((), (), Appended(self._position, 0, repeated=True), future)
+                append = _Append(_made(()), (), Appended(self._position, 0, repeated=True), future, 0)
             else:
                 rows = sum(batch.num_rows for batch in batches)
-                append = _Append(messages, batches, Appended(self._position - rows, rows), future)
+                append = _Append(messages, batches, Appended(self._position - rows, rows), future, size)
             self._waiting += 1
             self._waiting_bytes += append.size
+            self.appended_bytes += append.size
             if settings.stability == "none":
                 future.set_result(append.appended)
-            at_once = self._at_once(append)
+            at_once = not beside and self._at_once(append)
             if at_once:
                 self._writing = True
             else:
@@ -277,67 +334,56 @@ class Writer:
         idle = not self._queue and not self._writing
         return idle and self._description.settings.stability == "async" and not self._log.must_roll(append.size)
 
-    def _framed(
-        self,
-        serialized: tuple[pa.Buffer, ...],
-        batches: tuple[pa.RecordBatch, ...],
-        ranges: tuple[Range, ...],
-        progress: OrderKey | None,
-        born: int,
-        payload: bytes,
-        more: int,
-    ) -> tuple[Message, ...]:
-        """`more` messages will follow in the same append."""
-        messages, last = [], len(batches) - 1
-        for at, (buffer, batch, range_) in enumerate(zip(serialized, batches, ranges, strict=True)):
-            told = progress if at == last else None
-            messages.append(self._message(buffer, BATCH, range_, told, born, batch.num_rows, last - at + more, payload))
-            self._position += batch.num_rows
-            self._last_ts, self._last_seq = max(self._last_ts, range_.max_ts), max(self._last_seq, range_.max_seq)
-        return tuple(messages)
-
     def _message(
         self,
-        buffer: pa.Buffer,
+        serialized: _Serialized,
         kind: int,
         range_: Range,
         key: OrderKey | None,
+        sequence: int,
+        position: int,
+        now: int,
         born: int,
         rows: int = 0,
         more: int = 0,
         payload: bytes = b"",
     ) -> Message:
+        """`more` messages will follow in the same append."""
+        arrow, body = serialized
         return frame(
-            buffer,
+            arrow,
             kind,
             stream=self._description.id,
             producer=self._producer,
             epoch=self.epoch,
-            sequence=self._sequence,
-            position=self._position,
+            sequence=sequence,
+            position=position,
             rows=rows,
             remaining=more,
             range_=range_,
             progress=key,
-            written_at=self._clock.now(),
+            written_at=now,
             born=born,
             payload=payload,
+            body=body,
         )
 
-    def _checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        schema = self._description.schema
-        if not batch.schema.equals(schema):
-            raise DataError(f"this batch has ({shown(batch.schema)}), the stream has ({shown(schema)}): see `evolve`")
-        for name, place in zip(("_ts", "_seq"), self._key_places, strict=True):
-            if batch.column(place).null_count:
-                raise DataError(f"the column {name} has nulls: every row of a stream has an order key")
-        return batch
-
     def _range(self, batch: pa.RecordBatch) -> Range:
-        ts, seq = (int64_values(batch, place) for place in self._key_places)
-        if not self._description.keys_never_fall:
+        """Of its keys; raises where it is not a batch of this stream."""
+        description = self._description
+        if not batch.schema.equals(description.schema):
+            raise DataError(
+                f"this batch has ({shown(batch.schema)}), the stream has ({shown(description.schema)}): see `evolve`"
+            )
+        columns = batch.columns
+        ts_column, seq_column = columns[self._key_places[0]], columns[self._key_places[1]]
+        for name, column in (("_ts", ts_column), ("_seq", seq_column)):
+            if column.null_count:
+                raise DataError(f"the column {name} has nulls: every row of a stream has an order key")
+        ts, seq = int64_of(ts_column), int64_of(seq_column)
+        if not self._never_falls:
             return Range(int(ts.min()), int(ts.max()), int(seq.min()), int(seq.max()))
-        rising = np.greater_equal if "_n" in batch.schema.names else np.greater  # rows of one trigger share its `_seq`
+        rising = np.greater_equal if self._rows_share else np.greater
         if not (ts[1:] >= ts[:-1]).all() or not rising(seq[1:], seq[:-1]).all():
             raise DataError(
                 "within this batch `_ts` falls or `_seq` does not rise: sort it by order key, give the stream a `_src` "
@@ -346,9 +392,9 @@ class Writer:
         return Range(int(ts[0]), int(ts[-1]), int(seq[0]), int(seq[-1]))
 
     def _check_order(self, ranges: tuple[Range, ...]) -> None:
-        if not self._description.keys_never_fall:
+        if not self._never_falls:
             return
-        least = 0 if "_n" in self._description.schema.names else 1
+        least = 0 if self._rows_share else 1
         last_ts, last_seq = self._last_ts, self._last_seq
         for range_ in ranges:
             if range_.min_ts < last_ts or range_.min_seq < last_seq + least:
@@ -373,7 +419,7 @@ class Writer:
             return
         with self._idle():
             self._description = replace(self._description, schemas=(*self._description.schemas, wanted))
-            self._nothing = _nothing_of(wanted)
+            self._nothing, self._template = _nothing_of(wanted), Template(wanted)
             store_description(self._files, self._description)
             self._log.roll(wanted)
             self._publish([])
@@ -464,6 +510,7 @@ class Writer:
     def _commit(self, group: list[_Append]) -> None:
         settings = self._description.settings
         messages: list[Message] = []
+        recent: list[Recent] = []
         size = 0
         for append in group:
             if self._log.must_roll(size):
@@ -471,7 +518,9 @@ class Writer:
                 messages, size = [], 0
                 self._log.roll()
                 enforce(self._files, self._log.finished, settings, self._clock)
-            messages += append.messages
+            made = append.messages()
+            messages += made
+            recent += _recent(made, append.batches)
             size += append.size
         self._log.write(messages)
         if settings.stability == "fsync":
@@ -479,7 +528,7 @@ class Writer:
         elif settings.stability == "async":
             self._sync_beside()
         self._log.check_lock()
-        self._publish(group)
+        self._publish(recent)
 
     def _sync_beside(self) -> None:
         """About once a second."""
@@ -488,15 +537,24 @@ class Writer:
             self._synced_at = now
             self._log.sync_beside(self._syncing)
 
-    def _publish(self, group: list[_Append]) -> None:
+    def _publish(self, recent: list[Recent]) -> None:
         mark: Mark = self._log.end._replace(commits=self._live.mark.commits + 1)
         self._mark.store(mark)
-        self._live.publish(
-            [
-                Recent(message.header, batch, payload_of(message.header, memoryview(message.head)))
-                for append in group
-                for message, batch in zip(append.messages, append.batches, strict=True)
-                if message.header.kind == BATCH
-            ],
-            mark,
-        )
+        self._live.publish(recent, mark)
+
+
+def _length(serialized: _Serialized) -> int:
+    arrow, body = serialized
+    return len(memoryview(arrow)) + HEADER_SIZE + sum(map(len, body))
+
+
+def _made(messages: _Messages) -> Callable[[], _Messages]:
+    return lambda: messages
+
+
+def _recent(messages: _Messages, batches: Sequence[pa.RecordBatch]) -> list[Recent]:
+    return [
+        Recent(message.header, batch, payload_of(message.header, memoryview(message.head)))
+        for message, batch in zip(messages, batches, strict=True)
+        if message.header.kind == BATCH
+    ]

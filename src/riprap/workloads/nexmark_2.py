@@ -34,4 +34,5 @@ WORKLOAD = Workload(
         killed="Selection",
         windowless=True,
     ),
+    sql="SELECT auction, price, _ts, _seq FROM Bid WHERE auction % 2 = 0",
 )

@@ -52,5 +52,6 @@ WORKLOAD = Workload(
         killed="Offers",
         estimated=True,
     ),
+    speaks_after={"large": 30.0, "small": 10.0},
     notes=("the published join slides by 5 s; here a bid meets its auction when it comes",),
 )

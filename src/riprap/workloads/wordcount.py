@@ -100,4 +100,5 @@ WORKLOAD = Workload(
         shards={"Line": 8, "Words": 8, "Count": 7, "Total": 1},
         killed="Count",
     ),
+    speaks_after={"large": 10.0, "small": 1.0},
 )

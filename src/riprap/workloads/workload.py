@@ -39,6 +39,8 @@ class Workload:
     generate: Callable[[int, int, float, float | None], dict[str, pa.Table]]
     published: Published
     cyclic: bool = False
+    sql: str = ""  # the same as a query of Structured Streaming over views with the names of its sources
+    speaks_after: Mapping[Windows, float] = field(default_factory=dict)  # seconds of event time until its first output
     notes: tuple[str, ...] = field(default=())  # where it differs from what was published
 
     def graph(self, windows: Windows = "large", *, shards: int | None = None) -> Graph:

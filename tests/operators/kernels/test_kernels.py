@@ -31,6 +31,7 @@ from riprap.operators.kernels.merging import (
     source_rows,
 )
 from riprap.operators.kernels.rings import expire, insert_all, move_rings, plan_room, positions_of
+from riprap.operators.kernels.selecting import by_part
 
 INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT") == "1"
 ROUNDS = 5 if INTERPRETED else 60
@@ -349,3 +350,13 @@ def test_arrivals_are_within_the_bound_and_do_not_see_other_tuples(width, bound)
     alone = np.empty(len(some), np.int64)
     stalled_until(np.uint64(5), due[some], width, bound, alone)
     assert alone.tolist() == out[some].tolist()
+
+
+def test_rows_by_part():
+    chance = random.Random(5)
+    for count, parts in ((0, 0), (0, 3), (1, 1), (200, 7)):
+        part = np.array([chance.randrange(parts) for _ in range(count)], np.int32)
+        order, first = by_part(part, parts)
+        expected = [[row for row in range(count) if part[row] == p] for p in range(parts)]
+        assert [order[first[p] : first[p + 1]].tolist() for p in range(parts)] == expected
+        assert len(order) == count

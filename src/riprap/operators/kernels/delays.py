@@ -19,12 +19,17 @@ def stalled_until(seed, due, width, bound, out):
     current = none
     stalled = none
     for i in range(len(due)):
+        if current != none and current * width <= due[i] < (current + 1) * width:  # as the one before it
+            out[i] = max(due[i], stalled)
+            continue
         cell = due[i] // width
-        if current == none or cell < current or cell > current + span:
+        if current == none or cell < current:
             current = cell - span - 1
             stalled = none
-        while current < cell:
-            current += 1
-            wait = np.int64((combine(seed, np.uint64(current)) >> np.uint64(1)) % np.uint64(bound + 1))
-            stalled = max(stalled, current * width + wait)
+        first = max(current, cell - span - 1)
+        current = cell
+        while cell > first and cell * width + bound > stalled:  # backwards: earlier cells seldom reach as far
+            wait = np.int64((combine(seed, np.uint64(cell)) >> np.uint64(1)) % np.uint64(bound + 1))
+            stalled = max(stalled, cell * width + wait)
+            cell -= 1
         out[i] = max(due[i], stalled)

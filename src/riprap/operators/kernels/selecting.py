@@ -6,8 +6,24 @@ from riprap.operators.kernels import kernel
 
 
 @kernel
+def by_part(part, parts):
+    """Rows by part, in order within each; and where each of the `parts` begins among them, and the last ends."""
+    first = np.zeros(parts + 1, np.int64)
+    for row in range(len(part)):
+        first[part[row] + 1] += 1
+    for p in range(parts):
+        first[p + 1] += first[p]
+    at = first.copy()
+    order = np.empty(len(part), np.int64)
+    for row in range(len(part)):
+        order[at[part[row]]] = row
+        at[part[row]] += 1
+    return order, first
+
+
+@kernel
 def rows_within(parts, order, first, lo, hi):
-    """Entries of `order[first[p]:first[p + 1]]` in [lo, hi), for all parts p, sorted. Each such run ascends."""
+    """Entries of `order[first[p]:first[p + 1]]` in [lo, hi), part after part. Each part's entries ascend."""
     starts = np.empty(len(parts), np.int64)
     total = 0
     counts = np.empty(len(parts), np.int64)
@@ -22,8 +38,21 @@ def rows_within(parts, order, first, lo, hi):
         for i in range(counts[k]):
             out[at] = order[starts[k] + i]
             at += 1
-    out.sort()
     return out
+
+
+@kernel
+def rows_among(part, parts, count, lo, hi):
+    """Rows in [lo, hi) that belong to one of these of `count` parts, ascending; `part` is that of each row."""
+    chosen = np.zeros(count, np.uint8)
+    for k in range(len(parts)):
+        chosen[parts[k]] = 1
+    out = np.empty(hi - lo, np.int64)
+    found = 0
+    for row in range(lo, hi):  # without a branch: which rows are chosen cannot be foreseen
+        out[found] = row
+        found += chosen[part[row]]
+    return out[:found]
 
 
 @kernel

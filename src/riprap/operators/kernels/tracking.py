@@ -40,6 +40,67 @@ def nth_rows(groups, slots, skips):
 
 
 @kernel
+def tumble(
+    touched,
+    heads,
+    head,
+    tail,
+    number,
+    base,
+    origin,
+    first,
+    chain,
+    at,
+    saved,
+    frame,
+    numbers,
+    bases,
+    bases_from,
+    origins,
+    origins_from,
+    opened,
+    closed,
+):
+    """What a call did to tumbling windows of the groups that it touched, whose rings began at `heads` before it.
+
+    Everything by group is updated, and how many windows have each frame as `bases` and `origins` but for the frame that
+    is going on. `opened` gets groups and numbers, from `numbers` on, `closed` the groups of windows that an earlier
+    frame had opened. Returns how many opened, how many of those closed, how many closed in all, and how many became
+    dirty that were not.
+    """
+    made = told = ended = dirty = 0
+    for t in range(len(touched)):
+        g = touched[t]
+        if number[g] >= 0:
+            if head[g] == heads[t]:
+                if base[g] < 0:
+                    base[g] = frame - 1
+                    dirty += 1
+                continue
+            if base[g] >= 0:
+                bases[base[g] - bases_from] -= 1
+            origins[origin[g] - origins_from] -= 1
+            if first[g] < frame:
+                closed[told] = g
+                told += 1
+            ended += 1
+            number[g] = -1
+            base[g] = -1
+        if tail[g] > head[g]:
+            number[g] = numbers + made
+            first[g] = frame
+            base[g] = frame - 1
+            origin[g] = frame
+            chain[g] = 0
+            at[g] = head[g]
+            saved[g] = head[g]
+            opened[0, made] = g
+            opened[1, made] = number[g]
+            made += 1
+    return made, told, ended, dirty
+
+
+@kernel
 def claim(hashes, table, places, count, add):
     """The place of each hash in an open-addressed `table` of places (-1: free), whose hashes are `places[place]`.
 

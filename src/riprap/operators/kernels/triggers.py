@@ -102,10 +102,26 @@ def by_boundary(
     room = n + 16
     out = np.empty((room, 5), np.int64)  # row, group, lo, hi, boundary
     count = 0
-    for i in range(n + 1):
-        if i < n:
-            latest[0] = max(latest[0], ts[i])
-        now = latest[0] if i < n else until
+    i = 0
+    last = latest[0]
+    while True:
+        while i < n:  # rows before the next boundary
+            last = max(last, ts[i])
+            if boundary == none:
+                boundary = (last // every) * every + every
+            if boundary <= last:
+                break
+            g = np.uint64(groups[i])
+            a = tail[g]
+            at = base[g] + (a & (cap[g] - 1))
+            positions[i] = at
+            if by_time:
+                stamps[np.uint64(at)] = last
+            elif a + 1 - head[g] > window:
+                head[g] = a + 1 - window
+            tail[g] = a + 1
+            i += 1
+        now = last if i < n else until
         while boundary != none and boundary <= now:
             speaking = 0
             for g in range(known):
@@ -137,16 +153,7 @@ def by_boundary(
                 boundary = none
             else:
                 boundary = (now // every) * every + every  # nothing to say until something new comes
-        if i < n:
-            if boundary == none:
-                boundary = (now // every) * every + every
-            g = groups[i]
-            a = tail[g]
-            at = base[g] + (a & (cap[g] - 1))
-            positions[i] = at
-            if by_time:
-                stamps[at] = now
-            tail[g] = a + 1
-            if not by_time and a + 1 - head[g] > window:
-                head[g] = a + 1 - window
+        if i == n:
+            break
+    latest[0] = last
     return out[:count], boundary

@@ -17,10 +17,10 @@ from pyarrow import flight
 
 from riprap.protocols.cut import CheckpointId, Cut
 from riprap.protocols.events import Durable, Told
-from riprap.runtime.coordination.directing import Assignment
+from riprap.runtime.coordination.director_host import Assignment
 from riprap.runtime.coordination.roster import Fenced
 from riprap.runtime.coordination.states import WorkerState
-from riprap.runtime.hosting import Unneeded
+from riprap.runtime.host import Unneeded
 from riprap.runtime.run import Run
 from riprap.runtime.wire import Address, call_options, connect, own_address
 

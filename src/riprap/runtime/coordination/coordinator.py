@@ -52,7 +52,7 @@ from riprap.base.errors import DataError, RiprapError
 from riprap.protocols.cut import CheckpointId, Cut
 from riprap.protocols.events import Durable
 from riprap.replication.placement import COPIES, Place, Placement
-from riprap.runtime.coordination.directing import Assignment, Directing, DirectorLog
+from riprap.runtime.coordination.director_host import Assignment, DirectorHost, DirectorLog
 from riprap.runtime.coordination.history import History
 from riprap.runtime.coordination.roster import ALIVE, Fenced, PeStatus, Roster, Transition
 from riprap.runtime.coordination.states import IllegalTransition, SystemState, WorkerState
@@ -128,7 +128,7 @@ class Coordinator:
         self._watcher = Thread(target=self._watch, name="coordinator: silence", daemon=True)
         self._director_log = DirectorLog(run_directory / "director.jsonl")
         self.history = History(clock.now)
-        self._directing = Directing(
+        self._director_host = DirectorHost(
             layout.protocol.director(layout.surroundings),
             [pe.id for pe in layout.pes],
             self,
@@ -205,7 +205,7 @@ class Coordinator:
     def report(self) -> Mapping[str, Any]:
         """What the director has to show."""
         with self._changed:
-            return self._directing.report()
+            return self._director_host.report()
 
     @property
     def state(self) -> SystemState:
@@ -267,8 +267,8 @@ class Coordinator:
             self._write_epochs()
             older = self._calls.pop(pe, None)
             if older is not None and self._layout.plan(self._layout.pe(pe)).rounds:
-                self._directing.tick(wall)
-                self._directing.replaced(pe, older.epoch)
+                self._director_host.tick(wall)
+                self._director_host.replaced(pe, older.epoch)
             self._calls[pe] = call
             self._waiting[pe] = call
             self._begin_waiting()
@@ -280,7 +280,7 @@ class Coordinator:
     def _begin_waiting(self) -> None:
         """Tell those that have registered where to begin, if that is known; under the lock."""
         for pe, call in list(self._waiting.items()):
-            assignment = self._directing.begins(pe, call.epoch)
+            assignment = self._director_host.begins(pe, call.epoch)
             if assignment is None:
                 self._roster.sign(pe, call.epoch, self._clock.monotonic(), self._clock.now())
                 continue
@@ -310,20 +310,20 @@ class Coordinator:
                 case "status":
                     self._roster.status(pe, epoch, WorkerState(content), at, wall)
                 case "finished":
-                    self._directing.finished(pe, epoch)
+                    self._director_host.finished(pe, epoch)
                 case "failed":
                     self._roster.beat(pe, epoch, {}, at, wall)
                     self._roster.fail(pe, content, wall, message.get("code", 1))
                 case "serving":
                     self._roster.announce(pe, epoch, content)
                 case "joined":
-                    self._directing.joined(pe, epoch, content["line"], _checkpoints(pe, content["checkpoints"]))
+                    self._director_host.joined(pe, epoch, content["line"], _checkpoints(pe, content["checkpoints"]))
                 case "took":
                     self._took(pe, **content)
                     self._begin_waiting()
                 case "told":
-                    self._directing.tick(wall)
-                    self._directing.heard(pe, epoch, content)
+                    self._director_host.tick(wall)
+                    self._director_host.heard(pe, epoch, content)
                 case _:
                     raise ValueError(f"{pe} said {what}, which means nothing")
             self._changed.notify_all()
@@ -335,7 +335,7 @@ class Coordinator:
     def _took(self, pe: str, unit: str, epoch: int, number: int, cut: Mapping[str, Any], line: int, tag: int,
               forced: bool, bytes: int, taken: int) -> None:  # fmt: skip
         durable = Durable(CheckpointId(pe, unit, epoch, number), Cut.from_json(cut), tag, forced)
-        self._directing.took(line, durable, bytes, taken)
+        self._director_host.took(line, durable, bytes, taken)
 
     def _lost(self, pe: str, call: _Call) -> None:
         with self._changed:
@@ -346,8 +346,8 @@ class Coordinator:
             if self._calls.get(pe) is call:
                 del self._calls[pe]
                 if not self._closed:
-                    self._directing.tick(self._clock.now())
-                    self._directing.lost(pe, epoch)
+                    self._director_host.tick(self._clock.now())
+                    self._director_host.lost(pe, epoch)
             self._changed.notify_all()
         self._publish(pe)
 
@@ -393,18 +393,21 @@ class Coordinator:
                 if looked - before > 3 * interval:  # the machine or this process was held up, not the elements
                     self._roster.excuse(looked - before)
                 silent = self._roster.silent_for(self._silence, looked, self._clock.now())
-                self._directing.tick(self._clock.now())
+                self._director_host.tick(self._clock.now())
                 for status in self._roster.table(looked):
                     if status.silent > self._patience and status.state in ALIVE:
-                        self._directing.silent(status.pe, status.epoch)
+                        self._director_host.silent(status.pe, status.epoch)
                 for status in silent:
-                    self._directing.lost(status.pe, status.epoch)
+                    self._director_host.lost(status.pe, status.epoch)
                 self._begin_waiting()
-                silent += [status for status in self._roster.table(looked) if status.pe in self._condemned]
+                condemned = [status for status in self._roster.table(looked) if status.pe in self._condemned]
                 self._condemned = []
                 self._changed.notify_all()
             for status in silent:
                 _log.warning("%s is ended; its last sign of life was %.1f s ago", status.pe, status.silent)
+            for status in condemned:
+                _log.warning("%s is ended: its replicas need it to begin again", status.pe)
+            for status in (*silent, *condemned):
                 if self._on_hang is not None:
                     try:
                         self._on_hang(status.pe, status.epoch, status.pid)

@@ -20,6 +20,18 @@ def roles(report: Report) -> dict[str, str]:
     return found
 
 
+def failovers(report: Report) -> dict[str, dict[str, Any]]:
+    """By element of a replica that is active because another was lost: how many fail-overs there were, and the last."""
+    found: dict[str, dict[str, Any]] = {}
+    for group in report.get("groups", {}).values():
+        if group["failovers"] and group["active"] is not None:
+            last = group["failovers"][-1]
+            told = {name: last[name] for name in ("seconds", "dropped", "doubled")}
+            elements = group["replicas"][group["active"] - 1]["elements"]
+            found |= {pe: {"count": len(group["failovers"]), **told} for pe in elements}
+    return found
+
+
 def spoken_for(report: Report, pes: Iterable[str]) -> list[str]:
     """Of these elements, those that are in no group, or in its active replica; of copies, the first that speaks."""
     known = roles(report)

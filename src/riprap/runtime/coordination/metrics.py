@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from riprap.checkpoints.checkpointer import Checkpointer
+from riprap.runtime.spending import Spent
+
+if TYPE_CHECKING:  # whoever only reads metrics has no engine
+    from riprap.checkpoints.checkpointer import Checkpointer
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,7 @@ class Metrics:
         default_factory=dict
     )  # by source with a lateness: rows that came later, of all lives
     behind: int = 0  # items that came late, behind others that belong after them, over all lives
+    spent: Spent = field(default_factory=Spent)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -45,10 +49,11 @@ class Metrics:
             tuple(data["warnings"]),
             dict(data["late"]),
             data["behind"],
+            Spent.from_json(data["spent"]),
         )
 
 
-def checkpoint_metrics(checkpointer: Checkpointer | None, missed: Mapping[str, int]) -> dict[str, CheckpointMetrics]:
+def checkpoint_metrics(checkpointer: "Checkpointer | None", missed: Mapping[str, int]) -> dict[str, CheckpointMetrics]:
     """By unit. `missed`: deadlines that passed without a checkpoint."""
     found = {}
     for unit, counts in checkpointer.counts.items() if checkpointer is not None else ():

@@ -8,12 +8,13 @@ writes waits for room, or ends it.
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from riprap.base.clock import Clock
 from riprap.base.disk import is_full
+from riprap.runtime.coordination.groups import Report, failovers, roles
 from riprap.runtime.coordination.metrics import Metrics
 from riprap.runtime.coordination.roster import PeStatus
 from riprap.runtime.element.latency import Latencies
@@ -31,13 +32,17 @@ class MetricsFile:
         self._latencies: dict[str, tuple[int, dict[int, int]]] = {}  # by element: its life, and its histogram then
         self.lines: list[dict[str, Any]] = []
 
-    def note(self, state: str, elements: Sequence[PeStatus], roles: Mapping[str, str] | None = None) -> None:
-        """`roles`: what an element is in its HA group, or among its copies."""
+    def note(self, state: str, elements: Sequence[PeStatus], report: Report | None = None) -> None:
+        """`report`: of the director, on HA groups and copies."""
         now = self._clock.monotonic()
         if now - self._written < _EVERY and state not in ("ended", "failed"):
             return
         self._written = now
-        self.lines = [{**self._line(status, now), "role": (roles or {}).get(status.pe)} for status in elements]
+        role, failover = roles(report or {}), failovers(report or {})
+        self.lines = [
+            {**self._line(status, now), "role": role.get(status.pe), "failover": failover.get(status.pe)}
+            for status in elements
+        ]
         told = [{"at": self._clock.now(), "run": state, **line} for line in self.lines]
         _append(self._path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in told).encode())
 

@@ -65,6 +65,9 @@ class _Loss:
         )
 
 
+_MOST_PATIENCE = 16.0
+
+
 def _between(start: float | None, end: float | None) -> float | None:
     return None if start is None or end is None else end - start
 
@@ -84,6 +87,7 @@ class _Entry:
     location: str = ""  # "": not reachable
     last_sign: float = 0.0
     registered: float = 0.0
+    patience: float = 1.0  # by how much longer than others it may be silent
     restarts: int = 0
     went_back: int = 0  # times that it began anew without dying
     killed: float | None = None  # told by the killer before anybody noticed
@@ -181,6 +185,8 @@ class Roster:
                 loss.restored = at
             if state in (WorkerState.RUNNING, WorkerState.ENDED):
                 loss.caught_up = at
+        if state is WorkerState.RUNNING:
+            entry.patience = 1.0
         self._enter(pe, state, wall)
 
     def fail(self, pe: str, text: str, wall: int, code: int = 1) -> None:
@@ -209,11 +215,17 @@ class Roster:
             entry.last_sign += seconds
 
     def silent_for(self, seconds: float, at: float, wall: int) -> list[PeStatus]:
-        """The elements that hang from now on: alive as far as known, and without a sign for so long."""
+        """The elements that hang from now on: alive as far as known, and without a sign for so long.
+
+        Who is ended before it ran may only be slow, and would be so again: its next life has twice the time, so that
+        it gets on some day. Once it runs nothing is known against it any more.
+        """
         found = []
         for pe, entry in self._entries.items():
-            if entry.connected and entry.state in ALIVE and at - entry.last_sign > seconds:
+            if entry.connected and entry.state in ALIVE and at - entry.last_sign > seconds * entry.patience:
                 entry.before_hanging = entry.state
+                if entry.state is not WorkerState.RUNNING:
+                    entry.patience = min(entry.patience * 2, _MOST_PATIENCE)
                 self._notice(entry, at)
                 self._enter(pe, WorkerState.HANGING, wall)
                 found.append(self.one(pe, at))

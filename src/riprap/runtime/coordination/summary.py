@@ -13,8 +13,9 @@ from riprap.runtime.coordination.metrics import CheckpointMetrics, Metrics
 from riprap.runtime.coordination.roster import PeStatus, Transition
 from riprap.runtime.element.latency import Latencies
 from riprap.runtime.element.ledger import Ledger, Ledgers, ledger_shape, read_ledger
-from riprap.runtime.hosting import Rates, pace_of
-from riprap.runtime.layout import Layout
+from riprap.runtime.host import Rates, pace_of
+from riprap.runtime.layout import Layout, sink_channel
+from riprap.runtime.run import stream_path
 from riprap.runtime.stripes import below
 from riprap.streams import Stream
 from riprap.streams.description import is_stream
@@ -44,15 +45,38 @@ class Lives:
                     _add(totals.setdefault(name, {"taken": 0, "missed": 0, "bytes": 0}), counts)
         return totals
 
+    def costs(self) -> dict[str, dict[str, float]]:
+        """By element, over all of its lives: cores, bytes of memory, bytes a second that it wrote and sent."""
+        found: dict[str, dict[str, float]] = {}
+        for pe in dict.fromkeys(pe for pe, _ in self._last):
+            spent = [metrics.spent for (other, _), metrics in self._last.items() if other == pe]
+            seconds = sum(life.seconds for life in spent)
+            if seconds > 0:
+                found[pe] = {
+                    "cores": sum(life.cpu for life in spent) / seconds,
+                    "memory": max(life.memory for life in spent),
+                    "written": sum(life.written for life in spent) / seconds,
+                    "sent": sum(life.sent for life in spent) / seconds,
+                }
+        return found
+
     def latencies(self) -> Latencies:
         return Latencies().merge(Latencies(metrics.latency) for metrics in self._last.values())
 
-    def late(self) -> dict[str, int]:
-        """By source: a life that comes back counts what those before it counted again."""
-        found: dict[str, int] = {}
-        for metrics in self._last.values():
+    def late(self, layout: Layout) -> dict[str, int]:
+        """By source: a life that comes back counts what those before it counted again.
+
+        Shards that sort an input do so with all of it; else each counts rows of its own.
+        """
+        by_element: dict[tuple[str, str], int] = {}
+        for (pe, _), metrics in self._last.items():
             for source, count in metrics.late.items():
-                found[source] = max(found.get(source, 0), count)
+                by_element[source, pe] = max(by_element.get((source, pe), 0), count)
+        found: dict[str, int] = {}
+        sorted_by = {source.name for source in layout.graph.sources if source.lateness is not None}
+        for (source, _), count in by_element.items():
+            same = source in sorted_by
+            found[source] = max(found.get(source, 0), count) if same else found.get(source, 0) + count
         return found
 
     def warnings(self) -> list[str]:
@@ -123,6 +147,7 @@ def summary(
         },
         "streams": {name: asdict(counts) for name, counts in stream_counts(layout, ledgers).items()},
         "checkpoints": lives.checkpoints(layout),
+        "costs": lives.costs(),
         "protocol": {"name": layout.protocol.name, **history.summary()},
         "sinks": {
             sink.name: {
@@ -137,6 +162,7 @@ def summary(
             }
             for sink in layout.graph.sinks
         },
+        "taps": _taps(directory, layout),
         "sources": {
             source.name: {
                 "tuples": sum(count for (_, name), count in taken.items() if name == source.name),
@@ -146,7 +172,7 @@ def summary(
         },
         "tuples": tuples,
         "resumed_at": tuples - since,
-        "late": lives.late(),
+        "late": lives.late(layout),
         "seconds": seconds,
         "throughput": since / seconds if seconds > 0 else 0.0,
         "latency": {"p50": latencies.quantile(0.5), "p99": latencies.quantile(0.99)},
@@ -157,6 +183,18 @@ def summary(
 def rows_in(path: Path) -> int:
     """Of a persistent stream: what a reader finds there, whatever those who wrote it had counted."""
     return sum(Stream.open(each).stable().position for each in shards(path) if is_stream(files_at(each)))
+
+
+def _taps(directory: Path, layout: Layout) -> dict[str, Any]:
+    """Streams inside elements that are written for readers outside: what such a reader finds, by stream and shard."""
+    found: dict[str, Any] = {}
+    for pe in layout.pes:
+        for id_ in layout.taps(pe):
+            path = stream_path(directory, sink_channel(id_, pe.shard))
+            one = found.setdefault(id_, {"tuples": 0, "paths": []})
+            one["tuples"] += rows_in(path)
+            one["paths"].append(str(path))
+    return found
 
 
 def _with(source: str, ledgers: Ledgers) -> list[Ledger]:

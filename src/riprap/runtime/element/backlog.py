@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from riprap.runtime.element.resend_buffer import size_of
-from riprap.runtime.hosting import Spill
+from riprap.runtime.host import Spill
 from riprap.runtime.messages import Message
 
 

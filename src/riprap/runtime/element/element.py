@@ -24,30 +24,40 @@ from riprap.engine.engine import Engine, Output
 from riprap.graph.keys import END_KEY, OrderKey
 from riprap.operators.columns import keys_of
 from riprap.protocols import events as seam
-from riprap.protocols.channel import ALL, NOTHING, Had
+from riprap.protocols.channel import NOTHING, Had
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId, Cut
-from riprap.runtime.element.arriving import together, without
-from riprap.runtime.element.capturing import Capturing, OpenCapture
-from riprap.runtime.element.corrupting import Corrupting
-from riprap.runtime.element.digesting import Digesting
+from riprap.runtime.element.arrivals import together, without
+from riprap.runtime.element.captures import Captures
+from riprap.runtime.element.cuts import Cuts
 from riprap.runtime.element.inputs import Inputs, WayIn
 from riprap.runtime.element.ledger import Ledger
 from riprap.runtime.element.outputs import Outputs
-from riprap.runtime.element.recording import Recording
-from riprap.runtime.element.restoring import SHARDS, Restoring
+from riprap.runtime.element.records import Records
+from riprap.runtime.element.restore import Restore
+from riprap.runtime.element.resume_points import ResumePoints
 from riprap.runtime.element.shard_merge import shard_merges
-from riprap.runtime.element.showing import Showing
-from riprap.runtime.element.stored import encode_message
-from riprap.runtime.element.taking import Taking
-from riprap.runtime.hosting import Arrival, Feed, Host, HostEvent, Missing, Rates, Recomputed, Unneeded, pace_of
+from riprap.runtime.element.sources import Sources
+from riprap.runtime.element.state_digest import StateDigest
+from riprap.runtime.element.withheld import Withheld
+from riprap.runtime.element.wrong_bits import WrongBits
+from riprap.runtime.host import (
+    NOTHING_MISSING,
+    Arrival,
+    Feed,
+    Host,
+    HostEvent,
+    Missing,
+    Rates,
+    Recomputed,
+    Unneeded,
+)
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Kind, Message
 
 _BATCH_ROWS = 65_536
 HELD_BYTES = 64 << 20
 _TICK = 10_000  # microseconds between looks at what is due
-_LOOK = 5_000  # the same between looks at an input that is followed
 _NONE: frozenset[ChannelId] = frozenset()
 
 
@@ -84,13 +94,18 @@ class Element:
         self.plan = layout.plan(pe)
         self.protocol = layout.protocol.machine(layout.surroundings[pe.id], self.plan)
         self._hears = self.protocol.hears
-        self._capturing = Capturing(pe.id, checkpointer)
-        self._engine = Engine(layout.graph, pe.fragment.members, clock=clock, cut_everywhere=cut_everywhere, views=True)
+        self._asked = seam.Arrived in self._hears  # what becomes of each message
+        self._waiting = False  # something waits for room
+        self._captures = Captures(pe.id, checkpointer)
+        self._engine = Engine(
+            layout.graph, pe.fragment.members, recorded=self.plan.continuous, clock=clock,
+            cut_everywhere=cut_everywhere, views=True, taps=layout.taps(pe), wanted=layout.wanted,
+        )  # fmt: skip
         self._merges = shard_merges(layout, pe)
         self._recording = (
-            Recording(layout, pe, self.plan.continuous, self._engine, host, clock) if self.plan.continuous else None
+            Records(layout, pe, self.plan.continuous, self._engine, host, clock) if self.plan.continuous else None
         )
-        begins = Restoring(
+        begins = Restore(
             layout, pe, self.plan, self._engine, self._merges, ledger, loaded, host.kept, self._recording
         ).begin()
         self._inputs = Inputs(
@@ -108,42 +123,40 @@ class Element:
         self.latencies = self._outputs.latencies
         if before is not None:
             self._outputs.adopt(before._outputs)
-        self._showing = Showing(self._outputs.ways, epoch)
-        self._showing.begin(begins.id, begins.unseen)
-        self._taking = Taking(layout, pe, self._engine, ledger, begins.sources, whole=self.plan.whole)
-        self._feeds = {name: feeds(name, position) for name, position in begins.sources.items()}
-        self._paces = {name: pace_of(rates, name) for name in self._feeds}
-        self._missed = {  # rows of each source that were due while it was down
-            name: self._paces[name].rows(ledger.sources[name].started_at, clock.now(), 0, ALL)
-            for name in self._feeds
-            if self._paces[name].rate is not None and ledger.sources[name].started_at
-        }
-        self._over = False  # sources take nothing new
-        self.idle = False  # its sources had nothing when they were last looked at
+        self._withheld = Withheld(self._outputs.ways, epoch)
+        self._withheld.begin(begins.id, begins.unseen)
+        self._resume_points = ResumePoints(layout, pe, self._engine, ledger, begins.sources, whole=self.plan.whole)
+        self._cuts = Cuts(
+            self.protocol, self._engine, self._merges, self._inputs, self._outputs, self._resume_points, self._withheld,
+            self._captures, host, clock,
+        )  # fmt: skip
+        taken = {name: feeds(name, position) for name, position in begins.sources.items()}
+        self._sources = Sources(taken, rates, ledger, clock, batch_rows)
         self._ticked = 0
         self._carry_out_by_type: dict[type, Callable[[Any], None]] = {
             seam.Unpark: self._unpark,
             seam.Park: self._park,
             seam.Admit: self._admit,
             seam.Await: self._await,
-            seam.Capture: self._capture,
-            seam.Close: self._close,
-            seam.Abandon: self._abandon,
+            seam.Halt: lambda c: self._outputs.halt(c.halted),
+            seam.Capture: self._cuts.capture,
+            seam.Close: self._cuts.close,
+            seam.Abandon: self._cuts.abandon,
             seam.SendMarker: lambda c: self._outputs.ways[c.channel].marker(c.marker, ahead=c.ahead),
-            seam.Stamp: self._stamp,
+            seam.Stamp: lambda c: self._outputs.ways[c.channel].stamp(c.header),
             seam.Acknowledge: lambda c: self._host.acknowledge(c.channel, c.below),
             seam.Forget: lambda c: self._host.release(c.channel, c.position),
             seam.Resend: lambda c: self._outputs.ways[c.channel].resend(c.first),
             seam.Activate: lambda c: self._outputs.ways[c.channel].activate(c.term, plain=c.plain),
             seam.Deactivate: lambda c: self._outputs.ways[c.channel].deactivate(),
             seam.Release: lambda c: self._outputs.ways[c.channel].release(c.had, c.by_all),
-            seam.Show: lambda c: self._showing.show(c),
+            seam.Show: lambda c: self._withheld.show(c),
             seam.Digest: self._digest,
             seam.Tell: lambda c: self._host.tell(c.message),
         }
         entries = (*(way.target for way in self._inputs.ways.values()), *begins.sources)
-        self._digesting = Digesting(self._engine, pe.fragment.members, entries)
-        self.corrupting = Corrupting(self._engine, pe.fragment.members)
+        self._state_digest = StateDigest(self._engine, pe.fragment.members, entries)
+        self.corrupting = WrongBits(self._engine, pe.fragment.members)
         self._passed: dict[ChannelId, Had] = {}  # that the protocol was told
         self._do(self.protocol.begin(begins.cut, clock.now()))
         for channel, messages in begins.parked.items():
@@ -161,7 +174,7 @@ class Element:
     def handle(self, events: Iterable[HostEvent] = ()) -> bool:
         """Take what happened, in its order; then do what is due. Whether anything came, or was taken from a source."""
         arrivals: list[Arrival] = []
-        came, began = False, self._clock.monotonic()
+        came, began = False, self._clock.monotonic() if self._recording is not None else 0.0
         for event in events:
             if isinstance(event, Arrival):
                 arrivals.append(event)
@@ -173,8 +186,9 @@ class Element:
             self._happened(event)
         if arrivals:
             self._take(arrivals)
-        self._work_off()
-        pulled = bool(self._feeds) and not self.blocked and self._pull()
+        if self._waiting:
+            self._work_off()
+        pulled = bool(self._sources) and not self.blocked and self._pull()
         now = self._clock.now()
         if now - self._ticked >= _TICK:
             self._ticked = now
@@ -219,18 +233,22 @@ class Element:
     @property
     def missing(self) -> Missing:
         """What its host is to recompute."""
-        return Missing(self._inputs.missing, self._inputs.unheard)
+        return Missing(self._inputs.missing, self._inputs.unheard) if self._inputs.recomputed else NOTHING_MISSING
 
     @property
     def catching_up(self) -> bool:
         """It works off what was due while it was down: rows of its sources, or what it misses and is recomputed."""
-        behind = (feed.position < self._missed.get(name, 0) for name, feed in self._feeds.items())
-        return self._inputs.catching_up or any(behind)
+        return self._inputs.catching_up or self._sources.catching_up
 
     @property
     def blocked(self) -> bool:
-        """Some consumer that is not known to be down has no room for what it is to get."""
+        """Some consumer that is not known to be down has no room for what it is to get; or the element is halted."""
         return self._outputs.blocked
+
+    @property
+    def ready(self) -> bool:
+        """Of every consumer it is known whether it is there: until then nothing is taken from a source."""
+        return self._outputs.ready
 
     @property
     def ended(self) -> bool:
@@ -246,33 +264,32 @@ class Element:
     @property
     def checkpoints(self) -> Mapping[CheckpointId, Cut]:
         """That are on disk."""
-        return self._capturing.checkpoints
+        return self._captures.checkpoints
 
     @property
-    def recording(self) -> Recording | None:
+    def recording(self) -> Records | None:
         """Its continuous checkpoints; None: it has none."""
         return self._recording
 
     def taken(self, source: str) -> int:
         """Rows that were taken from a source."""
-        return self._taking.taken[source]
+        return self._resume_points.taken[source]
 
     def live_cut(self) -> Cut:
         """Where the element is now, as a cut of the whole of it."""
-        return self._cut(self.pe.fragment.members)
+        return self._cuts.cut(self.pe.fragment.members)
 
     def end_sources(self) -> None:  # they take nothing new, and tell their end when they come there
-        self._over = True
+        self._sources.over = True
+
+    @property
+    def idle(self) -> bool:
+        """Its sources had nothing when they were last looked at."""
+        return self._sources.idle
 
     def next_due(self) -> int | None:
         """When to look at the sources again, microseconds of the wall clock; None: no source here goes on."""
-        now = self._clock.now()
-        least = now + _LOOK if self.idle else now  # an input that is followed and brought nothing
-        looks = (
-            self._paces[name].next_look(self._started(name, now), now, feed.position)
-            for name, feed in self._feeds.items()
-        )
-        return min((max(look, least) for look in looks), default=None)
+        return self._sources.next_due()
 
     def flush(self) -> None:
         """Send what there is room for."""
@@ -297,7 +314,7 @@ class Element:
                 self._recomputed(self._inputs.ways[channel], message)
                 return
             case Unneeded(ids, void):
-                for unit, oldest in self._capturing.delete(ids, void=void).items():
+                for unit, oldest in self._captures.delete(ids, void=void).items():
                     self._tell(seam.Deleted(unit, oldest))
                 return
         assert not isinstance(event, Arrival | Recomputed | Unneeded)
@@ -309,6 +326,9 @@ class Element:
 
     def _take(self, arrivals: list[Arrival]) -> None:
         """Of one channel in order; between channels keys decide, so they are grouped."""
+        if len(arrivals) == 1:
+            self._arrived(self._inputs.strands[arrivals[0].channel], arrivals[0])
+            return
         by_channel: dict[ChannelId, list[Arrival]] = {}
         for arrival in arrivals:
             by_channel.setdefault(arrival.channel, []).append(arrival)
@@ -328,21 +348,25 @@ class Element:
             if copied is not None:
                 self._deliver(way, copied, 0, -1)
             return
-        if message.epoch >= 0 and inlet.news(message.epoch):
-            self._tell(seam.ProducerBack(way.channel, message.epoch))
-        epoch = max(message.epoch, inlet.epoch) if message.epoch < 0 else message.epoch
-        items = message.items
-        if message.kind is Kind.MARKER:
-            if inlet.fresh(epoch, inlet.next, 0) != NOTHING:
-                self._tell(seam.MarkerArrived(way.channel, message.number, message.header))
-            return
-        skip = inlet.fresh(epoch, message.number, items)
-        if skip == NOTHING:
-            return
-        if inlet.ahead(message.number):
-            way.parked = deque((arrival,))
-            return
-        if seam.Arrived in self._hears and items > skip:
+        skip = 0
+        if not inlet.follows(message.epoch, message.number) or message.kind is Kind.MARKER:
+            if message.epoch >= 0 and inlet.back(message.epoch, message.number):
+                self._tell(seam.ProducerBack(way.channel, message.epoch))
+                if way.parked is not None:
+                    way.parked.append(arrival)
+                    return
+            epoch = max(message.epoch, inlet.epoch) if message.epoch < 0 else message.epoch
+            if message.kind is Kind.MARKER:
+                if inlet.fresh(epoch, inlet.next, 0) != NOTHING:
+                    self._tell(seam.MarkerArrived(way.channel, message.number, message.header))
+                return
+            skip = inlet.fresh(epoch, message.number, message.items)
+            if skip == NOTHING:
+                return
+            if inlet.ahead(message.number):
+                way.parked = deque((arrival,))
+                return
+        if self._asked and message.items > skip:
             self._ask(way, arrival, skip)
         else:
             self._deliver(way, message, skip, arrival.position)
@@ -380,30 +404,31 @@ class Element:
             way.record.missed += message.number - way.inlet.next
         way.inlet.next = message.number + message.items
         way.position = position
-        if way.inlet.retention == "remember":
+        if way.merged is not None and way.inlet.retention == "remember":  # else when the operators have had it
             self._inputs.came(way, message)
         for capture in way.recorded:
             capture.add(way.channel, message)
-        if way.backlog or way.full or (way.admitted and self._outputs.blocked):
+        if (self._waiting and way.backlog) or way.full or (way.admitted and self._outputs.blocked):
+            self._waiting = True
             way.backlog.add(message, position)
         else:
             self._give(way, message, position)
 
     def _give(self, way: WayIn, message: Message, position: int) -> None:
         """To the merge and the operators; in parts, where the state in between is asked for."""
-        if self._digesting.key is None:
+        if self._state_digest.key is None:
             self._give_on(way, message, position)
             return
-        for part in self._digesting.parts(message, way.reached, self._layout.shape(way.channel)):
+        for part in self._state_digest.parts(message, way.reached, self._layout.shape(way.channel)):
             self._give_on(way, part, position)
             self._digested()
 
     def _digest(self, command: seam.Digest) -> None:
-        if not self._digesting.ask(command.key):
+        if not self._state_digest.ask(command.key):
             self._tell(seam.Digested(command.key, None))
 
     def _digested(self) -> None:
-        if (found := self._digesting.there()) is not None:
+        if (found := self._state_digest.there()) is not None:
             self._tell(seam.Digested(*found))
 
     def _give_on(self, way: WayIn, message: Message, position: int) -> None:
@@ -424,6 +449,7 @@ class Element:
     def _work_off(self) -> None:
         """Give what waited for room; what one channel brings may make room for another."""
         waiting = [way for way in self._inputs.ways.values() if way.backlog]
+        self._waiting = bool(waiting)
         while waiting and not self._outputs.blocked:
             moved = [way for way in waiting if self._inputs.room(way)]
             for way in moved:
@@ -437,7 +463,7 @@ class Element:
         finds the ledger true. The caller has begun the call.
         """
         changed = self._inputs.settle()
-        self._taking.settle()
+        self._resume_points.settle()
         self._outputs.give(outputs, born, self._record if self._recording is not None else None)
         if seam.Passed in self._hears:
             if way is not None and way.merged is None:
@@ -450,7 +476,7 @@ class Element:
         assert self._recording is not None
         inlets = {channel: way.cursor.cut() for channel, way in self._inputs.ways.items()}
         sent = {channel: way.outlet.number for channel, way in self._outputs.ways.items()}
-        return self._recording.record(gave, inlets, self._taking.taken, sent, told)
+        return self._recording.record(gave, inlets, self._resume_points.taken, sent, told)
 
     def _emitted(self, channel: ChannelId, number: int, items: int) -> None:
         self._do(self.protocol.handle(seam.Emitted(channel, number, items)))
@@ -480,60 +506,18 @@ class Element:
         self._ledger.begin()
         self._settle(outputs, 0)
 
-    def _stamp(self, command: seam.Stamp) -> None:
-        self._outputs.ways[command.channel].outlet.header = command.header
-
-    def _capture(self, command: seam.Capture) -> None:
-        self._host.flush()  # its numbers promise that what was kept is there
-        cut = self._cut(self.plan.units[command.unit].operators)
-        shards = {SHARDS + stream: merge.snapshot() for stream, merge in self._merges.items()}
-        self._showing.captured(command.tag)
-        capture = self._capturing.take(command, self._engine, cut, self._clock.now(), shards if self.plan.whole else {})
-        if capture is not None:
-            for channel in command.record:
-                self._inputs.ways[channel].recorded.append(capture)
-
-    def _close(self, command: seam.Close) -> None:
-        self._unrecorded(self._capturing.close(command.channel, command.tag), (command.channel,))
-
-    def _abandon(self, command: seam.Abandon) -> None:
-        if (capture := self._capturing.abandon(command.tag)) is not None:
-            self._unrecorded(capture, capture.command.record)
-
-    def _unrecorded(self, capture: OpenCapture | None, channels: Iterable[ChannelId]) -> None:
-        for channel in channels:
-            recorded = self._inputs.ways[channel].recorded
-            if capture in recorded:
-                recorded.remove(capture)
-
-    def _cut(self, operators: Iterable[str]) -> Cut:
-        """The cut of a unit with these operators, here and now."""
-        names, ways = set(operators), self._inputs.ways
-        parked = self._showing.parked()
-        if self.plan.delivered == "taken":
-            parked |= {c: tuple(map(encode_message, way.backlog.all())) for c, way in ways.items() if way.backlog}
-        return Cut(
-            {name: self._engine.reached(name) for name in names},
-            {name: position for name, position in self._taking.taken.items() if name in names},
-            {channel: way.cut() for channel, way in ways.items()},
-            {channel: way.outlet.number for channel, way in self._outputs.ways.items()},
-            self.protocol.snapshot(),
-            parked,
-            {**self._inputs.copied(), **self._outputs.given()},
-        )
-
     # Time -------------------------------------------------------------------------------------------------------------
 
     def _tick(self, now: int) -> None:
         for channel, next_ in self._inputs.acknowledged() if self.plan.rounds else ():
             self._host.acknowledge(channel, next_)
-        for taken in self._capturing.finished():
+        for taken in self._captures.finished():
             self._host.took(taken.durable, taken.bytes, taken.taken)
-            self._showing.durable(taken.durable.id, taken.durable.tag)
+            self._withheld.durable(taken.durable.id, taken.durable.tag)
             self._tell(taken.durable)
         if self._recording is not None:
             self._recording.tick(now)
-        for dropped in self._capturing.dropped():
+        for dropped in self._captures.dropped():
             self._tell(dropped)
         if seam.Came in self._hears:
             for channel, had in self._inputs.passed():
@@ -544,57 +528,36 @@ class Element:
             self._tell(seam.Gave(stream, digests))
         self._tell(seam.Tick(now))
 
+    # Sources ----------------------------------------------------------------------------------------------------------
+
     def _pull(self) -> bool:
-        """Take what is due from the sources; False: nothing was."""
-        took = looked = False
-        for name, feed in list(self._feeds.items()) if self._outputs.ready else ():
-            now = self._clock.now()
-            started, record, pace = self._started(name, now), self._ledger.sources[name], self._paces[name]
-            # At the end of the run: what another life took, and this one has gone back behind, has been sent on.
-            most = min(self._batch_rows, record.position - feed.position) if self._over else self._batch_rows
-            rows = pace.rows(started, now, feed.position, most)
-            born = min(now, pace.due(started, now, feed.position + rows // 2))  # of its middle tuple
-            batch = feed.next(rows) if rows > 0 else None
-            looked = looked or rows > 0
-            if batch is not None:
-                took = True
-                last = keys_of(batch.slice(batch.num_rows - 1), self._layout.graph.shape(name)).at(0)
-                self._outputs.entered.note(last, born)
-                self._push(name, batch, feed.position, born)
-            elif feed.ended or (self._over and most <= 0):
-                del self._feeds[name]
-                outputs = self._engine.end(name)
-                self._ledger.begin()
-                self._settle(outputs, 0)
-            elif rows > 0 and feed.progress is not None and feed.progress > self._engine.reached(name):
-                outputs = self._engine.advance(name, feed.progress)
-                self._ledger.begin()
-                self._settle(outputs, 0)
-        self.idle = looked and not took
-        return took
+        """Take what is due from the sources, once it is known of every consumer whether it is there."""
+        coming = self._recording is not None and self._recording.coming  # it gives nothing out: nobody waits for it
+        return self._outputs.ready and self._sources.pull(self._push, self._advance, at_once=_BATCH_ROWS * coming)
 
     def _push(self, source: str, batch: pa.RecordBatch, position: int, born: int) -> None:
         """Rows of a source up to `position`, to its operators; in parts, where the state in between is asked for."""
-        below = self._digesting.below(source, keys_of(batch, self._layout.graph.shape(source)))
-        if below is not None and self._digesting.key is not None:
-            if below:
-                self._push_on(source, batch.slice(0, below), position - batch.num_rows + below, born)
-            outputs = self._engine.advance(source, self._digesting.key)
-            self._ledger.begin()
-            self._settle(outputs, 0)
-            self._digested()
-            batch = batch.slice(below)
+        shape = self._layout.graph.shape(source)
+        self._outputs.entered.note(keys_of(batch.slice(batch.num_rows - 1), shape).at(0), born)
+        if (key := self._state_digest.key) is not None:
+            below = self._state_digest.below(source, keys_of(batch, shape))
+            if below is not None:
+                if below:
+                    self._push_on(source, batch.slice(0, below), position - batch.num_rows + below, born)
+                self._advance(source, key)
+                self._digested()
+                batch = batch.slice(below)
         self._push_on(source, batch, position, born)
 
     def _push_on(self, source: str, batch: pa.RecordBatch, position: int, born: int) -> None:
         outputs = self._engine.push(source, self.corrupting.rows(batch))
         self._ledger.begin()
-        self._taking.took(source, batch, position)
+        self._resume_points.took(source, batch, position)
         self._settle(outputs, born)
 
-    def _started(self, source: str, now: int) -> int:
-        """When the source's row 0 was due; the first look at it decides."""
-        record = self._ledger.sources[source]
-        if not record.started_at:
-            record.started_at = self._paces[source].begin(now, self._feeds[source].position)
-        return int(record.started_at)
+    def _advance(self, source: str, key: OrderKey) -> None:
+        """A source has come to this key without rows."""
+        if key > self._engine.reached(source):
+            outputs = self._engine.advance(source, key)
+            self._ledger.begin()
+            self._settle(outputs, 0)

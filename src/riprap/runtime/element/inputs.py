@@ -17,15 +17,15 @@ from riprap.protocols.channel import ALL, Had, Inlet
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import InletCut
 from riprap.replication.seen import HOLE, Seen
-from riprap.runtime.element.arriving import without
+from riprap.runtime.element.arrivals import without
 from riprap.runtime.element.backlog import Backlog
-from riprap.runtime.element.capturing import OpenCapture
+from riprap.runtime.element.captures import OpenCapture
 from riprap.runtime.element.cursor import InputCursor, MergedCursor
 from riprap.runtime.element.ledger import InletRecord, Ledger
-from riprap.runtime.element.remembering import keys_of_message
+from riprap.runtime.element.remember_way import keys_of_message
 from riprap.runtime.element.retained import Retained
 from riprap.runtime.element.shard_merge import Given, ShardMerge
-from riprap.runtime.hosting import Arrival, Host, Spill
+from riprap.runtime.host import Arrival, Host, Spill
 from riprap.runtime.lateness import takes_late
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Message
@@ -108,35 +108,33 @@ class Inputs:
             way.target, way.port, way.merge, way.retained = (
                 stream.target, stream.target_port, merges.get(channel.stream), kept,
             )  # fmt: skip
+            # Nothing may come any more of a channel whose end is in the state: its merge knows how far it has come.
+            way.reached = engine.known(way.target, way.port) if way.merge is None else way.merge.known(channel.source)
             if inlet.retention == "remember":
-                way.had = Had(ledger.operators[stream.target].key, ALL)
+                way.had = way.record.had
             elif inlet.retention == "copy":  # of a copy, where the state came from counts, not the life before
-                reached = ledger.operators[stream.target].key
-                way.seen = Seen(copied.get(channel) or (Had(reached, ALL) if reached > START_KEY else None))
+                way.seen = Seen(copied.get(channel) or (None if pe.fragment.copied else way.record.had))
             way.takes_late = takes_late(layout, channel)
             way.most_rows = max(1, limit // _row_bytes(layout.schema(channel)))
             self.ways[channel] = way
         self.strands = {strand: way for channel, way in self.ways.items() for strand in layout.strands(channel)}
         self._retaining = [way for way in self.ways.values() if way.retained is not None]
         self._merged = [way for way in self.ways.values() if way.merged is not None]
+        self.recomputed = [way for way in self.ways.values() if way.inlet.retention == "recompute"]
 
     @property
     def missing(self) -> dict[ChannelId, tuple[int, int]]:
         """By channel the items that have to be recomputed, [first, last): what comes after them waits."""
         return {
-            channel: (way.inlet.next, way.parked[0].message.number)
-            for channel, way in self.ways.items()
+            way.channel: (way.inlet.next, way.parked[0].message.number)
+            for way in self.recomputed
             if way.parked and way.inlet.ahead(way.parked[0].message.number)
         }
 
     @property
     def unheard(self) -> dict[ChannelId, int]:
         """Channels that can be recomputed, of whose producers nothing has come yet: the item that is expected."""
-        return {
-            channel: way.inlet.next
-            for channel, way in self.ways.items()
-            if way.inlet.retention == "recompute" and way.inlet.epoch < 0 and not way.parked
-        }
+        return {way.channel: way.inlet.next for way in self.recomputed if way.inlet.epoch < 0 and not way.parked}
 
     @property
     def catching_up(self) -> bool:
@@ -209,6 +207,8 @@ class Inputs:
         if progress is not None:
             way.reached = progress
         event: Given | None = message.batch
+        if event is not None and way.merged is None and way.merge is None and message.at is None:
+            return self._engine.push(way.stream, event, until=progress)
         if message.punctuation is not None:
             event = Punctuation(message.punctuation)
         if way.merged is not None:
@@ -300,6 +300,11 @@ class Inputs:
         number, end = message.number, message.number + message.items
         record = way.record
         before = record.next
+        if way.seen is not None:
+            record.had = way.seen.had
+        elif way.inlet.retention == "remember":
+            self.came(way, message)
+            record.had = way.had
         if message.at is not None:
             if not way.takes_late:
                 number = end
@@ -323,12 +328,14 @@ class Inputs:
         for way in self._merged:
             merged = way.merged
             assert merged is not None
-            before = merged.next
-            passed = merged.passed(self._engine.reached(way.target))
+            before, reached = merged.next, self._engine.reached(way.target)
+            passed = merged.passed(reached)
             if merged.next == before:
                 continue
             changed.append(way)
             record = way.record
+            if way.inlet.retention in ("remember", "copy"):
+                record.had = Had(reached, ALL)
             if self._by_taken:
                 record.next = merged.next
                 continue

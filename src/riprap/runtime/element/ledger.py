@@ -8,8 +8,8 @@ that was replaced without knowing it cannot spoil the counts.
 
     0    8 bytes  RPRPLEDG
     8    u64      xxh3-64 of the shape: which records there are, in which order
-    16   i64 …    the records, one after the other: of channels that come in (7 cells each), that go out (6), of
-                  operators that other elements feed (4), of sources (4)
+    16   i64 …    the records, one after the other: of channels that come in (12 cells each), that go out (6),
+                  of operators that other elements feed (4), of sources (4)
          i64      1 while a call is being counted, else 0
          i64 …    the records as they were before that call
 
@@ -33,6 +33,7 @@ import xxhash
 from riprap.base.disk import when_room
 from riprap.base.errors import DataError
 from riprap.graph.keys import START_KEY, OrderKey
+from riprap.protocols.channel import Had
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.layout import Layout, Pe
 
@@ -64,7 +65,7 @@ class InletRecord(_Record):
     """A channel that comes in."""
 
     __slots__ = ()
-    WIDTH = 7
+    WIDTH = 12
     next = _cell(0, "number of the first item that the operators have not had and may still get")
     missed = _cell(1, "items below it that they never had: lost. The others were received, and one store counts them")
     repeated = _cell(2, "items that they were given again after a crash, unless all that they did before was undone")
@@ -76,6 +77,18 @@ class InletRecord(_Record):
     @property
     def received(self) -> int:
         return int(self.next - self.missed)
+
+    @property
+    def had(self) -> Had:
+        """The same as `next`, for producers that number on their own: where replicas or copies bring the channel."""
+        cells, at = self.cells, self.at + 7
+        items = cells[at + 4]  # 0: nothing was had, and the key says nothing
+        return Had(OrderKey(*cells[at : at + 4]), items) if items else Had()
+
+    @had.setter
+    def had(self, had: Had) -> None:
+        cells, at = self.cells, self.at + 7
+        (cells[at], cells[at + 1], cells[at + 2], cells[at + 3]), cells[at + 4] = had
 
 
 class _KeyRecord(_Record):

@@ -11,38 +11,39 @@ import numpy as np
 
 from riprap.base.clock import Clock
 from riprap.engine.engine import Engine, Output
-from riprap.graph.keys import END_KEY, START_KEY, TS, KeyShape, OrderKey, just_after
+from riprap.graph.keys import END_KEY, START_KEY, TS, KeyShape, OrderKey, just_after, just_before
 from riprap.operators.columns import Keys, keys_of
 from riprap.operators.contract import Late, Punctuation
 from riprap.operators.views import Views
 from riprap.protocols.channel import Had, Outlet, Retention
 from riprap.protocols.channels import ChannelId
 from riprap.replication.digests import INTERVAL, SETTING, OutputDigest
-from riprap.runtime.element.copying import CopyingWay
-from riprap.runtime.element.dividing import Divider
+from riprap.runtime.element.copy_way import CopyWay
+from riprap.runtime.element.divider import Divider
 from riprap.runtime.element.entry_times import EntryTimes
 from riprap.runtime.element.latency import Latencies
 from riprap.runtime.element.ledger import Ledger
-from riprap.runtime.element.remembering import RememberingWay
+from riprap.runtime.element.remember_way import RememberWay
 from riprap.runtime.element.shard_merge import Given
 from riprap.runtime.element.ways import WAYS, CommittedWay, LoggingWay, Way
 from riprap.runtime.element.while_down import WhileDownWay
-from riprap.runtime.hosting import Host
+from riprap.runtime.host import Host
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Kind, Message
 
 _WAYS: Mapping[Retention, type[Way]] = {
-    **WAYS, "remember": RememberingWay, "while-down": WhileDownWay, "copy": CopyingWay,
+    **WAYS, "remember": RememberWay, "while-down": WhileDownWay, "copy": CopyWay,
 }  # fmt: skip
 
 
 class _Stream:
-    """A stream out of the element, or the output of a sink, with the ways of its channels."""
+    """A stream out of the element, a tap, or the output of a sink, with the ways of its channels."""
 
     def __init__(self, shape: KeyShape, ways: list[Way], divider: Divider | None, *, sink: bool) -> None:
         self.shape, self.ways, self.divider, self.sink = shape, ways, divider, sink
         self.reached: Callable[[], OrderKey]  # how far it has come
         self.told: OrderKey
+        self.guarded = False  # consumers drop by key, and punctuations share the keys of tuples
         self.digest: OutputDigest | None = None  # of an element in copies
 
 
@@ -77,6 +78,7 @@ class Outputs:
         self.entered = EntryTimes()
         self._epoch, self._clock, self._exact, self._emitted, self._since = epoch, clock, exact, emitted, since
         self._host, self._recorded = host, recorded
+        self._halted = False
         self.ways: dict[ChannelId, Way] = {}
         for channel in layout.outlets(pe):
             retention, record = layout.retention(channel), ledger.outlets[channel]
@@ -84,33 +86,36 @@ class Outputs:
             outlet = Outlet(retention, sent[channel], record.key, guarded=not exact, lossy=lossy)
             kind = CommittedWay if layout.committed(channel) else _WAYS[retention]
             way = kind(channel, epoch, outlet, record, host, limit)
-            if isinstance(way, RememberingWay | WhileDownWay | CopyingWay):
+            if isinstance(way, RememberWay | WhileDownWay | CopyWay):
                 way.shape = layout.shape(channel)
             if isinstance(way, WhileDownWay):
                 way.share = layout.link(channel.stream).share
             self.ways[channel] = way
+        self._all = list(self.ways.values())
         self._streams: dict[str, _Stream] = {}
         for channel in self.ways:
             name, sink = channel.stream, layout.sink(channel)
             if name in self._streams:
                 continue
             ways = [way for other, way in self.ways.items() if other.stream == name]
-            link = None if sink is not None else layout.link(name)
+            link = None if layout.outward(channel) else layout.link(name)
             divider = None
             if link is not None and link.by:
                 divider = Divider(link.by, layout.schema(channel), link.target.shards)
             stream = _Stream(layout.shape(channel), ways, divider, sink=sink is not None)
             if pe.fragment.copied:
                 before = max((record.key for record in ledger.operators.values()), default=START_KEY)
-                before = given[channel].key if channel in given else before
+                before = max((given[way.channel].key for way in ways if way.channel in given), default=before)
                 stream.digest = OutputDigest(before, layout.settings.get(SETTING, INTERVAL))
             stream.reached = _of(engine.progress if sink is None else engine.reached, name)
+            by_key = any(isinstance(way, RememberWay | CopyWay) for way in ways)
+            stream.guarded = by_key and layout.punctuated(channel)
             self._streams[name] = stream
         for stream in self._streams.values():  # a state that was restored may have come some way already
-            stream.told = max(stream.reached(), told or START_KEY)
+            stream.told = max(_promised(stream), told or START_KEY)
             for way in stream.ways:
                 way.told = stream.told
-                if isinstance(way, CopyingWay) and way.channel in given:
+                if isinstance(way, CopyWay) and way.channel in given:
                     way.begin_since(given[way.channel])
 
     # Giving out -------------------------------------------------------------------------------------------------------
@@ -127,7 +132,7 @@ class Outputs:
             given.setdefault(name, []).append(event)
         leaving: list[tuple[Way, list[Message], bool]] = []
         for name, stream in self._streams.items():
-            progress = stream.reached()
+            progress = _promised(stream)
             if name in given or progress > stream.told:
                 self._leave(stream, given.get(name, ()), progress, born, leaving)
         self._ledger.commit()
@@ -228,7 +233,8 @@ class Outputs:
                     return None
                 if broken:
                     event = event.slice(broken)
-            rows, items, last = event, event.rows, event.last_key(stream.shape)
+            rows, items = event, event.rows
+            last = START_KEY if self._exact else rows.last_key(stream.shape)
         if self._emitted is not None:
             self._emitted(way.channel, outlet.number, items)
         number = way.counted(items)
@@ -268,7 +274,7 @@ class Outputs:
     def ticked(self) -> Iterator[tuple[str, dict[int, int]]]:
         """Time passes. Digests of what was given out on each stream, by interval that is over."""
         for way in self.ways.values():
-            if isinstance(way, CopyingWay):
+            if isinstance(way, CopyWay):
                 way.remind()
         for name, stream in self._streams.items():
             if stream.digest is not None and (over := stream.digest.passed(stream.told)):
@@ -276,14 +282,18 @@ class Outputs:
 
     def given(self) -> dict[ChannelId, Had]:
         """What was given out to copies, or by one."""
-        return {way.channel: way.given for way in self.ways.values() if isinstance(way, CopyingWay)}
+        return {way.channel: way.given for way in self.ways.values() if isinstance(way, CopyWay)}
 
     # Consumers --------------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
         """Send what there is room for."""
-        for way in self.ways.values():
+        for way in self._all:
             way.flush()
+
+    def halt(self, halted: bool) -> None:
+        """Whether nothing is to be given out: nobody asks for what has no room."""
+        self._halted = halted
 
     @property
     def ready(self) -> bool:
@@ -292,8 +302,8 @@ class Outputs:
 
     @property
     def blocked(self) -> bool:
-        """Some consumer that is not known to be down has no room for what it is to get."""
-        return any(way.blocked for way in self.ways.values())
+        """Some consumer that is not known to be down has no room for what it is to get; or nothing is to be given."""
+        return self._halted or any(way.blocked for way in self._all)
 
     @property
     def ended(self) -> bool:
@@ -304,6 +314,14 @@ class Outputs:
     def finished(self) -> bool:
         """The same, but that some of it cannot be seen yet."""
         return all(way.finished for way in self.ways.values())
+
+
+def _promised(stream: _Stream) -> OrderKey:
+    """What consumers may be told when operators have come so far. Where that is the key of a tuple, and not behind all
+    that its trigger causes, a punctuation with that key may follow: to those who drop by key nothing is promised of it.
+    """
+    reached = stream.reached()
+    return just_before(reached) if stream.guarded and 0 <= reached.n < END_KEY.n and reached != START_KEY else reached
 
 
 def _of(reached: Callable[[str], OrderKey], name: str) -> Callable[[], OrderKey]:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from riprap.runtime.hosting import Spill
+from riprap.runtime.host import Spill
 from riprap.runtime.messages import Message
 
 

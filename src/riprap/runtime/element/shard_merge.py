@@ -45,6 +45,10 @@ class ShardMerge:
         ended = [self._merger.ended(shard) for shard in range(len(self._waited))]
         return all(ended) or any(waits and not end for waits, end in zip(self._waited, ended, strict=True))
 
+    def known(self, shard: int) -> OrderKey:
+        """Nothing at or below this key will come from a shard."""
+        return self._merger.known(shard)
+
     def snapshot(self) -> MergerState:
         return self._merger.snapshot()
 
@@ -110,7 +114,7 @@ def shard_merges(layout: Layout, pe: Pe) -> dict[str, ShardMerge]:
         link.stream.id: ShardMerge(
             link.stream.id,
             layout.graph.stream_shape(link.stream),
-            layout.graph.physical(link.stream.source, link.stream.source_port),
+            layout.schema(link.channels()[0]),
             link.source.shards,
         )
         for link in layout.links

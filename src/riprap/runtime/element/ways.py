@@ -13,7 +13,7 @@ from riprap.protocols.channel import Had, Outlet, Retention
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.element.ledger import OutletRecord
 from riprap.runtime.element.resend_buffer import ResendBuffer
-from riprap.runtime.hosting import Host
+from riprap.runtime.host import Host
 from riprap.runtime.messages import Kind, Message
 
 
@@ -70,6 +70,10 @@ class Way:
     def release(self, had: Had, by_all: Had | None = None) -> None:
         """The consumer has come so far, whoever gave it that; of a consumer in copies all have come to `by_all`."""
         raise NotImplementedError
+
+    def stamp(self, header: bytes) -> None:
+        """Items that are numbered from now on carry it."""
+        self.outlet.header = header
 
     def adopt(self, before: "Way") -> None:
         """Another life in this process had this way: what it held below the numbers of this one stays."""
@@ -243,7 +247,7 @@ class LoggingWay(Way):
 
 
 class CommittedWay(LoggingWay):
-    """Keeps to itself what it is given, until nobody will go back to before it (`protocols/showing.py`)."""
+    """Keeps to itself what it is given, until nobody will go back to before it (`protocols/commitment.py`)."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]

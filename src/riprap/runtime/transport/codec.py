@@ -30,7 +30,7 @@ from riprap.runtime.transport.frame import (
 )
 
 MAX_HEADER = 1 << 20  # bytes that a protocol may put on a message
-_JOIN = 1 << 14  # bytes: shorter messages are copied into one buffer, which is quicker than to send many
+_JOIN = 1 << 16  # bytes: shorter messages are copied into one buffer, which is quicker than to send many
 
 
 class Encoder:
@@ -102,10 +102,10 @@ class Decoder:
     def __init__(self, schema: pa.Schema) -> None:
         self._columns = ColumnDecoding(schema)
 
-    def decode(self, header: Header, body: pa.Buffer | None) -> Message | None:
+    def decode(self, header: Header, body: memoryview | None) -> Message | None:
         """The message of a frame; None: it was a dictionary's, which is known from now on."""
         if header.body_check is not None:
-            check_body(header, memoryview(body if body is not None else b""))
+            check_body(header, body if body is not None else memoryview(b""))
         if header.kind is FrameKind.DICTIONARY:
             if body is None:
                 raise DataError("a dictionary without values")
@@ -123,15 +123,14 @@ class Decoder:
             batch = self._columns.decode(body, start, header.rows)
         elif start != header.body:
             raise DataError(f"a frame of kind {kind.name} with {header.body - start} bytes that nobody expects")
+        stamp, at = unmarked_header(bytes(body[:own])) if own and body is not None else (b"", None)
         return Message(
-            kind, header.epoch, header.number, batch, header.punctuation, header.progress, header.born,
-            *unmarked_header(bytes(body[:own]) if own and body is not None else b""),
-        )  # fmt: skip
+            kind, header.epoch, header.number, batch, header.punctuation, header.progress, header.born, stamp, at
+        )
 
 
-def frames(data: memoryview) -> Iterator[tuple[Header, pa.Buffer | None]]:
+def frames(data: memoryview) -> Iterator[tuple[Header, memoryview | None]]:
     """The frames of a file or another whole piece of memory, which their bodies are views of."""
-    whole = pa.py_buffer(data)
     at = 0
     while at < len(data):
         if len(data) - at < HEADER_SIZE:
@@ -140,5 +139,5 @@ def frames(data: memoryview) -> Iterator[tuple[Header, pa.Buffer | None]]:
         at += HEADER_SIZE
         if len(data) - at < header.body:
             raise DataError(f"a frame that ends after {len(data) - at} of {header.body} bytes")
-        yield header, whole.slice(at, header.body) if header.body else None
+        yield header, data[at : at + header.body] if header.body else None
         at += header.body

@@ -68,7 +68,7 @@ class ColumnEncoding:
         lacking: list[tuple[int, Piece]] = []
         size = len(self._no_nulls)
         for at, column in enumerate(columns):
-            values, valid = column.values, column.valid
+            _, values, valid, _ = column
             if valid is not None:
                 nulls = nulls or bytearray(self._no_nulls)
                 nulls[at] = 1
@@ -80,7 +80,12 @@ class ColumnEncoding:
                     lacking += [(at, piece) for piece in pieces]
             elif self._bits[at]:
                 values = np.packbits(values, bitorder="little")
-            size += _append(buffers, values)
+            length = values.nbytes
+            if length & 7 or not values.flags.c_contiguous:
+                length = _append(buffers, values)
+            else:
+                buffers.append(values)
+            size += length
         buffers[0] = bytes(nulls) if nulls is not None else self._no_nulls
         return Encoded(buffers, size, lacking)
 
@@ -108,7 +113,7 @@ class ColumnDecoding:
             for type_ in self._types
         ]
 
-    def add(self, column: int, before: int, values: int, body: pa.Buffer) -> None:
+    def add(self, column: int, before: int, values: int, body: memoryview) -> None:
         """A frame of a dictionary."""
         dictionary = self._dictionaries[column] if column < len(self._types) else None
         if dictionary is None:
@@ -122,13 +127,12 @@ class ColumnDecoding:
             raise DataError("a dictionary whose offsets do not fit its text")
         dictionary.add(before, offsets, np.frombuffer(body, np.uint8, length, start) if length else _NO_BYTES)
 
-    def decode(self, body: pa.Buffer, at: int, rows: int) -> Views:
+    def decode(self, body: memoryview, at: int, rows: int) -> Views:
         """The rows whose columns begin at `at`: views of the body."""
         count, end = len(self._columns), len(body)
         if at + count > end:
             raise DataError("a message that ends within its columns")
-        data = np.frombuffer(body, np.uint8)
-        nulls = data[at : at + count].tobytes()
+        nulls = bytes(body[at : at + count])
         at += count + (-count & 7)
         columns = []
         for (type_, dtype, bits), null, known in zip(self._columns, nulls, self._dictionaries, strict=True):
@@ -137,13 +141,13 @@ class ColumnDecoding:
                 width = (rows + 7) >> 3
                 if null > 1 or at + width > end:
                     raise DataError("a message that ends within its columns")
-                valid = np.unpackbits(data[at : at + width], count=rows, bitorder="little")
+                valid = np.unpackbits(np.frombuffer(body, np.uint8, width, at), count=rows, bitorder="little")
                 at += width + (-width & 7)
             width = (rows * bits + 7) >> 3
             if at + width > end:
                 raise DataError("a message that ends within its columns")
             if dtype is None:
-                values = np.unpackbits(data[at : at + width], count=rows, bitorder="little")
+                values = np.unpackbits(np.frombuffer(body, np.uint8, width, at), count=rows, bitorder="little")
                 columns.append(Column(type_, values, valid))
             elif known is None:
                 columns.append(Column(type_, np.frombuffer(body, dtype, rows, at), valid))

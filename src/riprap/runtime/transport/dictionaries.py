@@ -5,7 +5,9 @@ every column that form. A dictionary that is the same from batch to batch is sen
 is new. Dictionaries that change from batch to batch are interned into a pool of the connection, so that what repeats is
 sent once as well; a pool that has grown large is begun anew. Of a dictionary that is new and larger than its batch only
 the values in use are interned, so that no batch drags a large dictionary along, unless it comes a second time: then it
-is sent whole. NULL is never a value: it is a bit of the rows.
+is sent whole. But one with values that the other end mostly has, in another order (as each row group of a file has), is
+never sent: its codes are changed into the other end's, where a new dictionary would cost every element behind it more
+than all its rows. NULL is never a value: it is a bit of the rows.
 
 The receiving end believes nothing: offsets must rise, text must be UTF-8 and cut between characters.
 """
@@ -21,6 +23,7 @@ from riprap.operators.views import Column
 
 _SMALL = 1024  # values: a dictionary up to here is never worth cutting
 _POOL = 1 << 16  # values in the pool of plain text before it is begun anew
+_SHARED = 1 << 14  # values of a dictionary whose codes are worth changing
 _PIECE = 1 << 26  # bytes of values in one frame
 _MOST = 2**31 - 1  # bytes that 32-bit offsets reach
 
@@ -43,6 +46,8 @@ class SentDictionary:
         self._sent: pa.Array | None = None  # what the other end has
         self._sent_at: tuple[int, ...] = ()
         self._seen: pa.Array | None = None  # the last that came; kept, so that its address is not used again
+        self._changed_at: tuple[int, ...] = ()  # where a dictionary lies whose codes are changed, and into which
+        self._changed = np.empty(0, np.int32)
 
     def give(self, column: Column) -> tuple[np.ndarray, list[Piece]]:
         """The codes of the rows, and what the other end's dictionary lacks."""
@@ -51,15 +56,31 @@ class SentDictionary:
         address = address_of(dictionary)
         if address == self._sent_at:
             return codes, []
+        if address == self._changed_at:
+            return _changed(codes, self._changed, column.valid), []
         if dictionary.type != self._type:  # text of another width, which is never sent as it is
             return self._pooled(column, dictionary.cast(self._type), small=False)
         again, self._seen = self._seen is not None and _extends(dictionary, self._seen), dictionary
         before = len(self._sent) if self._sent is not None and _extends(dictionary, self._sent) else 0
         small = len(dictionary) <= max(len(codes), _SMALL)
+        if again and not before and self._has_most(dictionary, address):
+            ids, pieces = self._interned(dictionary, address)
+            self._changed_at, self._changed = address, ids
+            return _changed(codes, ids, column.valid), pieces
         if before or again or (self._sent is None and small):
-            self._sent, self._sent_at = dictionary, address
+            self._sent, self._sent_at, self._changed_at = dictionary, address, ()
+            self._pool = StringPool()  # it would go on from something else
             return codes, list(_pieces(dictionary, before))
         return self._pooled(column, dictionary, small=small)
+
+    def _has_most(self, dictionary: pa.Array, address: tuple[int, ...]) -> bool:
+        """Whether the other end has at least half of these values, in an order of its own."""
+        if self._sent is None or max(len(dictionary), len(self._sent)) > _SHARED:
+            return False
+        self._begin_pool(len(dictionary))
+        count = self._pool.count
+        self._pool.ids_of(dictionary, address)
+        return 2 * (self._pool.count - count) <= len(dictionary)
 
     def _pooled(self, column: Column, dictionary: pa.Array, *, small: bool) -> tuple[np.ndarray, list[Piece]]:
         """By way of the pool: of what it has had nothing is sent again."""
@@ -68,24 +89,36 @@ class SentDictionary:
             used = np.unique(codes if column.valid is None else codes[column.valid != 0])
             codes = np.minimum(np.searchsorted(used, codes), max(len(used) - 1, 0))
             dictionary = dictionary.take(pa.array(used))
-        self._renew(len(dictionary))
-        if not self._pool.count and self._sent is not None and len(self._sent) <= _SMALL:
-            self._pool.ids(self._sent)  # go on from what the other end has
-        ids, _ = self._pool.ids(dictionary)
-        pool = self._pool.column(_NO_IDS, None, self._type).dictionary
+        self._begin_pool(len(dictionary))
+        ids, pieces = self._interned(dictionary, address_of(dictionary))
+        return _changed(codes, ids, column.valid), pieces
+
+    def _begin_pool(self, coming: int) -> None:
+        self._renew(coming)
+        if not self._pool.count and self._sent is not None and len(self._sent) <= _SHARED:
+            self._pool.ids_of(self._sent, address_of(self._sent))  # go on from what the other end has
+
+    def _interned(self, dictionary: pa.Array, address: tuple[int, ...]) -> tuple[np.ndarray, list[Piece]]:
+        """The codes of these values in the pool, which the other end has from here on, and what it lacks of it."""
+        ids = self._pool.ids_of(dictionary, address).astype(np.int32)
+        pool = self._pool.array(self._type)
         before = len(self._sent) if self._sent is not None and _extends(pool, self._sent) else 0
-        self._sent, self._sent_at = pool, address_of(pool)
-        codes = ids[codes].astype(np.int32) if len(ids) else np.zeros(len(codes), np.int32)
-        if column.valid is not None:
-            codes[column.valid == 0] = 0
-        return codes, list(_pieces(pool, before))
+        self._sent, self._sent_at, self._changed_at = pool, address_of(pool), ()
+        return ids, list(_pieces(pool, before))
 
     def _renew(self, coming: int) -> None:
         if self._pool.count > max(_POOL, 2 * coming):
             self._pool = StringPool()
 
 
-_NO_IDS = np.empty(0, np.int64)
+def _changed(codes: np.ndarray, into: np.ndarray, valid: np.ndarray | None) -> np.ndarray:
+    """Codes of another dictionary; at nulls there is 0."""
+    if not len(into):
+        return np.zeros(len(codes), np.int32)
+    codes = into.take(codes)
+    if valid is not None:
+        codes[valid == 0] = 0
+    return codes
 
 
 def _extends(longer: pa.Array, shorter: pa.Array) -> bool:

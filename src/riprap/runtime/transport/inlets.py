@@ -25,14 +25,14 @@ from riprap.graph.keys import START_KEY
 from riprap.protocols.channel import Had
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.events import ProducerGone
-from riprap.runtime.hosting import Arrival
+from riprap.runtime.host import Arrival
 from riprap.runtime.layout import Layout
 from riprap.runtime.messages import Kind, Message
 from riprap.runtime.transport.codec import Decoder
 from riprap.runtime.transport.frame import MAX_ANSWER, FrameKind, Header, pack
+from riprap.runtime.transport.frame_reader import FrameReader, Received, State
 from riprap.runtime.transport.loop import READ, WRITE, Loop, Writing
 from riprap.runtime.transport.opening import Opening, columns_of, read_opening, same_digest
-from riprap.runtime.transport.reading import FrameReader, Received, State
 from riprap.runtime.transport.sockets import Security, Socket
 
 _log = logging.getLogger(__name__)
@@ -44,12 +44,12 @@ _DRAINED = 16 << 20  # bytes that are read at most from a connection that is bei
 
 
 class _Connection:
-    def __init__(self, to: Socket, peer: str, since: float) -> None:
+    def __init__(self, to: Socket, peer: str, loop: Loop) -> None:
         self.to = to
         self.peer = peer
-        self.since = since
+        self.since = loop.clock.monotonic()
         self.ready = False  # TLS has agreed
-        self.writing = Writing(to)
+        self.writing = Writing(to, loop)
         self.inlet: _Inlet | None = None
         self.epoch = -1
         self.decoder: Decoder | None = None  # from the hello on
@@ -161,7 +161,7 @@ class Inlets:
         with contextlib.suppress(OSError):
             while True:
                 plain, peer = listening.accept()
-                connection = _Connection(self._security.accepted(plain), str(peer[0]), self._loop.clock.monotonic())
+                connection = _Connection(self._security.accepted(plain), str(peer[0]), self._loop)
                 connection.reader = FrameReader(self._loop.scratch, self._admitting(connection))
                 self._strangers[connection] = None
                 if len(self._strangers) > _STRANGERS:
@@ -170,10 +170,7 @@ class Inlets:
 
     def _admitting(self, connection: _Connection) -> Callable[[Header, bytes], None]:
         def admit(header: Header, digest: bytes) -> None:
-            if connection.inlet is not None:
-                if header.kind > FrameKind.DICTIONARY:
-                    raise DataError(f"a frame of kind {header.kind.name} among messages")
-            elif header.kind is not FrameKind.OPEN or not same_digest(digest, self._digest):
+            if header.kind is not FrameKind.OPEN or not same_digest(digest, self._digest):
                 carried = "a wrong token" if header.kind is FrameKind.OPEN else "no token"
                 raise DataError(f"a stranger: it carried {carried}, and this endpoint belongs to a run")
 
@@ -183,7 +180,7 @@ class Inlets:
         mask = 0 if _parked(connection) else READ
         if connection.writing.waiting:
             mask |= WRITE
-        self._loop.watch(connection.to, mask, lambda mask: self._happened(connection, mask))
+        self._loop.watch(connection.to, mask, self._happened, connection)
 
     def _happened(self, connection: _Connection, mask: int) -> None:
         if mask == READ and connection.ready:
@@ -234,7 +231,7 @@ class Inlets:
         else:
             self._read(connection)
 
-    def _take(self, connection: _Connection, header: Header, body: pa.Buffer | None) -> None:
+    def _take(self, connection: _Connection, header: Header, body: memoryview | None) -> None:
         inlet = connection.inlet
         if inlet is None:
             self._open(connection, read_opening(header, body))
@@ -263,6 +260,7 @@ class Inlets:
             return
         self._strangers.pop(connection, None)
         connection.inlet, connection.epoch, inlet.newest = inlet, epoch, epoch
+        connection.reader.admit = None  # what it may send from here on, its decoder knows
         if inlet.successor is not None:
             self._refuse(inlet.successor, self._replaced(inlet))
         inlet.successor = connection

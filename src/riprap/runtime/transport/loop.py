@@ -1,69 +1,90 @@
-"""The loop under a transport: one selector, one scratch buffer, one list of events, and a bell that other threads ring.
+"""The loop under a transport: one poll, one scratch buffer, one list of events, and a bell that other threads ring.
 
 Everything but `ring` belongs to one thread. Handlers run inside `turn` and append to `events` in the order in which
 things happened.
+
+The system's poll is used as it is (`epoll`; where there is none, `poll`, which has the same numbers): `selectors` makes
+an object and a list per event, and a message that a process wakes for pays for every line that is cold by then.
 """
 
 import contextlib
-import selectors
+import select
 import socket
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 from riprap.base.clock import Clock
 from riprap.protocols.events import LinkEvent
-from riprap.runtime.hosting import Arrival
+from riprap.runtime.host import Arrival, HostEvent
 from riprap.runtime.transport.columns import Buffer, size_of
-from riprap.runtime.transport.reading import SCRATCH_BYTES
+from riprap.runtime.transport.frame_reader import SCRATCH_BYTES
 from riprap.runtime.transport.sockets import Socket
 
 Event = Arrival | LinkEvent
-Handler = Callable[[int], None]
+Handler = Callable[..., None]  # the mask of what may be done is the last argument
 
-READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+READ, WRITE = select.POLLIN, select.POLLOUT
+_POLL: Any = getattr(select, "epoll", select.poll)
+_SECOND = 1.0 if hasattr(select, "epoll") else 1e3  # what its timeouts count in
+
+_SHORT = 0.006  # seconds: shorter waits end to the microsecond, where `epoll` knows whole milliseconds
 
 
 class Loop:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self.events: list[Event] = []
+        self.events: list[HostEvent] = []
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.rung = False  # somebody rang since the last look
         self.again: list[Callable[[], None]] = []  # what has bytes that no selector sees
-        self._selector = selectors.DefaultSelector()
-        self._interest: dict[int, int] = {}
+        self.sent = 0  # bytes, on all connections
+        self._poll = _POLL()
+        self._fine = _SECOND == 1.0 and self._poll.fileno() < 1024  # all that `select` can look at
+        self._watched: dict[int, tuple[int, Handler]] = {}  # by file number: the mask, and who is called
         self._bell, self._ear = socket.socketpair()
         for end in (self._bell, self._ear):
             end.setblocking(False)
-        self._selector.register(self._ear, READ, self._hear)
+        self.watch(self._ear, READ, self._hear)
 
-    def watch(self, what: Socket | socket.socket, mask: int, handler: Handler) -> None:
-        """Call the handler when one of these may be done; 0: never."""
+    def watch(self, what: Socket | socket.socket, mask: int, handler: Handler, *arguments: object) -> None:
+        """Call the handler, with these and the mask, when one of these may be done; 0: never."""
         number = what.fileno()
-        before = self._interest.get(number, 0)
-        if mask == before:
+        before = self._watched.get(number)
+        if before is not None and before[0] == mask:
             return
         if mask == 0:
-            self._selector.unregister(number)
-            del self._interest[number]
+            if before is not None:
+                self._poll.unregister(number)
+                del self._watched[number]
             return
-        self._interest[number] = mask
-        if before:
-            self._selector.modify(number, mask, handler)
+        self._watched[number] = mask, partial(handler, *arguments) if arguments else handler
+        if before is not None:
+            self._poll.modify(number, mask)
         else:
-            self._selector.register(number, mask, handler)
+            self._poll.register(number, mask)
 
     def forget(self, what: Socket | socket.socket) -> None:
         """Before it is closed: another may get its number."""
-        if self._interest.pop(what.fileno(), 0):
-            self._selector.unregister(what.fileno())
+        if self._watched.pop(what.fileno(), None) is not None:
+            self._poll.unregister(what.fileno())
 
     def turn(self, timeout: float) -> None:
         """Wait until something can be done, and do it once."""
         if self.again:
             timeout = 0.0
-        for key, mask in self._selector.select(timeout):
-            if self._interest.get(key.fd) or key.data == self._hear:  # an earlier handler may have closed it
-                key.data(mask)
+        if 0.0 < timeout < _SHORT and self._fine:  # a source that waits for what is due would wake late
+            select.select((self._poll,), (), (), timeout)
+            timeout = 0.0
+        for number, happened in self._poll.poll(timeout * _SECOND):
+            watched = self._watched.get(number)
+            if watched is None:  # an earlier handler has closed it
+                continue
+            mask, handler = watched
+            if happened != READ:  # an error or a hang-up is found by whoever tries
+                happened = (READ if happened & ~WRITE else 0) | (WRITE if happened & ~READ else 0)
+            if happened & mask:
+                handler(happened & mask)
         if self.again:
             again, self.again = self.again, []
             for read in again:
@@ -81,7 +102,8 @@ class Loop:
                 pass
 
     def close(self) -> None:
-        self._selector.close()
+        if hasattr(self._poll, "close"):
+            self._poll.close()
         self._bell.close()
         self._ear.close()
 
@@ -89,12 +111,18 @@ class Loop:
 class Writing:
     """What of a connection waits for room in the kernel."""
 
-    def __init__(self, to: Socket) -> None:
-        self._to = to
+    def __init__(self, to: Socket, loop: Loop) -> None:
+        self._to, self._loop = to, loop
         self.waiting: Sequence[Buffer] = ()
 
     def write(self, buffers: Sequence[Buffer]) -> bool:
         """Send as much as there is room for; whether that was all. Raises `OSError` where nobody is there."""
+        if len(buffers) == 1 and not self.waiting:
+            sent = self._to.transmit(buffers) or 0
+            self._loop.sent += sent
+            if sent == size_of(buffers[0]):
+                return True
+            buffers = _behind(buffers, sent)
         self.waiting = [*self.waiting, *buffers] if self.waiting else buffers
         return self.flush()
 
@@ -103,6 +131,7 @@ class Writing:
             sent = self._to.transmit(self.waiting)
             if sent is None:
                 return False
+            self._loop.sent += sent
             self.waiting = _behind(self.waiting, sent)
         return True
 

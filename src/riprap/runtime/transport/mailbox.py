@@ -8,7 +8,7 @@ from collections.abc import Callable
 from threading import Condition
 
 from riprap.protocols.channels import ChannelId
-from riprap.runtime.hosting import Arrival
+from riprap.runtime.host import Arrival
 from riprap.runtime.transport.loop import Event
 from riprap.runtime.transport.weight import weight_of
 

@@ -56,8 +56,8 @@ def opening_frame(opening: Opening, digest: bytes) -> bytes:
     return pack(Header(FrameKind.OPEN, len(text), epoch=opening.epoch, number=opening.line), digest) + text
 
 
-def read_opening(header: Header, body: pa.Buffer | None) -> Opening:
-    text = b"" if body is None else body.to_pybytes()
+def read_opening(header: Header, body: memoryview | None) -> Opening:
+    text = b"" if body is None else body.tobytes()
     try:
         given = json.loads(text)
         stream, source, target = given["channel"]

@@ -31,10 +31,10 @@ from riprap.protocols.events import Acknowledged, ConsumerDown, ConsumerUp
 from riprap.runtime.messages import Kind, Message
 from riprap.runtime.transport.codec import Encoder
 from riprap.runtime.transport.frame import FrameKind, Header
+from riprap.runtime.transport.frame_reader import FrameReader, State
 from riprap.runtime.transport.joining import take_joined
 from riprap.runtime.transport.loop import READ, WRITE, Loop, Writing
 from riprap.runtime.transport.opening import Opening, columns_of, opening_frame
-from riprap.runtime.transport.reading import FrameReader, State
 from riprap.runtime.transport.sockets import Security, Socket, start_connecting
 from riprap.runtime.transport.weight import weight_of
 from riprap.runtime.wire import Address
@@ -270,7 +270,7 @@ class Outlets:
             self._retry_later(channel)
             return
         channel.connection = connection = _Connection(address, plain, now)
-        self._loop.watch(plain, WRITE, lambda mask: self._happened(channel, connection, mask))
+        self._loop.watch(plain, WRITE, self._happened, channel, connection)
 
     def _happened(self, channel: _Channel, connection: _Connection, mask: int) -> None:
         try:
@@ -280,7 +280,7 @@ class Outlets:
                     raise OSError(failure, os.strerror(failure))
                 self._loop.forget(connection.plain)
                 connection.to = self._security.connected(connection.plain)
-                connection.writing = Writing(connection.to)
+                connection.writing = Writing(connection.to, self._loop)
                 connection.reader = FrameReader(self._loop.scratch, _admit)
             if not connection.secured:
                 if connection.to.handshake():
@@ -301,7 +301,7 @@ class Outlets:
     def _watch(self, channel: _Channel, connection: _Connection) -> None:
         assert connection.to is not None
         mask = READ | WRITE if connection.writing.waiting or channel.queue else READ
-        self._loop.watch(connection.to, mask, lambda mask: self._happened(channel, connection, mask))
+        self._loop.watch(connection.to, mask, self._happened, channel, connection)
 
     def _flush(self, channel: _Channel, connection: _Connection) -> None:
         """Send what waits, joined, while there is room."""
@@ -332,7 +332,7 @@ class Outlets:
                     self._down(channel, connection)
                     return False
                 case FrameKind.REFUSED:
-                    why = "" if body is None else body.to_pybytes().decode(errors="replace").strip()
+                    why = "" if body is None else body.tobytes().decode(errors="replace").strip()
                     connection.greeted = False
                     self._complain(channel, connection.address, why)
                     self._down(channel, connection)

@@ -45,6 +45,8 @@ class Socket:
     def receive(self, buffers: Sequence[memoryview]) -> int | None:
         """How many bytes came; 0: none will come any more; None: none are there now."""
         try:
+            if len(buffers) == 1:
+                return self._socket.recv_into(buffers[0])
             return self._socket.recvmsg_into(buffers)[0]
         except (BlockingIOError, InterruptedError):
             return None
@@ -54,6 +56,8 @@ class Socket:
     def transmit(self, buffers: Sequence[Buffer]) -> int | None:
         """How many bytes went; None: there is no room now. Raises `OSError` where nobody is there."""
         try:
+            if len(buffers) == 1:
+                return self._socket.send(buffers[0])
             return self._socket.sendmsg(buffers[:_MOST_BUFFERS])
         except (BlockingIOError, InterruptedError):
             return None

@@ -17,7 +17,7 @@ import pyarrow as pa
 from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.protocols.channel import Had
 from riprap.protocols.channels import ChannelId
-from riprap.runtime.hosting import Arrival
+from riprap.runtime.host import Arrival, HostEvent
 from riprap.runtime.messages import Message
 from riprap.runtime.run import Run
 from riprap.runtime.transport.inlets import Inlets
@@ -73,7 +73,7 @@ class Transport:
         self._loop.watch(self._listening, READ, lambda _: self._inlets.accept(self._listening))
         self.location = location_of(self._listening, run.tls)
 
-    def poll(self, timeout: float, parked: Parked = NONE) -> list[Event]:
+    def poll(self, timeout: float, parked: Parked = NONE) -> list[HostEvent]:
         """What happened; waits for something up to `timeout` seconds. Channels that are `parked` are not read.
 
         It also returns, with nothing, when it was woken or when a channel that was full may have room.
@@ -109,6 +109,11 @@ class Transport:
         `after`: a hole that has to be there, from this item up to the message.
         """
         return self._outlets.send(channel, message, after)
+
+    @property
+    def sent(self) -> int:
+        """Bytes, to all whom it is connected with."""
+        return self._loop.sent
 
     def open(self, channel: ChannelId, epoch: int) -> None:
         """Connect a channel that leaves a group, as this epoch."""

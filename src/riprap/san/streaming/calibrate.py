@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from scipy.optimize import nnls
 
 from riprap.base.errors import DataError
@@ -106,7 +107,7 @@ def _counted(graph: Graph, received: Received, given: int, seed: int) -> dict[tu
                 raise DataError(
                     f"{name} received {total} tuples at port {port}; calibration needs at least 1,000: give more data"
                 )
-            groups, sizes = _windows(batches, spec.partition_keys[port] or (), spec.windows[port])
+            groups, sizes = windows_of(batches, spec.partition_keys[port] or (), spec.windows[port])
             samples = measure(groups, sizes, total / given, seed)
             found[name, port] = PortSamples(samples, float(sizes.sum()), total / given)
     return found
@@ -138,7 +139,7 @@ def fit(samples: Sequence[Sample], state: float) -> tuple[float, float]:
     return float(penalty), float(staleness)
 
 
-def _windows(batches: list[pa.RecordBatch], keys: Sequence[str], window: object) -> tuple[np.ndarray, np.ndarray]:
+def windows_of(batches: list[pa.RecordBatch], keys: Sequence[str], window: object) -> tuple[np.ndarray, np.ndarray]:
     """The group of every tuple, and how many tuples the window of each group holds."""
     table = pa.Table.from_batches(batches)
     codes = np.zeros(table.num_rows, np.int64)
@@ -148,8 +149,8 @@ def _windows(batches: list[pa.RecordBatch], keys: Sequence[str], window: object)
             column = column.dictionary_encode()
         if isinstance(column, pa.ChunkedArray):
             column = column.combine_chunks()
-        more = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        codes = codes * (int(more.max()) + 2) + more
+        more = pc.fill_null(column.indices.cast(pa.int64()), -1).to_numpy() + 1  # nulls are a group of their own
+        codes = codes * (int(more.max()) + 1) + more
     _, groups = np.unique(codes, return_inverse=True)
     count = int(groups.max()) + 1
     if isinstance(window, Count):

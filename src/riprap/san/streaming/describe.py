@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import floor
 from pathlib import Path
-from typing import Any
 
 from riprap.base.documents import read_toml
 from riprap.base.errors import DataError, known
+from riprap.base.shapes import shaped
 from riprap.engine.profile import OperatorProfile, PieceProfile, Profile
 from riprap.graph.graph import Graph
 from riprap.graph.specs import Aggregate, OperatorSpec, Sort
@@ -161,21 +161,32 @@ def read_profile(path: Path) -> Profile:
     """A profile that `riprap profile --out` wrote, or that was written by hand."""
     data = read_toml(path, "profile")
     try:
-        operators = {name: _operator_profile(name, table) for name, table in data["operators"].items()}
-        pieces = tuple(
-            PieceProfile(**{**piece, "operators": tuple(piece["operators"])}) for piece in data.get("pieces", ())
+        tables, pieces = data.get("operators"), data.get("pieces", [])
+        if not isinstance(tables, dict) or not isinstance(pieces, list):
+            raise DataError("it has no [operators.NAME], or pieces that are no list")
+        operators = {name: _operator_profile(name, table) for name, table in tables.items()}
+        known = {name: data[name] for name in ("app", "seconds", "tuples", "taken") if name in data}
+        whole = shaped(Profile, known | {"operators": {}}, "the profile")
+        return replace(
+            whole, operators=operators, pieces=tuple(shaped(PieceProfile, each, "a piece") for each in pieces)
         )
-        taken = float(data.get("taken", 0.0))
-        return Profile(data["app"], float(data["seconds"]), int(data["tuples"]), operators, pieces, taken)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(
-            f"profile {path} lacks or misspells {error}; `riprap profile APP --out FILE` writes one"
-        ) from error
+    except DataError as error:
+        raise DataError(f"profile {path}: {error}; `riprap profile APP --out FILE` writes one") from error
 
 
-def _operator_profile(name: str, table: Mapping[str, Any]) -> OperatorProfile:
-    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
-    return OperatorProfile(name=name, **values)
+def _operator_profile(name: str, table: object) -> OperatorProfile:
+    given = table | {"name": name} if isinstance(table, dict) else table
+    found = shaped(OperatorProfile, given, f"operator {name}")
+    sizes = {
+        "mean_rate": len(found.tuples_in), "port_selectivity": len(found.tuples_in),
+        "selectivity": len(found.tuples_out),
+    }  # fmt: skip
+    for each, size in sizes.items():
+        if len(getattr(found, each)) != size:
+            raise DataError(
+                f"operator {name}: {each} has {len(getattr(found, each))} values, one for each port is {size}"
+            )
+    return found
 
 
 def with_rate(application: Application, rate: float) -> Application:

@@ -1,0 +1,76 @@
+"""Scores of golden runs at one sink: by section, and on the affected part of every unit.
+
+What all seeds share is added up once. A run adds its own tuples behind that, one after the other, as a sum over all of
+them in that order would: scores are the same to the last bit. A score that is not a matter of sums is computed anew.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from riprap.faults.outputs import OutputRows
+from riprap.faults.scoring import Score
+
+
+class GoldenScores:
+    """`settled`: the output that all seeds share. `affected`: identities, ascending, of each unit's affected part."""
+
+    def __init__(
+        self, score: Score, settled: OutputRows, affected: Sequence[np.ndarray], section: int, sections: int
+    ) -> None:
+        self._score, self._settled, self._affected = score, settled, tuple(affected)
+        self._section, self._sections = section, sections
+        order = np.argsort(settled.identity, kind="stable")
+        identities = settled.identity[order]
+        own = [np.sort(order[_runs(identities, part)[0]]) for part in affected]  # rows of each part, in order
+        parts = np.concatenate([np.empty(0, np.uint64), *affected])
+        unit = np.repeat(np.arange(len(affected)), [len(part) for part in affected])
+        by_identity = np.argsort(parts, kind="stable")
+        self._identities, self._units = parts[by_identity], unit[by_identity]
+        if score.additive:
+            rows = np.concatenate([np.empty(0, np.int64), *own])
+            of = np.repeat(np.arange(len(own)), [len(part) for part in own])
+            self._by_section = score.totals(settled.value, self._section_of(settled), sections)
+            self._by_unit = score.totals(settled.value[rows], of, len(own))
+        else:
+            self._shared = [settled.value[rows] for rows in own]
+
+    def fits(self, affected: Sequence[np.ndarray]) -> bool:
+        """Whether these are the parts that it was made for."""
+        return len(affected) == len(self._affected) and all(
+            ours is theirs for ours, theirs in zip(self._affected, affected, strict=True)
+        )
+
+    def of(self, rest: OutputRows) -> tuple[np.ndarray, np.ndarray]:
+        """The score of every section, and of every unit's part, of a run that gave out this as well."""
+        places, counts = _runs(self._identities, rest.identity)
+        rows, unit = np.repeat(np.arange(rest.size), counts), self._units[places]
+        score, at = self._score, self._section_of(rest)
+        if score.additive:
+            by_section = _added(self._by_section, rest.value, at)
+            by_unit = _added(self._by_unit, rest.value[rows], unit)
+            return score.of_totals(*by_section), score.of_totals(*by_unit)
+        value = np.concatenate([self._settled.value, rest.value])
+        sections = score.by_section(value, np.concatenate([self._section_of(self._settled), at]), self._sections)
+        own = [np.concatenate([s, rest.value[rows[unit == number]]]) for number, s in enumerate(self._shared)]
+        return sections, np.array([score.over(values) for values in own])
+
+    def _section_of(self, rows: OutputRows) -> np.ndarray:
+        return np.minimum(rows.position // self._section, self._sections - 1)
+
+
+def _runs(known: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where the entries of `wanted` are among `known` (ascending), one after the other; and how often each is there."""
+    first = np.searchsorted(known, wanted)
+    counts = np.searchsorted(known, wanted, side="right") - first
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.repeat(first, counts) + within, counts
+
+
+def _added(totals: tuple[np.ndarray, np.ndarray], values: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    counted = ~np.isnan(values)
+    if not counted.all():
+        values, at = values[counted], at[counted]
+    sums = totals[0].copy()
+    np.add.at(sums, at, values)  # one after the other
+    return sums, totals[1] + np.bincount(at, minlength=len(sums))

@@ -1,0 +1,83 @@
+"""Where an element is, as a cut, and the captures that a protocol orders there.
+
+A cut is taken between two calls of the engine, when everything that one caused has been numbered. Channels that a
+capture records for have what they bring noted until the protocol closes them; who notes it is the element, as it takes
+a message in.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from riprap.base.clock import Clock
+from riprap.engine.engine import Engine
+from riprap.protocols.channels import ChannelId
+from riprap.protocols.cut import Cut
+from riprap.protocols.events import Abandon, Capture, Close
+from riprap.protocols.protocol import Protocol
+from riprap.runtime.element.captures import Captures, OpenCapture
+from riprap.runtime.element.inputs import Inputs
+from riprap.runtime.element.message_bytes import encode_message
+from riprap.runtime.element.outputs import Outputs
+from riprap.runtime.element.restore import SHARDS
+from riprap.runtime.element.resume_points import ResumePoints
+from riprap.runtime.element.shard_merge import ShardMerge
+from riprap.runtime.element.withheld import Withheld
+from riprap.runtime.host import Host
+
+
+class Cuts:
+    def __init__(
+        self,
+        protocol: Protocol,
+        engine: Engine,
+        merges: Mapping[str, ShardMerge],
+        inputs: Inputs,
+        outputs: Outputs,
+        taking: ResumePoints,
+        showing: Withheld,
+        capturing: Captures,
+        host: Host,
+        clock: Clock,
+    ) -> None:
+        self._protocol, self._plan, self._engine, self._merges = protocol, protocol.plan, engine, merges
+        self._inputs, self._outputs, self._resume_points = inputs, outputs, taking
+        self._withheld, self._captures, self._host, self._clock = showing, capturing, host, clock
+
+    def cut(self, operators: Iterable[str]) -> Cut:
+        """The cut of a unit with these operators, here and now."""
+        names, ways = set(operators), self._inputs.ways
+        parked = self._withheld.parked()
+        if self._plan.delivered == "taken":
+            parked |= {c: tuple(map(encode_message, way.backlog.all())) for c, way in ways.items() if way.backlog}
+        return Cut(
+            {name: self._engine.reached(name) for name in names},
+            {name: position for name, position in self._resume_points.taken.items() if name in names},
+            {channel: way.cut() for channel, way in ways.items()},
+            {channel: way.outlet.number for channel, way in self._outputs.ways.items()},
+            self._protocol.snapshot(),
+            parked,
+            {**self._inputs.copied(), **self._outputs.given()},
+        )
+
+    def capture(self, command: Capture) -> None:
+        self._host.flush()  # its numbers promise that what was kept is there
+        cut = self.cut(self._plan.units[command.unit].operators)
+        shards = {SHARDS + stream: merge.snapshot() for stream, merge in self._merges.items()}
+        self._withheld.captured(command.tag)
+        whole = shards if self._plan.whole else {}
+        capture = self._captures.take(command, self._engine, cut, self._clock.now(), whole)
+        if capture is not None:
+            for channel in command.record:
+                self._inputs.ways[channel].recorded.append(capture)
+
+    def close(self, command: Close) -> None:
+        self._unrecorded(self._captures.close(command.channel, command.tag), (command.channel,))
+
+    def abandon(self, command: Abandon) -> None:
+        if (capture := self._captures.abandon(command.tag)) is not None:
+            self._unrecorded(capture, capture.command.record)
+
+    def _unrecorded(self, capture: OpenCapture | None, channels: Iterable[ChannelId]) -> None:
+        for channel in channels:
+            recorded = self._inputs.ways[channel].recorded
+            if capture in recorded:
+                recorded.remove(capture)

@@ -1,0 +1,246 @@
+"""Where a life begins: what is restored of its operators, and where each of its inputs and outputs goes on.
+
+An input goes on as its retention allows:
+
+    discard  where the life before had come, by the ledger: what was sent since is lost; remember too, and the replicas
+             may still have that
+    while-down  the same, and what was sent since is there to be handed back; what had passed behind the checkpoint is
+             forgotten, and counted
+    copy     where the snapshot of another copy is; without one, as discard
+    hold     where the checkpoint of its operator is, as the producer has what came after it; for an operator that is
+             not saved, at the first item that it had not let go of
+    log      where the checkpoint is, or at the beginning
+
+Outputs have the numbers of the checkpoint where what is given out again is the same (`RestorePlan.exact`); else the
+numbers go on, for a log from what it has: what was numbered and did not get into it was never there.
+
+Where all go back together (*delivered* means taken) the counts of the ledger go back too: what was received or missed
+behind the checkpoint has not happened.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from riprap.checkpoints.load import Loaded
+from riprap.engine.engine import Engine
+from riprap.engine.merger import MergerState
+from riprap.graph.keys import END_KEY, START_KEY, OrderKey
+from riprap.protocols.channel import Had
+from riprap.protocols.channels import ChannelId
+from riprap.protocols.cut import CheckpointId, Cut, InletCut
+from riprap.protocols.protocol import WHOLE, RestorePlan
+from riprap.runtime.element.ledger import InletRecord, Ledger
+from riprap.runtime.element.message_bytes import decode_message
+from riprap.runtime.element.records import Records
+from riprap.runtime.element.shard_merge import ShardMerge
+from riprap.runtime.layout import Layout, Pe
+from riprap.runtime.messages import Message
+
+SHARDS = "gathered:"  # marks, among the mergers of a checkpoint, those in front of the engine
+
+
+@dataclass(frozen=True)
+class Beginning:
+    cut: Cut | None  # of the whole element
+    inlets: Mapping[ChannelId, tuple[int, int]]  # item that is expected next, position in the log
+    sent: Mapping[ChannelId, int]
+    sources: Mapping[str, int]
+    behind: Mapping[str, OrderKey]  # by operator: how far it had come in another life, and does not know any more
+    parked: Mapping[ChannelId, tuple[Message, ...]]
+    id: CheckpointId | None = None  # of the cut
+    unseen: Mapping[ChannelId, tuple[Message, ...]] = field(default_factory=dict)  # on committed channels
+    had: Mapping[ChannelId, Had] = field(default_factory=dict)  # as in `Cut`
+
+
+class Restore:
+    """`kept` tells how many items a log has."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        pe: Pe,
+        plan: RestorePlan,
+        engine: Engine,
+        merges: Mapping[str, ShardMerge],
+        ledger: Ledger,
+        loaded: Mapping[str, Loaded | None],
+        kept: Callable[[ChannelId], int],
+        recording: Records | None = None,
+    ) -> None:
+        self._recording = recording
+        self._layout, self._pe, self._plan, self._engine, self._merges = layout, pe, plan, engine, merges
+        self._ledger, self._loaded, self._kept = ledger, loaded, kept
+        self._cuts = {
+            unit: self._own(Cut.from_json(found.positions, found.messages))
+            for unit, found in loaded.items()
+            if found is not None
+        }
+        self._unit = {operator: name for name, unit in plan.units.items() for operator in unit.operators}
+
+    def _own(self, cut: Cut) -> Cut:
+        """The cut with this element's channels: it may be of another copy."""
+        layout, pe = self._layout, self._pe
+        if not pe.fragment.copied:
+            return cut
+        inputs = {(c.stream, c.source): c for c in layout.inputs(pe)}
+        outputs = {(c.stream, c.target): c for c in layout.outlets(pe)}
+        return replace(
+            cut,
+            inlets={inputs[c.stream, c.source]: inlet for c, inlet in cut.inlets.items()},
+            sent={outputs[c.stream, c.target]: number for c, number in cut.sent.items()},
+            had={inputs.get((c.stream, c.source)) or outputs[c.stream, c.target]: had for c, had in cut.had.items()},
+        )
+
+    def begin(self) -> Beginning:
+        recording = self._recording
+        if recording is not None:
+            return Beginning(
+                None,
+                {channel: recording.inlet(channel) for channel in self._layout.inputs(self._pe)},
+                {channel: recording.sent(channel) for channel in self._layout.outlets(self._pe)},
+                {name: recording.source(name) for name in self._ledger.sources},
+                {},
+                {},
+            )
+        whole, found = self._cuts.get(WHOLE), self._loaded.get(WHOLE)
+        if self._plan.whole:
+            if found is not None:
+                assert whole is not None
+                replace(found, mergers=self._mergers(found, whole)).into(self._engine)
+        else:
+            for part in self._loaded.values():
+                for name, state in part.states.items() if part is not None else ():
+                    self._engine.operators[name].restore([state])
+        parked = {
+            channel: tuple(map(decode_message, messages))
+            for channel, messages in (whole.parked.items() if whole is not None else ())
+        }
+        unseen = {channel: parked.pop(channel) for channel in list(parked) if self._layout.committed(channel)}
+        inlets = {channel: self._inlet(channel) for channel in self._layout.inputs(self._pe)}
+        for channel, messages in parked.items():  # they come again first, some of them from before what was taken
+            if messages:
+                next_, position = inlets[channel]
+                inlets[channel] = min(next_, messages[0].number), position
+        return Beginning(
+            _with_parked(whole, parked) if whole is not None else None,
+            inlets,
+            {channel: self._sent(channel) for channel in self._layout.outlets(self._pe)},
+            {name: self._source(name) for name in self._ledger.sources},
+            {} if self._plan.whole else {name: self._behind(name) for name in self._ledger.operators},
+            parked,
+            CheckpointId(self._pe.id, WHOLE, found.epoch, found.number) if found is not None else None,
+            unseen,
+            whole.had if whole is not None else {},
+        )
+
+    def _inlet(self, channel: ChannelId) -> tuple[int, int]:
+        record, retention = self._ledger.inlets[channel], self._layout.retention(channel)
+        unit = self._unit.get(self._layout.stream(channel).target)
+        if retention == "while-down":
+            self._forget(channel, record)
+        if retention == "copy" and WHOLE in self._cuts:
+            copied = self._cuts[WHOLE].inlets[channel]
+            record.next, record.left, record.missed = copied.passed, copied.passed, copied.missed
+        if retention in ("discard", "remember", "while-down", "copy"):
+            return record.next, -1
+        if unit is None and retention == "hold":
+            return record.left, -1
+        cut = self._cuts.get(unit) if unit is not None else None
+        inlet = (
+            cut.inlets[channel] if cut is not None else InletCut(0, 0, *((0, 0) if retention == "log" else (-1, -1)))
+        )
+        if self._plan.delivered == "taken":
+            record.next = record.left = inlet.taken
+            record.missed = inlet.missed
+            return inlet.taken, inlet.taken_position
+        return inlet.passed, inlet.passed_position
+
+    def _forget(self, channel: ChannelId, record: InletRecord) -> None:
+        """Count what some state of the element does not have any more, and no life has counted."""
+        stateful = (name for name in self._pe.fragment.members if any(self._layout.graph[name].stateful))
+        saved = min((self._saved(name, channel) for name in stateful), default=record.received)
+        self._ledger.begin()
+        record.forgotten += max(record.received - max(saved, record.began), 0)
+        record.began = record.received
+        self._ledger.commit()
+
+    def _saved(self, operator: str, channel: ChannelId) -> int:
+        """How many items of a channel had come when the state of an operator was saved."""
+        cut = self._cuts.get(self._unit.get(operator, ""))
+        return cut.inlets[channel].passed - cut.inlets[channel].missed if cut is not None else 0
+
+    def _sent(self, channel: ChannelId) -> int:
+        record = self._ledger.outlets[channel]
+        if self._plan.exact:
+            cut = self._cuts.get(WHOLE)
+            if cut is None and self._pe.fragment.copied:
+                return record.number  # every copy was lost
+            sent = cut.sent[channel] if cut is not None else 0
+            if self._plan.delivered == "taken":
+                record.number = sent
+            return sent
+        if self._layout.retention(channel) == "log":
+            kept = self._kept(channel)
+            if kept < record.number:  # numbered, and not in the log when the process died
+                self._ledger.begin()
+                record.discarded += record.number - kept
+                record.number = kept
+                self._ledger.commit()
+        return record.number
+
+    def _source(self, name: str) -> int:
+        if not self._plan.whole:
+            return self._ledger.sources[name].position
+        cut = self._cuts.get(WHOLE)
+        return cut.sources[name] if cut is not None else 0
+
+    def _behind(self, operator: str) -> OrderKey:
+        """Held inputs of an operator that needs them all come again, below the key that it had reached."""
+        unit = self._unit.get(operator)
+        held = any(
+            self._layout.retention(channel) == "hold" and self._layout.stream(channel).target == operator
+            for channel in self._layout.inputs(self._pe)
+        )
+        if held and unit is not None:
+            cut = self._cuts.get(unit)
+            return cut.reached[operator] if cut is not None else START_KEY
+        if held and self._engine.operators[operator].retains:
+            return START_KEY
+        return self._ledger.operators[operator].key
+
+    def _mergers(self, found: Loaded, cut: Cut) -> dict[str, MergerState]:
+        """The engine's mergers of the checkpoint; those of shards are restored here.
+
+        Where delivered means passed, without what waited in those that streams from outside lead to: it comes again.
+        """
+        mergers = dict(found.mergers)
+        for link in self._layout.links:
+            if link.target != self._pe.fragment:
+                continue
+            stream, target = link.stream, link.stream.target
+            again = {  # what a log brings again is not in the past yet; producers that are connected tell theirs anew
+                channel.source: link.retention != "log" or cut.inlets[channel].waits
+                for channel in self._layout.inputs(self._pe)
+                if channel.stream == stream.id
+            }
+            reached, emptied = found.progress[target], self._plan.delivered == "passed"
+            if target in mergers and emptied:
+                mergers[target] = mergers[target].emptied(
+                    stream.target_port, reached if any(again.values()) else END_KEY
+                )
+            if stream.id in self._merges:
+                gathered = mergers.pop(SHARDS + stream.id)
+                for shard, comes_again in again.items() if emptied else ():
+                    gathered = gathered.emptied(shard, reached if comes_again else END_KEY)
+                self._merges[stream.id].restore(gathered)
+        return mergers
+
+
+def _with_parked(cut: Cut, parked: Mapping[ChannelId, tuple[Message, ...]]) -> Cut:
+    """The cut as it is when what was saved with it has been taken: also what was recorded after the capture."""
+    inlets = dict(cut.inlets)
+    for channel, messages in parked.items():
+        for message in messages:
+            taken = max(inlets[channel].taken, message.number + message.items)
+            inlets[channel] = inlets[channel]._replace(taken=taken)
+    return replace(cut, inlets=inlets)

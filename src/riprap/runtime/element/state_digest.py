@@ -1,0 +1,72 @@
+"""The digest of an element's state at one key: what replicas are compared by.
+
+Replicas get the same rows in other messages, so their states are comparable only at a key. Until everything has come to
+the key that is asked about, what a channel or a source brings is cut there: first all up to it, with the progress that
+it is, then the rest. When all are there the operators have had exactly what is at or below it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import xxhash
+
+from riprap.engine.engine import Engine
+from riprap.graph.keys import KeyShape, OrderKey
+from riprap.operators.columns import Keys
+from riprap.protocols.channel import ALL, Had, Skip
+from riprap.runtime.element.remember_way import keys_of_message
+from riprap.runtime.messages import Kind, Message
+
+
+class StateDigest:
+    """`entries`: the operators of the element that channels and sources feed."""
+
+    def __init__(self, engine: Engine, members: Iterable[str], entries: Iterable[str]) -> None:
+        self._engine, self._members, self._entries = engine, tuple(members), tuple(dict.fromkeys(entries))
+        self.key: OrderKey | None = None  # that is asked about
+
+    def ask(self, key: OrderKey) -> bool:
+        """Whether the digest at this key can be told: not if somebody has come past it."""
+        self.key = key if all(self._engine.reached(name) < key for name in self._entries) else None
+        return self.key is not None
+
+    def parts(self, message: Message, reached: OrderKey, shape: KeyShape) -> tuple[Message, ...]:
+        """A message of a channel that has come to `reached`, cut at the key."""
+        key, progress = self.key, message.progress
+        if key is None or reached >= key:
+            return (message,)
+        below, items = Skip(Had(key, ALL)).of(keys_of_message(message, shape)), message.items
+        if below == items:
+            if progress is None or progress <= key:
+                return (message,)
+            rest = Message(Kind.PROGRESS, message.epoch, message.number + items, progress=progress, born=message.born)
+            return (replace(message, progress=key), rest) if items else (_progress(message, key), message)
+        if not below or message.batch is None:
+            return (_progress(message, key), message)
+        return (
+            replace(message, batch=message.batch.slice(0, below), progress=key),
+            replace(message, number=message.number + below, batch=message.batch.slice(below)),
+        )
+
+    def below(self, source: str, keys: Keys) -> int | None:
+        """How many of the next rows of a source are at or below the key; None: all, or the source is beyond it."""
+        if self.key is None or self._engine.reached(source) >= self.key:
+            return None
+        below = Skip(Had(self.key, ALL)).of(keys)
+        return below if below < len(keys.ts) else None
+
+    def there(self) -> tuple[OrderKey, int] | None:
+        """The key and the digest, once, when everything has come there."""
+        key, engine = self.key, self._engine
+        if key is None or not all(engine.reached(name) >= key for name in self._entries):
+            return None
+        self.key = None
+        digest = xxhash.xxh3_64()
+        for name in self._members:
+            state = engine.operators[name].digest()
+            digest.update(name.encode() + state.keys.tobytes() + state.digests.tobytes())
+        return key, digest.intdigest()
+
+
+def _progress(message: Message, key: OrderKey) -> Message:
+    return Message(Kind.PROGRESS, message.epoch, message.number, progress=key)

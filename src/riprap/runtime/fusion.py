@@ -1,0 +1,162 @@
+"""Which operators share a process: the groups that fragments are made of.
+
+    none  one group per operator
+    auto  chains (one stream out, one stream in) of operators with equal protection and parallelism; and backups between
+          backups, in chains or not, because a log between two processes costs more than a second process gives
+    all   one group, or one for each part that persistent streams separate
+
+However that may be, the operators of a cycle are one group: what goes round in it never leaves the process, and backups
+on it keep what leaves the cycle.
+
+Backups between backups share a group (`_inside`): the fragment is saved as a whole and reads again from its own inputs,
+so what would be read again from the stream between them is computed again. A stream between them that `persist()` names
+is a *tap*: written for readers outside, and read by nobody inside. Under a bound of recovery they do not share one: the
+bound counts on every backup being read, instead of recomputed.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from riprap.base.errors import UsageError
+from riprap.graph.cycles import cyclic_parts
+from riprap.graph.graph import Graph, StreamSpec
+from riprap.graph.keys import overlapping
+from riprap.graph.specs import OperatorSpec, Union
+from riprap.runtime.retentions import kept, share_of
+
+Fuse = Literal["auto", "none", "all"]
+
+
+def fused(graph: Graph, fuse: Fuse, *, bounded: bool) -> list[tuple[str, ...]]:
+    """The groups, each in the order of the graph. `bounded`: a bound of recovery is to be met."""
+    group = {name: {name} for name in graph.order}
+
+    def unite(one: str, other: str) -> None:
+        left, right = group[one], group[other]
+        if left is not right:
+            left |= right
+            for name in right:
+                group[name] = left
+
+    turning: set[str] = set()  # streams that never leave a cycle
+    for cycle in cyclic_parts(graph):
+        turning |= {s.id for s in graph.streams if {s.source, s.target} <= {*cycle}}
+        for name in cycle[1:]:
+            unite(cycle[0], name)
+    if fuse != "none":
+        for stream in graph.streams:
+            source, target = graph[stream.source], graph[stream.target]
+            if source.parallelism != target.parallelism or _apart(graph, stream, bounded):
+                continue
+            if target.parallelism > 1 and numbers_ports(graph, stream.target):
+                continue
+            if target.parallelism > 1 and target.partition_keys[stream.target_port]:
+                continue  # its shards want other rows than those of the source have
+            if not _alike_replicated(source, target):
+                continue
+            if fuse == "all" or (_chained(graph, stream) and _alike(source, target)):
+                unite(stream.source, stream.target)
+        for stream in graph.streams if fuse == "auto" and not bounded else ():
+            source, target = graph[stream.source], graph[stream.target]
+            if not (source.parallelism == target.parallelism == 1 and _alike_replicated(source, target)):
+                continue
+            shared = kept(graph, stream) and _inside(graph, stream) and _alike(source, target)
+            if shared and not _leads_round(graph, group, stream):
+                unite(stream.source, stream.target)
+        _check_acyclic(graph, group, fuse, {s.id for s in graph.streams if _apart(graph, s, bounded)} - turning)
+    return _ordered(graph, {id(members): members for members in group.values()}.values())
+
+
+def numbers_ports(graph: Graph, name: str) -> bool:
+    """Whether it is a union that numbers tuples which come from one trigger on several ports: they go to one shard."""
+    return isinstance(graph[name], Union) and overlapping(list(graph.input_shapes(name)))
+
+
+def _apart(graph: Graph, stream: StreamSpec, bounded: bool) -> bool:
+    """Whether its two ends run in different processes, so that something is left of it when one of them dies."""
+    return (kept(graph, stream) and (bounded or not _inside(graph, stream))) or share_of(graph, stream) is not None
+
+
+def _inside(graph: Graph, stream: StreamSpec) -> bool:
+    """Whether a persistent stream may be inside a fragment, where nobody reads it.
+
+    It may where everything that comes to its two ends can be read again, and what its consumer gives out is kept as
+    well.
+    """
+    source, target = graph[stream.source], graph[stream.target]
+    inputs = (*graph.inputs(stream.source), *graph.inputs(stream.target))
+    return (
+        source.annotations.backup
+        and source.annotations.continuous is None  # it records its state there
+        and all(kept(graph, other) for other in inputs)
+        and source.deterministic
+        and target.deterministic
+        and (target.annotations.backup or not target.outputs)
+    )
+
+
+def _alike_replicated(source: OperatorSpec, target: OperatorSpec) -> bool:
+    left, right = source.annotations, target.annotations
+    return (left.ha_group, left.copies) == (right.ha_group, right.copies)
+
+
+def _chained(graph: Graph, stream: StreamSpec) -> bool:
+    if stream.partitioning != "forward" and graph[stream.target].parallelism > 1:
+        return False
+    return len(graph.outputs(stream.source)) == 1 and len(graph.inputs(stream.target)) == 1
+
+
+def _alike(source: OperatorSpec, target: OperatorSpec) -> bool:
+    """Equal protection: a crash of either costs the same. Without state a checkpoint makes no difference."""
+    left, right = source.annotations, target.annotations
+    saved = {(a.checkpoint_every, a.continuous) for spec, a in ((source, left), (target, right)) if any(spec.stateful)}
+    alone = target.annotations.continuous is not None and any(source.stateful)  # one stateful operator per element
+    return len(saved) <= 1 and not alone
+
+
+def _leads_round(graph: Graph, group: Mapping[str, set[str]], stream: StreamSpec) -> bool:
+    """Whether some way from the group of its source to that of its target leads over others: they would wait for it."""
+    left, right = group[stream.source], group[stream.target]
+    seen: set[str] = set()
+    ahead = [s.target for name in left for s in graph.outputs(name) if s.target not in left and s.target not in right]
+    while ahead:
+        for name in group[ahead.pop()] - seen:
+            seen.add(name)
+            for following in graph.outputs(name):
+                if following.target in right:
+                    return True
+                if following.target not in left:
+                    ahead.append(following.target)
+    return False
+
+
+def _check_acyclic(graph: Graph, group: Mapping[str, set[str]], fuse: Fuse, apart: set[str]) -> None:
+    """Fusing everything around a stream that stays outside would make a fragment wait for itself."""
+    after: dict[int, set[int]] = {}
+    for stream in graph.streams:
+        left, right = id(group[stream.source]), id(group[stream.target])
+        if left == right and fuse == "all" and stream.id in apart:
+            raise UsageError(
+                f"--fuse all: stream {stream.id} is persistent and would be inside a fragment; use --fuse auto"
+            )
+        if left != right:
+            after.setdefault(left, set()).add(right)
+    seen: dict[int, int] = {}  # 1: on the way, 2: done
+
+    def visit(node: int) -> bool:
+        if seen.get(node) == 2:
+            return True
+        if seen.get(node) == 1:
+            return False
+        seen[node] = 1
+        fine = all(visit(other) for other in after.get(node, ()))
+        seen[node] = 2
+        return fine
+
+    if not all(visit(id(members)) for members in group.values()):
+        raise UsageError(f"--fuse {fuse}: the fragments would wait for each other in a circle; use --fuse auto")
+
+
+def _ordered(graph: Graph, groups: Iterable[set[str]]) -> list[tuple[str, ...]]:
+    rank = {name: at for at, name in enumerate(graph.order)}
+    return sorted((tuple(sorted(members, key=rank.__getitem__)) for members in groups), key=lambda m: rank[m[0]])

@@ -1,0 +1,93 @@
+"""Settings of the sessions that Riprap builds itself. A caller's session is used as it is.
+
+Without pyspark: a JVM is started with them before anything else is imported (`launching.py`).
+"""
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+_QUIET = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %p %c{1}: %m%n
+"""
+
+DAEMON = "riprap.spark.daemon"  # see there; for the sessions that host processing elements
+FAILURES = 1_000_000_000  # of one task, before Spark gives the job up: never
+JAVA = "spark.driver.extraJavaOptions"
+# Tuples never pass through a JVM that hosts elements, so it does without the costly compiler and starts sooner.
+_QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+def hosting() -> dict[str, str]:
+    """What a session needs that hosts elements, wherever it is."""
+    settings = {
+        "spark.python.daemon.module": DAEMON,
+        "spark.task.maxFailures": str(FAILURES),
+        "spark.executor.maxNumFailures": str(FAILURES),  # YARN and Kubernetes end the application beyond it
+        "spark.excludeOnFailure.enabled": "false",  # an executor is not bad because its elements were killed
+        "spark.dynamicAllocation.enabled": "false",  # it would take away the spare slots
+        JAVA: _QUICK_JAVA,
+        "spark.executor.extraJavaOptions": _QUICK_JAVA,
+        "spark.python.task.killTimeout": "100ms",  # from the order to kill a task to the kill of its process
+    }
+    home = Path(__file__).parents[2]
+    if home.name not in ("site-packages", "dist-packages"):  # not installed: executors that see the source tree use it
+        inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        settings["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(dict.fromkeys([str(home), *filter(None, inherited)]))
+    return settings
+
+
+@cache
+def local_hosting() -> dict[str, str]:
+    """Of a local session that hosts elements, but for its master: known before anything else is."""
+    return settings(loopback=True, conf=hosting())
+
+
+def settings(*, loopback: bool, conf: dict[str, str]) -> dict[str, str]:
+    """All of a session, with `conf` on top."""
+    if loopback:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    scratch = scratch_directory("riprap-spark-")
+    log4j = os.path.join(scratch, "log4j2.properties")
+    with open(log4j, "w") as file:
+        file.write(_QUIET)
+    found = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "8",
+        "spark.sql.warehouse.dir": os.path.join(scratch, "warehouse"),
+        "spark.driver.memory": "2g",
+        "spark.log.level": "ERROR",
+        "spark.python.worker.reuse": "true",
+        "spark.speculation": "false",
+    }
+    if loopback:
+        found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    found |= conf
+    found[JAVA] = f"-Dlog4j2.configurationFile=file:{log4j} {conf.get(JAVA, '')}"
+    return found
+
+
+def scratch_directory(prefix: str) -> str:
+    """One of this process, which is gone when it ends."""
+    made = tempfile.mkdtemp(prefix=prefix)
+    atexit.register(_remove, made, os.getpid())
+    return made
+
+
+def _remove(scratch: str, owner: int) -> None:
+    if os.getpid() == owner:  # not a process forked from it
+        shutil.rmtree(scratch, ignore_errors=True)

@@ -1,0 +1,36 @@
+"""Everything that a processing element imports, loaded: what a process has to be like that workers are forked from.
+
+Nothing may happen here that starts a thread: a fork has only the thread that forked, and a library that had others
+waits for them for ever (a Polars query before the fork hangs every query after it). Importing these libraries is safe:
+only the allocator's background thread comes with them, which jemalloc itself sees through a fork. Polars is not among
+them, because its import alone starts one.
+"""
+
+import gc
+import sys
+from contextlib import suppress
+
+import pyspark.worker  # noqa: F401  (Spark itself imports it only after the fork)
+from pyspark.daemon import manager
+
+import riprap.expressions.scalars
+import riprap.runtime.process  # (with it Numba, Arrow, Flight, the engine and the streams)
+import riprap.spark.host
+import riprap.spark.task  # noqa: F401  (where the functions of a task are found)
+from riprap.expressions.later import load
+from riprap.spark.executor import remember_executor
+
+with suppress(ImportError):
+    import pandas  # noqa: F401  (where it is installed Arrow imports it when it first makes an array of Python values)
+
+load()  # what is compiled, from the cache
+
+
+def serve(executor: int) -> None:
+    """Be the daemon of an executor, until it closes the pipe at file 0."""
+    remember_executor(executor)
+    # Spark has every worker look anew at all places that Python has imported from. For each package inside pyspark.zip
+    # that reads the whole archive again, 0.2 s of a core in all: so let there be none that is known.
+    sys.path_importer_cache.clear()
+    gc.freeze()  # what is loaded stays in memory shared with the workers
+    manager()

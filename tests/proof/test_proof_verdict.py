@@ -1,0 +1,104 @@
+"""The verdict of a proof: what copies promise, what is said of corruptions, and what a bound is about."""
+
+import pytest
+
+from riprap.graph.builder import App
+from riprap.proof.oracle import SinkVerdict
+from riprap.proof.schedule import Fault
+from riprap.proof.verdict import FaultResult, judge, results
+from riprap.report.proof import proof_report
+
+COPIES = ("Double#1", "Double#2")
+HOSTS = {"In": ("In",), "Double": COPIES, "Out": ("Out",)}
+RIGHT = SinkVerdict(10, 10, 0, 0, 0, True)
+LOST = SinkVerdict(10, 9, 1, 0, 0, True)
+WRONG = SinkVerdict(10, 10, 0, 0, 2, True)
+
+
+def app():
+    made = App("double")
+    made.source("In", "x long").select("x * 2 AS x", name="Double").sink("Out")
+    return made.build()
+
+
+def summary(*, tainted=0, differences=(), restarts=(), found=10):
+    told = {"In": "with gaps", **dict.fromkeys(COPIES, "exactly once, while another copy lives"), "Out": "with gaps"}
+    copies = [{"element": pe, "state": "speaking"} for pe in COPIES]
+    return {
+        "pes": {pe: {"delivery": words, "restarts": int(pe in restarts)} for pe, words in told.items()},
+        "streams": {},
+        "sinks": {"Out": {"tuples": found}},
+        "copies": {"Double": {"copies": copies, "tainted": tainted, "differences": list(differences)}},
+        "corruptions": [],
+    }
+
+
+def judged(kind, targets, sink, *, altered=None, bound=None, **told):
+    fault = FaultResult(Fault(5_000_000, kind, targets), 100.0, 101.5, altered=altered)
+    return judge(app(), HOSTS, (fault,), {"Out": sink}, summary(found=sink.found, **told), bound=bound, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("targets", "told", "promised"),
+    [
+        (("Double#1",), {"restarts": ("Double#1",)}, "exactly once"),
+        (("Double#1",), {"restarts": ("Double#1",), "tainted": 1}, "with gaps"),
+        (("Double#1",), {"restarts": ("Double#1", "In")}, "with gaps"),  # it died of itself
+        (("In",), {}, "with gaps"),
+    ],
+)
+def test_one_copy_may_die(targets, told, promised):
+    assert judged("kill", targets, RIGHT, **told).promised == {"Out": promised}
+    assert judged("kill", targets, LOST, **told).holds is (promised == "with gaps")
+
+
+def test_a_corruption_that_nobody_promised_anything_of_is_told():
+    proof = judged("corrupt-tuple", ("In",), WRONG, altered="x")
+    assert proof.holds
+    assert proof.sentence.endswith("2 rows are lost or wrong; nothing is promised after corrupt-tuple.")
+    assert proof.as_json()["faults"][0]["altered"] == "x"
+    page = proof_report(proof, output=[(100.2, 5)])
+    assert "It struck x." in page
+    assert page.rindex(proof.sentence) > page.index("Fault by fault")
+
+
+def test_copies_that_differ_are_found_out():
+    assert not judged("corrupt-state", ("Double#2",), WRONG, altered="x").holds
+    found_out = judged("corrupt-state", ("Double#2",), WRONG, altered="x", differences=["one", "two"])
+    assert found_out.holds
+    assert found_out.found_out == ("Copies of Double differed in 2 s of event time.",)
+    assert found_out.found_out[0] in proof_report(found_out)
+    assert judged("corrupt-state", ("Double#2",), RIGHT, altered="x").holds  # what nobody gives out is not seen
+    assert judged("corrupt-state", ("Double#2",), WRONG, altered="").holds  # it was not this
+
+
+def test_what_was_altered_is_that_of_the_fault():
+    faults = [Fault(0, "corrupt-tuple", ("A",)), Fault(1, "corrupt-state", ("A",)), Fault(2, "corrupt-tuple", ("A",))]
+    began = [{"what": "began", "fault": n, "at": 10.0 * n, "ran": 0.0} for n in range(2)]
+    done = [
+        {"pe": "B", "what": "tuple", "column": "other", "at": 100_000},
+        {"pe": "A", "what": "tuple", "column": "x", "at": 200_000},
+        {"pe": "A", "what": "state", "column": None, "at": 10_100_000},
+    ]
+    assert [result.altered for result in results(faults, began, corruptions=done)] == ["x", "", None]
+
+
+def test_a_run_that_was_over_before_anything_happened_proves_nothing():
+    def over(*began):
+        faults = [FaultResult(Fault(0, "kill", ("Double#1",)), at, at and at + 1) for at in began]
+        return judge(app(), HOSTS, faults, {"Out": RIGHT}, summary(), bound=None, seed=1)
+
+    assert not over(None, None).holds
+    assert over(None, None).sentence.startswith("Nothing is proven")
+    assert over(5.0, None, None).holds
+    assert over(5.0, None, None).sentence.endswith("The run was over before 2 more; give a longer --for.")
+
+
+def test_copies_do_not_survive_the_driver():
+    assert judged("driver", (), LOST).promised == {"Out": "with gaps"}
+
+
+def test_no_bound_is_about_the_driver():
+    assert not judged("kill", ("In",), RIGHT, bound=1_000_000).holds
+    assert judged("driver", (), RIGHT, bound=1_000_000).holds
+    assert judged("kill", ("In",), RIGHT, bound=2_000_000).holds
