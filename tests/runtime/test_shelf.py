@@ -273,14 +273,19 @@ def test_a_killed_consumer_gets_what_came_meanwhile_though_its_producer_dies_too
         hosts.close()
     found = ids(sink)
     assert found == sorted(set(found))
-    assert set(before) <= set(found)
     ledgers = read_ledgers(tmp_path, layout)
     (counts,) = stream_counts(layout, ledgers).values()
     assert counts.recovery == "while-down"
     assert counts.forgotten == 0  # M has no state
-    assert counts.received == len(found) + ledgers["M"].outlets[sink_channel("Sink")].discarded
+    # What M had taken when it was killed, and the log of its sink had not: it asks for what comes behind that.
+    unwritten = ledgers["M"].outlets[sink_channel("Sink")].discarded
+    assert counts.received == len(found) + unwritten
     assert counts.lost == counts.sent - counts.received
-    assert set(range(counts.sent)) - set(found) <= set(range(before[-1] + 1, counts.sent)) | set(range(before[0]))
+    missing = set(range(counts.sent)) - set(found)
+    died_with_m = sorted(missing & set(before))
+    assert len(died_with_m) <= unwritten
+    assert not died_with_m or died_with_m[-1] - died_with_m[0] == len(died_with_m) - 1
+    assert missing - set(died_with_m) <= set(range(before[-1] + 1, counts.sent)) | set(range(before[0]))
 
 
 def _kill(hosts: Hosts, pe: str) -> None:
