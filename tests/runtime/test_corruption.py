@@ -57,13 +57,13 @@ def test_a_request_is_found_once(tmp_path: Path):
 
 def test_one_bit_of_one_tuple_is_wrong():
     rows = pa.record_batch({"x": pa.array(range(10)), "_seq": pa.array(range(10))})
-    corrupting = WrongBits(None, ())
-    assert corrupting.rows(rows) is rows
-    corrupting.tuple(123)
-    wrong = corrupting.views(Views.of(rows)).batch()
+    wrong_bits = WrongBits(None, ())
+    assert wrong_bits.rows(rows) is rows
+    wrong_bits.tuple(123)
+    wrong = wrong_bits.views(Views.of(rows)).batch()
     differing = [(a, b) for a, b in zip(rows["x"].to_pylist(), wrong["x"].to_pylist(), strict=True) if a != b]
     assert len(differing) == 1
     assert (differing[0][0] ^ differing[0][1]).bit_count() == 1
     assert wrong["_seq"].equals(rows["_seq"])
-    assert corrupting.struck == "x"
-    assert not corrupting.pending
+    assert wrong_bits.struck == "x"
+    assert not wrong_bits.pending

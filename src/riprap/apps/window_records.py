@@ -257,7 +257,7 @@ def measure(
     host.flush()
     seconds = clock.monotonic() - begin
     host.close()
-    recording = element.recording
+    recording = element.records
     totals = (recording.totals if recording is not None else None) or Totals()
     if place is not None:
         shutil.rmtree(place)

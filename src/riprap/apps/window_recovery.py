@@ -66,7 +66,7 @@ def _return(
     clock = SYSTEM_CLOCK
     begin, worked = clock.monotonic(), time.process_time()
     again, host = started(graph, table, place, 2, batch_rows)
-    recording = again.recording
+    recording = again.records
     assert recording is not None
     recovery = recording.recovery
     assert recovery is not None

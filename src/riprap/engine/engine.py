@@ -26,7 +26,8 @@ from riprap.engine.pieces import Piece, cut
 from riprap.engine.pruning import Wanted, carried_columns, kept_columns, wanted_columns
 from riprap.engine.statistics import OperatorStatistics, no_statistics
 from riprap.graph.graph import Graph, StreamSpec
-from riprap.graph.keys import END_KEY, START_KEY, OrderKey, just_before
+from riprap.graph.keys import END_KEY, START_KEY, OrderKey
+from riprap.graph.mark_keys import just_before_it, told_by_row
 from riprap.graph.specs import Sink, Source
 from riprap.operators.build import make_operator
 from riprap.operators.columns import keys_of
@@ -215,7 +216,7 @@ class Engine:
             if loop is None or not loop.merged:
                 event = _batch(event) if loop is None else loop.viewed(event)
             last = self._last_key(name, event)
-            self._advance(target, port, just_before(last) if name in self._entries else last)
+            self._advance(target, port, told_by_row(last) if name in self._entries else last)
         self._inbox[target].append((port, event))
         if until is not None:
             self._advance(target, port, until)
@@ -443,7 +444,7 @@ class Engine:
             if isinstance(event, Late):
                 emissions += self._belated(name, port, event)
             elif isinstance(event, Punctuation):
-                emissions += operator.progress(just_before(event.key))  # time boundaries before it come first
+                emissions += operator.progress(just_before_it(event.key))  # time boundaries before it come first
                 emissions += operator.punctuate(Channel(port), event)
             else:
                 statistics.tuples_in[port] += event.num_rows
@@ -458,7 +459,7 @@ class Engine:
         emissions: list[Emission] = []
         for item in merger.release():
             if isinstance(item, Mark):
-                emissions += operator.progress(just_before(item.punctuation.key))
+                emissions += operator.progress(just_before_it(item.punctuation.key))
                 emissions += operator.punctuate(Channel(item.port), item.punctuation)
             elif isinstance(item, Behind):
                 emissions += self._belated(name, item.port, item.late)

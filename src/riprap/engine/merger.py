@@ -21,6 +21,7 @@ import pyarrow as pa
 from riprap.base.errors import UsageError
 from riprap.engine.jitter import Jitter
 from riprap.graph.keys import END_KEY, START_KEY, KeyShape, OrderKey, just_before
+from riprap.graph.mark_keys import behind_trigger, marked_alike, told_by_row
 from riprap.operators import views
 from riprap.operators.columns import Keys, batch_of, concatenated, keys_of
 from riprap.operators.contract import Late, Punctuation
@@ -139,7 +140,7 @@ class Merger:
         self._shapes, self._streams, self._jitter, self._shards = shapes, streams, jitter, shards
         one_source = len({shape.src for shape in shapes}) == 1 and shapes[0].src is not None and shapes[0].src >= 0
         # A punctuation may come under a key of another rank than the tuples': its `_seq` says nothing of its place.
-        self._by_seq = one_source and not any(shape.n or not shape.marked_alike for shape in shapes)
+        self._by_seq = one_source and not any(shape.n or not marked_alike(shape) for shape in shapes)
         if jitter is not None and jitter.tuples is not None and not one_source:
             raise UsageError(
                 f"a jitter in tuples needs streams of one source, and {', '.join(streams)} are not; use time= instead"
@@ -185,7 +186,7 @@ class Merger:
             order = self._order(port, keys)
             self._queues[port].append(_Segment(event, order))
             self._last_order[port] = tuple(order[-1].tolist())
-            self.advance(port, just_before(keys.at(size - 1)))  # a punctuation may follow the last row
+            self.advance(port, told_by_row(keys.at(size - 1)))
 
     def advance(self, port: int, key: OrderKey) -> None:
         """Nothing at or below `key` will be put on this port any more."""
@@ -380,11 +381,6 @@ def _below(order: np.ndarray, limit: Order, *, inclusive: bool = False) -> int:
         return int(np.searchsorted(order[:, 0], limit[0], side="right" if inclusive else "left"))
     find = bisect_right if inclusive else bisect_left
     return find(order, limit, key=lambda row: tuple(row.tolist()))
-
-
-def behind_trigger(key: OrderKey) -> OrderKey:
-    """The greatest key of what has the same trigger."""
-    return key._replace(n=END_KEY.n)
 
 
 def _keys_of_one(key: OrderKey) -> Keys:

@@ -19,7 +19,7 @@ from riprap.expressions.kinds import HELD_BY_ARROW, kind_of
 from riprap.expressions.vectors import aligned
 from riprap.expressions.written import Block, Unwritten, Value
 from riprap.graph.graph import Graph
-from riprap.graph.keys import just_before
+from riprap.graph.mark_keys import just_before_it
 from riprap.graph.specs import Join, Sink
 from riprap.graph.windows import Count
 from riprap.operators.aggregate import AggregateOperator
@@ -444,7 +444,7 @@ class RunningPiece:
                 if (gate := self.gates.get((name, port))) is not None and gate.loses(mark.key):
                     continue
                 if gathering is not None:
-                    spoken = operator.progress(just_before(mark.key))  # time boundaries before it come first
+                    spoken = operator.progress(just_before_it(mark.key))  # time boundaries before it come first
                     emitted += self._given(gathering, spoken + operator.punctuate(Channel(port), mark))
                     continue
                 for emission in operator.punctuate(Channel(port), mark):

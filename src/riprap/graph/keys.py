@@ -13,7 +13,7 @@ what the constants are. It follows from the graph alone (see `operator specifica
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -62,7 +62,7 @@ class KeyShape:
     src: int | None  # the constant rank, or None where _src is a column
     n: bool  # True where _n is a column; else it is 0
     origins: frozenset[int]  # ranks that keys of this stream may have: equal keys on two streams need a common one
-    marks: frozenset[int | None] = frozenset()  # ranks of punctuations; with None: in the order of no `_seq`
+    marks: frozenset[int | None] = frozenset()  # ranks of punctuations (`mark_keys`); None: in the order of no `_seq`
 
     @property
     def fields(self) -> list[pa.Field]:
@@ -73,16 +73,6 @@ class KeyShape:
         if self.n:
             fields.append(pa.field(N, pa.int64(), nullable=False))
         return fields
-
-    @property
-    def own_marks(self) -> frozenset[int | None]:
-        """Ranks of punctuations under the keys of its tuples."""
-        return frozenset((self.src,)) if self.src is not None else self.origins | {None}
-
-    @property
-    def marked_alike(self) -> bool:
-        """Whether punctuations come under keys that its tuples could have."""
-        return self.marks <= {self.src}
 
 
 def source_shape(rank: int) -> KeyShape:
@@ -103,14 +93,6 @@ def joined_shape(shapes: list[KeyShape], *, n: bool) -> KeyShape:
 def joined_marks(shapes: Sequence[KeyShape]) -> frozenset[int | None]:
     """Ranks of punctuations where those of all these streams pass."""
     return frozenset().union(*(shape.marks for shape in shapes))
-
-
-def caused_shape(shape: KeyShape) -> KeyShape:
-    """The shape of what punctuations of a stream cause, or its tuples. The two may have other ranks: what a window of
-    time on the way gave out, and the punctuations that passed it.
-    """
-    ranks = frozenset(rank for rank in shape.marks if rank is not None)
-    return replace(shape, src=shape.src if shape.marked_alike else None, n=True, origins=shape.origins | ranks)
 
 
 def overlapping(shapes: list[KeyShape]) -> bool:

@@ -10,6 +10,7 @@ from riprap.base.quantities import Duration, format_duration
 from riprap.expressions import Expression
 from riprap.expressions.ast import Call
 from riprap.graph.keys import KeyShape, joined_shape, overlapping, source_shape
+from riprap.graph.mark_keys import own_marks
 from riprap.graph.spec_base import Columns, OperatorSpec, PartitionKey, projected_schema, user_columns
 
 
@@ -120,7 +121,7 @@ class Punctor(OperatorSpec):
         return (wanted[0] | user_columns(self.predicate),)
 
     def output_shapes(self, inputs: tuple[KeyShape, ...]) -> tuple[KeyShape, ...]:
-        return (replace(inputs[0], marks=inputs[0].marks | inputs[0].own_marks),)
+        return (replace(inputs[0], marks=inputs[0].marks | own_marks(inputs[0])),)
 
     def describe(self) -> str:
         return f"{'before' if self.before else 'after'} {self.predicate.text}"

@@ -8,7 +8,8 @@ import pyarrow as pa
 from riprap.base.errors import GraphError
 from riprap.expressions import Expression
 from riprap.graph.aggregates import AggregateCall
-from riprap.graph.keys import TIMER, KeyShape, caused_shape, joined_marks, joined_shape, overlapping
+from riprap.graph.keys import TIMER, KeyShape, joined_marks, joined_shape, overlapping
+from riprap.graph.mark_keys import caused_shape, own_marks
 from riprap.graph.spec_base import Columns, OperatorSpec, PartitionKey, projected_schema, user_columns
 from riprap.graph.types import is_key
 from riprap.graph.windows import Count, Punctuated, Session, Time, Window, Zero
@@ -302,7 +303,7 @@ class Sort(OperatorSpec):
         if isinstance(self.window, Time):
             # The end of the stream and punctuations give out under the key of a tuple.
             shape = joined_shape([KeyShape(src=TIMER, n=True, origins=frozenset((TIMER,))), shape], n=True)
-        return (replace(shape, marks=shape.marks | shape.own_marks),)
+        return (replace(shape, marks=shape.marks | own_marks(shape)),)
 
     def needed(self, inputs: tuple[pa.Schema, ...], wanted: tuple[Columns, ...]) -> tuple[Columns, ...]:
         return (wanted[0] | {name for name, _ in self.by},)

@@ -9,6 +9,7 @@ import pyarrow as pa
 from riprap.expressions import Expression
 from riprap.graph.aggregates import AggregateCall
 from riprap.graph.keys import KEY_COLUMNS, TIMER, OrderKey
+from riprap.graph.mark_keys import behind_boundary, behind_trigger, still_open
 from riprap.graph.specs import Aggregate
 from riprap.graph.windows import Count, Punctuated, Session, Time
 from riprap.operators.columns import Keys, Words, batch_of, key_columns, take, times_of, to_words
@@ -289,7 +290,7 @@ class AggregateOperator(WindowedOperator):
         store = self.stores[0]
         who = store.live()
         if not len(who):  # behind all groups: another punctuation with the same trigger may have made them speak
-            return [Emission(0, Punctuation(punctuation.key._replace(n=int(_HASH_BITS))))]
+            return [Emission(0, Punctuation(behind_trigger(punctuation.key)))]
         who = who[np.argsort(self.groups.hashes[who] & _HASH_BITS, kind="stable")]
         spoken = _Spoken(np.empty(0, np.int64), who, store.head[who], store.tail[who])
         key = punctuation.key
@@ -305,14 +306,12 @@ class AggregateOperator(WindowedOperator):
         return [emission, Emission(0, Punctuation(last))]
 
     def _behind_boundary(self, key: OrderKey) -> OrderKey:
-        """A punctuation that a boundary upstream caused passes behind the groups that spoke at that time: they came
-        first, though boundaries are numbered here as these windows count them.
-        """
+        """Behind all groups that spoke at the boundary that caused a punctuation, if one did."""
         every = self.spec.every
-        if key.src != TIMER or not isinstance(every, Time | Session):
+        if not isinstance(every, Time | Session):
             return key
         number, beside = (key.ts, 0) if isinstance(every, Session) else divmod(key.ts, every.size)
-        return key if beside else max(key, OrderKey(key.ts, TIMER, number, int(_HASH_BITS)))
+        return key if beside else behind_boundary(key, number, int(_HASH_BITS))
 
     def progress(self, key: OrderKey) -> list[Emission]:
         return self._speak_until(key.ts) if self._waits_for(key.ts) else []
@@ -349,8 +348,7 @@ class AggregateOperator(WindowedOperator):
         return self._boundary if waits else None
 
     def output_progress(self, key: OrderKey) -> OrderKey:
-        # A punctuation may still follow the tuple with that key, and what it triggers has the tuple's key.
-        return key._replace(n=-1) if isinstance(self.spec.window, Punctuated) else key
+        return still_open(key) if isinstance(self.spec.window, Punctuated) else key
 
     # The past ---------------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,8 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 
-from riprap.graph.keys import KEY_COLUMNS, OrderKey, just_before
+from riprap.graph.keys import KEY_COLUMNS, OrderKey
+from riprap.graph.mark_keys import before_tuple
 from riprap.graph.specs import Delay, Functor, Punctor, Split
 from riprap.operators.columns import batch_of, key_columns, keys_of, take
 from riprap.operators.contract import Channel, Emission, Operator, Punctuation, Setting
@@ -66,7 +67,7 @@ class PunctorOperator(Operator):
             stop = mark if before else mark + 1
             if stop > start:
                 emissions.append(Emission(0, batch.slice(start, stop - start), np.arange(start, stop)))
-            emissions.append(Emission(0, Punctuation(just_before(keys.at(mark)) if before else keys.at(mark))))
+            emissions.append(Emission(0, Punctuation(before_tuple(keys.at(mark)) if before else keys.at(mark))))
             start = stop
         if start < batch.num_rows:
             emissions.append(Emission(0, batch.slice(start), np.arange(start, batch.num_rows)))

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from riprap.graph.keys import START_KEY, TIMER, OrderKey
+from riprap.graph.mark_keys import behind_boundary, still_open
 from riprap.graph.specs import Sort
 from riprap.graph.windows import Count, Time
 from riprap.operators.columns import Keys, Numbering, batch_of, key_columns, keys_of, times_of, to_words
@@ -131,9 +132,8 @@ class SortOperator(WindowedOperator):
         # What is given out ends with a punctuation of its own; with nothing to give out the punctuation passes, behind
         # what its trigger has made the window give out.
         key, window = punctuation.key, self.spec.window
-        if isinstance(window, Time) and key.src == TIMER and key.ts % window.size == 0:
-            # A boundary upstream caused it, and the one here at the same time came first, numbered as it counts.
-            key = max(key, OrderKey(key.ts, TIMER, key.ts // window.size))
+        if isinstance(window, Time) and key.ts % window.size == 0:
+            key = behind_boundary(key, key.ts // window.size)
         return self._give_out(key, None) or [Emission(0, Punctuation(self._numbering.key(key)))]
 
     def progress(self, key: OrderKey) -> list[Emission]:
@@ -153,7 +153,7 @@ class SortOperator(WindowedOperator):
     def output_progress(self, key: OrderKey) -> OrderKey:
         # A punctuation, or the end where time does not say when, gives out under the key of the latest tuple.
         waits = not isinstance(self.spec.window, Time) and self.stores[0].size() > 0
-        return min(key, self._last if waits else key)._replace(n=-1)
+        return still_open(min(key, self._last) if waits else key)
 
     def _decides(self) -> tuple[int, ...]:
         return (self._boundary,) if isinstance(self.spec.window, Time) else self._last[:3]

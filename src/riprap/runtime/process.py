@@ -404,18 +404,18 @@ class _Process:
 
     def _corrupt(self) -> None:
         """What somebody asked for; one tuple is wrong only when one comes."""
-        corrupting, directory = self._element.corrupting, self._run.directory
-        if self._request is not None and not corrupting.pending:
-            done(directory, self._pe.id, self._request, corrupting.struck, self._clock.now())
+        wrong_bits, directory = self._element.wrong_bits, self._run.directory
+        if self._request is not None and not wrong_bits.pending:
+            done(directory, self._pe.id, self._request, wrong_bits.struck, self._clock.now())
             self._request = None
         request = asked(directory, self._pe.id) if self._request is None else None
         if request is None:
             return
         if request.what == "tuple":
-            corrupting.tuple(request.chance)
+            wrong_bits.tuple(request.chance)
             self._request = request
         else:
-            struck = corrupting.state(request.operator, request.chance)
+            struck = wrong_bits.state(request.operator, request.chance)
             done(directory, self._pe.id, request, struck, self._clock.now())
 
     def _wait(self) -> float:

@@ -134,7 +134,7 @@ class Simulation(DirectedSimulation):
                 self._later(fault.down, self._direct)
             case Corrupt(_, pe, operator, chance):
                 if self.lives[pe].alive:
-                    self.corrupted[pe] = self.lives[pe].element.corrupting.state(operator, chance)
+                    self.corrupted[pe] = self.lives[pe].element.wrong_bits.state(operator, chance)
             case Suspect(_, pe):
                 life = self.lives[pe]
                 self.to_director(pe, lambda directing: directing.silent(pe, life.epoch))

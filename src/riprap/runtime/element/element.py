@@ -102,11 +102,11 @@ class Element:
             cut_everywhere=cut_everywhere, views=True, taps=layout.taps(pe), wanted=layout.wanted,
         )  # fmt: skip
         self._merges = shard_merges(layout, pe)
-        self._recording = (
+        self._records = (
             Records(layout, pe, self.plan.continuous, self._engine, host, clock) if self.plan.continuous else None
         )
         begins = Restore(
-            layout, pe, self.plan, self._engine, self._merges, ledger, loaded, host.kept, self._recording
+            layout, pe, self.plan, self._engine, self._merges, ledger, loaded, host.kept, self._records
         ).begin()
         self._inputs = Inputs(
             layout, pe, self._engine, host, ledger, self._merges, begins.inlets, begins.behind, held_bytes,
@@ -116,8 +116,8 @@ class Element:
             layout, pe, epoch, self._engine, host=host, ledger=ledger, clock=clock, sent=begins.sent,
             given=begins.had, limit=held_bytes, exact=self.plan.exact,
             emitted=self._emitted if seam.Emitted in self._hears else None,
-            told=self._recording.told if self._recording is not None else None,
-            recorded=self._recording.channel if self._recording is not None else None,
+            told=self._records.told if self._records is not None else None,
+            recorded=self._records.channel if self._records is not None else None,
             since=since,
         )  # fmt: skip
         self.latencies = self._outputs.latencies
@@ -156,7 +156,7 @@ class Element:
         }
         entries = (*(way.target for way in self._inputs.ways.values()), *begins.sources)
         self._state_digest = StateDigest(self._engine, pe.fragment.members, entries)
-        self.corrupting = WrongBits(self._engine, pe.fragment.members)
+        self.wrong_bits = WrongBits(self._engine, pe.fragment.members)
         self._passed: dict[ChannelId, Had] = {}  # that the protocol was told
         self._do(self.protocol.begin(begins.cut, clock.now()))
         for channel, messages in begins.parked.items():
@@ -174,7 +174,7 @@ class Element:
     def handle(self, events: Iterable[HostEvent] = ()) -> bool:
         """Take what happened, in its order; then do what is due. Whether anything came, or was taken from a source."""
         arrivals: list[Arrival] = []
-        came, began = False, self._clock.monotonic() if self._recording is not None else 0.0
+        came, began = False, self._clock.monotonic() if self._records is not None else 0.0
         for event in events:
             if isinstance(event, Arrival):
                 arrivals.append(event)
@@ -194,8 +194,8 @@ class Element:
             self._ticked = now
             self._tick(now)
         self._outputs.flush()
-        if self._recording is not None and (came or pulled):
-            self._recording.worked(self._clock.monotonic() - began)
+        if self._records is not None and (came or pulled):
+            self._records.worked(self._clock.monotonic() - began)
         return came or pulled
 
     def expected(self, channel: ChannelId) -> int:
@@ -267,9 +267,9 @@ class Element:
         return self._captures.checkpoints
 
     @property
-    def recording(self) -> Records | None:
+    def records(self) -> Records | None:
         """Its continuous checkpoints; None: it has none."""
-        return self._recording
+        return self._records
 
     def taken(self, source: str) -> int:
         """Rows that were taken from a source."""
@@ -432,12 +432,12 @@ class Element:
             self._tell(seam.Digested(*found))
 
     def _give_on(self, way: WayIn, message: Message, position: int) -> None:
-        if self._recording is not None and message.kind is Kind.END:
+        if self._records is not None and message.kind is Kind.END:
             position = way.cursor.cut().taken_position  # who comes back from records reads the end again
         if message.progress is not None and message.born:
             self._outputs.entered.note(message.progress, message.born)
-        if self.corrupting.pending and message.batch is not None:
-            message = replace(message, batch=self.corrupting.views(message.batch))
+        if self.wrong_bits.pending and message.batch is not None:
+            message = replace(message, batch=self.wrong_bits.views(message.batch))
         outputs = self._inputs.give(way, message, position)
         self._ledger.begin()
         if way.merged is None:
@@ -464,7 +464,7 @@ class Element:
         """
         changed = self._inputs.settle()
         self._resume_points.settle()
-        self._outputs.give(outputs, born, self._record if self._recording is not None else None)
+        self._outputs.give(outputs, born, self._record if self._records is not None else None)
         if seam.Passed in self._hears:
             if way is not None and way.merged is None:
                 changed.append(way)
@@ -473,10 +473,10 @@ class Element:
 
     def _record(self, gave: bool, told: OrderKey) -> bytes:
         """What is to be recorded of the state, here and now."""
-        assert self._recording is not None
+        assert self._records is not None
         inlets = {channel: way.cursor.cut() for channel, way in self._inputs.ways.items()}
         sent = {channel: way.outlet.number for channel, way in self._outputs.ways.items()}
-        return self._recording.record(gave, inlets, self._resume_points.taken, sent, told)
+        return self._records.record(gave, inlets, self._resume_points.taken, sent, told)
 
     def _emitted(self, channel: ChannelId, number: int, items: int) -> None:
         self._do(self.protocol.handle(seam.Emitted(channel, number, items)))
@@ -515,8 +515,8 @@ class Element:
             self._host.took(taken.durable, taken.bytes, taken.taken)
             self._withheld.durable(taken.durable.id, taken.durable.tag)
             self._tell(taken.durable)
-        if self._recording is not None:
-            self._recording.tick(now)
+        if self._records is not None:
+            self._records.tick(now)
         for dropped in self._captures.dropped():
             self._tell(dropped)
         if seam.Came in self._hears:
@@ -532,7 +532,7 @@ class Element:
 
     def _pull(self) -> bool:
         """Take what is due from the sources, once it is known of every consumer whether it is there."""
-        coming = self._recording is not None and self._recording.coming  # it gives nothing out: nobody waits for it
+        coming = self._records is not None and self._records.coming  # it gives nothing out: nobody waits for it
         return self._outputs.ready and self._sources.pull(self._push, self._advance, at_once=_BATCH_ROWS * coming)
 
     def _push(self, source: str, batch: pa.RecordBatch, position: int, born: int) -> None:
@@ -550,7 +550,7 @@ class Element:
         self._push_on(source, batch, position, born)
 
     def _push_on(self, source: str, batch: pa.RecordBatch, position: int, born: int) -> None:
-        outputs = self._engine.push(source, self.corrupting.rows(batch))
+        outputs = self._engine.push(source, self.wrong_bits.rows(batch))
         self._ledger.begin()
         self._resume_points.took(source, batch, position)
         self._settle(outputs, born)

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.engine.engine import Engine, Output
-from riprap.engine.merger import behind_trigger
 from riprap.graph.keys import START_KEY, OrderKey
+from riprap.graph.mark_keys import behind_trigger
 from riprap.operators.columns import Keys, keys_of
 from riprap.operators.contract import Late, Punctuation
 from riprap.operators.views import Views

@@ -11,7 +11,8 @@ import numpy as np
 
 from riprap.base.clock import Clock
 from riprap.engine.engine import Engine, Output
-from riprap.graph.keys import END_KEY, START_KEY, TS, KeyShape, OrderKey, just_after, just_before
+from riprap.graph.keys import END_KEY, START_KEY, TS, KeyShape, OrderKey, just_after
+from riprap.graph.mark_keys import promised
 from riprap.operators.columns import Keys, keys_of
 from riprap.operators.contract import Late, Punctuation
 from riprap.operators.views import Views
@@ -317,11 +318,8 @@ class Outputs:
 
 
 def _promised(stream: _Stream) -> OrderKey:
-    """What consumers may be told when operators have come so far. Where that is the key of a tuple, and not behind all
-    that its trigger causes, a punctuation with that key may follow: to those who drop by key nothing is promised of it.
-    """
-    reached = stream.reached()
-    return just_before(reached) if stream.guarded and 0 <= reached.n < END_KEY.n and reached != START_KEY else reached
+    """What consumers may be told when operators have come so far."""
+    return promised(stream.reached()) if stream.guarded else stream.reached()
 
 
 def _of(reached: Callable[[str], OrderKey], name: str) -> Callable[[], OrderKey]:

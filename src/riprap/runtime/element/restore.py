@@ -65,9 +65,9 @@ class Restore:
         ledger: Ledger,
         loaded: Mapping[str, Loaded | None],
         kept: Callable[[ChannelId], int],
-        recording: Records | None = None,
+        records: Records | None = None,
     ) -> None:
-        self._recording = recording
+        self._records = records
         self._layout, self._pe, self._plan, self._engine, self._merges = layout, pe, plan, engine, merges
         self._ledger, self._loaded, self._kept = ledger, loaded, kept
         self._cuts = {
@@ -92,13 +92,13 @@ class Restore:
         )
 
     def begin(self) -> Beginning:
-        recording = self._recording
-        if recording is not None:
+        records = self._records
+        if records is not None:
             return Beginning(
                 None,
-                {channel: recording.inlet(channel) for channel in self._layout.inputs(self._pe)},
-                {channel: recording.sent(channel) for channel in self._layout.outlets(self._pe)},
-                {name: recording.source(name) for name in self._ledger.sources},
+                {channel: records.inlet(channel) for channel in self._layout.inputs(self._pe)},
+                {channel: records.sent(channel) for channel in self._layout.outlets(self._pe)},
+                {name: records.source(name) for name in self._ledger.sources},
                 {},
                 {},
             )

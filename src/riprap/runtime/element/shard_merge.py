@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from riprap.engine.merger import Behind, Mark, Merger, MergerState, behind_trigger
+from riprap.engine.merger import Behind, Mark, Merger, MergerState
 from riprap.graph.keys import KeyShape, OrderKey
+from riprap.graph.mark_keys import behind_trigger
 from riprap.operators.contract import Late, Punctuation
 from riprap.operators.views import Views, concatenated
 from riprap.runtime.layout import Layout, Pe
