@@ -80,7 +80,8 @@ def test_vectors_survive_a_checkpoint(rule):
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("rule", [Hmnr, Bcs])
 @pytest.mark.parametrize("block", range(10))
-def test_no_checkpoint_is_useless_in_thousands_of_histories(block):
+def test_no_checkpoint_is_useless_in_thousands_of_histories(block, rule):
     for seed in range(block * 1000, block * 1000 + 1000):
-        assert useless(run(Hmnr, 10_000 + seed, n=3 + seed % 4, steps=120)) == [], seed
+        assert useless(run(rule, 10_000 + seed, n=3 + seed % 4, steps=120)) == [], seed

@@ -23,6 +23,7 @@ def run(name, seed, **more):
     graph = cyclic_app(random) if seed % 6 == 5 else any_app(random)
     made = case(seed, graph, random, most=100)
     settings = {"interval": random.choice([15_000, 30_000, 60_000]), "timeout": 200_000, "scope": "all", **more}
+    settings["rule"] = "bcs" if seed % 3 == 2 else "hmnr"
     made = replace(made, layout=relaid(made.layout, name, settings), rate=random.choice([300.0, 1_000.0]))
     simulation = made.simulation()
     try:
@@ -113,10 +114,13 @@ def test_what_does_not_go_together_is_told():
         ({"name": "uncoordinated", "log": "none"}, "expected persistent or volatile"),
         ({"name": "uncoordinated", "scope": "all"}, "--induced-scope is for induced"),
         ({"name": "induced", "scope": "some"}, "expected cycles or all"),
+        ({"name": "repeat", "rule": "bcs"}, "--induced-rule is for induced"),
+        ({"name": "induced", "rule": "fdas"}, "expected hmnr or bcs"),
+        ({"name": "partial", "rule": "bcs"}, "partial has its plan"),
         ({"name": "partial", "interval": "1s"}, "partial has its plan"),
     ]:
         with pytest.raises(UsageError, match=told):
             configured(**wrong)
-    spec, settings = configured("induced", interval="2s", log="volatile", scope="all")
+    spec, settings = configured("induced", interval="2s", log="volatile", scope="all", rule="bcs")
     assert spec.retention == ("hold", "hold")
-    assert settings == {"interval": 2_000_000, "log": "volatile", "scope": "all"}
+    assert settings == {"interval": 2_000_000, "log": "volatile", "scope": "all", "rule": "bcs"}

@@ -56,6 +56,7 @@ def compare(
     failure: bool | None = None,
     log: str | None = None,
     scope: str | None = None,
+    rule: str | None = None,
     skew: float | None = None,
     kill: str = "",
     rate: float | None = None,
@@ -88,8 +89,8 @@ def compare(
         raise UsageError("--load searches for the largest rate on the simulated host: give --rate on Spark")
     asked = cases(
         scale, host=host, workloads=workloads, protocols=protocols, intervals=(interval,) if interval else (),
-        windows=windows, failure=failure, log=log, scope=scope, skew=skew, kill=kill, rate=rate, load=load,
-        seconds=seconds, repetitions=repetitions, shards=shards, sinks=sinks, virtual=virtual,
+        windows=windows, failure=failure, log=log, scope=scope, rule=rule, skew=skew, kill=kill, rate=rate,
+        load=load, seconds=seconds, repetitions=repetitions, shards=shards, sinks=sinks, virtual=virtual,
     )  # fmt: skip
     if profile and host == "spark":
         raise UsageError(

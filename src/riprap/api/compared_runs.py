@@ -53,7 +53,8 @@ class OnSpark:
         protected: dict[str, Any] = {}
         if case.protocol != NONE:
             protected = {"protocol": case.protocol, "interval": format_duration(case.interval)}
-            protected |= {"log": case.log, "scope": case.scope, "sinks": case.sinks, "virtual": case.virtual}
+            protected |= {"log": case.log, "scope": case.scope, "rule": case.rule, "sinks": case.sinks}
+            protected["virtual"] = case.virtual
         result = run(
             case.of.graph(case.windows), paths, out=place / "run", fuse="none",
             rate={name: batch.num_rows / case.seconds for name, batch in inputs.items()},
@@ -90,7 +91,6 @@ def _seen(case: Case, result: RunResult, inputs: Mapping[str, pa.RecordBatch], k
         items = [item for path in paths for item in Stream.open(path).read()]
         found[sink.name] = rows(item.batch for item in items)
         outputs += [(item.header.written_at / 1e6, item.batch.num_rows, item.header.born / 1e6) for item in items]
-    lost, repeated = judged(expected(graph, inputs), found)
     began = min((born for _, _, born in outputs if born), default=0.0)
     recoveries = [recovery for pe in summary["pes"].values() for recovery in pe["recoveries"]]
     noted = summary["protocol"]
@@ -112,8 +112,8 @@ def _seen(case: Case, result: RunResult, inputs: Mapping[str, pa.RecordBatch], k
         noted["take_ms"],
         max((line["rollback"] for line in noted["lines"]), default=0.0),
         sum(pe["went_back"] for pe in summary["pes"].values()),
-        lost,
-        repeated,
+        judged(expected(graph, inputs), found),
+        sum(counts["lost"] for counts in summary["streams"].values()),
     )
 
 
@@ -124,7 +124,7 @@ def _micro_batched(case: Case, session: Any, place: Path) -> Observation:
     worked = micro_batches.work(session, case.of.sql, inputs, place, kill_after=after)
     [sink] = case.of.graph(case.windows).sinks
     items = list(Stream.open(place / "Sink").read())
-    lost, repeated = judged(expected(case.of.graph(case.windows), inputs), {sink.name: rows(i.batch for i in items)})
+    verdict = judged(expected(case.of.graph(case.windows), inputs), {sink.name: rows(i.batch for i in items)})
     first = min(int(batch.column("_ts").cast(pa.int64())[0].as_py()) for batch in inputs.values())
     outputs = []
     for item in items:
@@ -137,5 +137,5 @@ def _micro_batched(case: Case, session: Any, place: Path) -> Observation:
     return Observation(
         outputs, sum(batch.num_rows for batch in inputs.values()), worked.ended - worked.began,
         None if worked.killed_at is None else worked.killed_at - worked.began, 0.0, 0.0, 0.0,
-        worked.batches, 0, 0, worked.commit_ms, 0.0, 0, lost, repeated,
+        worked.batches, 0, 0, worked.commit_ms, 0.0, 0, verdict,
     )  # fmt: skip

@@ -29,7 +29,7 @@ from riprap.graph.builder import App
 from riprap.graph.graph import Graph
 from riprap.graph.plan import parse_plan, plan_text
 from riprap.protocols.commitment import SINKS
-from riprap.protocols.registry import FAILOVERS, LOGS, REGISTRY, SCOPES, configured
+from riprap.protocols.registry import FAILOVERS, LOGS, REGISTRY, RULES, SCOPES, configured
 from riprap.report.replicas import replicas
 from riprap.report.run import element_table, stream_table
 from riprap.runtime.corruption import parse_corruptions
@@ -64,6 +64,7 @@ class Settings:
     interval: str | None = None  # between checkpoints, of protocols other than partial
     log: str | None = None  # persistent or volatile
     scope: str | None = None  # of induced
+    rule: str | None = None  # of induced
     stability: Stability = "async"  # of persistent streams, where the plan does not say
     follow: bool = False  # inputs are streams that are still being written
     idle: str | None = None  # after this long without rows they are not waited for
@@ -102,8 +103,8 @@ class Settings:
                 if interval is None and plan.interval is not None:
                     interval = format_duration(plan.interval)
         spec, settings = configured(
-            name, interval=interval, log=self.log, scope=self.scope, failover=self.failover,
-            sinks=self.sinks or sinks, virtual=self.virtual,
+            name, interval=interval, log=self.log, scope=self.scope, rule=self.rule,
+            failover=self.failover, sinks=self.sinks or sinks, virtual=self.virtual,
         )  # fmt: skip
         return arrange(graph, self.fuse, self.parallelism, spec, settings)
 
@@ -140,6 +141,7 @@ def run(
     interval: str | None = None,
     log: str | None = None,
     scope: str | None = None,
+    rule: str | None = None,
     stability: Stability = "async",
     follow: bool = False,
     idle: str | None = None,
@@ -160,11 +162,11 @@ def run(
     """Run an app until its inputs end, or for some seconds. `out` is the run's directory, which must not exist.
 
     `inputs` may be a function that makes them: it is called when everything else has been checked.
-    `protocol` is one of `riprap.protocols.registry`; `interval`, `log` and `scope` are its settings. `sinks`: eager,
-    whose rows can be read at once, or committed, when nobody will go back to before them. `virtual`: elements that did
-    not fail may stay as they are when others go back (uncoordinated, induced). `failover` is how HA groups go on:
-    smart, with what the consumers have not had, or plain, as published. `corrupt` flips bits: "Aggregator@10s", of one
-    tuple or of the state, half and half.
+    `protocol` is one of `riprap.protocols.registry`; `interval`, `log`, `scope` and `rule` are its settings. `sinks`:
+    eager, whose rows can be read at once, or committed, when nobody will go back to before them. `virtual`: elements
+    that did not fail may stay as they are when others go back (uncoordinated, induced). `failover` is how HA groups
+    go on: smart, with what the consumers have not had, or plain, as published. `corrupt` flips bits: "Aggregator@10s",
+    of one tuple or of the state, half and half.
     `stability` is that of persistent streams: async, group or fsync. `follow`: inputs are persistent streams that are
     still being written; the run goes on until they are marked as ended. `idle`: one that brings nothing for so long is
     not waited for (`runtime/idle.py`).
@@ -186,6 +188,7 @@ def run(
         interval,
         log,
         scope,
+        rule,
         _stability(stability),
         follow,
         idle,
@@ -350,6 +353,7 @@ _SHAPE: Mapping[str, Callable[[Any], bool]] = {
     "interval": lambda value: value is None or isinstance(value, str),
     "log": lambda value: value is None or value in LOGS,
     "scope": lambda value: value is None or value in SCOPES,
+    "rule": lambda value: value is None or value in RULES,
     "stability": lambda value: value in get_args(Stability),
     "follow": lambda value: isinstance(value, bool),
     "idle": lambda value: value is None or isinstance(value, str),
@@ -363,6 +367,7 @@ _LATER: dict[str, Any] = {
     "interval": None,
     "log": None,
     "scope": None,
+    "rule": None,
     "stability": "async",
     "follow": False,
     "idle": None,

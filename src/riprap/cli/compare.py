@@ -34,6 +34,9 @@ def command(
     induced_scope: Annotated[
         str | None, typer.Option(help="cycles or all: where induced forces checkpoints.", show_default="cycles")
     ] = None,
+    induced_rule: Annotated[
+        str | None, typer.Option(help="hmnr or bcs: which messages force one.", show_default="hmnr")
+    ] = None,
     sinks: Annotated[
         str | None, typer.Option(help="eager, or committed: shown with the line.", show_default="eager")
     ] = None,
@@ -119,6 +122,7 @@ def command(
             failure=False if no_kill else None,
             log=log,
             scope=induced_scope,
+            rule=induced_rule,
             sinks=sinks,
             virtual=virtual,
             skew=skew,

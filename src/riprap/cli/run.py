@@ -49,6 +49,9 @@ def command(
     induced_scope: Annotated[
         str | None, typer.Option(help="cycles or all: where induced forces checkpoints.", show_default="cycles")
     ] = None,
+    induced_rule: Annotated[
+        str | None, typer.Option(help="hmnr or bcs: which messages force one.", show_default="hmnr")
+    ] = None,
     sinks: Annotated[
         str | None, typer.Option(help="eager, or committed: shown with the line.", show_default="eager")
     ] = None,
@@ -111,7 +114,8 @@ def command(
 
     if resume is not None:
         given = (
-            input, plan, parallelism, rate, out, interval, log, induced_scope, follow, idle, sinks, virtual, corrupt,
+            input, plan, parallelism, rate, out, interval, log, induced_scope, induced_rule, follow, idle, sinks,
+            virtual, corrupt,
         )  # fmt: skip
         others = (fuse, protocol, stability, failover)
         if any(given) or others != ("auto", "partial", "async", "smart"):
@@ -122,8 +126,8 @@ def command(
         assert app is not None
         if plan is None or protocol != "partial":  # a plan may name another
             configured(
-                protocol, interval=interval, log=log, scope=induced_scope, failover=failover, sinks=sinks,
-                virtual=virtual,
+                protocol, interval=interval, log=log, scope=induced_scope, rule=induced_rule,
+                failover=failover, sinks=sinks, virtual=virtual,
             )  # fmt: skip
         graph = planned_app(app, plan)
         directory = out or Path(f"run-{graph.name}")
@@ -149,8 +153,9 @@ def command(
                 result = api.run(
                     app, inputs, out=directory, plan=plan,
                     fuse=fuse, parallelism=shards, rate=rate, show=table, warn=warn,  # type: ignore[arg-type]
-                    protocol=protocol, interval=interval, log=log, scope=induced_scope, failover=failover,
-                    stability=stability, follow=follow, idle=idle, sinks=sinks, virtual=virtual, corrupt=corrupt,  # type: ignore[arg-type]
+                    protocol=protocol, interval=interval, log=log, scope=induced_scope, rule=induced_rule,
+                    failover=failover, stability=stability, follow=follow, idle=idle, sinks=sinks,  # type: ignore[arg-type]
+                    virtual=virtual, corrupt=corrupt,
                     **common,
                 )  # fmt: skip
     except KeyboardInterrupt:

@@ -67,19 +67,21 @@ def _taken(shape: str, results: Results) -> str:
 
 
 def _exact_ones(results: Results) -> list[str]:
-    wrong = {case.protocol for case, result in results.items() if result.lost or result.repeated}
+    wrong = {case.protocol for case, result in results.items() if not result.exact}
     return [name for name in dict.fromkeys(case.protocol for case in results) if name not in wrong]
 
 
 def _exact(results: Results) -> str:
     exact, lossy = _exact_ones(results), dict[str, int]()
     for case, result in results.items():
-        if result.lost or result.repeated:
-            lossy[case.protocol] = lossy.get(case.protocol, 0) + result.lost + result.repeated
+        if not result.exact:
+            wrong = result.lost + result.repeated + result.altered
+            lossy[case.protocol] = lossy.get(case.protocol, 0) + wrong
     if not lossy:
         return f"All of them ({_listed(exact)}) lost and repeated nothing, so the choice is one of cost alone."
     told = ", ".join(f"{name} {count:,}" for name, count in lossy.items())
-    return f"Rows lost or repeated in the output: {told}; none under {_listed(exact) or 'any other'}."
+    rest = _listed(exact) or "any other"
+    return f"Rows of the output that are missing, wrong or there twice: {told}; none under {rest}."
 
 
 def _by_protocol(results: Results, of: Callable[[Result], float]) -> dict[str, float]:

@@ -31,6 +31,10 @@ _RATE = 10  # messages per second and pipeline
 _TICK = 50_000  # microseconds
 _UNDER_WAY = (500, 20_000)  # microseconds that a message takes
 _DURABLE = 100_000  # microseconds that a checkpoint takes
+_FORCING = {  # scopes and rules
+    "uncoordinated": ((None, None),),
+    "induced": (("cycles", "hmnr"), ("all", "hmnr"), ("cycles", "bcs"), ("all", "bcs")),
+}
 _STAGES = ("Source", "Map0", "Map1", "Sink")
 
 
@@ -50,11 +54,13 @@ class Falling(NamedTuple):
     protocol: str
     interval: str
     scope: str | None = None
+    rule: str | None = None
 
     @property
     def label(self) -> str:
         forced = {"all": ", forced everywhere", "cycles": ", forced in cycles"}.get(self.scope or "", "")
-        return f"{self.protocol} @ {self.interval}{forced}"
+        rule = ", BCS" if self.rule == "bcs" else ""
+        return f"{self.protocol} @ {self.interval}{rule}{forced}"
 
 
 def falls(protocols: Iterable[str], intervals: Iterable[str]) -> dict[Falling, Fall]:
@@ -63,8 +69,9 @@ def falls(protocols: Iterable[str], intervals: Iterable[str]) -> dict[Falling, F
     for interval in dict.fromkeys(intervals):
         seconds = 12 * parse_duration(interval) / 1e6
         for name in dict.fromkeys(protocols):
-            for scope in {"uncoordinated": (None,), "induced": ("cycles", "all")}.get(name, ()):
-                found[Falling(name, interval, scope)] = fall(name, interval=interval, scope=scope, seconds=seconds)
+            for scope, rule in _FORCING.get(name, ()):
+                falling = Falling(name, interval, scope, rule)
+                found[falling] = fall(name, interval=interval, scope=scope, rule=rule, seconds=seconds)
     return found
 
 
@@ -79,9 +86,17 @@ def said(found: Mapping[Falling, Fall]) -> str:
     return f"In a cycle of {elements} elements one failure leads back: {'; '.join(told)}." if told else ""
 
 
-def fall(protocol: str, *, interval: str, scope: str | None = None, seconds: float, seed: int = 1) -> Fall:
+def fall(
+    protocol: str,
+    *,
+    interval: str,
+    scope: str | None = None,
+    rule: str | None = None,
+    seconds: float,
+    seed: int = 1,
+) -> Fall:
     """Of uncoordinated or induced, when a Map0 dies after so many seconds. Logs are persistent."""
-    spec, settings = configured(protocol, interval=interval, scope=scope)
+    spec, settings = configured(protocol, interval=interval, scope=scope, rule=rule)
     return _Cycle(spec, settings, seed).run(int(seconds * 1e6))
 
 

@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args
 
 from riprap.base.errors import UsageError, known
 from riprap.base.quantities import Duration, format_duration, parse_duration
-from riprap.protocols.registry import REGISTRY, configured
+from riprap.protocols.registry import LOGS, REGISTRY, configured
 from riprap.workloads.catalogue import WORKLOADS, load_workload
 from riprap.workloads.workload import Windows, Workload
 
@@ -55,6 +55,7 @@ class Case:
     load: float | None = None  # share of its own largest rate, instead of the rate
     compressed: float = 1.0  # seconds of event time, and of what was published, per second of the run
     costs: str = ""  # of the simulated host, as a profile has them (`costs.py`)
+    rule: str | None = None  # of induced
     hurried: float = 1.0  # times as fast that event time passes, so that windows close before the failure
 
     @property
@@ -96,10 +97,11 @@ class Case:
             return self.protocol
         log = f", {self.log} log" if self.log == "volatile" else ""
         scope = ", forced everywhere" if self.scope == "all" else ""
+        rule = ", BCS" if self.rule == "bcs" else ""
         sinks = ", committed sinks" if self.sinks == "committed" else ""
         virtual = ", virtual checkpoints" if self.virtual else ""
         skew = f", skew {self.skew:g}" if self.skew is not None else ""
-        return f"{self.protocol} @ {format_duration(self.interval)}{log}{scope}{sinks}{virtual}{skew}"
+        return f"{self.protocol} @ {format_duration(self.interval)}{log}{rule}{scope}{sinks}{virtual}{skew}"
 
     @property
     def key(self) -> str:
@@ -118,6 +120,7 @@ def cases(
     failure: bool | None = None,
     log: str | None = None,
     scope: str | None = None,
+    rule: str | None = None,
     skew: float | None = None,
     kill: str = "",
     rate: float | None = None,
@@ -158,6 +161,12 @@ def cases(
         shards = 8 if skew is not None else 1
     if log == "volatile" and not {"uncoordinated", "induced"} & set(named):
         raise UsageError("--log volatile is for uncoordinated and induced, and neither is compared")
+    if log is not None and log not in LOGS:
+        raise UsageError(f"--log {log}: expected {' or '.join(LOGS)}")
+    if "induced" not in named:
+        for option, value in (("--induced-scope", scope), ("--induced-rule", rule)):
+            if value is not None:
+                raise UsageError(f"{option} is for induced, which is not compared: add it to --protocols")
     if virtual and not {"uncoordinated", "induced"} & set(named):
         raise UsageError("--virtual is for uncoordinated and induced, and neither is compared")
     times = tuple(intervals) or (("10s", "15s") if scale == "paper" else ("1s",) if scale == "demo" else ("2s",))
@@ -183,8 +192,10 @@ def cases(
                 lined = name in ("uncoordinated", "induced")
                 logged, stays = log if lined else None, virtual and lined
                 for interval in times:
-                    forcing = scope if name == "induced" else None
-                    settings = _settings(name, interval, log=logged, scope=forcing, sinks=sinks, virtual=stays)
+                    forcing, ruled = (scope, rule) if name == "induced" else (None, None)
+                    settings = _settings(
+                        name, interval, log=logged, scope=forcing, rule=ruled, sinks=sinks, virtual=stays
+                    )
                     for failed in failures:
                         case = Case(
                             workload.name,
@@ -204,6 +215,7 @@ def cases(
                             sinks=sinks if name in REGISTRY else None,
                             virtual=stays,
                             load=load,
+                            rule=ruled,
                         ).told_twice
                         times_each = repetitions or (3 if scale == "paper" else 1)
                         for keys in (None, skew) if skew is not None else (None,):

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from riprap.base.shapes import shaped
+from riprap.compare.oracle import Verdict
 
 STEP = 0.3  # seconds
 _WARM = 0.2  # share of the time before the kill, or of the run, that is not looked at: things start
@@ -46,8 +47,8 @@ class Observation:
     take_ms: float  # mean
     rollback: float  # seconds: how far the element that went back furthest went
     gone_back: int  # elements that went back, the killed one not counted
-    lost: int  # rows of the output that are missing, by an oracle that reads inputs and sinks
-    repeated: int
+    verdict: Verdict  # on the output, by an oracle that reads inputs and sinks
+    messages: int = 0  # lost between elements, by their numbers
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,13 @@ class Result:
     repeated: int
     series: tuple[tuple[float, float, float], ...]  # seconds, rows/s, mean latency in ms (-1: nothing came), by step
     rate: float = 0.0  # events/s of all sources together
+    altered: int = 0  # rows of the output with other values, for something before them was lost
+    messages: int = 0  # lost between elements, by their numbers
+
+    @property
+    def exact(self) -> bool:
+        """Whether the output is what it should be."""
+        return not (self.lost or self.repeated or self.altered)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -91,7 +99,7 @@ def averaged(results: Sequence[Result]) -> Result:
     found: dict[str, Any] = {}
     for name, value in vars(first).items():
         told = [v for v in (getattr(result, name) for result in results) if v is not None]
-        if name in ("lost", "repeated"):
+        if name in ("lost", "repeated", "altered", "messages"):
             found[name] = max(told)
         elif name != "series" and told:
             middle = sum(told) / len(told)
@@ -124,9 +132,11 @@ def measured(seen: Observation) -> Result:
         recovery_adaptive=_recovery(series, killed, 1.1 * float(np.quantile(before, 0.95))) if before else None,
         rollback=seen.rollback if killed is not None else None,
         gone_back=seen.gone_back,
-        lost=seen.lost,
-        repeated=seen.repeated,
+        lost=seen.verdict.lost,
+        repeated=seen.verdict.repeated,
         series=series,
+        altered=seen.verdict.altered,
+        messages=seen.messages,
     )
 
 

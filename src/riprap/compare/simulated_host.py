@@ -10,6 +10,7 @@ from riprap.compare.measures import Observation, Output
 from riprap.compare.oracle import expected, judged, rows
 from riprap.graph.graph import Graph
 from riprap.protocols.registry import configured
+from riprap.runtime.coordination.counts import stream_counts
 from riprap.runtime.layout import Layout, arrange
 from riprap.runtime.simulated import START, Crash
 from riprap.runtime.timed_simulation import TimedSimulation
@@ -27,6 +28,7 @@ def laid_out(case: Case) -> Layout:
         interval=format_duration(case.interval),
         log=case.log,
         scope=case.scope,
+        rule=case.rule,
         sinks=case.sinks,
         virtual=case.virtual,
     )
@@ -66,7 +68,6 @@ def observed(case: Case) -> Observation:
         raise CheckFailed(f"{case.title} under {case.label}: {error}") from error
     wanted = expected(layout.graph, inputs)
     found = {sink.name: rows(simulation.sink(sink.name)) for sink in layout.graph.sinks}
-    lost, repeated = judged(wanted, found)
     noted = simulation.history.summary()
     back = [line["rollback"] for line in noted["lines"]]
     if case.protocol == "repeat":  # there is no line: who fails goes back to its own last checkpoint
@@ -86,6 +87,6 @@ def observed(case: Case) -> Observation:
         noted["take_ms"],
         max(back, default=0.0),
         sum(simulation.gone_back.values()),
-        lost,
-        repeated,
+        judged(wanted, found),
+        sum(counts.lost for counts in stream_counts(layout, simulation.ledgers()).values()),
     )

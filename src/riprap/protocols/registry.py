@@ -27,6 +27,7 @@ REGISTRY: Mapping[str, ProtocolSpec] = {
 LOGS = ("persistent", "volatile")
 FAILOVERS = ("smart", "plain")  # of HA groups
 SCOPES = ("cycles", "all")
+RULES = tuple(induced.RULES)
 
 
 def protocol(name: str) -> ProtocolSpec:
@@ -41,6 +42,7 @@ def configured(
     interval: str | None = None,
     log: str | None = None,
     scope: str | None = None,
+    rule: str | None = None,
     failover: str = FAILOVERS[0],
     sinks: str | None = None,
     virtual: bool = False,
@@ -50,8 +52,8 @@ def configured(
     if failover not in FAILOVERS:
         raise UsageError(f"--failover {failover}: expected {' or '.join(FAILOVERS)}")
     settings: dict[str, Any] = {} if failover == FAILOVERS[0] else {"failover": failover}
-    if spec is PARTIAL and (interval, log, scope) != (None, None, None):
-        raise UsageError("--interval, --log and --induced-scope are of other protocols: partial has its plan instead")
+    if spec is PARTIAL and (interval, log, scope, rule) != (None, None, None, None):
+        raise UsageError("--interval, --log and --induced-… are of other protocols: partial has its plan instead")
     if interval is not None:
         settings["interval"] = parse_duration(interval)
         if settings["interval"] < 1:
@@ -72,6 +74,12 @@ def configured(
         if spec.name != "induced":
             raise UsageError(f"--induced-scope is for induced: {name} forces no checkpoints")
         settings["scope"] = scope
+    if rule is not None:
+        if rule not in RULES:
+            raise UsageError(f"--induced-rule {rule}: expected {' or '.join(RULES)}")
+        if spec.name != "induced":
+            raise UsageError(f"--induced-rule is for induced: {name} forces no checkpoints")
+        settings["rule"] = rule
     if virtual:
         if spec.name not in ("uncoordinated", "induced"):
             raise UsageError(f"--virtual is for uncoordinated and induced: {name} has no line of single checkpoints")

@@ -16,8 +16,8 @@ from riprap.report.chart import Point, Series, chart
 Results = Mapping[Case, Result]
 
 COLUMNS = (
-    "protocol", "lost", "repeated", "first output", "recovery, adaptive", "rollback, back", "rows/s",
-    "latency mean, p50, p99", "taken, forced", "size, take", "detect, restart, restore",
+    "protocol", "lost, altered", "repeated", "messages lost", "first output", "recovery, adaptive", "rollback, back",
+    "rows/s", "latency mean, p50, p99", "taken, forced", "size, take", "detect, restart, restore",
 )  # fmt: skip
 
 
@@ -50,8 +50,9 @@ def cells(case: Case, result: Result, label: str) -> list[str]:
     down = (result.detect, result.restart, result.restore)
     return [
         label,
-        f"{result.lost:,}",
+        f"{result.lost:,}" + (f", {result.altered:,}" if result.altered else ""),
         f"{result.repeated:,}",
+        f"{result.messages:,}",
         _seconds(result.first_output) if case.failure else "",
         f"{_seconds(result.recovery)}, {_seconds(result.recovery_adaptive)}" if case.failure else "",
         f"{_seconds(result.rollback)}, {result.gone_back}" if case.failure else "",
@@ -76,8 +77,9 @@ def _table(chosen: Results) -> str:
     for case, repeated in _repetitions(chosen).items():
         rows.append(cells(case, averaged(repeated), _label(case, chosen) + ("" if case.failure else ", no failure")))
         published = PUBLISHED.get((*case.group, case.protocol, round(case.interval * case.compressed / 1e6)))
-        if published is not None and case.failure:
-            rows.append(_published(published))
+        hurt = replace(case, failure=True, repetition=0)  # what was published is shown once
+        if published is not None and (case.failure or hurt not in chosen):
+            rows.append(_published(published, failure=case.failure))
     return p.table(COLUMNS, rows, numbers=tuple(range(1, len(COLUMNS))))
 
 
@@ -95,16 +97,17 @@ def _label(case: Case, chosen: Results) -> str:
     return case.label.replace(f" @ {format_duration(case.interval)}", "") if alike else case.label
 
 
-def _published(known: Published) -> list[str]:
+def _published(known: Published, *, failure: bool) -> list[str]:
     def shown(*values: float | None, unit: str = "", digits: int = 0) -> str:
         if all(value is None for value in values):
             return ""
         return ", ".join("–" if value is None else f"{value:,.{digits}f}{unit}" for value in values)
 
     latency = shown(known.latency_mean, None, known.latency_p99)
+    hurt = [shown(known.lost), "", shown(known.recovery, unit=" s"), shown(known.rollback, unit=" s", digits=1)]
     return [
-        "↑ published, 24 elements", shown(known.lost), "", "", shown(known.recovery, unit=" s"),
-        shown(known.rollback, unit=" s", digits=1), "", f"{latency} ms" if latency else "",
+        "↑ published, 24 elements", "", "", *(hurt if failure else [""] * len(hurt)), "",
+        f"{latency} ms" if latency else "",
         shown(known.checkpoints, known.forced), "", "",
     ]  # fmt: skip
 
@@ -141,7 +144,7 @@ def _fallen(falls: Mapping[Falling, Fall]) -> str:
         start = f"{one.to_the_start} of {one.elements}"
         rows.append([falling.label, str(one.checkpoints), str(one.forced), _seconds(one.rollback), start])
         known = PUBLISHED.get(("nhop", "", falling.protocol, round(parse_duration(falling.interval) / 1e6)))
-        if known is not None and falling.scope != "cycles":
+        if known is not None and falling.scope != "cycles" and falling.rule != "bcs":
             rows.append(["published", str(known.checkpoints), str(known.forced), _seconds(known.rollback), ""])
     return p.table(columns, rows, numbers=(1, 2, 3, 4))
 
@@ -181,7 +184,8 @@ _METHOD = (
     "rows came. Recovery: until the latency was back within 10 % of its mean before the kill, and stayed for four "
     "steps; adaptive: within 10 % of what 95 % of the steps before stayed below. Rollback: how far the element that "
     "went back furthest went. Back: elements that went back beside the killed one. Taken, forced: checkpoints that are "
-    "durable, and those of them that a message forced; size, take: their mean size and time until durable. Lost and "
-    "repeated: rows of the output, by an oracle that reads inputs and sinks alone. Of repetitions the mean is shown, "
-    "of lost and repeated the most."
+    "durable, and those of them that a message forced; size, take: their mean size and time until durable. Lost, "
+    "altered and repeated: rows of the output that are missing, have other values, or are there too often, by an "
+    "oracle that reads inputs and sinks alone. Messages lost: rows that an element sent and its consumer never had, by "
+    "their numbers. Of repetitions the mean is shown, of what was lost, altered or repeated the most."
 )
