@@ -213,6 +213,23 @@ def test_punctuation_keeps_its_place_behind_a_filter_that_drops_the_tuple_before
         assert dict(row)["n"] == "7"  # 0 and 1 twice, 2 to 4; tuple 5 of the right port is after the punctuation
 
 
+@pytest.mark.parametrize("numbered", [False, True])
+def test_punctuation_before_a_tuple_is_behind_what_other_ports_bring_of_the_tuple_before_it(numbered):
+    app = App("test")
+    first = app.source("S", "x long")
+    marked = first.punctuate(before="x = 2", name="Marked")
+    if numbered:  # `_n` is a column, and numbered anew on the way
+        marked = marked.union(marked.filter("x = 0", name="Once"), name="Twice")
+        first = first.union(first, name="Double")
+    both = marked.union(first, name="Both")
+    both.aggregate("count(*) AS n", window=punctuated(), name="Since").sink("Out")
+    times = pa.array([3, 4, 4], pa.timestamp("us", "UTC"))
+    batch = pa.record_batch({"x": pa.array([0, 1, 2], pa.int64()), "_ts": times, "_seq": pa.array([5, 6, 7])})
+    for size in (1, 3):
+        out = [event for _, event in Engine(app.build()).run({"S": pa.Table.from_batches([batch]).to_batches(size)})]
+        assert [row["n"] for event in out for row in event.to_pylist()] == [7 if numbered else 4]
+
+
 def test_statistics():
     app = App("test")
     source = app.source("S", SCHEMA)

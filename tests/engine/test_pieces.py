@@ -18,10 +18,10 @@ from riprap.engine.engine import Engine
 from riprap.graph.aggregates import apply
 from riprap.graph.builder import App
 from riprap.graph.keys import OrderKey
-from riprap.graph.windows import count, punctuated, time, zero
-from riprap.operators.contract import Punctuation
+from riprap.graph.windows import count, punctuated, session_window, time, zero
+from riprap.operators.contract import Late, Punctuation
 
-STEPS = ["filter", "map", "aggregate", "join", "union", "split"]
+STEPS = ["filter", "map", "aggregate", "join", "union", "split", "delay"]
 
 
 def compared(graph, feed, ends):
@@ -154,7 +154,6 @@ def test_reasons_for_cuts():
 def test_reasons_for_running_alone():
     app = App("alone")
     first = source(app)
-    first.delay("1s", name="Later").sink("Out")
     first.barrier(app.source("T", "other long"), name="Pairs").sink("Out2")
     right = first.rename({"x": "y", "i": "j"}, name="R")
     first.join(right, on="k", left_window=count(3), right_window=zero(), name="Several").sink("Out3")
@@ -162,11 +161,86 @@ def test_reasons_for_running_alone():
     first.join(right, **latest, how="right", name="Kept").sink("Out4")
     first.join(right, **latest, how="left", name="Latest").sink("Out5")
     graph = app.build()
-    assert "get later times" in begins(graph, "Later")
     assert "wait for those of all other ports" in begins(graph, "Pairs")
     assert "can meet several tuples" in begins(graph, "Several")
     assert "what is kept is given out as well" in begins(graph, "Kept")
     assert begins(graph, "Latest") is None
+
+
+def test_what_is_delayed_is_merged_with_what_is_not():
+    app = App("delayed")
+    first = source(app)
+    later = first.delay("2us", name="Later")
+    first.union(later, name="Both").sink("Out")
+    again = first.delay("1us", name="Once").delay("1us", name="Twice")
+    later.union(again, name="Level").sink("Out2")
+    graph = app.build()
+    assert begins(graph, "Both") == "some of its inputs are delayed, and they are merged"
+    assert [begins(graph, name) for name in ("Later", "Once", "Twice", "Level")] == [None] * 4
+
+
+def late_apps():
+    """Behind a delay: what takes what comes late as it is, what closes windows, and what leaves the fragment."""
+    windows = {
+        "Rolling": (time("6us"), count(1)),
+        "Tumbling": (time("6us"), None),
+        "Session": (session_window("4us"), None),
+        "Counted": (count(2), count(1)),
+    }
+    app = App("late")
+    later = source(app).filter("i > -9", name="In").delay("3us", name="Later")
+    for name, (window, every) in windows.items():
+        later.aggregate("count(*) AS n", window=window, every=every, by="k", name=name).sink(f"{name}Out")
+    later.delay("4us", name="Latest").union(later, name="Merged").sink("Out")
+    return app.build()
+
+
+def seen(outputs):
+    """Rows and punctuations, and at which key those come late that do."""
+    found = {}
+    for name, event in outputs:
+        at, own = (event.at, event.event) if isinstance(event, Late) else (None, event)
+        rows = own if isinstance(own, Punctuation) else own.to_pylist()
+        found.setdefault(name, []).append((at, rows))
+    return {
+        name: [(at, row) for at, rows in events for row in (rows if isinstance(rows, list) else [rows])]
+        for name, events in found.items()
+    }
+
+
+@settings(max_examples=15)
+@given(st.lists(st.tuples(st.integers(0, 30), st.sampled_from(["rows", "late", "late mark"])), min_size=1, max_size=12))
+def test_what_comes_late_is_as_late_behind_a_delay(told):
+    graph = late_apps()
+    members = [op.name for op in graph.operators if op.name != "S"]
+    whole, apart = Engine(graph, members), Engine(graph, members, cut_everywhere=True)
+    assert "Later" in next(piece.operators for piece in whole.pieces if piece.operators[0] == "In")
+    now = 0
+    for seq, (step, kind) in enumerate(told):
+        if kind == "rows":
+            now += step
+            event = rows_at(now, seq)
+        else:
+            late = rows_at(max(0, now - step), seq)
+            key = OrderKey(now, 0, seq)
+            event = Late(late if kind == "late" else Punctuation(OrderKey(max(0, now - step), 0, seq)), key)
+        left, right = whole.push("S→In", event), apart.push("S→In", event)
+        assert seen(left) == seen(right)
+        assert repr(whole.digests()) == repr(apart.digests())
+        assert seen(whole.advance("S→In", OrderKey(now, 0, seq))) == seen(apart.advance("S→In", OrderKey(now, 0, seq)))
+    assert seen(whole.end("S→In")) == seen(apart.end("S→In"))
+
+
+def rows_at(moment, seq):
+    return pa.record_batch(
+        {
+            "k": pa.array(["ab"[seq % 2]]),
+            "x": pa.array([1.0]),
+            "i": pa.array([seq], pa.int64()),
+            "_ts": pa.array([moment], pa.timestamp("us", "UTC")),
+            "_seq": pa.array([seq], pa.int64()),
+        }
+    )
 
 
 def test_what_goes_back_and_what_is_long_begins_a_piece():

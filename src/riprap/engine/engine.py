@@ -380,7 +380,7 @@ class Engine:
                     emitted += running.push(views) if late is None else running.push_late(views, late)
                     continue
                 given = running.punctuate(own)
-                emitted += given if late is None else [e._replace(event=late._replace(event=e.event)) for e in given]
+                emitted += given if late is None else _belated(running, late, given)
         except DataError:
             self._failed = True
             raise
@@ -414,8 +414,7 @@ class Engine:
             elif isinstance(item, Mark):
                 emitted += running.punctuate(item.punctuation, item.port)
             elif isinstance(item.late.event, Punctuation):
-                given = running.punctuate(item.late.event, item.port)
-                emitted += [e._replace(event=item.late._replace(event=e.event)) for e in given]
+                emitted += _belated(running, item.late, running.punctuate(item.late.event, item.port))
             else:
                 emitted += running.push_late(running.from_port(item.port, item.late.event), item.late)
         self._progress[name] = max(self._progress[name], merger.progress)  # it falls when a port is waited for again
@@ -484,7 +483,7 @@ class Engine:
         else:
             self._statistics[name].tuples_in[port] += late.event.num_rows
             caused = operator.late(Channel(port), late.event, at)
-        at = operator.output_progress(at) if at > START_KEY else at
+        at = operator.output_progress(at) if START_KEY < at < END_KEY else at
         for one in caused:
             own = one.event if isinstance(one.event, Late) else Late(one.event, at)
             emissions.append(one._replace(event=own._replace(again=late.again)))
@@ -574,6 +573,11 @@ class Engine:
     def state_sizes(self) -> dict[str, int]:
         """Tuples in the state of every stateful operator."""
         return {name: op.size() for name, op in self.operators.items() if any(self.graph[name].stateful)}
+
+
+def _belated(running: RunningPiece, late: Late, given: list[Emitted]) -> list[Emitted]:
+    """What a punctuation that came late made a piece give: as late."""
+    return [e._replace(event=running.late_behind(e.operator, late, e.event)) for e in given]
 
 
 def _batch(event: Event | Late | Views) -> Event | Late:

@@ -7,7 +7,7 @@ alone, not on batches.
 Rows are merged by rows of numbers, their *order*: the order key; only `_seq` where that says the same; with a jitter,
 the arrival first. A punctuation has the order of the row before it, by its key or in the queue, and passes right after
 it. What comes late (`Late`) has the order of its `at`, or of what is before it in the queue, and passes behind all rows
-of that order.
+of that order; so does a punctuation before a tuple, whose key is behind all that share the trigger before it.
 """
 
 from bisect import bisect_left, bisect_right
@@ -21,7 +21,7 @@ import pyarrow as pa
 from riprap.base.errors import UsageError
 from riprap.engine.jitter import Jitter
 from riprap.graph.keys import END_KEY, START_KEY, KeyShape, OrderKey, just_before
-from riprap.graph.mark_keys import behind_trigger, marked_alike, told_by_row
+from riprap.graph.mark_keys import behind_trigger, is_behind_trigger, marked_alike, told_by_row
 from riprap.operators import views
 from riprap.operators.columns import Keys, batch_of, concatenated, keys_of
 from riprap.operators.contract import Late, Punctuation
@@ -66,6 +66,12 @@ class _Cut(NamedTuple):
 
     punctuation: Punctuation
     order: Order
+
+    @property
+    def behind(self) -> OrderKey:
+        """The key of one that is behind all of its trigger, though its order may be that of one port's row alone."""
+        key = self.punctuation.key
+        return key if is_behind_trigger(key) else START_KEY
 
 
 class _Late(NamedTuple):
@@ -264,7 +270,7 @@ class Merger:
         while True:
             heads = [next((i for i in q if not isinstance(i, _Segment)), None) for q in self._queues]
             cuts = [
-                (item.order, item.late.at if isinstance(item, _Late) else START_KEY, port)
+                (item.order, item.late.at if isinstance(item, _Late) else item.behind, port)
                 for port, item in enumerate(heads)
                 if item is not None and item.order < limit and not (isinstance(item, _Late) and item.late.at > reached)
             ]

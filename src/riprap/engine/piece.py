@@ -15,10 +15,12 @@ import pyarrow as pa
 from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import DataError
 from riprap.engine.compiling import COMPILER
+from riprap.engine.pieces import delay_of
 from riprap.expressions.kinds import HELD_BY_ARROW, kind_of
 from riprap.expressions.vectors import aligned
 from riprap.expressions.written import Block, Unwritten, Value
 from riprap.graph.graph import Graph
+from riprap.graph.keys import END_KEY, START_KEY, OrderKey
 from riprap.graph.mark_keys import just_before_it
 from riprap.graph.specs import Join, Sink
 from riprap.graph.windows import Count
@@ -166,6 +168,10 @@ class RunningPiece:
         self.seconds = 0.0  # with what it takes to hand batches in and out
         self.seconds_inside = 0.0  # in the loop alone
         self.batches = 0
+        self._later: dict[str, int] = {}  # by how much what reaches an operator is later than what came to the entry
+        for name in names:
+            came = graph.inputs(name)[0].source if name != names[0] else None
+            self._later[name] = 0 if came is None else self._later[came] + delay_of(graph, came)
         self.onward = [
             s for name in names for s in graph.outputs(name) if s.target in operators and s.target not in names
         ]
@@ -361,12 +367,12 @@ class RunningPiece:
                 after()
             for gathering in self._gatherings:
                 if count := function.value_of(gathering.counter):
-                    emitted += self._given(gathering, gathering.take(count, None if late is None else late.at))
+                    emitted += self._given(gathering, gathering.take(count, self._late_at(gathering.name, late)))
             self.seconds_inside += self._clock.monotonic() - start
             for tap in self._taps:
                 if count := function.value_of(tap.counter):
                     made = tap.taken(count, views, function.dictionaries)
-                    given = made if late is None else late._replace(event=made)
+                    given = made if late is None else self.late_behind(tap.operator, late, made)
                     emitted.append(Emitted(tap.operator, tap.port, given))
             done = int(function.numbers[0])
             if function.numbers[1]:
@@ -381,11 +387,20 @@ class RunningPiece:
         """Take rows that come late."""
         aggregates = [op for op in self._operators.values() if isinstance(op, AggregateOperator)]
         for operator in aggregates:
-            operator.step_late(late.at)
+            operator.step_late(self._late_at(operator.spec.name, late))
         emitted = self.push(views, late)
         for operator in aggregates:
             operator.step_late(None)
         return emitted
+
+    def late_behind(self, name: str, late: Late, event: Event | Views) -> Late:
+        """What an operator gave because of something that came late: as late, behind the delays on the way."""
+        at = _after(late.at, self._later[name] + delay_of(self._graph, name))
+        return late._replace(event=event, at=at)
+
+    def _late_at(self, name: str, late: Late | None) -> OrderKey | None:
+        """Where what comes late to the entry is late for an operator."""
+        return None if late is None else _after(late.at, self._later[name])
 
     def reach(self, name: str, emissions: list[Emission]) -> list[Emitted]:
         """What an operator gave because its input has come so far."""
@@ -461,6 +476,10 @@ class RunningPiece:
 
 def _valid(column: Column) -> np.ndarray:
     return np.ones(len(column.values), np.uint8) if column.valid is None else np.ascontiguousarray(column.valid)
+
+
+def _after(key: OrderKey, delay: int) -> OrderKey:
+    return key if key in (START_KEY, END_KEY) else key._replace(ts=key.ts + delay)
 
 
 def _common(left: Block, right: Block) -> Block:

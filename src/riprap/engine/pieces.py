@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from riprap.graph.graph import Graph
-from riprap.graph.specs import Join, Sink, Source
+from riprap.graph.specs import Delay, Join, Sink, Source
 from riprap.operators.step_gather import gathers
 from riprap.operators.steps import cannot_step
 
@@ -47,13 +47,14 @@ def cut(
     pieces: list[tuple[list[str], str, bool]] = []
     piece_of: dict[str, int] = {}
     rows: dict[str, int] = {}  # how many rows an operator gives at most for a row of its piece's entry
+    later: dict[str, int] = {}  # by how much what it gives is later than that row
     for name in graph.order:
         if name not in members:
             continue
         why_alone = alone.get(name) or cannot_step(graph[name])
         if any(stream.feedback is not None for stream in graph.outputs(name)):
             why_alone = "what it gives goes back"
-        reason = why_alone or _reason(graph, name, members, merged_apart, pieces, piece_of, rows)
+        reason = why_alone or _reason(graph, name, members, merged_apart, pieces, piece_of, rows, later)
         if reason is None:
             index = piece_of[graph.inputs(name)[0].source]
             pieces[index][0].append(name)
@@ -66,6 +67,8 @@ def cut(
             pieces.append(([name], reason, not alone_here))
         piece_of[name] = index
         given = [rows[s.source] for s in graph.inputs(name) if s.source in rows and reason is None]
+        behind = later[graph.inputs(name)[0].source] if reason is None else 0
+        later[name] = behind + delay_of(graph, name)
         rows[name] = (sum(given) if graph[name].kind == "union" else max(given)) if given else 1
     return [Piece(tuple(names), reason, compiled) for names, reason, compiled in pieces]
 
@@ -78,6 +81,7 @@ def _reason(
     pieces: list[tuple[list[str], str, bool]],
     piece_of: Mapping[str, int],
     rows: Mapping[str, int],
+    later: Mapping[str, int],
 ) -> str | None:
     """Why an operator that has a step begins a piece; None: it goes on with its producers'."""
     inputs = graph.inputs(name)
@@ -106,4 +110,12 @@ def _reason(
         return "a punctuation on the entry would come between its ports"
     if any(rows[stream.source] > 1 for stream in inputs):
         return "a tuple of the entry can give several rows on one of its ports, and they are merged"
+    if len({later[stream.source] for stream in inputs}) > 1:
+        return "some of its inputs are delayed, and they are merged"
     return None
+
+
+def delay_of(graph: Graph, name: str) -> int:
+    """By how much what an operator gives is later than what it was given."""
+    spec = graph[name]
+    return spec.delay if isinstance(spec, Delay) else 0

@@ -8,7 +8,8 @@ under which there is no tuple. From this follows what everybody has to heed:
     windows     what a window of time gives out at the very boundary that caused it came first, under a key that counts
                 boundaries as that window does: it passes behind that (`behind_boundary`)
     triggers    what it causes has its trigger, so a row with that key does not say that all of the trigger has come
-                (`still_open`); behind all of it is `behind_trigger`
+                (`still_open`); behind all of it is `behind_trigger`, and one that is made before a tuple is behind all
+                of the trigger before that: where ports are merged, on all of them (`is_behind_trigger`)
     rows        the last row of a batch may be the trigger of one that has not come (`told_by_row`)
     promises    who drops by key must not be told that a key has passed while a punctuation with it may follow
                 (`promised`)
@@ -39,6 +40,11 @@ def told_by_row(last: OrderKey) -> OrderKey:
 def behind_trigger(mark: OrderKey) -> OrderKey:
     """The greatest key of what has the same trigger."""
     return mark._replace(n=END_KEY.n)
+
+
+def is_behind_trigger(mark: OrderKey) -> bool:
+    """Whether a punctuation is behind all that has its trigger, wherever that is."""
+    return mark.n == END_KEY.n
 
 
 def behind_boundary(mark: OrderKey, number: int, n: int = 0) -> OrderKey:

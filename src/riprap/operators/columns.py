@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.graph.keys import END_KEY, SEQ, SRC, TS, TS_TYPE, KeyShape, N, OrderKey
+from riprap.graph.mark_keys import is_behind_trigger
 from riprap.graph.types import logical_type
 from riprap.operators.kernels.merging import number_runs
 from riprap.operators.strings import StringPool, address_of
@@ -238,7 +239,10 @@ class Numbering:
             self.last[:], self._first = before, 0
 
     def key(self, key: OrderKey) -> OrderKey:
-        """The key of the newest output that shares this trigger; numbered 0 if there is none."""
+        """The key of the newest output that shares this trigger; numbered 0 if there is none. One that is behind all
+        of them stays there."""
+        if is_behind_trigger(key):
+            return key
         same = tuple(self.last[:3].tolist()) == key[:3]
         return key._replace(n=max(0, int(self.last[3]) - 1) if same else 0)
 

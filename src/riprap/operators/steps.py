@@ -14,6 +14,7 @@ An operator that takes its rows batch-wise has a step that finds what it needs o
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 import pyarrow as pa
@@ -47,15 +48,23 @@ from riprap.operators.step_gather import Gathering, gather_step, gathers
 from riprap.operators.step_join import join_step
 from riprap.operators.step_running import running_step, runs
 from riprap.operators.step_scan import scan_step
-from riprap.operators.step_state import Given, counted, flag, identifier, key_parts, operator_name, where
+from riprap.operators.step_state import (
+    Given,
+    counted,
+    flag,
+    identifier,
+    key_parts,
+    operator_name,
+    under_name,
+    where,
+)
 from riprap.operators.union import UnionOperator
 
 DENSE = 16  # tuples of the longest window that has a dense ring; longer ones grow
 
-_STEPS = (Source, Sink, Functor, Scan, Split, Union, Aggregate, Join)
+_STEPS = (Source, Sink, Functor, Scan, Split, Delay, Union, Aggregate, Join)
 _WHY: dict[type[OperatorSpec], str] = {
     Punctor: "a mark between two rows is no row, and a loop gives out rows alone",
-    Delay: "its rows get later times, and what comes late behind it would have to get them too",
     Sort: "its rows leave in another order than they came in, many at once",
     Barrier: "its rows wait for those of all other ports",
     UserDefined: "it is the user's own code",
@@ -104,6 +113,8 @@ def write_step(function: Function, operator: Operator, inputs: Sequence[Given], 
             return [scan_step(function, cast(ScanOperator, operator), inputs[0])]
         case Split():
             return _split(function, operator, inputs[0])
+        case Delay():
+            return [_delay(function, operator, inputs[0])]
         case Union():
             return [_union(function, cast(UnionOperator, operator), inputs, home)]
         case Aggregate() if gathers(spec):
@@ -148,6 +159,15 @@ def _split(function: Function, operator: Operator, given: Given) -> list[Given]:
         counter = counted(function, inner, f"n_{operator_name(spec)}_{port}")
         outputs.append(Given(inner, given.row, counter, given.most))
     return outputs
+
+
+def _delay(function: Function, operator: Operator, given: Given) -> Given:
+    spec, row = cast(Delay, operator.setting.spec), dict(given.row)
+    time = row[TS]
+    row[TS] = under_name(function, given.block, replace(time, text=f"{time.text} + {function.literal(spec.delay)}"))
+    if SRC not in row:  # a column behind it
+        row[SRC] = Value(pa.int32(), str(operator.setting.shapes[0].src))
+    return Given(given.block, row, given.counter, given.most)
 
 
 def _union(function: Function, operator: UnionOperator, inputs: Sequence[Given], home: Block) -> Given:
