@@ -52,6 +52,35 @@ def test_one_copy_may_die(targets, told, promised):
     assert judged("kill", targets, LOST, **told).holds is (promised == "with gaps")
 
 
+def of_group(*failovers, tainted=False, delivery="exactly once, while a full replica lives"):
+    """As of a run whose group of two replicas has failed over so often: (to, tainted)."""
+    told = summary()
+    del told["copies"]
+    for pe in COPIES:
+        told["pes"][pe]["delivery"] = delivery
+    replicas = [{"elements": [pe], "state": "full"} for pe in COPIES]
+    gone = [{"to": to, "tainted": tainted} for to, tainted in failovers]
+    return told | {"groups": {"g": {"replicas": replicas, "tainted": tainted, "failovers": gone}}}
+
+
+@pytest.mark.parametrize(
+    ("targets", "told", "promised"),
+    [
+        (("Double#1",), of_group((2, False)), "exactly once"),
+        (("Double#1",), of_group((2, True)), "with gaps"),  # the other one had not filled yet
+        (("Double#1",), of_group((2, False), (None, False), (1, False)), "with gaps"),  # for a while there was none
+        (("Double#1",), of_group((2, False), tainted=True), "with gaps"),
+        (("Double#1",), of_group((2, False), delivery="with gaps"), "with gaps"),  # not deterministic, or plain
+        (("In", "Double#1"), of_group((2, False)), "with gaps"),
+    ],
+)
+def test_a_group_is_held_to_what_it_promises(targets, told, promised):
+    fault = FaultResult(Fault(5_000_000, "several", targets), 100.0, 101.5)
+    proof = judge(app(), HOSTS, (fault,), {"Out": LOST}, told | {"sinks": {"Out": {"tuples": 9}}}, bound=None, seed=1)
+    assert proof.promised == {"Out": promised}
+    assert proof.holds is (promised == "with gaps")
+
+
 def test_a_corruption_that_nobody_promised_anything_of_is_told():
     proof = judged("corrupt-tuple", ("In",), WRONG, altered="x")
     assert proof.holds

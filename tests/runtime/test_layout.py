@@ -10,6 +10,7 @@ from riprap.operators.user import UserOperator
 from riprap.protocols import recompute
 from riprap.protocols.protocol import WHOLE
 from riprap.protocols.registry import protocol
+from riprap.runtime.coordination.summary import delivery
 from riprap.runtime.lateness import takes_late
 from riprap.runtime.layout import arrange, sink_channel
 
@@ -266,3 +267,16 @@ def test_backups_share_an_element_without_a_circle():
 
     assert members(through=False) == [("S", "L", "R", "U", "Sink")]
     assert members(through=True) == [("S", "L"), ("R",), ("U", "Sink")]  # R is not deterministic
+
+
+@pytest.mark.parametrize(
+    ("source", "failover", "promised"),
+    [
+        ((persist(),), "smart", "exactly once, while a full replica lives"),
+        ((persist(),), "plain", "with gaps"),  # the published technique loses what lies between
+        ((), "smart", "with gaps"),  # the source may die, and the replicas have had different input
+    ],
+)
+def test_what_a_group_promises_of_itself(source, failover, promised):
+    layout = arrange(chain(source=source, filter_=(ha_group("g"),)), settings={"failover": failover})
+    assert {delivery(layout, pe.id) for pe in layout.pes if pe.fragment.group} == {promised}

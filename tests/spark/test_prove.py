@@ -99,6 +99,19 @@ def test_a_plan_that_holds_and_a_bound_that_cannot(tmp_path):
     assert "Predicted and measured" in page
 
 
+@pytest.mark.parametrize("there", [False, True])
+def test_where_spark_does_not_start_nothing_is_left_behind(tmp_path, monkeypatch, there):
+    """Nor is a directory taken away that was there before."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    if there:
+        (tmp_path / "proof").mkdir()
+    ended = prove(tmp_path, "--for", "8s", "--rate", "100", "--out", "proof")
+    assert ended.returncode == 3, ended.stderr
+    assert "Spark did not start" in ended.stderr
+    left = {path.name for path in (tmp_path / "proof").iterdir()} if (tmp_path / "proof").exists() else None
+    assert left == ({".owner"} if there else None)
+
+
 @pytest.mark.soak
 def test_a_killed_driver_is_resumed(tmp_path):
     (tmp_path / "driver.toml").write_text('[[faults]]\nat = "3s"\nkind = "driver"\n')
@@ -116,6 +129,7 @@ APPS = ["bargain-discovery", "yield-prediction", "sensor-fleet", "nexmark-5", "w
 GROUP = """
 app = "bargain-discovery"
 [operators]
+TradeQuote = { backup = true }
 TradeFilter = { ha_group = "trades" }
 Aggregator = { ha_group = "trades" }
 VWAP = { ha_group = "trades" }

@@ -23,6 +23,7 @@ from riprap.api.request import OutputScores, score_functions
 from riprap.api.run import Inputs, Settings, resume, run
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.base.errors import CheckFailed, DataError, MissingPrerequisite, RiprapError, UsageError
+from riprap.base.owner import is_empty, owned
 from riprap.base.quantities import Duration, show_duration
 from riprap.engine.inputs import count_rows
 from riprap.graph.graph import Graph
@@ -86,7 +87,7 @@ def prove(
     for what should have.
     """
     directory = Path(out).absolute()
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+    if directory.exists() and (not directory.is_dir() or not is_empty(directory)):
         raise UsageError(f"{out} is there already and not an empty directory: give another one for the proof")
     settings = Settings(
         app if isinstance(app, str) else "", plan_text(plan) if plan is not None else None, fuse,
@@ -111,12 +112,12 @@ def prove(
     paths = {name: Path(path).absolute() for name, path in (inputs() if callable(inputs) else inputs).items()}
     if rate is None:
         rate = {name: max(count_rows(path), 1) / seconds for name, path in paths.items()}
-    directory.mkdir(parents=True, exist_ok=True)
     arguments = {
         "app": app, "inputs": paths, "plan": plan, "fuse": fuse, "parallelism": dict(parallelism or {}),
         "rate": rate, "master": master,
     }  # fmt: skip
-    summary = _run_through(directory, schedule, arguments, tell, warn)
+    with owned(directory, "proof"):  # which is gone again if Spark does not start
+        summary = _run_through(directory, schedule, arguments, tell, warn)
     expected = expected_rows(layout.graph, paths)
     found = {name: found_rows(Path(summary["sinks"][name]["path"]), rows.schema) for name, rows in expected.items()}
     compared = {name: difference(rows, found[name]) for name, rows in expected.items()}

@@ -36,7 +36,8 @@ class Injector:
         past = read_observations(directory)
         self._next = 1 + max((entry["fault"] for entry in past if entry["what"] == "began"), default=-1)
         self._offset = max((entry["ran"] for entry in past), default=0.0)  # seconds that the run had run before
-        self._file: TextIO = open(directory / OBSERVATIONS, "a")  # noqa: SIM115
+        self._path = directory / OBSERVATIONS
+        self._file: TextIO | None = None  # made with the first line, and so not by a run that never began
         self._table: Mapping[str, Any] = {}
         self._since: float | None = None
         self._under_way: list[tuple[Action, Wait, float]] = []
@@ -130,6 +131,8 @@ class Injector:
 
     def _note(self, what: str, number: int, ran: float) -> None:
         entry = {"what": what, "fault": number, "at": self._clock.now() / 1e6, "ran": ran}
+        if self._file is None:
+            self._file = open(self._path, "a")  # noqa: SIM115
         self._file.write(json.dumps(entry) + "\n")
         self._file.flush()
 
@@ -139,7 +142,8 @@ class Injector:
             for _ in action:
                 pass
         self._under_way = []
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
 
 
 def read_observations(directory: Path) -> list[dict[str, Any]]:

@@ -5,7 +5,8 @@ Promises, by what the run says of its elements and what the plan says of itself:
     every fault   the elements that it hit run again
     recovery R    from the fault until they do: at most R (where there is a bound; of a driver nothing is said)
     exactly once  at a sink that only exactly-once elements lead to: nothing lost, doubled or wrong, in order; also
-                  behind copies of which one was always left, where no other element was hit
+                  behind copies of which one was always left, and behind groups that tell of themselves that they lose
+                  nothing while a full replica lives, and had one, where no other element was hit
     no secrets    of a copy that was corrupted somebody is told, if a sink shows it
     with gaps     at any other sink, unless one element is "at least once": nothing doubled, in order but for late rows
     true counts   the summary's number of tuples of an exact sink is what is in its stream
@@ -227,16 +228,19 @@ def promises(
 ) -> dict[str, str]:
     """By sink, what holds of all elements that lead to it. `hosts`: the elements of each operator.
 
-    Where operators run in copies one of them may die and nothing is lost; other elements count if they were `hit`, or
-    died of themselves. `resumed`: all of them were gone at once.
+    Where operators run in copies, or in groups that promise it, one of them may die and nothing is lost; other elements
+    count if they were `hit`, or died of themselves. `resumed`: all of them were gone at once.
     """
-    copied = summary.get("copies", {}).values()
-    spared = bool(copied) and not resumed and not any(copies["tainted"] for copies in copied)
+    replicated = any(str(told["delivery"]).startswith(f"{EXACTLY}, while") for told in summary["pes"].values())
+    spared = replicated and not resumed and not any(copies["tainted"] for copies in summary.get("copies", {}).values())
+    failed = {pe for group in summary.get("groups", {}).values() if _gave_out(group) for pe in _members(group)}
 
     def delivery(pe: str) -> str:
         told = summary["pes"][pe]
         words = str(told["delivery"])
-        return EXACTLY if spared and (words.startswith(EXACTLY) or not (told["restarts"] or pe in hit)) else words
+        if words == EXACTLY or not spared or pe in failed:
+            return words
+        return EXACTLY if words.startswith(EXACTLY) or not (told["restarts"] or pe in hit) else words
 
     found = {}
     for sink in graph.sinks:
@@ -247,6 +251,15 @@ def promises(
             careless = any(text.startswith("at least once") for text in deliveries)
             found[sink.name] = "at least once" if careless else "with gaps"
     return found
+
+
+def _gave_out(group: Mapping[str, Any]) -> bool:
+    """Whether an HA group was ever without a full replica."""
+    return bool(group["tainted"]) or any(each["tainted"] or each["to"] is None for each in group["failovers"])
+
+
+def _members(group: Mapping[str, Any]) -> list[str]:
+    return [pe for replica in group["replicas"] for pe in replica["elements"]]
 
 
 def _upstream(graph: Graph, sink: str) -> set[str]:

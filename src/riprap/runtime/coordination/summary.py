@@ -141,7 +141,7 @@ def summary(
                 "restarts": status.restarts,
                 "went_back": status.went_back,
                 "recoveries": [asdict(recovery) for recovery in status.recoveries],
-                "delivery": _delivery(layout, status.pe),
+                "delivery": delivery(layout, status.pe),
             }
             for status in table
         },
@@ -201,11 +201,13 @@ def _with(source: str, ledgers: Ledgers) -> list[Ledger]:
     return [ledger for ledger in ledgers.values() if source in ledger.sources]
 
 
-def _delivery(layout: Layout, pe: str) -> str:
+def delivery(layout: Layout, pe: str) -> str:
     """What a crash of this element does to what it gives out, in words."""
-    plan = layout.plan(layout.pe(pe))
-    if layout.pe(pe).fragment.copied:
+    fragment, plan = layout.pe(pe).fragment, layout.plan(layout.pe(pe))
+    if fragment.copied:
         return "exactly once, while another copy lives"
-    if plan.exact:
-        return "exactly once"
+    if fragment.group in layout.deterministic and layout.settings.get("failover") != "plain":
+        return "exactly once, while a full replica lives"
+    if plan.exact:  # of a group it is not who comes back that goes on, but who takes over
+        return "with gaps" if fragment.group else "exactly once"
     return f"at least once: {plan.reason}" if plan.whole else "with gaps"
