@@ -145,6 +145,15 @@ class Dice(UserOperator):
 app = App("dice")
 (thrown,) = app.source("In", "id long").apply(Dice, name="Thrown")
 thrown.sink("Out")
+
+from riprap.graph.annotations import ha_group, retain
+
+def doubled(*protect):
+    made = App("doubled")
+    made.source("In", "id long").select("id * 2 AS id", name="Double", protect=protect).sink("Out")
+    return made.build()
+
+sampled, grouped = doubled(retain("while-down")), doubled(ha_group("g"))
 """
 
 
@@ -155,6 +164,12 @@ def test_what_cannot_be_repeated_cannot_be_planned_or_proven(tmp_path, monkeypat
     (tmp_path / "dicing.py").write_text(DICE)
     with pytest.raises(PlanError, match="Thrown is not deterministic, so it would give out others; make it"):
         run("plan", "dicing:app", "--recovery", "2s", "--latency", "1s")
+    for name, why in (
+        ("sampled", "what Double gives out is retained only while"),
+        ("grouped", "Double runs in replicas"),
+    ):
+        with pytest.raises(PlanError, match=f"no plan of doubled can hold a bound: .*{why}"):
+            run("plan", f"dicing:{name}", "--recovery", "4s", "--latency", "1s")
     (tmp_path / "plan.toml").write_text('app = "dice"\nrecovery = "2s"\n[operators]\n')
     with pytest.raises(UsageError, match=r"Thrown is not deterministic.*leave `recovery` out of the plan"):
         run("prove", "dicing:app", "--plan", "plan.toml")

@@ -105,6 +105,8 @@ def plan_recovery(
         existing = tuple(name for name, kept in read_plan(Path(earlier)).operators.items() if kept.backup)
     if check is not None:
         asked, existing = _as_run(asked, Path(check), existing or ())
+    elif asked.graph is not None:
+        _check_lossless(asked.graph)
     assert asked.topology is not None
     home = homes(asked.elements.values())
     stated = problem(
@@ -190,6 +192,22 @@ def _check_repeatable(graph: Graph) -> None:
             raise PlanError(
                 f"no plan of {graph.name} can hold a bound: it is met by recomputing, and {operator.name} is not "
                 "deterministic, so it would give out others; make it deterministic, or protect the app without a bound"
+            )
+
+
+def _check_lossless(graph: Graph) -> None:
+    """Nor can what an operator did not get be worked out again: a run under the plan would refuse it."""
+    for operator in graph:
+        notes, why = operator.annotations, ""
+        if notes.retain is not None:
+            why = f"what {operator.name} gives out is retained only while its consumer is down, so it has gaps; leave"
+            why += " retain() out"
+        elif notes.ha_group is not None or notes.copies > 1:
+            why = f"{operator.name} runs in replicas, which fail over instead; leave the replicas out"
+        if why:
+            raise PlanError(
+                f"no plan of {graph.name} can hold a bound: it is met by recomputing, and {why}, or protect the app "
+                "without a bound"
             )
 
 

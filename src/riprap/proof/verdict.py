@@ -119,7 +119,9 @@ class Proof:
             done = sum(result.began is not None for result in self.faults)
             skipped = len(self.faults) - done
             short = f" The run was over before {skipped} more; give a longer --for." if skipped else ""
-            return f"This plan holds: {done} faults, and every promise was kept.{self._excused}{short}"
+            return (
+                f"This plan holds: {done} fault{'s' * (done != 1)}, and every promise was kept.{self._excused}{short}"
+            )
         if self.broken[0] == NOTHING:
             return NOTHING
         more = f" ({len(self.broken) - 1} more)" if len(self.broken) > 1 else ""
