@@ -40,6 +40,7 @@ BLOCK = 184  # tuples
 PUBLISHED = "2 cores: 63 MB/s without, 28 with; 8 cores: 75 and 50"
 TS = pa.timestamp("us", "UTC")
 SCHEMA = pa.schema([("x", pa.int64()), ("payload", pa.binary()), ("_ts", TS), ("_seq", pa.int64())])
+_TRIM_EVERY = 0.05  # seconds
 _PIECE = 64 << 10  # bytes that a socket takes at once for sure
 
 
@@ -118,7 +119,8 @@ class _Log:
     def __init__(self, path: Path, stability: str) -> None:
         self._path = path
         stream = Stream.create(path, SCHEMA, stability=stability, memory_bytes=0)
-        self._writer, self._reader = stream.writer(), stream.read()
+        self._stream, self._writer, self._reader = stream, stream.writer(), stream.read()
+        self._taken, self._trimmed_at, self._segment = 0, SYSTEM_CLOCK.monotonic(), 0
         self._waiting: deque[tuple[Future[Appended], int, float]] = deque()
         self.stored, self.waiting = 0.0, 0
 
@@ -134,7 +136,18 @@ class _Log:
             self.stored += SYSTEM_CLOCK.monotonic() - given
             self.waiting -= size
         for item in self._reader.again():
+            self._taken = item.next_position
             yield item.batch
+        if SYSTEM_CLOCK.monotonic() - self._trimmed_at >= _TRIM_EVERY:
+            self._trim()
+
+    def _trim(self) -> None:
+        """As elements do: the consumer says what it will not ask for again, and its producer trims that."""
+        self._trimmed_at = SYSTEM_CLOCK.monotonic()
+        if self._stream.stable().segment > self._segment:
+            self._segment = self._stream.stable().segment
+            self._stream.register_reader("receiver", self._taken)
+            self._stream.trim(before_position=self._taken, discard=self._writer.discard)
 
     def flush(self) -> None:
         self._writer.flush()

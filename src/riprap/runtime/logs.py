@@ -40,9 +40,7 @@ from riprap.streams.description import is_stream
 from riprap.streams.files import LocalFiles
 from riprap.streams.writer import Appended
 
-# Seconds. What is trimmed soon leaves its pages to what is written next: a page that the system has to find first takes
-# five times as long to write as one that was just given back.
-_TRIM_EVERY = 1.0
+_TRIM_EVERY = 1.0  # seconds. What is trimmed soon is soon written over (`streams/spares.py`)
 _OWN = "own-records"  # the name under which a producer reads its own log
 _KINDS = {"punctuation": Kind.PUNCTUATION, "progress": Kind.PROGRESS, "end": Kind.END, "marker": Kind.MARKER}
 _STORED: dict[Stability, StreamStability] = {"async": "async", "group": "fsync", "fsync": "fsync"}
@@ -190,7 +188,7 @@ class LogSender:
         self._trimmed_at = self._clock.monotonic()
         readers = self._stream.readers()
         if readers.keys() - {_OWN}:
-            self._stream.trim(before_position=min(readers.values()))
+            self._stream.trim(before_position=min(readers.values()), discard=self._writer.discard)
 
     def flush(self) -> None:
         """Return when everything kept is in the log, as stability has it."""

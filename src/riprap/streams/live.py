@@ -35,10 +35,11 @@ class Live:
 
     def publish(self, batches: list[Recent], mark: Mark) -> None:
         with self._changed:
-            self._batches.extend(batches)
-            self._bytes += sum(recent.header.length for recent in batches)
-            while self._batches and self._bytes > self._memory_bytes:
-                self._bytes -= self._batches.popleft().header.length
+            if self._memory_bytes:
+                self._batches.extend(batches)
+                self._bytes += sum(recent.header.length for recent in batches)
+                while self._batches and self._bytes > self._memory_bytes:
+                    self._bytes -= self._batches.popleft().header.length
             self.mark = mark
             self._changed.notify_all()
 

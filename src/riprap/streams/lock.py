@@ -24,7 +24,7 @@ _PATIENCE = 0.25  # seconds; a reader may hold the lock for an instant to see wh
 
 class WriterLock:
     def __init__(self, directory: Path, file: int, took_over: bool) -> None:
-        self._path = directory / LOCK
+        self._path = str(directory / LOCK)
         self._file = file
         self._inode = os.fstat(file).st_ino
         self.took_over = took_over  # an older writer may be alive and hold files open

@@ -5,6 +5,9 @@ Order of effects, so that a crash at any point leaves a stream that opens:
     roll     the ending, fdatasync; the next segment under a temporary name, fsync, link; then the catalogue
              (a crash between two of these leaves a finished segment without record, or without successor: both are
              found)
+
+The next segment may be written over the file of one that was trimmed (`spares.py`); it is cut to its own length when it
+is finished, and when the writer closes.
 """
 
 import os
@@ -25,6 +28,7 @@ from riprap.streams.frame import Message, metadata_size
 from riprap.streams.lock import WriterLock
 from riprap.streams.mark import Mark, read_mark
 from riprap.streams.segment import Builder, Carry, Start, opening, read_start, recover, segment_name, walk
+from riprap.streams.spares import Spares
 from riprap.streams.summary import Summary
 from riprap.streams.syncing import BackgroundSync
 
@@ -58,6 +62,7 @@ class Log:
         self._lock = lock
         self._clock = clock
         self._file = -1
+        self.spares = Spares(directory)
         found = catalogue.load(files)
         self.finished: tuple[Summary, ...] = found.finished
         self.carry = Carry(description.id, 0)
@@ -84,7 +89,9 @@ class Log:
             file.close()
         self._start, self._builder, self.carry = start, recovered.builder, recovered.carry
         if os.path.getsize(path) > self._builder.end:
-            self.cut = self._set_aside(path, self._builder.end, recovered.reason)
+            cut = self._set_aside(path, self._builder.end, recovered.reason)
+            if not start.reused or cut.kept:  # else it is what the file had before
+                self.cut = cut
         if self._lock.took_over:
             self._replace(path)
             return
@@ -126,9 +133,10 @@ class Log:
     def _begin(self) -> None:
         path = self._directory / segment_name(self.carry.segment)
         now = self._clock.now()
-        data = opening(self._description.schema, self.carry, now)
         temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-        self._file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        reused = self.spares.take(temporary, self.carry.position)
+        data = opening(self._description.schema, self.carry, now, reused)
+        self._file = os.open(temporary, os.O_WRONLY | os.O_CREAT | (0 if reused else os.O_TRUNC), 0o644)
         _write_all(self._file, path, [data], 0)
         os.fsync(self._file)
         try:
@@ -138,13 +146,13 @@ class Log:
             self.check_lock()
             os.rename(temporary, path)
         sync_directory(self._directory)
-        self._start = Start(self._description.schema, self.carry, now, len(data))
+        self._start = Start(self._description.schema, self.carry, now, len(data), reused)
         self._builder = Builder(len(data))
 
-    @property
-    def end(self) -> Mark:
+    def end(self, commits: int = 0) -> Mark:
         """Behind the last message written."""
-        return Mark(self.carry.segment, self._builder.end, self.carry.position, self.carry.last_ts, 0)
+        carry = self.carry
+        return Mark(carry.segment, self._builder.end, carry.position, carry.last_ts, commits)
 
     def must_roll(self, unwritten: int) -> bool:
         """Whether the open segment is full, counting bytes that are about to be written to it."""
@@ -184,6 +192,8 @@ class Log:
         if schema is not None:
             self._description = replace(self._description, schemas=(*self._description.schemas, schema))
         summary, ending = self._builder.finished(self._start, self._clock.now())
+        if self._start.reused:
+            os.ftruncate(self._file, self._builder.end)
         _write_all(self._file, self._directory, [ending], self._builder.end)
         os.fdatasync(self._file)
         os.close(self._file)
@@ -218,7 +228,10 @@ class Log:
         return True
 
     def close(self) -> None:
+        self.spares.close()
         if self._file >= 0:
+            if self._start.reused and self._lock.held():
+                os.ftruncate(self._file, self._builder.end)
             os.close(self._file)
             self._file = -1
 

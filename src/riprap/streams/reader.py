@@ -16,11 +16,13 @@ import pyarrow as pa
 from riprap.base.errors import DataError
 from riprap.graph.keys import OrderKey
 from riprap.streams.description import fitted
+from riprap.streams.errors import Damaged
 from riprap.streams.files import Readable
 from riprap.streams.frame import BATCH, MARKS, Header, MarkKind
 from riprap.streams.keys import Bounds, Range
+from riprap.streams.live import Live
 from riprap.streams.mark import Mark
-from riprap.streams.segment import Start, read_batch, read_entries, read_start, segment_name, walk
+from riprap.streams.segment import Found, Start, read_batch, read_entries, read_start, segment_name, walk
 from riprap.streams.summary import Summary
 
 if TYPE_CHECKING:
@@ -93,6 +95,7 @@ class Reader:
         self._marks = marks
         self._seen: tuple[int, int, int] | None = None  # with marks: up to where everything was delivered
         self._held: tuple[int, Readable, Start] | None = None  # the open segment, as it was last read
+        self._held_by: Live | None = None  # the writer at that moment, if it is in this process
         self._over = False
         self._keyed = (
             replace(bounds, from_position=0, to_position=None) != Bounds()
@@ -180,6 +183,15 @@ class Reader:
 
     def _stored(self, end: Mark) -> Iterator[Item]:
         """Everything from the cursor to `end` that the index does not exclude."""
+        if self._resume is not None and self._resume[0] == end.segment:  # all finished ones lie behind the cursor
+            yield from self._open(end)
+        else:
+            yield from self._from_catalogue(end)
+        if not self._over and not self._stop.is_set():
+            self._position = max(self._position, end.position)
+            self._seen = end.place
+
+    def _from_catalogue(self, end: Mark) -> Iterator[Item]:
         catalogue = self._stream.catalogue(end)
         if catalogue.finished:
             self._check_kept(catalogue.finished[0].position)
@@ -197,9 +209,6 @@ class Reader:
             self._position = max(self._position, item.next_position)
         if self._position < end.position or (self._marks and end.segment >= 0):
             yield from self._open(end)
-        if not self._over and not self._stop.is_set():
-            self._position = max(self._position, end.position)
-            self._seen = end.place
 
     def _wanted(self, item: Summary) -> bool:
         if self._marks:
@@ -257,12 +266,17 @@ class Reader:
     def _hold(self, segment: int) -> tuple[Readable, Start]:
         """The open segment, which one who follows reads again and again: opened once, as long as its name is its own
         (a writer that replaces a fenced one may put another file there)."""
-        if self._held is not None and self._held[0] == segment and self._held[1].named():
+        live = self._stream.live()
+        if (
+            self._held is not None
+            and self._held[0] == segment
+            and ((live is not None and live is self._held_by) or self._held[1].named())
+        ):
             return self._held[1:]
         self._let_go()
         file = self._open_segment(segment)
         try:
-            self._held = (segment, file, read_start(file))
+            self._held, self._held_by = (segment, file, read_start(file)), live
         except BaseException:
             file.close()
             raise
@@ -284,7 +298,7 @@ class Reader:
     def _walk(self, file: Readable, start: Start, offset: int, end: int, position: int) -> Iterator[Item]:
         unbounded = not self._keyed and self._bounds.to_position is None
         whole = unbounded and self._columns is None and len(start.schema) == len(self._stream.schema)
-        for found in walk(file, start.carry.stream, offset, end, position):
+        for found in self._checked(file, start, offset, end, position):
             header = found.header
             self._resume = (start.carry.segment, found.offset + header.length)
             item: Item | None = None
@@ -305,11 +319,23 @@ class Reader:
             if self._over or self._stop.is_set():
                 return
 
+    def _checked(self, file: Readable, start: Start, offset: int, end: int, position: int) -> Iterator[Found]:
+        """A segment that is trimmed while it is read may be written over: then it is not damaged, but gone."""
+        try:
+            yield from walk(file, start.carry.stream, offset, end, position)
+        except Damaged:
+            if segment_name(start.carry.segment) in self._stream.files.names():
+                raise
+            raise self._trimmed(start.carry.segment) from None
+
     def _open_segment(self, number: int) -> Readable:
         try:
             return self._stream.files.open(segment_name(number))
         except FileNotFoundError:
-            raise DataError(
-                f"segment {number} of {self._stream.files.location} was trimmed while it was read: "
-                "register a reader to keep what it needs"
-            ) from None
+            raise self._trimmed(number) from None
+
+    def _trimmed(self, number: int) -> DataError:
+        return DataError(
+            f"segment {number} of {self._stream.files.location} was trimmed while it was read: "
+            "register a reader to keep what it needs"
+        )

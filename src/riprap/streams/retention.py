@@ -7,7 +7,7 @@ trimming. Before anything is deleted `trimmed.json` says up to where: rows that 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 
 from riprap.base.clock import Clock
@@ -48,7 +48,10 @@ def registered(files: Files) -> dict[str, int]:
     return found
 
 
-def delete(files: Files, oldest_first: Sequence[Summary], force: bool) -> list[Summary]:
+Discard = Callable[[Summary], None]  # what happens to the file of a segment that is trimmed, instead of deleting it
+
+
+def delete(files: Files, oldest_first: Sequence[Summary], force: bool, discard: Discard | None = None) -> list[Summary]:
     """Delete segments in this order, up to the first that a registered reader needs; returns those deleted."""
     with files.exclusive():
         needed = min(registered(files).values(), default=None) if not force else None
@@ -56,7 +59,10 @@ def delete(files: Files, oldest_first: Sequence[Summary], force: bool) -> list[S
         if doomed:
             put_document(files, TRIMMED, {"position": doomed[-1].next_position})
         for item in doomed:
-            files.delete(segment_name(item.segment))
+            if discard is None:
+                files.delete(segment_name(item.segment))
+            else:
+                discard(item)
     return doomed
 
 
@@ -71,7 +77,9 @@ def trimmed(files: Files) -> int:
     return position
 
 
-def enforce(files: Files, finished: Sequence[Summary], settings: Settings, clock: Clock) -> None:
+def enforce(
+    files: Files, finished: Sequence[Summary], settings: Settings, clock: Clock, discard: Discard | None = None
+) -> None:
     """Delete what the settings do not retain: what is too old, and what is too much. Called at every roll."""
     if settings.retain_age is None and settings.retain_bytes is None:
         return
@@ -84,4 +92,4 @@ def enforce(files: Files, finished: Sequence[Summary], settings: Settings, clock
             break
         doomed.append(item)
         excess -= item.end
-    delete(files, doomed, force=False)
+    delete(files, doomed, force=False, discard=discard)

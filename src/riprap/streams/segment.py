@@ -105,6 +105,7 @@ class Start(NamedTuple):
     carry: Carry
     written_at: int
     end: int  # offset of the first batch
+    reused: bool = False  # behind the last message may lie what the file held before
 
 
 class Builder:
@@ -164,7 +165,7 @@ class Builder:
         return summary, END_OF_STREAM + entries + summary.packed() + foot
 
 
-def opening(schema: pa.Schema, carry: Carry, written_at: int) -> bytes:
+def opening(schema: pa.Schema, carry: Carry, written_at: int, reused: bool = False) -> bytes:
     """The first bytes of a segment."""
     text = json.dumps(
         {
@@ -174,6 +175,7 @@ def opening(schema: pa.Schema, carry: Carry, written_at: int) -> bytes:
             "producers": {str(name): list(state) for name, state in carry.producers.items()},
             "last_ts": carry.last_ts,
             "last_seq": carry.last_seq,
+            **({"reused": True} if reused else {}),
         }
     )
     message = frame(
@@ -218,7 +220,9 @@ def read_start(file: Readable) -> Start:
     )
     if not file.name.endswith(segment_name(carry.segment)):
         raise Damaged(file.name, len(FILE_START), f"it is segment {carry.segment}, under the name of another")
-    return Start(schema.with_metadata(metadata or None), carry, header.written_at, len(FILE_START) + header.length)
+    reused = told.get("reused", False) is True
+    end = len(FILE_START) + header.length
+    return Start(schema.with_metadata(metadata or None), carry, header.written_at, end, reused)
 
 
 def _sound_header(file: Readable, data: memoryview, at: int, offset: int) -> Header:

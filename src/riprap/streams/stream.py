@@ -26,6 +26,7 @@ from riprap.streams.description import (
 )
 from riprap.streams.errors import Damaged
 from riprap.streams.files import Files, LocalFiles, SpooledFiles, files_at
+from riprap.streams.frame import END_OF_STREAM, HEADER_SIZE, read_header
 from riprap.streams.keys import NOTHING, Bounds, as_microseconds
 from riprap.streams.live import Live, written_here
 from riprap.streams.lock import is_written
@@ -168,7 +169,23 @@ class Stream:
             size = os.path.getsize(self._spool / segment_name(mark.segment))
         except FileNotFoundError:
             size = -1
-        return size != mark.offset and not is_written(self._spool)
+        if size == mark.offset or is_written(self._spool):
+            return False
+        return size < mark.offset or not self._rest_of_another(mark)
+
+    def _rest_of_another(self, mark: Mark) -> bool:
+        """Whether what lies behind the mark is only what the file held before it was used again."""
+        assert self._spool is not None
+        file = LocalFiles(self._spool).open(segment_name(mark.segment))
+        try:
+            behind = memoryview(file.read_at(mark.offset, HEADER_SIZE))
+            header = read_header(behind)
+            own = not isinstance(header, str) and header.position == mark.position
+            return not own and bytes(behind[: len(END_OF_STREAM)]) != END_OF_STREAM and read_start(file).reused
+        except Damaged:
+            return False
+        finally:
+            file.close()
 
     def _found_end(self) -> Mark:
         """The end without help of a mark: that of the last whole append, which is then made stable."""
@@ -258,11 +275,16 @@ class Stream:
         return retention.registered(self.files)
 
     def trim(
-        self, *, before_position: int | None = None, before_ts: Time | None = None, force: bool = False
+        self,
+        *,
+        before_position: int | None = None,
+        before_ts: Time | None = None,
+        force: bool = False,
+        discard: retention.Discard | None = None,
     ) -> list[Summary]:
         """Delete the finished segments that lie wholly before a position or a time, as far as registered readers allow.
 
-        `force` ignores the readers. Returns the records of what was deleted.
+        `force` ignores the readers; `discard` is its writer's. Returns the records of what was deleted.
         """
         if (before_position is None) == (before_ts is None):
             raise UsageError("trim needs one of before_position and before_ts")
@@ -274,7 +296,7 @@ class Stream:
             if item.range.max_ts >= limit if limit is not None else item.next_position > (before_position or 0):
                 break
             doomed.append(item)
-        deleted = retention.delete(self.files, doomed, force)
+        deleted = retention.delete(self.files, doomed, force, discard)
         self._catalogue = None
         return deleted
 

@@ -45,19 +45,20 @@ from riprap.streams.beside import SpareCore
 from riprap.streams.body import SMALLEST, Part, Template
 from riprap.streams.description import Description, evolved, shown, store_description
 from riprap.streams.errors import Fenced
-from riprap.streams.files import Files
+from riprap.streams.files import Files, LocalFiles
 from riprap.streams.frame import BATCH, HEADER_SIZE, MARKS, RECORD, MarkKind, Message, frame, payload_of, producer_id
 from riprap.streams.keys import EMPTY, Range, int64_of
 from riprap.streams.live import Live, Recent, announce, withdraw
 from riprap.streams.lock import acquire
 from riprap.streams.log import Cut, Log
-from riprap.streams.mark import Mark, MarkFile
-from riprap.streams.retention import enforce
+from riprap.streams.mark import MarkFile
+from riprap.streams.retention import Discard, enforce
 from riprap.streams.syncing import BackgroundSync
 
 _KINDS: dict[str, int] = {name: kind for kind, name in MARKS.items()}
 
 _SYNC_EVERY = 1_000_000  # microseconds between syncs where stability is "async"
+_SYNC_BYTES = 16 << 20  # or so many bytes
 BESIDE = 32 << 10  # bytes of an append that is worth handing to the thread, where none waits for a sync
 
 
@@ -92,7 +93,8 @@ class _Nothing(NamedTuple):
 
 
 def _nothing_of(schema: pa.Schema) -> _Nothing:
-    batch = pa.RecordBatch.from_pylist([], schema=schema)
+    # Not from Python values: to look at those, Arrow imports pandas.
+    batch = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
     return _Nothing(batch, batch.serialize())
 
 
@@ -132,21 +134,22 @@ class Writer:
         self.epoch = epoch
         carry = self._log.carry
         self._position, self._last_ts, self._last_seq = carry.position, carry.last_ts, carry.last_seq
-        self._mark = MarkFile(directory, self._log.end)
-        self._live = Live(self._log.end, description.settings.memory_bytes)
+        self._mark = MarkFile(directory, self._log.end())
+        self._live = Live(self._log.end(), description.settings.memory_bytes)
         self._directory = os.path.realpath(directory)
         announce(self._directory, self._live)
         self._queue: deque[_Append] = deque()
         self._waiting = 0  # appends not yet done, and their bytes
         self._waiting_bytes = 0
         self.appended_bytes = 0  # by this writer, stable or not
-        lock = threading.RLock()
+        self._mutex = lock = threading.RLock()
         self._changed = threading.Condition(lock)  # there is room, or all is done
         self._work = threading.Condition(lock)  # for the thread alone: to wake it costs who appends its turn
         self._closing = False
         self._writing = False  # somebody commits a group
         self._failure: BaseException | None = None
         self._synced_at = clock.now()
+        self._unsynced = 0  # bytes since
         self._syncing = BackgroundSync()
         self._thread = threading.Thread(target=self._run, name=f"riprap-writer-{directory.name}", daemon=True)
         self._thread.start()
@@ -160,6 +163,11 @@ class Writer:
     def upload_failure(self) -> OSError | None:
         """Why the last upload to a remote location failed; finished segments then wait in the spool."""
         return self._log.upload_failure
+
+    @property
+    def discard(self) -> Discard | None:
+        """For `Stream.trim`: what was trimmed is written over, rather than deleted; None at a remote location."""
+        return self._log.spares.keep if isinstance(self._files, LocalFiles) else None
 
     @property
     def last_sequence(self) -> int:
@@ -288,17 +296,11 @@ class Writer:
         """Queue what `place` makes of the batches, once there is room; it makes None of a repetition."""
         settings = self._description.settings
         future: Future[Appended] = Future()
-        with self._changed:
-            self._changed.wait_for(
-                lambda: (
-                    self._failure is not None
-                    or self._closing
-                    or (
-                        self._waiting < settings.outstanding
-                        and (not self._waiting or self._waiting_bytes + size <= settings.outstanding_bytes)
-                    )
-                )
-            )
+        with self._mutex:
+            while self._waiting and self._failure is None and not self._closing:
+                if self._waiting < settings.outstanding and self._waiting_bytes + size <= settings.outstanding_bytes:
+                    break
+                self._changed.wait()
             if self._failure is not None:
                 raise self._failure
             if self._closing:
@@ -307,7 +309,7 @@ class Writer:
             if messages is None:
                 append = _Append(_made(()), (), Appended(self._position, 0, repeated=True), future, 0)
             else:
-                rows = sum(batch.num_rows for batch in batches)
+                rows = batches[0].num_rows if len(batches) == 1 else sum(batch.num_rows for batch in batches)
                 append = _Append(messages, batches, Appended(self._position - rows, rows), future, size)
             self._waiting += 1
             self._waiting_bytes += append.size
@@ -375,8 +377,7 @@ class Writer:
             raise DataError(
                 f"this batch has ({shown(batch.schema)}), the stream has ({shown(description.schema)}): see `evolve`"
             )
-        columns = batch.columns
-        ts_column, seq_column = columns[self._key_places[0]], columns[self._key_places[1]]
+        ts_column, seq_column = batch.column(self._key_places[0]), batch.column(self._key_places[1])
         for name, column in (("_ts", ts_column), ("_seq", seq_column)):
             if column.null_count:
                 raise DataError(f"the column {name} has nulls: every row of a stream has an order key")
@@ -489,7 +490,7 @@ class Writer:
             failure: BaseException | None = None
         except BaseException as error:
             failure = error
-        with self._changed:
+        with self._mutex:
             if failure is not None:
                 self._failure = failure
                 group += self._queue
@@ -517,7 +518,7 @@ class Writer:
                 self._log.write(messages)
                 messages, size = [], 0
                 self._log.roll()
-                enforce(self._files, self._log.finished, settings, self._clock)
+                enforce(self._files, self._log.finished, settings, self._clock, self.discard)
             made = append.messages()
             messages += made
             recent += _recent(made, append.batches)
@@ -526,19 +527,20 @@ class Writer:
         if settings.stability == "fsync":
             self._log.sync()
         elif settings.stability == "async":
-            self._sync_beside()
+            self._sync_beside(size)
         self._log.check_lock()
         self._publish(recent)
 
-    def _sync_beside(self) -> None:
-        """About once a second."""
+    def _sync_beside(self, size: int) -> None:
+        """About once a second; and after so many bytes that finishing a segment does not wait for all of them."""
         now = self._clock.now()
-        if now - self._synced_at >= _SYNC_EVERY and not self._syncing.busy:
-            self._synced_at = now
+        self._unsynced += size
+        if (now - self._synced_at >= _SYNC_EVERY or self._unsynced >= _SYNC_BYTES) and not self._syncing.busy:
+            self._synced_at, self._unsynced = now, 0
             self._log.sync_beside(self._syncing)
 
     def _publish(self, recent: list[Recent]) -> None:
-        mark: Mark = self._log.end._replace(commits=self._live.mark.commits + 1)
+        mark = self._log.end(self._live.mark.commits + 1)
         self._mark.store(mark)
         self._live.publish(recent, mark)
 
