@@ -7,8 +7,6 @@ to save what came in two. Intervals of 10 s are left out: a checkpoint is then n
 times rarer. So are sizes of parts: here a part is what came between two checkpoints.
 """
 
-import math
-import statistics
 import tempfile
 import time
 from collections.abc import Iterator
@@ -17,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.harness import Result, at_least, at_most, reported
+from benchmarks.harness import Result, at_least, at_most, confidence, reported
 from riprap.base.randomness import generator
 from riprap.checkpoints.checkpointer import Checkpointer
 from riprap.checkpoints.storage import LocalStorage
@@ -30,7 +28,6 @@ PAIRS = 4
 SECOND = 1_000_000
 ROWS = 4_096  # of a batch
 BATCHES = 32  # made beforehand, and given again with new order keys
-STUDENT = 3.182  # 97.5 % point of Student's t with PAIRS - 1 degrees of freedom
 
 
 @dataclass(frozen=True)
@@ -68,13 +65,6 @@ def run() -> Iterator[Result]:
         )  # fmt: skip
     yield at_most("missed deadlines", missed, 0, f"of all {taken} checkpoints above", unit="")
     yield reported("longest capture", 1_000 * longest, "ms", "CPU of the processing thread, over all of the above")
-
-
-def confidence(ratios: list[float]) -> tuple[float, float, float]:
-    """The geometric mean between the ends of its 95 % confidence interval."""
-    logs = [math.log(ratio) for ratio in ratios]
-    mean, half = statistics.mean(logs), STUDENT * statistics.stdev(logs) / math.sqrt(len(logs))
-    return math.exp(mean - half), math.exp(mean), math.exp(mean + half)
 
 
 class Trial:

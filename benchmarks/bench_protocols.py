@@ -2,25 +2,31 @@
 
 Rows/s of a whole run under each protocol, against a run without any: with checkpoints every 10 s in runs that are long
 enough for one of every element, and every second. Logs of uncoordinated and induced are volatile, as published, and
-persistent. Runs of one interval follow each other, so that a slow minute of the machine hits all of them; a run
-without a protocol is the first and the last of them, and the ratios are to the mean of both.
+persistent.
+
+Equal runs differ by several per cent, so they are interleaved: a round is a run without a protocol and one under each,
+every other round in the opposite order, and a ratio is to the mean of the runs without one before and behind its round.
+Of several rounds the geometric mean is told, with its 95 % confidence interval, and beside it the same in processor
+time of all elements per row, which a busy machine disturbs less. `RIPRAP_BENCH_ROUNDS=5` runs five times as many.
 
 The input is a stretch of the generator's bids, repeated with later times: the file has to last for seconds of tens of
 millions of rows.
 """
 
+import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.harness import Result, at_least, reported
+from benchmarks.harness import Result, at_least, confidence, reported
 from riprap.api.run import run as run_app
 from riprap.spark.session import hosting_session
 from riprap.workloads.catalogue import load_workload
@@ -37,44 +43,96 @@ _PERSISTENT: dict[str, dict[str, Any]] = {
     "uncoordinated": {"protocol": "uncoordinated", "log": "persistent"},
     "induced": {"protocol": "induced", "log": "persistent"},
 }
-_SECONDS = {"10s": 16.0, "1s": 5.0}  # of a run: uncoordinated elements take their first after up to one and a half
+_SECONDS = {"10s": 16.0, "1s": 4.0}  # of a run: uncoordinated elements take their first after up to one and a half
+_ROUNDS = {"10s": 1, "1s": 4}
+
+
+class Pace(NamedTuple):
+    """Of one run."""
+
+    rows: float  # per second
+    processor: float  # seconds of all elements together, per row
+    checkpoints: int
 
 
 def run() -> Iterator[Result]:
     workload = load_workload("nexmark-2")
+    times = int(os.environ.get("RIPRAP_BENCH_ROUNDS", "1"))
     with tempfile.TemporaryDirectory(prefix="riprap-bench-") as directory:
         place = Path(directory)
         source = _input(place / "Bid.parquet")
         spark = hosting_session(3)
 
-        def rate(seconds: float, **settings: Any) -> tuple[float, int]:
+        def pace(seconds: float, **settings: Any) -> Pace:
             out = place / "run"
             shutil.rmtree(out, ignore_errors=True)
             graph = workload.graph("small")
             found = run_app(graph, {"Bid": source}, out=out, spark=spark, fuse="none", seconds=seconds, **settings)
-            return float(found.summary["throughput"]), int(found.summary["protocol"]["checkpoints"])
+            rows = float(found.summary["throughput"])
+            cores = sum(cost["cores"] for cost in found.summary["costs"].values())
+            return Pace(rows, cores / rows, int(found.summary["protocol"]["checkpoints"]))
 
         try:
-            rate(2.0)  # warms daemons and caches
+            pace(2.0)  # warms daemons and caches
             for interval, seconds in _SECONDS.items():
-                before, _ = rate(seconds)
-                rates = {
-                    (name, log): rate(seconds, interval=interval, **settings)
-                    for log, of in (("volatile", _VOLATILE), ("persistent", _PERSISTENT if interval == "1s" else _NONE))
-                    for name, settings in of.items()
-                }
-                after, _ = rate(seconds)
-                how = (
-                    f"of the rows/s without a protocol, nexmark-2, a checkpoint every {interval}, runs of {seconds:g} s"
-                )
-                yield reported(f"protocols.none, {interval}", mean((before, after)) / 1e6, "M rows/s", "beside them")
-                for (name, log), (found, taken) in rates.items():
-                    logs = "" if name == "coordinated" else f", {log} logs"
-                    bar = 0.95 if log == "volatile" else 0.5
-                    told = f"{how}, {taken} checkpoints"
-                    yield at_least(f"protocols.{name}{logs}, {interval}", found / mean((before, after)), bar, told)
+                for log, of, rounds in (
+                    ("volatile", _VOLATILE, _ROUNDS[interval] * times),
+                    ("persistent", _PERSISTENT if interval == "1s" else _NONE, times),
+                ):
+                    told = {name: {"interval": interval, **settings} for name, settings in of.items()}
+                    if told:
+                        yield from _compared(interval, seconds, log, rounds, told, pace)
         finally:
             spark.stop()
+
+
+def _compared(
+    interval: str,
+    seconds: float,
+    log: str,
+    rounds: int,
+    protocols: Mapping[str, Mapping[str, Any]],
+    pace: Callable[..., Pace],
+) -> Iterator[Result]:
+    found, without = interleaved(rounds, protocols, lambda settings: pace(seconds, **settings))
+    how = (
+        f"of the rows/s without a protocol, nexmark-2, a checkpoint every {interval}, {rounds} × {seconds:g} s in turn"
+    )
+    rows, processor = mean(one.rows for one in without), mean(one.processor for one in without)
+    name = f"protocols.none, {interval}, beside {log} logs"
+    yield reported(name, rows / 1e6, "M rows/s", f"{processor * 1e9:.0f} ns of a core a row, {len(without)} runs")
+    for name, paces in found.items():
+        logs = "" if name == "coordinated" else f", {log} logs"
+        by_clock, by_processor = ratios(paces, without)
+        low, ratio, high = confidence(by_clock)
+        least, worked, most = confidence(by_processor)
+        taken = sum(one.checkpoints for one in paces)
+        said = f"95 % confidence {low:.3f} … {high:.3f}" if rounds > 1 else "one round, so no confidence interval"
+        spread = f" ({least:.3f} … {most:.3f})" if rounds > 1 else ""
+        told = f"{how}, {said}; in processor time {worked:.3f}{spread}; {taken} checkpoints"
+        yield at_least(f"protocols.{name}{logs}, {interval}", ratio, 0.95 if log == "volatile" else 0.5, told)
+
+
+def interleaved(
+    rounds: int, protocols: Mapping[str, Mapping[str, Any]], pace: Callable[[Mapping[str, Any]], Pace]
+) -> tuple[dict[str, list[Pace]], list[Pace]]:
+    """By protocol, of each round; and those without any, one more: before each round and behind the last."""
+    found: dict[str, list[Pace]] = {name: [] for name in protocols}
+    without = [pace({})]
+    for number in range(rounds):
+        for name in list(protocols)[:: -1 if number % 2 else 1]:
+            found[name].append(pace(protocols[name]))
+        without.append(pace({}))
+    return found, without
+
+
+def ratios(paces: Sequence[Pace], without: Sequence[Pace]) -> tuple[list[float], list[float]]:
+    """Of each round: rows/s, and rows per second of processor, to the mean of the two runs around it."""
+    around = list(pairwise(without))
+    by_clock = [one.rows / mean(other.rows for other in two) for one, two in zip(paces, around, strict=True)]
+    return by_clock, [
+        mean(other.processor for other in two) / one.processor for one, two in zip(paces, around, strict=True)
+    ]
 
 
 def _input(path: Path) -> Path:

@@ -96,6 +96,8 @@ def compare(
         raise UsageError(
             "--profile says what work costs on the simulated host, and Spark takes what it takes: leave it out"
         )
+    if master is not None and host != "spark":
+        raise UsageError("--master is of Spark, and the simulated host has none: add --host spark, or leave it out")
     measured_costs = profiles(profile)
     asked = [replace(case, costs=measured_costs.get(case.workload, "")) for case in asked]
     for case in asked:
@@ -129,9 +131,8 @@ def _compared(
 def _said(host: HostName, asked: Sequence[Case]) -> str:
     divided = max(case.divided for case in asked)
     if host == "spark":
-        micro = (
-            " Structured Streaming: the same input, and Python workers killed." if any(c.of.sql for c in asked) else ""
-        )
+        batched = any(case.protocol == MICRO_BATCHES for case in asked)
+        micro = " Structured Streaming: the same input, and Python workers killed." if batched else ""
         times = max(case.compressed for case in asked)
         faster = (
             f" Time is compressed by {times:g}: an interval of 1 s stands for {times:g} s, and {times:g} s of event "
@@ -209,6 +210,8 @@ def find_maximum(
 
     On the simulated host, with its costs: what one core per element would take.
     """
+    if MICRO_BATCHES in protocols:
+        raise UsageError(f"the largest rate is searched for on the simulated host, where {MICRO_BATCHES} does not run")
     asked = cases(
         "small", workloads=[workload], protocols=protocols, intervals=(interval,) if interval else (), windows=windows,
         failure=False, seconds=seconds, skew=skew, shards=shards,

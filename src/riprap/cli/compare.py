@@ -86,6 +86,8 @@ def command(
     from riprap.cli.outputs import output_directory
 
     named = [name.strip() for name in protocols.split(",") if name.strip()]
+    if protocols and not named:
+        raise UsageError(f"--protocols {protocols} names none: give some, as coordinated,repeat, or leave it out")
     if kill and no_kill:
         raise UsageError("--kill and --no-kill contradict each other: give one of them")
     if maximum:
@@ -95,6 +97,13 @@ def command(
             )
         if host == "spark" or scale != "small":
             raise UsageError("--find-maximum searches on the simulated host: leave --host and --scale out")
+        unread = {
+            "--rate": rate, "--load": load, "--kill": kill, "--no-kill": no_kill, "--log": log, "--sinks": sinks,
+            "--induced-scope": induced_scope, "--induced-rule": induced_rule, "--virtual": virtual, "--master": master,
+            "--repetitions": repetitions, "--profile": profile,
+        }  # fmt: skip
+        if given := [option for option, value in unread.items() if value]:
+            raise UsageError(f"--find-maximum finds a rate without failures or logs: leave {', '.join(given)} out")
         tell = (
             (lambda case, found: None)
             if json
@@ -102,7 +111,7 @@ def command(
         )
         rates = api.find_maximum(
             workloads[0], protocols=named, interval=interval, windows=windows, skew=skew, shards=shards,
-            processes=processes, tell=tell,
+            seconds=parse_duration(duration) / 1e6 if duration else None, processes=processes, tell=tell,
         )  # fmt: skip
         if json:
             print_json({case.label: found for case, found in rates.items()})

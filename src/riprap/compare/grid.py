@@ -30,6 +30,7 @@ MICRO_BATCHES = "structured-streaming"  # Spark's own: each micro-batch commits
 PROTOCOLS = ("coordinated", "unaligned", "hybrid", "uncoordinated", "induced", "repeat")
 _COMPRESSED = 10.0  # time of the published grid on Spark
 _LENGTH = {"small": 12.0, "demo": 6.0, "paper": 60.0}  # seconds of input
+_MOST = 50_000_000  # rows of a case: they are generated before it runs
 _LONGEST = 600.0  # that a run is made for the sake of its interval
 PUBLISHED = ("coordinated", "uncoordinated", "induced")
 
@@ -138,8 +139,8 @@ def cases(
     """
     if scale not in get_args(Scale):
         raise UsageError(f"--scale {scale}: expected one of {', '.join(get_args(Scale))}")
-    chosen = [load_workload(name) for name in workloads or WORKLOADS]
-    named = tuple(protocols) or (PUBLISHED if scale == "paper" else PROTOCOLS)
+    chosen = [load_workload(name) for name in dict.fromkeys(workloads or WORKLOADS)]
+    named = tuple(dict.fromkeys(protocols)) or (PUBLISHED if scale == "paper" else PROTOCOLS)
     for name in named:
         if name not in (NONE, MICRO_BATCHES) and name not in REGISTRY:
             raise UsageError(f"no protocol is called {name}; there are {known([NONE, MICRO_BATCHES, *REGISTRY], name)}")
@@ -157,6 +158,12 @@ def cases(
         raise UsageError(
             "--load is a share of each protocol's own largest rate, so --rate has nothing to say: leave one out"
         )
+    if skew is not None and not 0 <= skew <= 10:
+        raise UsageError(f"--skew {skew:g}: expected the exponent of Zipf's law, 0 to 10")
+    if seconds is not None and not seconds > 0:
+        raise UsageError(f"--for {seconds:g}s: there would be no input; give its length, as 12s")
+    if sinks == "committed" and set(named) <= {NONE, MICRO_BATCHES}:
+        raise UsageError("--sinks committed is for protocols with a line, and none of them is compared")
     if shards is None:
         shards = 8 if skew is not None else 1
     if log == "volatile" and not {"uncoordinated", "induced"} & set(named):
@@ -225,6 +232,10 @@ def cases(
         raise UsageError(
             f"--interval {format_duration(worst)} in a run of {length:g} s: no second checkpoint would be taken before "
             f"the failure; give --for {2 * worst / 1e6:g}s or more"
+        )
+    if (most := max(case.rate * case.seconds for case in found)) > _MOST:
+        raise UsageError(
+            f"a case would have {most:,.0f} rows, and at most {_MOST:,} are generated: lower --rate or --for"
         )
     return found
 
