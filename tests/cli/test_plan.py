@@ -50,6 +50,14 @@ def test_costs_move_the_backup(pipe):
     assert (found["backups"], found["cost"]) == (["c"], 1)
 
 
+def test_tasks_that_must_and_may_not_can_be_named_one_by_one(pipe):
+    given = [("--must", "a", "--must", "b,c"), ("--must", "a,b,c")]
+    found = [json.loads(run("plan", pipe, "--recovery", "4s", *some, "--json"))["backups"] for some in given]
+    assert found == [["a", "b", "c"]] * 2
+    left = run("plan", pipe, "--recovery", "3s", "--must-not", "a", "--must-not", "b", "--json")
+    assert json.loads(left)["backups"] == ["c"]
+
+
 def test_the_plan_file_and_the_report_are_written(pipe, tmp_path):
     out, report = tmp_path / "deep" / "plan.toml", tmp_path / "plan.html"
     shown = run("plan", pipe, "--recovery", "2s", "--out", str(out), "--report", str(report))

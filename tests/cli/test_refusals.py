@@ -378,6 +378,41 @@ def test_a_run_that_cannot_be_makes_no_data(tmp_path, monkeypatch, arguments):
     refused("run", BARGAINS, *arguments)
 
 
+def test_an_option_with_one_value_is_given_once():
+    assert "--rate is given more than once" in refused("run", BARGAINS, "--rate", "1", "--rate", "2")
+    asked = ["plan", BARGAINS, "--latency", "1s", "--recovery", "2s"]
+    assert "--recovery is given more than once" in refused(*asked, "--recovery=3s")
+    assert "--parallelism is given more than once" in refused(
+        "run", BARGAINS, "--parallelism", "Aggregator=2", "--parallelism", "VWAP=2"
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["corruption", "--rate", "1e308"],
+        ["failover", "--rate", "1e308"],
+        ["failover", "--tuples", "999999999999"],
+        ["joins", "--seconds", "1e308"],
+        ["streams", "--seconds", "1e308"],
+        ["san", "--runs", "999999999999"],
+        ["yield", "--crashes", "999999999999"],
+        ["yield", "--real", "--shards", "99999999"],
+    ],
+)
+def test_experiments_that_would_never_end(tmp_path, arguments):
+    before = sorted(tmp_path.iterdir())
+    assert arguments[-2].strip("-") in refused("reproduce", *arguments)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_spark_is_not_said_to_start_for_input_that_cannot_be(market, tmp_path):
+    path = changed(market, tmp_path, "short", lambda table: table.drop_columns(["price"]))
+    _, said = ended("run", BARGAINS, "--input", path, "--out", tmp_path / "out")
+    assert "has no column price" in said
+    assert "starting Spark" not in said
+
+
 @pytest.mark.parametrize("count", ["0", "-1", "99999999999"])
 def test_partitions_that_cannot_be(market, count):
     assert "--partitions" in refused("run-bounded", BARGAINS, "--input", market, "--partitions", count)

@@ -17,7 +17,7 @@ from typing import Any
 from riprap.base.errors import UsageError
 from riprap.base.quantities import Duration
 from riprap.engine.inputs import keyed, read_file
-from riprap.engine.profile import profile
+from riprap.engine.profile import Profile, profile
 from riprap.graph.graph import Graph
 from riprap.planner.assessment import LOST, read_assessment
 from riprap.report.model import model_report
@@ -26,7 +26,7 @@ from riprap.san.replicate import Runner
 from riprap.san.statistics import Precision
 from riprap.san.streaming.application import Application
 from riprap.san.streaming.calibrate import calibrate
-from riprap.san.streaming.describe import Stability, describe, protections, read_profile, with_rate
+from riprap.san.streaming.describe import Stability, describe, protections, with_rate
 from riprap.san.streaming.faults import Faults
 from riprap.san.streaming.scenario import Method, Protection, Scenario
 from riprap.san.streaming.study import Answer, study
@@ -127,12 +127,11 @@ def model(
 
 
 def describe_app(
-    graph: Graph, inputs: Inputs, *, measured: Path | None = None, calibrated: bool = False, seed: int = 1
+    graph: Graph, inputs: Inputs, *, measured: Profile | None = None, calibrated: bool = False, seed: int = 1
 ) -> tuple[Application, Stabilities]:
-    """An app as the model sees it, from its profile (a file, or measured on the inputs), and what was fitted."""
-    if measured is not None:
-        seen = read_profile(measured)
-    else:
+    """An app as the model sees it, from its profile (as read, or measured on the inputs), and what was fitted."""
+    seen = measured
+    if seen is None:
         seen = profile(graph, {s.name: keyed(read_file(Path(inputs[s.name])), s) for s in graph.sources})
     stability: Stabilities = {}
     if calibrated:

@@ -1,8 +1,9 @@
 """What holds for the arguments of every command, checked at one place before the command begins.
 
 A number is finite and fits into 64 bits; text is text: a name with bytes that are no UTF-8 could not be printed; and
-what is no address of a Spark master is known before a JVM is started for it. Commands are registered through
-`Commands`, which sees to it.
+what is no address of a Spark master is known before a JVM is started for it. An option that takes one value is given
+once: of two the parser would keep the last and say nothing. Commands are registered through `Commands`, which sees to
+it.
 """
 
 import re
@@ -23,6 +24,14 @@ _MASTER = re.compile(
 
 
 class Checked(TyperCommand):
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        given: list[Any] = self.make_parser(ctx).parse_args(args=list(args))[2]  # each as often as it is written
+        for parameter in given:
+            single = parameter.param_type_name == "option" and not (parameter.multiple or parameter.is_flag)
+            if single and sum(other is parameter for other in given) > 1:
+                raise UsageError(f"{max(parameter.opts, key=len)} is given more than once: give it once")
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         for parameter in self.params:
             value = ctx.params.get(parameter.name)

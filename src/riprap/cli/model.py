@@ -93,7 +93,7 @@ def command(
     from riprap.cli.console import print_json
     from riprap.cli.progress import spark_runner
     from riprap.san.statistics import Precision
-    from riprap.san.streaming.describe import with_poisson
+    from riprap.san.streaming.describe import read_profile, with_poisson
     from riprap.san.streaming.faults import Faults
 
     # Whatever can be wrong with the question is found before anything is measured.
@@ -128,9 +128,10 @@ def command(
     }
     assessed = assessed_impact(against, graph) if against is not None else None
     protected = protections_of(graph, technique or (), settings, groups_of(group, settings["failover"], graph))
+    measured = read_profile(profile) if profile is not None else None
     fitted = calibrate or assessed is not None
     inputs = input_paths(graph, input, tuples, seed) if profile is None or fitted else {}
-    application, stability = describe_app(graph, inputs, measured=profile, calibrated=fitted, seed=seed)
+    application, stability = describe_app(graph, inputs, measured=measured, calibrated=fitted, seed=seed)
     if poisson:
         application = with_poisson(application)
     if assessed is not None:

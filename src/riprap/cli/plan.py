@@ -27,8 +27,8 @@ def command(
     cost: Annotated[
         str, typer.Option(help="What a backup costs: count (one each) or bytes (from the file).")
     ] = "count",
-    must: Annotated[str, typer.Option(help="Tasks that must keep a backup: A,B.")] = "",
-    must_not: Annotated[str, typer.Option(help="Tasks that may not keep one: A,B.")] = "",
+    must: Annotated[list[str] | None, typer.Option(help="Tasks that must keep a backup: A,B. Repeatable.")] = None,
+    must_not: Annotated[list[str] | None, typer.Option(help="Tasks that may not keep one: A,B. Repeatable.")] = None,
     algorithm: Annotated[str, typer.Option(help="exact, dag, tree, line, share or exhaust.")] = "exact",
     time_limit: Annotated[str, typer.Option(help="After this, the best plan so far, with its proven gap.")] = "10s",
     latency: Annotated[
@@ -104,8 +104,8 @@ def _by_name(items: list[str], option: str, *, all_of_them: bool = False) -> dic
     return found
 
 
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+def _names(items: list[str] | None) -> list[str]:
+    return [name.strip() for text in items or () for name in text.split(",") if name.strip()]
 
 
 def _way(tasks: "Sequence[str]", most: int = 12) -> str:

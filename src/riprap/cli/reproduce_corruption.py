@@ -9,7 +9,7 @@ import typer
 def command(
     strikes: Annotated[int, typer.Option(help="Wrong bits in each run.", min=1, max=1_000)] = 20,
     copies: Annotated[str, typer.Option(help="How many copies, run by run.", metavar="N,…")] = "1,2,3",
-    rate: Annotated[float, typer.Option(help="Tuples per second.", min=100)] = 10_000,
+    rate: Annotated[float, typer.Option(help="Tuples per second.", min=100, max=1_000_000)] = 10_000,
     seed: Annotated[int, typer.Option(help="Of the data.")] = 1,
     out: Annotated[Path, typer.Option(help="Directory for the runs.")] = Path("reproduce-corruption"),
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,

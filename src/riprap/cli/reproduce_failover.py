@@ -8,7 +8,7 @@ import typer
 
 def command(
     tuples: Annotated[int, typer.Option(help="Input tuples of each run.", min=10_000)] = 600_000,
-    rate: Annotated[float, typer.Option(help="Tuples per second.", min=1_000)] = 40_000,
+    rate: Annotated[float, typer.Option(help="Tuples per second.", min=1_000, max=100_000_000)] = 40_000,
     operators: Annotated[str, typer.Option(help="Which to kill.", metavar="OP,…")] = "TradeFilter,Aggregator,Source",
     failover: Annotated[str, typer.Option(help="smart or plain.")] = "smart",
     seed: Annotated[int, typer.Option(help="Seed of the data.")] = 2,
@@ -20,6 +20,7 @@ def command(
 
     from riprap.api.failover import APP, as_json, reproduce
     from riprap.apps.catalogue import load_app
+    from riprap.apps.samples import check_tuples
     from riprap.base.errors import UsageError, known
     from riprap.cli.console import ERR, OUT, print_json
     from riprap.cli.inputs import input_paths
@@ -33,6 +34,7 @@ def command(
         if name not in REDEPLOYED:
             raise UsageError(f"--operators {name}: nothing is published for it; there are {known(REDEPLOYED, name)}")
     configured("partial", failover=failover)
+    check_tuples(tuples)
     output_directory(out)
     out.mkdir(parents=True, exist_ok=True)
     (market,) = input_paths(load_app(APP), None, tuples, seed).values()

@@ -7,7 +7,9 @@ import typer
 
 
 def command(
-    seconds: Annotated[float, typer.Option("--seconds", help="At most so long per case and interval.", min=1)] = 120.0,
+    seconds: Annotated[
+        float, typer.Option("--seconds", help="At most so long per case and interval.", min=1, max=86_400)
+    ] = 120.0,
     intervals: Annotated[str, typer.Option("--intervals", help="Between checkpoints, in seconds.")] = "1,10",
     out: Annotated[Path | None, typer.Option("--out", help="Directory for joins.html and results.json.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,

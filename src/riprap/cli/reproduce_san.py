@@ -8,7 +8,7 @@ import typer
 
 def command(
     replications: Annotated[
-        int, typer.Option("--runs", help="Runs per point; the published study had 1,000.", min=2)
+        int, typer.Option("--runs", help="Runs per point; the published study had 1,000.", min=2, max=10_000_000)
     ] = 1000,
     seed: Annotated[int, typer.Option("--seed", help="Seed of all runs.")] = 1,
     master: Annotated[str | None, typer.Option("--master", help="Spark master.", show_default="embedded local")] = None,

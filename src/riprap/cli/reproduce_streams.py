@@ -10,7 +10,9 @@ _SIZE, _RATE = 1024, 26_000  # bytes of a tuple, and tuples a second, of the run
 
 def command(
     megabytes: Annotated[int, typer.Option("--megabytes", help="Tuples per run.", min=1, max=100_000)] = 128,
-    seconds: Annotated[float, typer.Option("--seconds", help="Of the run with a kill; 0: none.", min=0)] = 15,
+    seconds: Annotated[
+        float, typer.Option("--seconds", help="Of the run with a kill; 0: none.", min=0, max=86_400)
+    ] = 15,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Figures 3.5 to 3.9 and table 3.1: tuples of 256 B to 4 KiB, batching 1 to 64, chains of 1 to 8 filters; and 3.10:

@@ -12,13 +12,14 @@ if TYPE_CHECKING:
 
 
 def command(
-    crashes: Annotated[int, typer.Option("--crashes", help="Crashes, each in both scenarios.", min=1)] = 40,
+    crashes: Annotated[int, typer.Option("--crashes", help="Crashes, each in both scenarios.", min=1, max=10_000)] = 40,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the data and of the crashes.")] = 1,
     real: Annotated[
         bool, typer.Option("--real", help="Kill the process of a model that runs: 25 minutes for 40 crashes.")
     ] = False,
     shards: Annotated[
-        int, typer.Option("--shards", help="With --real: of every operator but sources, model and sink.", min=1)
+        int,
+        typer.Option("--shards", help="With --real: of every operator but sources, model and sink.", min=1, max=1024),
     ] = 1,
     out: Annotated[Path | None, typer.Option("--out", help="Write a report and the results to this directory.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,

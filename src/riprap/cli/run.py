@@ -140,8 +140,9 @@ def command(
             ERR.print("starting Spark and the processing elements …")
 
     def inputs() -> Mapping[str, Path]:
-        starting()  # everything else has been checked
-        return input_paths(graph, input, tuples or enough, seed)
+        paths = input_paths(graph, input, tuples or enough, seed)
+        starting()  # everything has been checked
+        return paths
 
     try:
         with LiveTable(ERR, show=not json) as table:
