@@ -170,7 +170,7 @@ def test_a_plan_brings_before_and_after(inputs, spark, tmp_path):
     assert set(found.protected) == {"TradeFilter", "Aggregator", "VWAP", "BargainIndex"}
     before = {s.target: s.paired.I for s in found.summaries}
     assert before["TradeFilter"] > found.protected["TradeFilter"].paired.I
-    assert found.protected["TradeFilter"].longest.duration == 500_000
+    assert found.protected["TradeFilter"].decisive.duration == 500_000
     text = found.report.read_text()
     shown = text[text.index("Before and after") :]
     for name in ("TradeFilter", "Aggregator", "BargainIndex"):

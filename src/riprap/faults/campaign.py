@@ -1,9 +1,9 @@
 """A campaign: all trials of an assessment, laid out before anything runs.
 
 A *unit* is one target at one offset with all its outages and repetitions: its trials are scored on the same affected
-part of the output, which is what differs from golden under the longest outage, united over repetitions. Repetition k
-uses the jitter of golden run k. Everything follows from `Settings`, the app and the recorded stream; nothing depends
-on the order in which units run.
+part of the output, which is what differs from golden under the longest outage (under any, where each strikes one
+tuple), united over repetitions. Repetition k uses the jitter of golden run k. Everything follows from `Settings`, the
+app and the recorded stream; nothing depends on the order in which units run.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

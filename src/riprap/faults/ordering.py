@@ -2,7 +2,7 @@
 
 Order: a bootstrap over what a campaign drew by chance, the offsets and the repetitions. Each draw takes as many offsets
 and repetitions as there were, with replacement and the same for all targets, and computes R and I anew under the
-longest outage. How often one operator comes out above another is how sure their order is; a tie counts half.
+decisive outage. How often one operator comes out above another is how sure their order is; a tie counts half.
 
 Stability: the score of a section varies over golden runs, which differ by jitter alone. Where it varies by more than
 the threshold from which a section counts as wrong, errors of that size cannot be told from jitter.

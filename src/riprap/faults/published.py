@@ -114,11 +114,11 @@ def _statements(found: Mapping[str, TargetSummary]) -> list[Row]:
             and min(found.values(), key=lambda s: s.paired.I) is quotes
         ),
         "figure 4.12: the quality score of QuoteFilter is 0 at every offset": bool(
-            (np.abs(quotes.longest.quality) < 1e-9).all()
+            (np.abs(quotes.decisive.quality) < 1e-9).all()
         ),
-        "figure 4.12: that of TradeFilter is above 1 at every offset": bool((trades.longest.quality > 1.0).all()),
+        "figure 4.12: that of TradeFilter is above 1 at every offset": bool((trades.decisive.quality > 1.0).all()),
         "figure 4.11: Source overestimates under a short outage and underestimates under a long one": (
-            float(source.outages[0].quality.mean()) > 1.0 > float(source.longest.quality.mean())
+            float(source.outages[0].quality.mean()) > 1.0 > float(source.decisive.quality.mean())
         ),
     }
     return [Row("statements", words, "holds", 1.0, float(true)) for words, true in told.items()]

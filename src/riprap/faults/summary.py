@@ -2,6 +2,9 @@
 
 Headline figures are *paired*: repetition k is compared with golden run k, so that the difference is the fault and
 nothing else. The *unpaired* ones compare with the mean of all golden runs, as published.
+
+They are those of one outage, the *decisive* one: the longest. A fault that strikes one tuple is as long as any other,
+and each is another wrong bit: there it is the one that did most.
 """
 
 from collections.abc import Sequence
@@ -15,6 +18,7 @@ from riprap.base.quantities import Duration
 from riprap.faults import metrics
 from riprap.faults.campaign import Settings
 from riprap.faults.metrics import Interval
+from riprap.faults.models import STRIKES_ONCE
 
 
 @dataclass(frozen=True)
@@ -52,19 +56,20 @@ class TargetSummary:
     paired: Metrics
     unpaired: Metrics
     outages: Sequence[OutageSummary]  # fewest tuples first
-    errors: Sequence[np.ndarray]  # by offset: error of each section from the fault on, longest outage, with its sign
+    errors: Sequence[np.ndarray]  # by offset: error of each section from the fault on, decisive outage, with its sign
     recovery: Sequence[int]  # by offset: R
     impact: Sequence[float]  # by offset: I
     impact_interval: Interval | None  # of I at the worst offset, over repetitions
-    quality_interval: Interval | None  # of the quality score at the longest outage, over offsets and repetitions
-    covered: float  # sections that the longest outage covers
+    quality_interval: Interval | None  # of the quality score at the decisive outage, over offsets and repetitions
+    covered: float  # sections that the decisive outage covers
     flagged: int  # sections whose golden score is 0 and whose faulty score is not
     sensitive: bool  # whether the score of any section changes significantly (Kolmogorov–Smirnov)
     sections: Sequence[tuple[np.ndarray, np.ndarray]] = ()  # by offset: faulty and golden scores [rep, section]
+    decides: int = -1  # which of the outages is the decisive one
 
     @property
-    def longest(self) -> OutageSummary:
-        return self.outages[-1]
+    def decisive(self) -> OutageSummary:
+        return self.outages[self.decides]
 
 
 def summarise(settings: Settings, trials: pa.Table, golden: pa.Table, tuples: int) -> list[TargetSummary]:
@@ -97,42 +102,45 @@ class _Cube:
         self.tuples = tuples
 
     def summary(self) -> TargetSummary:
-        longest = self.rows.shape[1] - 1
-        paired = [self._local(i, longest, paired=True) for i in range(len(self.settings.offsets))]
-        recovery, impact = zip(*(self._recovery(error) for error, _ in paired), strict=True)
         quality = metrics.quality_scores(self.faulty.mean(axis=2), self.golden.mean(axis=2))
         samples = metrics.quality_scores(self.faulty, self.golden)
+        outages = [self._outage(j, quality, samples) for j in range(self.rows.shape[1])]
+        decisive = len(outages) - 1
+        if self.settings.fault in STRIKES_ONCE:
+            decisive = max(range(len(outages)), key=lambda j: (abs(outages[j].I), outages[j].R, j))
+        paired = [self._local(i, decisive, paired=True) for i in range(len(self.settings.offsets))]
+        recovery, impact = zip(*(self._recovery(error) for error, _ in paired), strict=True)
         worst = int(np.argmax(np.abs(impact)))
         each = [
-            self._recovery(self._local(worst, longest, paired=True, rep=k)[0])[1] for k in range(self.settings.reps)
+            self._recovery(self._local(worst, decisive, paired=True, rep=k)[0])[1] for k in range(self.settings.reps)
         ]
-        outages = [self._outage(j, quality, samples) for j in range(longest + 1)]
-        own = metrics.outage_impact(self.lost, quality), metrics.data_dependency(samples[:, longest])
+        own = metrics.outage_impact(self.lost, quality), metrics.data_dependency(samples[:, decisive])
         return TargetSummary(
             self.target,
             self.sink,
             Metrics(*own, max(recovery), impact[worst]),
-            self._unpaired(longest),
+            self._unpaired(decisive),
             outages,
             [error for error, _ in paired],
             recovery,
             impact,
             metrics.interval(np.array(each)),
-            metrics.interval(samples[:, longest].ravel()),
-            self._covered(longest),
+            metrics.interval(samples[:, decisive].ravel()),
+            self._covered(decisive),
             sum(flagged for _, flagged in paired),
-            any(self._sensitive(i, longest) for i in range(len(self.settings.offsets))),
+            any(self._sensitive(i, decisive) for i in range(len(self.settings.offsets))),
             [
-                (self._faulty_sections(i, longest), self._golden_sections(i, longest))
+                (self._faulty_sections(i, decisive), self._golden_sections(i, decisive))
                 for i in range(len(self.settings.offsets))
             ],
+            decisive,
         )
 
-    def _unpaired(self, longest: int) -> Metrics:
+    def _unpaired(self, decisive: int) -> Metrics:
         means = self.all_golden.mean(axis=0)  # [offset]
         quality = metrics.quality_scores(self.faulty.mean(axis=2), means[:, None])
-        samples = metrics.quality_scores(self.faulty[:, longest], means[:, None])
-        found = [self._recovery(self._local(i, longest, paired=False)[0]) for i in range(len(means))]
+        samples = metrics.quality_scores(self.faulty[:, decisive], means[:, None])
+        found = [self._recovery(self._local(i, decisive, paired=False)[0]) for i in range(len(means))]
         return Metrics(
             metrics.outage_impact(self.lost, quality),
             metrics.data_dependency(samples),

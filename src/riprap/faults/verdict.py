@@ -99,7 +99,7 @@ def _stateful(graph: Graph, target: str) -> bool:
 def _verdict(
     graph: Graph, summary: TargetSummary, advice: Advice, group: tuple[str, ...], failover: Duration, *, several: bool
 ) -> Verdict:
-    metrics, outage = summary.paired, show_duration(summary.longest.duration)
+    metrics, outage = summary.paired, show_duration(summary.decisive.duration)
     silence = f"silence for {outage} would cost I = {summary.covered:.1f}"
     output = f"the output at {summary.sink}" if several else "the output"
     if metrics.R == 0:
@@ -125,10 +125,11 @@ def _of_altered(summary: TargetSummary) -> Verdict:
     metrics = summary.paired
     if metrics.R == 0:
         return Verdict("nothing", "Nothing is needed: altered values leave no section of the output wrong.")
+    sections = "1 section" if metrics.R == 1 else f"{metrics.R} sections"
     return Verdict(
         "compare",
-        f"Compare copies of it (full replication): altered values make {metrics.R} sections of the output at "
-        f"{summary.sink} wrong, I = {metrics.I:.2f}, and nothing fails that a restart or a fail-over would mend.",
+        f"Compare copies of it (full replication): altered values make {sections} of the output at {summary.sink} "
+        f"wrong, I = {metrics.I:.2f}, and nothing fails that a restart or a fail-over would mend.",
     )
 
 

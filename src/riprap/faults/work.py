@@ -23,6 +23,7 @@ from riprap.faults.divided import runs_by_key
 from riprap.faults.functions import ScoreFunction
 from riprap.faults.golden import golden_run
 from riprap.faults.golden_scores import GoldenScores
+from riprap.faults.models import STRIKES_ONCE
 from riprap.faults.outputs import Difference, OutputRows, SinkReader, among, sink_reader
 from riprap.faults.recording import Recording, load
 from riprap.faults.scoring import Score, parse_score
@@ -166,8 +167,12 @@ def run_unit(job: Job, target: int, offset: int) -> pa.RecordBatch:
     for sink, score in job.scores.items():
         golden = [bench.golden.rows[sink] for bench in job.benches]
         longest = len(outages) - 1
+        # Of faults that strike one tuple none is the longest: each touches a part of its own.
+        touching = range(len(outages)) if job.settings.fault in STRIKES_ONCE else [longest]
         affected = np.unique(
-            np.concatenate([found[longest, rep][sink].identities(golden[rep]) for rep in range(len(golden))])
+            np.concatenate(
+                [found[number, rep][sink].identities(golden[rep]) for number in touching for rep in range(len(golden))]
+            )
         )
         for rep in range(len(golden)):
             part = _ScoredPart(job.indexed[rep][sink], affected, score)

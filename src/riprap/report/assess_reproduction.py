@@ -107,7 +107,7 @@ def _all_targets(content: AssessmentReport) -> str:
             summary.target,
             [
                 Point(offset / 1e6, float(np.nan_to_num(q, posinf=0.0)), f"{summary.target}: QS {q:.3f}")
-                for offset, q in zip(content.settings.offsets, summary.longest.quality.tolist(), strict=True)
+                for offset, q in zip(content.settings.offsets, summary.decisive.quality.tolist(), strict=True)
             ],
         )
         for summary in content.summaries

@@ -11,6 +11,7 @@ import numpy as np
 from riprap.base.quantities import Duration, format_count, show_duration
 from riprap.faults.campaign import Settings
 from riprap.faults.metrics import Interval, fitted_line
+from riprap.faults.models import STRIKES_ONCE
 from riprap.faults.ordering import DRAWS, Order
 from riprap.faults.placement import Placement
 from riprap.faults.summary import Metrics, TargetSummary
@@ -148,7 +149,7 @@ def _table(content: AssessmentReport) -> str:
                 *_cells(summary.paired),
                 _interval(summary.impact_interval),
                 _in_brackets(summary.unpaired),
-                f"{float(np.mean(summary.longest.quality)):.2f}",
+                f"{float(np.mean(summary.decisive.quality)):.2f}",
                 verdict.sentence,
             ]
         )
@@ -183,10 +184,14 @@ def _legend(settings: Settings) -> str:
         "significantly (R) or not (A). "
         f"R: sections of {format_count(settings.section)} tuples until {100 * settings.percentile:g} % of the wrong "
         "sections have passed. I: squared errors of the sections up to there. "
-        "QS: quality score under the longest outage, mean over offsets. "
+        f"QS: quality score under {_decisive(settings)}, mean over offsets. "
         "The figures pair each faulty run with the golden run of the same jitter; the unpaired ones compare with the "
         "mean of all golden runs."
     )
+
+
+def _decisive(settings: Settings) -> str:
+    return "the wrong bit that did most" if settings.fault in STRIKES_ONCE else "the longest outage"
 
 
 def _before_and_after(content: AssessmentReport) -> list[str]:
@@ -207,7 +212,7 @@ def _before_and_after(content: AssessmentReport) -> list[str]:
                 content.techniques.get(name, "restart"),
                 *_cells(old.paired)[2:],
                 *_cells(new.paired)[2:],
-                show_duration(new.longest.duration),
+                show_duration(new.decisive.duration),
                 together if name in content.protected else "alone",
             ]
         )
@@ -250,11 +255,11 @@ def _target(content: AssessmentReport, summary: TargetSummary) -> list[str]:
         ),
         p.figure(
             _against_offset(content.settings, summary),
-            "Quality score under the longest outage, by where the fault struck.",
+            f"Quality score under {_decisive(content.settings)}, by where the fault struck.",
         ),
         p.figure(
             _along(content.settings, summary),
-            "Quality score along the stream after the fault, worst offset, longest outage.",
+            f"Quality score along the stream after the fault, worst offset, under {_decisive(content.settings)}.",
         ),
     ]
     return [p.text(content.verdicts[summary.target].sentence), '<div class="duo">' + "".join(figures) + "</div>"]
@@ -288,7 +293,7 @@ def _against_outage(summary: TargetSummary) -> str:
 def _against_offset(settings: Settings, summary: TargetSummary) -> str:
     points = [
         Point(offset / 1e6, _finite(q), f"after {format_count(offset)} tuples: QS {q:.3f}")
-        for offset, q in zip(settings.offsets, summary.longest.quality.tolist(), strict=True)
+        for offset, q in zip(settings.offsets, summary.decisive.quality.tolist(), strict=True)
     ]
     golden = [Point(0.0, 1.0, "golden"), Point(settings.offsets[-1] / 1e6, 1.0, "golden")]
     return chart(
