@@ -229,7 +229,10 @@ def test_a_join_keeps_what_is_late_while_its_window_could_and_lets_it_meet_the_o
             ]
         return pairs
 
-    assert pushed("FL→J", rows(18), at(19)) == []
+    assert pushed("Other→J.1", rows(15, first=99), at(16)) == []
+    assert pushed("FL→J", Late(rows(1, 2, first=7), at(16)), at(16)) == [(True, 7, 99), (True, 8, 99)]
+    assert pushed("Other→J.1", rows(17, first=99), at(17)) == []  # the two made the window forget one another alone
+    assert pushed("FL→J", rows(18), at(19)) == [(False, 0, 99)]
     assert pushed("Other→J.1", rows(20, first=100), at(21)) == [(False, 0, 100)]
     assert pushed("FL→J", Late(rows(15, first=1), at(21)), at(21)) == [(True, 1, 100)]
     assert pushed("FL→J", Late(rows(5, first=2), at(21)), at(21)) == [(True, 2, 100)]  # too old to be kept

@@ -167,6 +167,7 @@ class JoinOperator(WindowedOperator):
                 self._tidy_at = tidy_at
                 store.tail[: len(tails)] = tails
                 store.tail[len(tails) :] = store.head[len(tails) :]
+                np.minimum(store.head, store.tail, out=store.head)  # one of them made the window forget another
             return emissions
 
     def groups_of(self, port: int, batch: pa.RecordBatch) -> np.ndarray:
