@@ -12,3 +12,9 @@ def test_a_chain_passes_everything_on(tmp_path, mode):
     assert outcome.t_proc > 0
     assert (outcome.t_store > 0) == (mode != "native")
     assert not list(tmp_path.iterdir())
+
+
+def test_what_settles_does_not_count(tmp_path):
+    for mode in ("native", "async"):
+        outcome = measure(1024, 16, 1, mode, 4 * 184 * 1024, tmp_path, settling=6 * 184 * 1024)
+        assert outcome.bytes == 4 * 184 * 1024

@@ -181,34 +181,48 @@ def _shaped(event: Event) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([event.column(name) for name in SCHEMA.names], schema=SCHEMA)
 
 
-def measure(size: int, batching: int, chain: int, mode: str, total: int, directory: Path) -> Outcome:
-    """Take about `total` bytes of tuples through a chain."""
+def measure(
+    size: int, batching: int, chain: int, mode: str, total: int, directory: Path, *, settling: int = 0
+) -> Outcome:
+    """Take about `total` bytes of tuples through a chain, after `settling` bytes that do not count."""
     hops: list[_Hop] = [_Socket() if mode == "native" else _Log(directory / f"chain-{at}", mode) for at in range(chain)]
     filters, first_hop = [_Filter(hop) for hop in hops], _Socket()
-    count = max(BLOCK, total // size // BLOCK * BLOCK)
+    settled = settling // size // BLOCK * BLOCK
+    count = settled + max(BLOCK, total // size // BLOCK * BLOCK)
     payload = pa.array([generator(1, "tuple", size).bytes(size - 24)] * BLOCK, pa.binary())
     numbers = np.arange(count)
     received = 0
     begin, worked = SYSTEM_CLOCK.monotonic(), time.process_time()
     for first in range(0, count, BLOCK):
+        if first and first == settled:
+            received += _flush(first_hop, filters)
+            begin, worked = SYSTEM_CLOCK.monotonic(), time.process_time()
         own = numbers[first : first + BLOCK]
         block = pa.RecordBatch.from_arrays([pa.array(own), payload, pa.array(own, TS), pa.array(own)], schema=SCHEMA)
         for at in range(0, BLOCK, batching):  # as the sender injects them
             block.slice(at, batching).validate()
         first_hop.give(block)
         received += _pass_on(first_hop, filters)
-    for one in filters:
-        one.out.flush()
-        received += _pass_on(first_hop, filters)
+    received += _flush(first_hop, filters)
     seconds, worked = SYSTEM_CLOCK.monotonic() - begin, time.process_time() - worked
     for hop in (first_hop, *hops):
         hop.close()
     assert received == count, f"{received} of {count} tuples were received"
     blocks = sum(one.blocks for one in filters)
     return Outcome(
-        size, batching, chain, mode, count * size, seconds, worked, sum(one.t_proc for one in filters) / blocks,
-        sum(hop.stored for hop in hops) / blocks, sum(one.seen for one in filters) / blocks,
+        size, batching, chain, mode, (count - settled) * size, seconds, worked,
+        sum(one.t_proc for one in filters) / blocks, sum(hop.stored for hop in hops) / blocks,
+        sum(one.seen for one in filters) / blocks,
     )  # fmt: skip
+
+
+def _flush(first: _Hop, filters: list[_Filter]) -> int:
+    """Everything that was given out arrives; tuples that the receiver gets."""
+    received = 0
+    for one in filters:
+        one.out.flush()
+        received += _pass_on(first, filters)
+    return received
 
 
 def _pass_on(first: _Hop, filters: list[_Filter]) -> int:
