@@ -114,7 +114,9 @@ def test_a_consumer_that_comes_late_is_told_the_end_and_what_it_missed():
         element.handle()
     assert not bench.host.sent
     element.handle([ConsumerUp(channel, 2, 0)])
-    ((_, told),) = bench.host.sent
+    (_, came), (_, told) = bench.host.sent  # how far the stream had come, and that it has ended
+    assert (came.kind, came.number) == (Kind.PROGRESS, 10)
+    assert came.progress < END_KEY
     assert (told.kind, told.number, told.progress) == (Kind.END, 10, END_KEY)
 
 

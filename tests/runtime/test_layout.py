@@ -220,21 +220,28 @@ def test_what_cannot_be_retained_while_down_is_refused():
         retain("always")
 
 
-def test_a_cycle_is_one_fragment_however_operators_are_fused():
+def test_a_cycle_is_one_fragment_unless_it_is_to_be_several():
     app = App("round")
     back = app.feedback("back", "x long", delay="1ms")
     both = app.source("S", "x long").union(back, name="Both")
     both.select("x - 1 AS x", where="x > 0", name="Lower").feed("back")
     both.sink("Out")
     graph = app.build()
-    for fuse in ("none", "auto", "all"):
-        layout = arrange(graph, fuse)
-        (cycle,) = [pe.fragment.members for pe in layout.pes if "Both" in pe.fragment.members]
+    for fuse in ("auto", "all"):
+        (cycle,) = [pe.fragment.members for pe in arrange(graph, fuse).pes if "Both" in pe.fragment.members]
         assert {"Both", "Lower"} <= set(cycle)
         assert fuse == "all" or set(cycle) == {"Both", "Lower"}
-        for parallelism in ({"Both": 2}, {"Lower": 2}, {"Both": 2, "Lower": 2}):
-            with pytest.raises(UsageError, match="is on a cycle, and a cycle runs in one process"):
-                arrange(graph, fuse, parallelism)
+        layout = arrange(graph, fuse, {"Lower": 2})
+        assert {"Both", "Lower/0", "Lower/1"} <= {pe.id for pe in layout.pes}
+        assert set(layout.surroundings["Lower/0"].cycle) == {"Both", "Lower/0", "Lower/1"}
+    apart = arrange(graph, "none", {"Both": 2})
+    assert [pe.fragment.members for pe in apart.pes] == [("S",), ("Both",), ("Both",), ("Lower",), ("Out",)]
+    assert len([c for c in apart.inputs(apart.pe("Both/1")) if apart.stream(c).feedback is not None]) == 1
+    itself = App("itself")
+    again = itself.feedback("again", "x long", delay="1ms")
+    itself.source("S", "x long").union(again, name="Both").feed("again")
+    with pytest.raises(UsageError, match="Both is on a cycle that runs in one process, as nothing else is on it"):
+        arrange(itself.build(), "none", {"Both": 2})
 
 
 def test_late_rows_are_taken_where_no_key_has_to_tell_what_was_had():

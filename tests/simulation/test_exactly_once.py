@@ -20,7 +20,8 @@ EXACT = tuple(name for name in REGISTRY if name not in ("partial", "recompute"))
 
 def run(name, seed, **more):
     random = Random(f"exactly once {seed}")
-    graph = cyclic_app(random) if seed % 6 == 5 else any_app(random)
+    cyclic = seed % 6 == 5 and not more.get("virtual")  # a cycle over several elements goes back together
+    graph = cyclic_app(random) if cyclic else any_app(random)
     made = case(seed, graph, random, most=100)
     settings = {"interval": random.choice([15_000, 30_000, 60_000]), "timeout": 200_000, "scope": "all", **more}
     settings["rule"] = "bcs" if seed % 3 == 2 else "hmnr"
@@ -38,12 +39,12 @@ def run(name, seed, **more):
 
 def relaid(layout, name, settings):
     """The same elements under a protocol."""
-    spec, turning = protocol(name), {member for part in cyclic_parts(layout.graph) for member in part}
+    spec, cycles = protocol(name), [{*part} for part in cyclic_parts(layout.graph)]
     links = tuple(
         replace(
             link,
             retention=spec.borders
-            if spec.borders and turning & {*link.source.members, *link.target.members}
+            if spec.borders and any((link.stream.source in c) != (link.stream.target in c) for c in cycles)
             else spec.retention[0],
         )
         for link in layout.links

@@ -32,6 +32,7 @@ CHECKS = {
     "going back": (test_seam.check, 1500),
     "sources": (test_sources.check, 3000),
     "cycles": (test_cycles.check, 2000),
+    "cycles over several elements": (test_cycles.check_spread, 2100),
     "inner logs": (test_inner_logs.check, 2000),
 }
 

@@ -62,6 +62,38 @@ def kills_under_a_protocol(place, protocol):
     assert list(zip(*columns, strict=True)) == expected
 
 
+def kills_in_a_cycle(place, protocol):
+    """Its elements go back while tuples go round between them: three times each, whatever dies."""
+    app = App("round")
+    back = app.feedback("back", "x long, left long", delay="1ms")
+    both = app.source("In", "x long, left long").union(back, name="Both")
+    both.select("x", "left - 1 AS left", where="left > 0", name="Lower").feed("back")
+    both.sink("Out")
+    graph, supply = app.build(), Supply(place / "in", numbers_table(200_000, left=3), at_once=100)
+
+    def story(scene):
+        yield lambda: scene.running() and scene.delivered("Out") > 0
+        scene.kill("Both")
+        yield scene.back
+        had = scene.delivered("Out")
+        yield lambda: scene.delivered("Out") > had
+        scene.kill("Lower/0")
+        yield scene.back
+
+    result, scene = follow(
+        graph, {"In": supply}, story, out=place / "run", fuse="none", parallelism={"Lower": 2}, protocol=protocol,
+        interval="300ms",
+    )  # fmt: skip
+    pes = result.summary["pes"]
+    assert {name: pe["restarts"] for name, pe in pes.items()} == {name: scene.kills[name] for name in pes}
+    assert {"Both", "Lower/0", "Lower/1"} <= set(pes)
+    found = result.sink("Out")
+    assert found.num_rows == 4 * supply.rows
+    same(found, bounded(graph, {"In": supply.table()}))
+    for name, stream in result.summary["streams"].items():
+        assert (stream["sent"], stream["lost"]) == (stream["received"], 0), name
+
+
 def speaking(directory, kills):
     """Whether every element in copies speaks, in the life behind its last kill, by what the run last told of itself."""
     lines = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]

@@ -62,6 +62,10 @@ def test_kills_under_a_protocol(local, protocol):
     local("kills_under_a_protocol", protocol)
 
 
+def test_kills_in_a_cycle(local):
+    local("kills_in_a_cycle", "coordinated")
+
+
 # The command as a process of its own ----------------------------------------------------------------------------------
 
 

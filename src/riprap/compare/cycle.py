@@ -1,6 +1,6 @@
 """How far a cycle of elements falls back: the published N-hop deployment, as machines and a director alone.
 
-A run hosts a cycle of operators in one element, so no cycle of channels is ever seen there, and no domino effect. As
+A run hosts a cycle in one element, or in one per operator, and short runs show little of the domino effect. As
 published N-hop is 24 elements, six pipelines
 
     Source → Map0 → Map1 → Sink          Map1 of any pipeline → Map0 of any: the channel that leads back

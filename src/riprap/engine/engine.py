@@ -566,6 +566,9 @@ class Engine:
         """What waits in front of each operator with several ports."""
         return {name: merger.snapshot() for name, merger in self._mergers.items()}
 
+    def spans(self) -> list[tuple[int, int]]:  # first and last time of everything that waits there
+        return [span for merger in self._mergers.values() for span in merger.spans()]
+
     def digests(self) -> dict[str, Digest]:
         """The digest of every stateful operator."""
         return {name: op.digest() for name, op in self.operators.items() if any(self.graph[name].stateful)}

@@ -26,6 +26,37 @@ from riprap.operators.columns import batch_of, key_columns, keys_of, times_of
 from riprap.operators.contract import Event, Late, Operator
 
 
+class Standing(NamedTuple):
+    """What can still come round in a cycle, or in a part of it, when nothing moves in it any more. Times of `_ts`."""
+
+    external: int = END_KEY.ts  # nothing earlier will come in from outside; the end: nothing will
+    reach: int = START_KEY.ts  # how far its inputs had come before they ended
+    first: int = END_KEY.ts  # least time of what waits in it; the end: nothing does
+    last: int = START_KEY.ts  # greatest time of what waits in it
+    boundary: int = END_KEY.ts  # at which an operator of it may speak because of the time alone; the end: none has to
+
+    def beside(self, other: "Standing") -> "Standing":
+        """Of two parts together."""
+        return Standing(
+            min(self.external, other.external), max(self.reach, other.reach), min(self.first, other.first),
+            max(self.last, other.last), min(self.boundary, other.boundary),
+        )  # fmt: skip
+
+    def turned(self, delay: int) -> OrderKey:
+        """How far a feedback stream of the cycle has come. When the inputs have ended, no further than what is left."""
+        least = min(self.external, self.first, self.boundary)
+        if least == START_KEY.ts:
+            return START_KEY
+        if self.external == END_KEY.ts:
+            return all_before(min(least + delay, max(self.last + 1, self.reach + delay)))
+        return all_before(least + delay)
+
+    @property
+    def over(self) -> bool:
+        """Nothing comes in any more, and nothing waits: when its feedback has come to `reach`, it ends."""
+        return self.external == END_KEY.ts and self.first == END_KEY.ts
+
+
 class Port(NamedTuple):
     operator: str
     port: int
@@ -48,21 +79,20 @@ class Cycle:
         inboxes: Mapping[str, list[tuple[int, Event | Late]]],
     ) -> list[tuple[StreamSpec, OrderKey]]:
         """How far each feedback stream has come after a pass over the operators, where that is further than before."""
-        external = min((_known(mergers, progress, port) for port in self.entries), default=END_KEY)
+        known = [_known(mergers, progress, port) for port in self.entries]
+        self.reach = max([self.reach, *(key.ts for key in known if key != END_KEY)])
         waiting = [span for name in self.members for span in _waiting(name, mergers, inboxes)]
-        if external != END_KEY:
-            finite = [_known(mergers, progress, port).ts for port in self.entries]
-            self.reach = max(self.reach, *(ts for ts in finite if ts != END_KEY.ts))
+        standing = Standing(
+            min(known, default=END_KEY).ts,
+            self.reach,
+            min((first for first, _ in waiting), default=END_KEY.ts),
+            max((last for _, last in waiting), default=START_KEY.ts),
+            min((b for name in self.members if (b := operators[name].next_boundary()) is not None), default=END_KEY.ts),
+        )
         come = {stream: _known(mergers, progress, Port(stream.target, stream.target_port)) for stream in self.streams}
-        ended = external == END_KEY and not waiting
-        if ended and all(key.ts >= self.reach for key in come.values()):
+        if standing.over and all(key >= all_before(self.reach + stream.delay) for stream, key in come.items()):
             return [(stream, END_KEY) for stream, key in come.items() if key != END_KEY]
-        speaking = [b for name in self.members if (b := operators[name].next_boundary()) is not None]
-        least = min([external.ts, *(first for first, _ in waiting), *speaking])
-        if least == START_KEY.ts:
-            return []
-        last = END_KEY.ts if external != END_KEY else max([self.reach, *(last for _, last in waiting)])
-        turned = {stream: _all_before(min(least + stream.delay, last + 1)) for stream in self.streams}
+        turned = {stream: standing.turned(stream.delay) for stream in self.streams}
         return [(stream, key) for stream, key in turned.items() if key > come[stream]]
 
 
@@ -101,7 +131,7 @@ def delayed(batch: pa.RecordBatch, stream: StreamSpec, given: KeyShape, feedback
 
 def delayed_progress(key: OrderKey, stream: StreamSpec) -> OrderKey:
     """What progress of the operator that a feedback stream leaves means for what goes back."""
-    return key if key in (START_KEY, END_KEY) else _all_before(key.ts + stream.delay)
+    return key if key in (START_KEY, END_KEY) else all_before(key.ts + stream.delay)
 
 
 def carried(graph: Graph, stream: StreamSpec) -> pa.Schema:
@@ -135,6 +165,6 @@ def _waiting(
     return spans + (mergers[name].spans() if name in mergers else [])
 
 
-def _all_before(ts: int) -> OrderKey:
+def all_before(ts: int) -> OrderKey:
     """Progress of a stream on which nothing earlier than `ts` will come."""
     return END_KEY._replace(ts=ts - 1)

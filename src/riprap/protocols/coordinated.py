@@ -2,7 +2,8 @@
 
 An element parks a channel behind its marker until the markers of all channels have come; then it captures, sends the
 marker on, and goes on with what it parked. So no item is between two checkpoints of a round: no channel state. A
-channel that has ended counts as marked. An element with sources waits for the director's word as for one more channel.
+channel that has ended counts as marked. An element with sources, or with nothing but feedback, waits for the director's
+word as for one more channel.
 
 Cycles: a channel that leads back is not waited for, or the round would wait for itself. What comes on it between the
 capture and the marker's return is recorded with the checkpoint, which is written when the marker is back.
@@ -104,8 +105,7 @@ class Coordinated(Rounds):
     def __init__(self, surroundings: Surroundings, plan: RestorePlan) -> None:
         super().__init__(surroundings, plan)
         inputs = surroundings.inputs
-        forward = {channel for channel, neighbour in inputs.items() if not neighbour.feedback}
-        self.forward = forward if forward or surroundings.sources else set(inputs)  # waited for
+        self.forward = {channel for channel, neighbour in inputs.items() if not neighbour.feedback}  # waited for
         self.back = set(inputs) - self.forward
         self.marks: set[ChannelId] = set()
         self.parked: list[ChannelId] = []
@@ -139,7 +139,7 @@ class Coordinated(Rounds):
         return self._capture_if_aligned() if not self.over else []
 
     def _capture_if_aligned(self) -> list[Command]:
-        if not self.forward <= self.marks | self.ended or (self.surroundings.sources and not self.asked):
+        if not self.forward <= self.marks | self.ended or (self.surroundings.begins_rounds and not self.asked):
             return []
         self.over = True
         self.returning = self.back - self.ended

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from riprap.graph.keys import OrderKey
+from riprap.graph.keys import START_KEY, OrderKey
 from riprap.protocols.channel import Had
 from riprap.protocols.channels import ChannelId
 
@@ -56,6 +56,7 @@ class Cut:
     # Of an element in copies, in words that all of them understand: what its operators had had of each channel, and
     # what it had given out.
     had: Mapping[ChannelId, Had] = field(default_factory=dict)
+    reach: int = START_KEY.ts  # of an element on a cycle: how far what comes in from outside of it had come
 
     def as_json(self) -> dict[str, Any]:
         """Without the parked messages: of those only how many bytes there are, by channel."""
@@ -67,6 +68,7 @@ class Cut:
             "protocol": self.protocol.hex(),
             "parked": [[list(channel), [len(m) for m in messages]] for channel, messages in self.parked.items()],
             "had": [[list(channel), list(had.key), had.items] for channel, had in self.had.items()],
+            "reach": self.reach,
         }
 
     def messages(self) -> bytes:
@@ -90,4 +92,5 @@ class Cut:
             bytes.fromhex(data["protocol"]),
             parked,
             {ChannelId(*channel): Had(OrderKey(*key), items) for channel, key, items in data.get("had", ())},
+            data.get("reach", START_KEY.ts),
         )

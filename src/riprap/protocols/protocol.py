@@ -74,6 +74,11 @@ class Surroundings:
     strands: Mapping[ChannelId, tuple[ChannelId, ...]] = field(default_factory=dict)  # by input that copies bring
     cycle: tuple[str, ...] = ()  # elements of the strongly connected component that it is in; none: it is in no cycle
 
+    @property
+    def begins_rounds(self) -> bool:
+        """No marker comes before it sends one: it has sources, or all that comes in leads back to it."""
+        return bool(self.sources) or all(neighbour.feedback for neighbour in self.inputs.values())
+
 
 @dataclass(frozen=True)
 class Unit:

@@ -1,8 +1,9 @@
 """The director of protocols that checkpoint in rounds: all elements together, or not at all.
 
-A round is started at the elements with sources, idle ones included; markers take it on from there. It is committed when
-every element's part is *durable*, and only then: what a sink gave out below its part may be seen, and going back leads
-there. An element that has finished is asked once for a last checkpoint, which stands for all later rounds.
+A round is started at the elements with sources, idle ones included, and those that only feedback leads to; markers take
+it on from there. It is committed when every element's part is *durable*, and only then: what a sink gave out below its
+part may be seen, and going back leads there. An element that has finished is asked once for a last checkpoint, which
+stands for all later rounds.
 
 A failure, or a round that takes too long, aborts the round under way; none starts while somebody is down or has not
 come back under the line in force. A failure puts a new line in force: everybody goes back to the last committed round.
@@ -115,13 +116,13 @@ class RoundDirector(Director):
         begin = [
             Say(pe, {"round": self.round})
             for pe, surroundings in self.elements.items()
-            if surroundings.sources and pe not in self.finished
+            if surroundings.begins_rounds and pe not in self.finished
         ]
         return [Log({"round": self.round}), *begin]
 
     def _ready(self) -> bool:
         """Everybody lives and works under the line in force, and there is somebody to ask."""
-        asked = any(s.sources and pe not in self.finished for pe, s in self.elements.items())
+        asked = any(s.begins_rounds and pe not in self.finished for pe, s in self.elements.items())
         return asked and all(self.joined.get(pe) == self.line for pe in self.elements)
 
     def _took(self, id: CheckpointId, tag: int) -> list[Command]:

@@ -5,8 +5,9 @@
           backups, in chains or not, because a log between two processes costs more than a second process gives
     all   one group, or one for each part that persistent streams separate
 
-However that may be, the operators of a cycle are one group: what goes round in it never leaves the process, and backups
-on it keep what leaves the cycle.
+The operators of a cycle are one group: what goes round in it never leaves the process, and backups on it keep what
+leaves the cycle. With `none`, and where one of them has shards, each of them is a group of its own instead, and what
+goes round goes from process to process (`spread`).
 
 Backups between backups share a group (`_inside`): the fragment is saved as a whole and reads again from its own inputs,
 so what would be read again from the stream between them is computed again. A stream between them that `persist()` names
@@ -14,7 +15,7 @@ is a *tap*: written for readers outside, and read by nobody inside. Under a boun
 bound counts on every backup being read, instead of recomputed.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from riprap.base.errors import UsageError
@@ -39,7 +40,11 @@ def fused(graph: Graph, fuse: Fuse, *, bounded: bool) -> list[tuple[str, ...]]:
                 group[name] = left
 
     turning: set[str] = set()  # streams that never leave a cycle
+    alone: set[str] = set()  # operators of cycles over several processes
     for cycle in cyclic_parts(graph):
+        if spread(graph, cycle, fuse, bounded=bounded):
+            alone |= {*cycle}
+            continue
         turning |= {s.id for s in graph.streams if {s.source, s.target} <= {*cycle}}
         for name in cycle[1:]:
             unite(cycle[0], name)
@@ -47,6 +52,8 @@ def fused(graph: Graph, fuse: Fuse, *, bounded: bool) -> list[tuple[str, ...]]:
         for stream in graph.streams:
             source, target = graph[stream.source], graph[stream.target]
             if source.parallelism != target.parallelism or _apart(graph, stream, bounded):
+                continue
+            if alone & {stream.source, stream.target}:
                 continue
             if target.parallelism > 1 and numbers_ports(graph, stream.target):
                 continue
@@ -60,11 +67,22 @@ def fused(graph: Graph, fuse: Fuse, *, bounded: bool) -> list[tuple[str, ...]]:
             source, target = graph[stream.source], graph[stream.target]
             if not (source.parallelism == target.parallelism == 1 and _alike_replicated(source, target)):
                 continue
+            if alone & {stream.source, stream.target}:
+                continue
             shared = kept(graph, stream) and _inside(graph, stream) and _alike(source, target)
             if shared and not _leads_round(graph, group, stream):
                 unite(stream.source, stream.target)
         _check_acyclic(graph, group, fuse, {s.id for s in graph.streams if _apart(graph, s, bounded)} - turning)
     return _ordered(graph, {id(members): members for members in group.values()}.values())
+
+
+def spread(graph: Graph, cycle: Sequence[str], fuse: Fuse, *, bounded: bool) -> bool:
+    """Whether each operator of a cycle is a group of its own. Replicas go round by themselves, and under a bound of
+    recovery the past of a cycle could not be recomputed without itself.
+    """
+    replicated = any(graph[name].annotations.ha_group or graph[name].annotations.copies > 1 for name in cycle)
+    asked = fuse == "none" or any(graph[name].parallelism > 1 for name in cycle)
+    return len(cycle) > 1 and asked and not bounded and not replicated
 
 
 def numbers_ports(graph: Graph, name: str) -> bool:
@@ -139,7 +157,7 @@ def _check_acyclic(graph: Graph, group: Mapping[str, set[str]], fuse: Fuse, apar
             raise UsageError(
                 f"--fuse all: stream {stream.id} is persistent and would be inside a fragment; use --fuse auto"
             )
-        if left != right:
+        if left != right and stream.feedback is None:
             after.setdefault(left, set()).add(right)
     seen: dict[int, int] = {}  # 1: on the way, 2: done
 

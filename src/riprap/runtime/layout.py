@@ -38,13 +38,15 @@ from typing import Any, Literal, get_args
 import pyarrow as pa
 
 from riprap.base.errors import UsageError, known
-from riprap.engine.pruning import Wanted, kept_columns, wanted_columns
+from riprap.engine.pruning import Wanted, carried_columns, wanted_columns
 from riprap.graph.cycles import connected_parts, cyclic_parts
 from riprap.graph.graph import Graph, StreamSpec
 from riprap.graph.groups import copies_of, ha_groups, memory_of
 from riprap.graph.keys import SEQ, KeyShape
 from riprap.protocols.channel import Retention
 from riprap.protocols.channels import ChannelId
+from riprap.protocols.detector import detecting
+from riprap.protocols.director import Director
 from riprap.protocols.partial import PARTIAL
 from riprap.protocols.protocol import (
     Membership,
@@ -57,7 +59,7 @@ from riprap.protocols.protocol import (
 from riprap.replication.full import copied
 from riprap.replication.ha import replicated
 from riprap.runtime.continuous_check import check_continuous
-from riprap.runtime.fusion import Fuse, fused, numbers_ports
+from riprap.runtime.fusion import Fuse, fused, numbers_ports, spread
 from riprap.runtime.retentions import retention_of, share_of
 
 Recovery = Literal["gap", "buffer", "replay", "recompute", "failover", "while-down", "copies"]
@@ -298,8 +300,7 @@ class Layout:
 
     def schema(self, channel: ChannelId) -> pa.Schema:
         """What travels on it: columns that are read behind it, and the order key."""
-        stream = self.stream(channel)
-        return kept_columns(self.graph, stream.source, stream.source_port, self.wanted)
+        return carried_columns(self.graph, self.stream(channel), self.wanted)
 
     def shape(self, channel: ChannelId) -> KeyShape:
         return self.graph.stream_shape(self.stream(channel))
@@ -390,6 +391,10 @@ class Layout:
                 after[self.producer(channel)].append(self.consumer(channel))
         return connected_parts(after)
 
+    def director(self) -> Director:
+        """Of the protocol, and of what goes round in cycles."""
+        return detecting(self.protocol.director(self.surroundings), self.surroundings)
+
     def plan(self, pe: Pe) -> RestorePlan:
         """What is saved of an element, and how it comes back."""
         return self.protocol.plan(self.surroundings[pe.id])
@@ -415,7 +420,7 @@ def arrange(
     for spec in graph:
         if spec.parallelism > MOST_SHARDS:
             raise UsageError(f"{spec.name} would run in {spec.parallelism} shards; at most {MOST_SHARDS} are possible")
-    _check_cycles(graph)
+    _check_cycles(graph, fuse, protocol, virtual=bool((settings or {}).get("virtual")))
     groups, copies = ha_groups(graph), copies_of(graph)
     if copies > 1 and protocol.name != PARTIAL.name:
         raise UsageError(
@@ -448,21 +453,33 @@ def arrange(
     return layout
 
 
-def _check_cycles(graph: Graph) -> None:
-    """A cycle runs within one element, and backups in it keep what leaves it (`fusing.py`)."""
+def _check_cycles(graph: Graph, fuse: Fuse, protocol: ProtocolSpec, *, virtual: bool) -> None:
+    """What a cycle within one element cannot have, and what one over several cannot."""
     for cycle in cyclic_parts(graph):
+        several = spread(graph, cycle, fuse, bounded=protocol.name == "recompute")
+        if several and virtual:
+            raise UsageError(
+                f"--virtual: {cycle[0]} is on a cycle over several elements, all of which have to go back together: "
+                "leave --virtual out, or --fuse none and parallelism"
+            )
         for name in cycle:
-            if graph[name].parallelism > 1:
+            if graph[name].parallelism > 1 and not several:
+                why = "nothing else is on it" if len(cycle) == 1 else "it is replicated, or may be recomputed"
                 raise UsageError(
-                    f"{name} is on a cycle, and a cycle runs in one process: leave its parallelism at 1, "
+                    f"{name} is on a cycle that runs in one process, as {why}: leave its parallelism at 1, "
                     f"not {graph[name].parallelism}"
+                )
+            if several and not graph[name].deterministic and protocol.name != PARTIAL.name:
+                raise UsageError(
+                    f"{name} is not deterministic and lies on a cycle over several elements, of which {protocol.name} "
+                    "could not say what is still to come round: leave --fuse none and parallelism out, or --protocol"
                 )
         for stream in graph.streams:
             apart = graph[stream.source].annotations.continuous is not None or share_of(graph, stream) is not None
             if {stream.source, stream.target} <= set(cycle) and apart:
                 raise UsageError(
-                    f"stream {stream.id} lies on a cycle, which runs in one process, so nothing can be kept in it for "
-                    f"{stream.target}: leave continuous() and retain() out, backup() keeps what leaves the cycle"
+                    f"stream {stream.id} lies on a cycle, where nothing can be kept for {stream.target} alone: leave "
+                    "continuous() and retain() out, backup() keeps what leaves the cycle"
                 )
 
 
@@ -486,11 +503,14 @@ def _link(graph: Graph, stream: StreamSpec, source: Fragment, target: Fragment, 
         by = ()
     elif key:
         by = key
-    elif source.shards == target.shards and not numbers_ports(graph, stream.target):
+    elif source.shards == target.shards and stream.feedback is None and not numbers_ports(graph, stream.target):
         by = None
     else:
         by = (SEQ,)  # nobody minds where a row goes; by its number, so that a restart repeats it
     retention = retention_of(graph, stream, protocol)
-    if protocol.borders is not None and any({*source.members, *target.members} & {*c} for c in cyclic_parts(graph)):
+    ends = ({*source.members}, {*target.members})
+    if protocol.borders is not None and any(
+        bool(ends[0] & {*cycle}) != bool(ends[1] & {*cycle}) for cycle in cyclic_parts(graph)
+    ):
         retention = protocol.borders
     return Link(stream, source, target, retention, by, share_of(graph, stream) or 1.0)

@@ -70,7 +70,7 @@ class DirectedSimulation:
 
     def _direct(self) -> None:
         """A director begins, with the log of those before it."""
-        director = self.layout.protocol.director(self.layout.surroundings)
+        director = self.layout.director()
         log, append = list(self.director_log), self.director_log.append
         self._director_host = DirectorHost(director, list(self.storage), self, log, append, self.history)
         for life in self.lives.values():

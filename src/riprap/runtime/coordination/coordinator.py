@@ -129,7 +129,7 @@ class Coordinator:
         self._director_log = DirectorLog(run_directory / "director.jsonl")
         self.history = History(clock.now)
         self._director_host = DirectorHost(
-            layout.protocol.director(layout.surroundings),
+            layout.director(),
             [pe.id for pe in layout.pes],
             self,
             self._director_log.read(),

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from riprap.base.clock import Clock
 from riprap.engine.engine import Engine
+from riprap.graph.keys import START_KEY
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import Cut
 from riprap.protocols.events import Abandon, Capture, Close
@@ -20,6 +21,7 @@ from riprap.runtime.element.outputs import Outputs
 from riprap.runtime.element.restore import SHARDS
 from riprap.runtime.element.resume_points import ResumePoints
 from riprap.runtime.element.shard_merge import ShardMerge
+from riprap.runtime.element.turning import Turning
 from riprap.runtime.element.withheld import Withheld
 from riprap.runtime.host import Host
 
@@ -37,10 +39,12 @@ class Cuts:
         capturing: Captures,
         host: Host,
         clock: Clock,
+        turning: Turning | None,
     ) -> None:
         self._protocol, self._plan, self._engine, self._merges = protocol, protocol.plan, engine, merges
         self._inputs, self._outputs, self._resume_points = inputs, outputs, taking
         self._withheld, self._captures, self._host, self._clock = showing, capturing, host, clock
+        self._turning = turning
 
     def cut(self, operators: Iterable[str]) -> Cut:
         """The cut of a unit with these operators, here and now."""
@@ -56,6 +60,7 @@ class Cuts:
             self._protocol.snapshot(),
             parked,
             {**self._inputs.copied(), **self._outputs.given()},
+            self._turning.reach if self._turning is not None else START_KEY.ts,
         )
 
     def capture(self, command: Capture) -> None:

@@ -21,12 +21,13 @@ from riprap.base.clock import Clock
 from riprap.checkpoints.checkpointer import Checkpointer
 from riprap.checkpoints.load import Loaded
 from riprap.engine.engine import Engine, Output
-from riprap.graph.keys import END_KEY, OrderKey
+from riprap.graph.keys import END_KEY, START_KEY, OrderKey
 from riprap.operators.columns import keys_of
 from riprap.protocols import events as seam
 from riprap.protocols.channel import NOTHING, Had
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId, Cut
+from riprap.protocols.detector import CYCLE
 from riprap.runtime.element.arrivals import together, without
 from riprap.runtime.element.captures import Captures
 from riprap.runtime.element.cuts import Cuts
@@ -39,6 +40,7 @@ from riprap.runtime.element.resume_points import ResumePoints
 from riprap.runtime.element.shard_merge import shard_merges
 from riprap.runtime.element.sources import Sources
 from riprap.runtime.element.state_digest import StateDigest
+from riprap.runtime.element.turning import Turning
 from riprap.runtime.element.withheld import Withheld
 from riprap.runtime.element.wrong_bits import WrongBits
 from riprap.runtime.host import (
@@ -126,9 +128,14 @@ class Element:
         self._withheld = Withheld(self._outputs.ways, epoch)
         self._withheld.begin(begins.id, begins.unseen)
         self._resume_points = ResumePoints(layout, pe, self._engine, ledger, begins.sources, whole=self.plan.whole)
+        self._turning: Turning | None = None  # on a cycle of several elements
+        if len(layout.surroundings[pe.id].cycle) > 1:
+            reach = START_KEY.ts if begins.cut is None else begins.cut.reach
+            self._turning = Turning(layout, pe, self._engine, self._inputs, self._outputs, reach)
+            self._inputs.bounded = self._turning.bounded
         self._cuts = Cuts(
             self.protocol, self._engine, self._merges, self._inputs, self._outputs, self._resume_points, self._withheld,
-            self._captures, host, clock,
+            self._captures, host, clock, self._turning,
         )  # fmt: skip
         taken = {name: feeds(name, position) for name, position in begins.sources.items()}
         self._sources = Sources(taken, rates, ledger, clock, batch_rows)
@@ -228,6 +235,8 @@ class Element:
         if self._outputs.blocked:
             return frozenset(channel for channel, way in ways.items() if way.parked is not None or not way.admitted)
         parked = [channel for channel, way in ways.items() if way.parked is not None]
+        if self._turning is not None:
+            parked += self._turning.unread
         return frozenset(parked) if parked else _NONE
 
     @property
@@ -310,6 +319,9 @@ class Element:
                 way = self._inputs.strands[channel]
                 if way.seen is not None or not way.inlet.lost_producer(epoch):
                     return
+            case seam.Told(said) if CYCLE in said:
+                self._turn(said[CYCLE])
+                return
             case Recomputed(channel, message):
                 self._recomputed(self._inputs.ways[channel], message)
                 return
@@ -319,6 +331,16 @@ class Element:
                 return
         assert not isinstance(event, Arrival | Recomputed | Unneeded)
         self._tell(event)
+
+    def _turn(self, said: Mapping[str, Any]) -> None:
+        """The detector of its cycle asks, or has found out something."""
+        assert self._turning is not None
+        if "asked" in said:
+            self._host.tell({CYCLE: self._turning.answer(said["asked"])})
+            return
+        outputs = self._turning.found(said)
+        self._ledger.begin()
+        self._settle(outputs, 0)
 
     def _tell(self, event: seam.Event) -> None:
         if type(event) in self._hears:
@@ -406,6 +428,8 @@ class Element:
         way.position = position
         if way.merged is not None and way.inlet.retention == "remember":  # else when the operators have had it
             self._inputs.came(way, message)
+        if self._turning is not None:
+            self._turning.came(way, message)
         for capture in way.recorded:
             capture.add(way.channel, message)
         if (self._waiting and way.backlog) or way.full or (way.admitted and self._outputs.blocked):
@@ -517,6 +541,8 @@ class Element:
             self._tell(taken.durable)
         if self._records is not None:
             self._records.tick(now)
+        if self._turning is not None and (rest := self._turning.ticked()) is not None:
+            self._host.tell({CYCLE: rest})
         for dropped in self._captures.dropped():
             self._tell(dropped)
         if seam.Came in self._hears:

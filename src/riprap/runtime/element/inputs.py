@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.engine.engine import Engine, Output
-from riprap.graph.keys import START_KEY, OrderKey
+from riprap.graph.keys import END_KEY, START_KEY, OrderKey
 from riprap.graph.mark_keys import behind_trigger
 from riprap.operators.columns import Keys, keys_of
 from riprap.operators.contract import Late, Punctuation
@@ -52,6 +52,7 @@ class WayIn:
         self.admitted = False  # read also while some consumer has no room
         self.recorded: list[OpenCapture] = []
         self.waited = True
+        self.back = False  # it leads back in a cycle
         self.had = Had()  # what has come, where replicas bring it
         self.seen: Seen | None = None  # the same where copies do
         self.reached = START_KEY  # how far the merge knows the channel
@@ -120,6 +121,7 @@ class Inputs:
         self.strands = {strand: way for channel, way in self.ways.items() for strand in layout.strands(channel)}
         self._retaining = [way for way in self.ways.values() if way.retained is not None]
         self._merged = [way for way in self.ways.values() if way.merged is not None]
+        self.bounded: Callable[[WayIn, OrderKey], OrderKey] = lambda way, progress: progress  # of feedback
         self.recomputed = [way for way in self.ways.values() if way.inlet.retention == "recompute"]
 
     @property
@@ -203,16 +205,20 @@ class Inputs:
 
     def give(self, way: WayIn, message: Message, position: int) -> list[Output]:
         """A message to the merge of its shards or to the engine; `position` is behind it."""
-        progress = message.progress
+        progress, over = message.progress, way.back and way.reached == END_KEY
+        if progress is not None and way.back:
+            progress = max(self.bounded(way, progress), way.reached)
         if progress is not None:
             way.reached = progress
-        event: Given | None = message.batch
+        event: Given | None = None if over and way.merged is None else message.batch
         if event is not None and way.merged is None and way.merge is None and message.at is None:
             return self._engine.push(way.stream, event, until=progress)
         if message.punctuation is not None:
             event = Punctuation(message.punctuation)
         if way.merged is not None:
             events = self._placed(way, way.merged, event, message, position)
+            if over:  # what operators gave out at the end does not go back
+                events = []
         elif event is None or (message.at is not None and not way.takes_late):
             events = []
         else:
@@ -224,6 +230,17 @@ class Inputs:
         passing += merge.put(way.channel.source, None, progress)
         outputs = self._push(way.stream, passing, merge.reached)
         return outputs + self._engine.wait_for(way.stream, merge.waited)
+
+    def advance(self, way: WayIn, progress: OrderKey) -> list[Output]:
+        """Nothing will come on a channel at or below this key, though nobody has said so on it."""
+        if progress <= way.reached:
+            return []
+        way.reached = progress
+        if way.merge is None:
+            return self._engine.advance(way.stream, progress)
+        passing = way.merge.put(way.channel.source, None, progress)
+        outputs = self._push(way.stream, passing, way.merge.reached)
+        return outputs + self._engine.wait_for(way.stream, way.merge.waited)
 
     def _push(self, stream: str, events: list[Given], until: OrderKey | None) -> list[Output]:
         outputs: list[Output] = []

@@ -44,6 +44,7 @@ class _Stream:
         self.shape, self.ways, self.divider, self.sink = shape, ways, divider, sink
         self.reached: Callable[[], OrderKey]  # how far it has come
         self.told: OrderKey
+        self.closed = False  # nothing goes back on it any more
         self.guarded = False  # consumers drop by key, and punctuations share the keys of tuples
         self.digest: OutputDigest | None = None  # of an element in copies
 
@@ -134,6 +135,8 @@ class Outputs:
         leaving: list[tuple[Way, list[Message], bool]] = []
         for name, stream in self._streams.items():
             progress = _promised(stream)
+            if stream.closed:
+                given.pop(name, None)
             if name in given or progress > stream.told:
                 self._leave(stream, given.get(name, ()), progress, born, leaving)
         self._ledger.commit()
@@ -266,6 +269,15 @@ class Outputs:
         if rows is None:
             return Message(Kind.PUNCTUATION, self._epoch, number, None, event.key, None, born, outlet.header, at)
         return Message(Kind.ROWS, self._epoch, number, rows, None, None, born, outlet.header, at)
+
+    def close(self, name: str, *, ended: bool) -> None:
+        """A feedback stream: what is given out on it from now on does not leave; when all are closed, it ends."""
+        self._streams[name].closed = True
+        if ended:
+            self._streams[name].reached = lambda: END_KEY
+
+    def closed(self, name: str) -> bool:
+        return self._streams[name].closed or self._streams[name].told == END_KEY
 
     def adopt(self, before: "Outputs") -> None:
         """What the life that went back, in the same process, held for consumers."""

@@ -50,6 +50,10 @@ class ShardMerge:
         """Nothing at or below this key will come from a shard."""
         return self._merger.known(shard)
 
+    def spans(self) -> list[tuple[int, int]]:
+        """First and last time of everything that waits here."""
+        return self._merger.spans()
+
     def snapshot(self) -> MergerState:
         return self._merger.snapshot()
 

@@ -24,8 +24,19 @@ class Way:
         self, channel: ChannelId, epoch: int, outlet: Outlet, record: OutletRecord, host: Host, limit: int
     ) -> None:
         self.channel, self.outlet, self.record = channel, outlet, record
-        self.told = START_KEY  # progress that was given out
+        self._told = self._last = START_KEY  # progress that was given out, and that before the end
         self._epoch, self._host, self._limit = epoch, host, limit
+
+    @property
+    def told(self) -> OrderKey:
+        """Progress that was given out."""
+        return self._told
+
+    @told.setter
+    def told(self, progress: OrderKey) -> None:
+        self._told = progress
+        if progress != END_KEY:
+            self._last = progress
 
     def give(self, messages: Sequence[Message]) -> None:
         """Messages of one call of the engine, the last of which may tell progress; never none."""
@@ -102,6 +113,10 @@ class Way:
         kind = Kind.END if self.told == END_KEY else Kind.PROGRESS
         return Message(kind, self._epoch, self.outlet.number, progress=self.told, born=born, header=self.outlet.header)
 
+    def _before_end(self) -> Message:
+        """How far the stream had come before it ended: in a cycle that says how far time goes on in it."""
+        return Message(Kind.PROGRESS, self._epoch, self.outlet.number, progress=self._last, header=self.outlet.header)
+
     def _marker(self, marker: bytes) -> Message:
         return Message(Kind.MARKER, self._epoch, self.outlet.number, header=marker)
 
@@ -123,7 +138,7 @@ class DiscardingWay(Way):
         if self.outlet.up is False:
             return  # it is told when somebody is there
         outbox, message = self._outbox, self._progress(born)
-        if outbox and outbox[-1].kind is Kind.PROGRESS:
+        if outbox and outbox[-1].kind is Kind.PROGRESS and message.kind is Kind.PROGRESS:
             outbox[-1] = message
         elif outbox and outbox[-1].kind is Kind.ROWS and message.kind is Kind.PROGRESS:
             outbox[-1] = replace(outbox[-1], progress=self.told)
@@ -136,6 +151,8 @@ class DiscardingWay(Way):
 
     def up(self, next_: int, had: Had) -> None:
         super().up(next_, had)
+        if self.told == END_KEY:
+            self._outbox.append(self._before_end())
         self._outbox.append(self._progress())
 
     def down(self) -> None:
@@ -209,8 +226,13 @@ class HoldingWay(Way):
                 return
             held.sent()
             message = held.next()
-        untold = held.drained and self.told != self._heard
-        if untold and self._send(self._progress()):
+        if not held.drained or self.told == self._heard:
+            return
+        if self.told == END_KEY and self._heard != self._last:
+            if not self._send(self._before_end()):
+                return
+            self._heard = self._last
+        if self._send(self._progress()):
             self._heard = self.told
 
     def _send(self, message: Message) -> bool:
