@@ -240,6 +240,40 @@ def test_a_replica_that_died_is_full_again_when_its_state_is_that_of_the_active_
     assert [(f["from"], f["to"], f["tainted"]) for f in report["failovers"]] == [(1, 2, False), (2, 1, False)]
 
 
+def fed_app() -> Graph:
+    """As above, but that a filter outside feeds the group."""
+    app = App("fed")
+    stream = app.source("S", "k string, x long, id long").filter("x > 0", name="F")
+    calls = ("sum(x) AS x", "count(*) AS n")
+    windows = {"window": count(3), "every": count(1)}
+    stream.aggregate(*calls, by="k", name="A", protect=[ha_group("g", 2)], **windows).sink("Out")
+    return app.build()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("struck", [1, 2])
+def test_a_connection_that_breaks_into_one_replica_is_noticed(struck, seed):
+    """That replica alone has lost something: the other one speaks, and it is full again when it has forgotten it."""
+    layout = arrange(fed_app(), "none")
+    inputs = rows(layout.graph, Random(seed), 3_000)
+    channel = next(c for pe in layout.pes if pe.id == f"A#{struck}" for c in layout.inputs(pe))
+    faults = (Break(300_000 + 1_000 * seed, channel),)
+    simulation = Case(seed, layout, inputs, faults, 16, 1 << 20, 1_000.0).simulation()
+    states: set[str] = set()
+
+    def look() -> None:
+        states.add(simulation._director_host.report()["groups"]["g"]["replicas"][struck - 1]["state"])
+        simulation._later(1_000, look)
+
+    simulation._later(0, look)
+    simulation.run(seconds=30.0)
+    report = simulation._director_host.report()["groups"]["g"]
+    assert "refilling" in states
+    assert report["replicas"][struck - 1]["state"] == "full"
+    assert [(f["from"], f["to"]) for f in report["failovers"]] == ([(1, 2)] if struck == 1 else [])
+    assert simulated(simulation) == bounded(layout.graph, inputs)
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("what", [check, check_anything, check_restarted])
 def test_thousands_of_schedules(what, monkeypatch):

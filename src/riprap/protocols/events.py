@@ -59,10 +59,13 @@ LinkEvent = ConsumerUp | ConsumerDown | Acknowledged | ProducerGone
 class ProducerBack(NamedTuple):
     """The first message of a channel after `ProducerGone`, or of a newer life of the producer, or behind items that
     will not come, is about to be taken. `Park` in answer to it keeps it aside; when it is unparked, this comes again.
+
+    `same`: it is the life that was heard before, so nobody died: a connection broke.
     """
 
     channel: ChannelId
     epoch: int
+    same: bool = False
 
 
 class Arrived(NamedTuple):

@@ -27,7 +27,9 @@ An element may notice sooner than the director that it is *severed* from another
 broke, or a new life speaks, or items are missing. Were it to go on, what it gives out would be wrong under a term that
 the consumer still takes, or, in a backup, under one that is on its way to it. So it takes nothing more on that channel,
 and waits for it, until the director has spoken. It tells the director in any case: connections break though nobody
-dies, and what was on its way is lost then too.
+dies, and what was on its way is lost then too. The same holds for a connection from outside the group, when the same
+life of its producer speaks again: that has lost something on its way to this replica alone. (Of one that died every
+replica has lost something, and none can take over from the others for that.)
 
 Fault model: that of a run. A director that dies forgets who was full, unless it is in its log; replicas whose elements
 live on are full again when they join with the epochs that are there.
@@ -72,6 +74,7 @@ OURS = "ha"  # marks what is said between these machines and this director
 NOBODY = -1
 _ASK_EVERY = 200_000  # µs: for digests, while some replica refills
 _ANSWER_WITHIN = 2_000_000  # µs: else it is asked again
+_WAITED = ("log", "remember", "copy")  # retentions of channels on which nothing is lost, and everybody waits
 _TELL_AGAIN = 100_000  # µs: that a connection within a replica broke, if nobody has answered
 _NO_TUPLE = (TIMER, END_KEY.seq, 0)  # rest of the key that is asked about: of no source, or it were taken for a tuple's
 _FIRST_MARGIN = 10_000  # µs of event time from what consumers have had to the key that is asked about
@@ -95,10 +98,15 @@ class HaMachine(Protocol):
         self._within = frozenset(membership.within) if membership is not None else frozenset()
         self._severed = False  # and the director has not said that it knows
         self._told_at = 0
+        self._outside = frozenset(  # from outside its group, and not waited for while its producer is down
+            channel
+            for channel, neighbour in self.surroundings.inputs.items()
+            if membership is not None and channel not in self._within and neighbour.retention not in _WAITED
+        )
         self._held: dict[ChannelId, ProducerGone | ProducerBack] = {}  # on which nothing is taken until it has
         self._away: set[ChannelId] = set()  # what comes on them next was told of
         self.hears = inner.hears | {Told, Digested} | ({Came, Tick} if self._fed else frozenset())
-        if self._within:
+        if self._within or self._outside:
             self.hears |= {ProducerGone, ProducerBack, Tick}
 
     def begin(self, cut: Cut | None, now: int) -> list[Command]:
@@ -119,14 +127,18 @@ class HaMachine(Protocol):
                 self._severed = True
                 commands = [Tell({OURS: {"severed": str(channel)}})]
             case ProducerGone(channel) | ProducerBack(channel) if channel in self._within:
-                self._severed = True
-                commands = [Tell({OURS: {"severed": str(channel)}})]
-                self._away.add(channel)
-                self._held[channel] = event  # also in a backup: it may be about to hear that it is active
-                return [*commands, Park(channel)]
+                return self._hold(channel, event)
+            case ProducerBack(channel, _, True) if channel in self._outside:  # of all replicas this one alone missed it
+                return self._hold(channel, event)
             case Tick(now):
                 commands = [*self._news.tell(now), *self._tell_again(now)]
         return [*commands, *self._through(event)]
+
+    def _hold(self, channel: ChannelId, event: ProducerGone | ProducerBack) -> list[Command]:
+        self._severed = True
+        self._away.add(channel)
+        self._held[channel] = event  # also in a backup: it may be about to hear that it is active
+        return [Tell({OURS: {"severed": str(channel)}}), Park(channel)]
 
     def _through(self, event: Event) -> list[Command]:
         return self._inner.handle(event) if type(event) in self._inner.hears else []

@@ -373,7 +373,7 @@ class Element:
         skip = 0
         if not inlet.follows(message.epoch, message.number) or message.kind is Kind.MARKER:
             if message.epoch >= 0 and inlet.back(message.epoch, message.number):
-                self._tell(seam.ProducerBack(way.channel, message.epoch))
+                self._tell(seam.ProducerBack(way.channel, message.epoch, message.epoch == inlet.epoch))
                 if way.parked is not None:
                     way.parked.append(arrival)
                     return
