@@ -110,13 +110,21 @@ def test_a_slow_element_is_let_go_when_the_proof_ends_early(sleeper, tmp_path):
     until_state(sleeper.pid, "S")
 
 
-def test_connections_are_cut_between_two_that_live():
-    server = start(SERVER)
+# A Unix socket has a name that nobody else has, and so has its client, as with the channels of elements.
+NAMED = SERVER.replace("socket.socket()", "socket.socket(socket.AF_UNIX)")
+NAMED = NAMED.replace('("127.0.0.1", 0)', 'b""').replace("getsockname()[1]", "getsockname()")
+TCP_CLIENT = "one = socket.create_connection(('127.0.0.1', {port}))\n"
+NAMED_CLIENT = "one = socket.socket(socket.AF_UNIX); one.bind(b''); one.connect({port})\n"
+
+
+@pytest.mark.parametrize(("listening", "connecting"), [(SERVER, TCP_CLIENT), (NAMED, NAMED_CLIENT)])
+def test_connections_are_cut_between_two_that_live(listening, connecting):
+    server = start(listening)
     port = server.stdout.readline().strip()
     client = start(
         "import socket, sys\n"
-        f"one = socket.create_connection(('127.0.0.1', {port}))\n"
-        "one.send(b'x'); one.recv(1); print('connected', flush=True)\n"
+        + connecting.format(port=port)
+        + "one.send(b'x'); one.recv(1); print('connected', flush=True)\n"
         "print(repr(one.recv(1)), flush=True)"
     )
     try:

@@ -206,7 +206,7 @@ def _disk_full(victims: Victims, fault: Fault) -> Action:
 
 
 def _connection(victims: Victims, fault: Fault) -> Action:
-    """Shuts down the TCP connections that the element has with other elements; all live on."""
+    """Shuts down the connections that the element has with other elements; all live on."""
     for pe in fault.targets:
         pid = victims.pid(pe)
         cut_connections(pid, [other for other in victims.pids() if other != pid])
@@ -214,7 +214,7 @@ def _connection(victims: Victims, fault: Fault) -> Action:
 
 
 def cut_connections(pid: int, others: Sequence[int]) -> int:
-    """Shut down every TCP connection between a process and some others, from outside; returns how many."""
+    """Shut down every connection between a process and some others, from outside; returns how many."""
     far_ends = {(there, here) for other in others for _, here, there in _connections(other)}
     count = 0
     for taken, here, there in _connections(pid):
@@ -225,7 +225,7 @@ def cut_connections(pid: int, others: Sequence[int]) -> int:
 
 
 def _connections(pid: int) -> Iterator[tuple[socket.socket, Any, Any]]:
-    """The TCP connections of a process: the socket, shared with it while this is looked at, and both addresses."""
+    """The connections of a process: the socket, shared with it while this is looked at, and both addresses."""
     libc = ctypes.CDLL(None, use_errno=True)
     try:
         handle = os.pidfd_open(pid)
@@ -249,7 +249,7 @@ def _connections(pid: int) -> Iterator[tuple[socket.socket, Any, Any]]:
                     here, there = taken.getsockname(), taken.getpeername()
                 except OSError:  # it listens, or is broken already
                     continue
-                if taken.family in (socket.AF_INET, socket.AF_INET6):
+                if taken.family in (socket.AF_INET, socket.AF_INET6) or (here and there):  # pairs have no names
                     yield taken, here, there
     finally:
         os.close(handle)

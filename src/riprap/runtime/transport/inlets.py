@@ -161,7 +161,8 @@ class Inlets:
         with contextlib.suppress(OSError):
             while True:
                 plain, peer = listening.accept()
-                connection = _Connection(self._security.accepted(plain), str(peer[0]), self._loop)
+                name = "a process of this machine" if plain.family == socket.AF_UNIX else str(peer[0])
+                connection = _Connection(self._security.accepted(plain), name, self._loop)
                 connection.reader = FrameReader(self._loop.scratch, self._admitting(connection))
                 self._strangers[connection] = None
                 if len(self._strangers) > _STRANGERS:

@@ -25,7 +25,7 @@ from riprap.runtime.transport.loop import READ, Event, Loop
 from riprap.runtime.transport.mailbox import Mailbox
 from riprap.runtime.transport.opening import digest_of
 from riprap.runtime.transport.outlets import Find, Outlet, Outlets
-from riprap.runtime.transport.sockets import Security, listen, location_of
+from riprap.runtime.transport.sockets import Security, listen, listen_beside, location_of
 from riprap.runtime.wire import own_address
 
 _BOUND = 1 << 18  # bytes that wait on a channel beside what the kernel holds
@@ -70,7 +70,11 @@ class Transport:
         bound = min(_BOUND, run.buffer_bytes)
         self._outlets = Outlets(self._loop, epoch, outlets, find, digest, security, bound, run.batch_rows)
         self._listening = listen(run.host or own_address(run.coordinator))
-        self._loop.watch(self._listening, READ, lambda _: self._inlets.accept(self._listening))
+        self._doors = [self._listening]
+        if run.tls is None and (beside := listen_beside(self._listening)) is not None:
+            self._doors.append(beside)
+        for door in self._doors:
+            self._loop.watch(door, READ, lambda _, door=door: self._inlets.accept(door))
         self.location = location_of(self._listening, run.tls)
 
     def poll(self, timeout: float, parked: Parked = NONE) -> list[HostEvent]:
@@ -154,9 +158,10 @@ class Transport:
             return
         self._closed = True
         self._mailbox.close()
-        with contextlib.suppress(OSError):
-            self._loop.forget(self._listening)
-            self._listening.close()
+        for door in self._doors:
+            with contextlib.suppress(OSError):
+                self._loop.forget(door)
+                door.close()
         try:
             if drain:
                 self._outlets.turn()  # what went to the kernel here, no event would tell of
