@@ -43,6 +43,12 @@ def test_a_protocol_in_one_file_keeps_the_output(seeds):
     assert sum(check(seed) for seed in seeds) > 0, "nobody went back"
 
 
+@pytest.mark.parametrize("step", [1_000, 4_000])
+def test_the_step_of_sources_does_not_decide_whether_a_run_ends(step, monkeypatch):
+    monkeypatch.setattr("riprap.runtime.host._STEP", step)
+    assert check(75) > 0
+
+
 # A capture while a checkpoint's own messages were being taken in, with what waits on disk; a union in shards that
 # numbers what its ports have in common.
 @pytest.mark.parametrize("seed", [131, 136, 172, 221])
