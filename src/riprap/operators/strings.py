@@ -17,7 +17,9 @@ class StringPool:
 
     def __init__(self) -> None:
         self.count = 0
-        self.moves = 0  # rises when an array of the pool, or of the groups and rows that use it, is another one
+        self.moves = (
+            0  # rises with every new string, and when an array of the groups or rows that use it is another one
+        )
         self.hashes = np.empty(64, np.uint64)  # stable hash of each string
         self._slots = np.full(128, -1, np.int64)
         self._offsets = np.zeros(65, np.int32)
@@ -81,7 +83,9 @@ class StringPool:
             raise DataError("a dictionary with a null among its values; put the null into the indices")
         self._make_room(len(strings), int(offsets[-1] - offsets[0]))
         ids = np.empty(len(strings), np.int64)
-        self.count = int(intern(offsets, data, self._slots, self.hashes, self._offsets, self._bytes, self.count, ids))
+        before = self.count
+        self.count = int(intern(offsets, data, self._slots, self.hashes, self._offsets, self._bytes, before, ids))
+        self.moves += self.count > before  # what has a place for each string is too short now
         return ids
 
     def _make_room(self, strings: int, length: int) -> None:
