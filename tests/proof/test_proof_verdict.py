@@ -131,3 +131,18 @@ def test_no_bound_is_about_the_driver():
     assert not judged("kill", ("In",), RIGHT, bound=1_000_000).holds
     assert judged("driver", (), RIGHT, bound=1_000_000).holds
     assert judged("kill", ("In",), RIGHT, bound=2_000_000).holds
+
+
+def test_the_page_leads_with_what_the_bound_is_about():
+    faults = [
+        FaultResult(Fault(5_000_000, "driver"), 100.0, 156.8),
+        FaultResult(Fault(9_000_000, "all", ("In", *COPIES, "Out")), 160.0, 163.1),
+        FaultResult(Fault(12_000_000, "kill", ("In",)), 170.0, 172.0),
+    ]
+    proof = judge(app(), HOSTS, faults, {"Out": RIGHT}, summary(), bound=3_000_000, seed=1)
+    assert [result.fault.kind for result in proof.worst_first] == ["all", "kill", "driver"]
+    page = proof_report(proof, output=[(100.0, 5), (158.0, 5)])
+    assert "3.10 s" in page[page.index("slowest recovery") : page.index("slower than predicted")]
+    assert '<td class="long">every element</td>' in page
+    assert page.count("<tr class=hot>") == 1  # the one that took too long
+    assert "runs again: 56.80 s" in page  # its picture goes as far as that

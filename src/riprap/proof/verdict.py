@@ -103,12 +103,15 @@ class Proof:
 
     @property
     def worst_first(self) -> tuple[FaultResult, ...]:
-        """The faults that were: what never came back, what came too late, what harmed the output most, the slowest."""
+        """The faults that were: what never came back, what came too late, what harmed the output most, the slowest.
 
-        def badness(result: FaultResult) -> tuple[bool, bool, float, float]:
+        Of those that a bound is about: the others, as the driver's, come behind them.
+        """
+
+        def badness(result: FaultResult) -> tuple[bool, bool, float, bool, float]:
             latency = float("inf") if result.latency is None else result.latency
             harm = (result.effect.impact or 0.0) if result.effect is not None else 0.0
-            return result.running is None, result.misses(self.bound), harm, latency
+            return result.running is None, result.misses(self.bound), harm, KINDS[result.fault.kind].bounded, latency
 
         done = [result for result in self.faults if result.began is not None]
         return tuple(sorted(done, key=badness, reverse=True))

@@ -8,7 +8,8 @@ from riprap.proof.verdict import FaultResult, Proof
 from riprap.report import page as p
 from riprap.report.chart import Point, Series, chart
 
-_BEFORE, _AFTER = 3.0, 12.0  # seconds of output shown around a fault
+_BEFORE, _AFTER = 3.0, 12.0  # seconds of output shown around a fault, and as many as before behind what takes longer
+_SLOTS = 60  # parts of a picture
 _PICTURES = 60  # the worst faults get one
 
 
@@ -25,11 +26,12 @@ def proof_report(
     """
     done = proof.worst_first
     measured = [result for result in done if result.latency is not None]
-    slowest = max((result.latency for result in measured if result.latency is not None), default=None)
+    bounded = [result.latency for result in measured if KINDS[result.fault.kind].bounded]
+    slowest = max((latency for latency in bounded if latency is not None), default=None)
     facts = {
         "faults": str(len(done)),
         "slowest recovery": f"{slowest:.2f} s" if slowest is not None else "none",
-        "predicted too short": _exceeded(proof),
+        "slower than predicted": _exceeded(proof),
         "bound": f"{proof.bound / 1e6:g} s" if proof.bound is not None else "none given",
         "lost": f"{sum(sink.lost for sink in proof.sinks.values()):,}",
         "doubled": f"{sum(sink.doubled for sink in proof.sinks.values()):,}",
@@ -39,7 +41,7 @@ def proof_report(
     blocks += [p.note(sentence) for sentence in proof.broken]
     if done and output:
         blocks.append(p.section(f"The worst: {done[0].fault}", p.figure(_picture(done[0], output), _caption(done[0]))))
-    blocks.append(p.section("Fault by fault, the worst first", _faults(done)))
+    blocks.append(p.section("Fault by fault, the worst first", _faults(proof, done)))
     if any(result.effect is not None or result.foreseen is not None for result in done):
         blocks.append(p.section("What each fault did to the output, the worst first", *_effects(proof, done)))
     if proof.agreement is not None:
@@ -134,10 +136,10 @@ def _both(before: float | None, after: float | None, form: str) -> str:
 
 
 def _picture(result: FaultResult, output: Sequence[tuple[float, int]]) -> str:
-    """Rows a second at the sinks, in quarters of a second, around the fault, and when what it hit was back."""
+    """Rows a second at the sinks around the fault, and when what it hit was back."""
     assert result.began is not None
-    step = 0.25
-    count = int((_BEFORE + _AFTER) / step)
+    after = max(_AFTER, (result.running or result.began) - result.began + _BEFORE)
+    step, count = (_BEFORE + after) / _SLOTS, _SLOTS
     rates = [0.0] * count
     for at, rows in output:
         slot = int((at - result.began + _BEFORE) / step)
@@ -149,7 +151,7 @@ def _picture(result: FaultResult, output: Sequence[tuple[float, int]]) -> str:
     upright = [
         Series(name, [Point(at, 0.0), Point(at, top, f"{name}: {at - _BEFORE:.2f} s")])
         for name, moment in moments.items()
-        if moment is not None and (at := moment - result.began + _BEFORE) <= _BEFORE + _AFTER
+        if moment is not None and (at := moment - result.began + _BEFORE) <= _BEFORE + after
     ]
     return chart(
         [Series("rows/s at the sinks", points, steps=True), *upright],
@@ -162,7 +164,10 @@ def _caption(result: FaultResult) -> str:
     kind = KINDS[result.fault.kind]
     after = "never ran again" if result.latency is None else f"ran again after {result.latency:.2f} s"
     struck = {None: "", "": " There was nothing to alter."}.get(result.altered, f" It struck {result.altered}.")
-    return f"{result.fault}. {kind.does[0].upper()}{kind.does[1:]}: what it hit {after}.{struck}"
+    what = f"{result.fault.kind} {_targets(result)}".strip()
+    return (
+        f"{what} at {result.fault.at / 1e6:.1f} s. {kind.does[0].upper()}{kind.does[1:]}: what it hit {after}.{struck}"
+    )
 
 
 def _sinks(proof: Proof) -> str:
@@ -192,11 +197,11 @@ def _scores(proof: Proof) -> str:
     return p.table(["sink", "output score function", "without faults", "found", "quality"], rows, numbers=(2, 3, 4))
 
 
-def _faults(done: Sequence[FaultResult]) -> str:
+def _faults(proof: Proof, done: Sequence[FaultResult]) -> str:
     rows = [
         [
             result.fault.kind,
-            ", ".join(result.fault.targets),
+            _targets(result),
             f"{result.fault.at / 1e6:.1f} s",
             "never" if result.latency is None else f"{result.latency:.2f} s",
             _seconds(result.restart),
@@ -207,7 +212,16 @@ def _faults(done: Sequence[FaultResult]) -> str:
         for result in done
     ]
     columns = ["fault", "of", "at", "ran again after", "restarted", "caught up", "predicted", "what must hold"]
-    return p.table(columns, rows, numbers=(2, 3, 4, 5, 6), long=(7,))
+    broke = [n for n, result in enumerate(done) if result.running is None or result.misses(proof.bound)]
+    return p.table(columns, rows, numbers=(2, 3, 4, 5, 6), long=(1, 7), hot=broke)
+
+
+def _targets(result: FaultResult) -> str:
+    targets, most = result.fault.targets, 4
+    if result.fault.kind == "all":
+        return "every element"
+    more = f" and {len(targets) - most} more" if len(targets) > most else ""
+    return ", ".join(targets[:most]) + more
 
 
 def _seconds(value: float | None) -> str:
