@@ -165,6 +165,17 @@ def test_advice_says_what_to_take():
     assert told(coordinated=(20.0, 2.0, 0)) == []
 
 
+def test_in_a_cycle_nobody_is_advised_to_fall_back_to_the_start():
+    found = {}
+    for name, p99 in (("uncoordinated", 10.0), ("induced", 20.0), ("hybrid", 40.0)):
+        [case] = cases("small", workloads=["nhop"], protocols=[name], rate=300.0)
+        result = measured(seen([Output(1.0, 3, 0.5)], killed_at=2.0))
+        found[case] = replace(result, throughput=1.0, latency_p99=p99, first_output=1.0)
+    fallen = falls(["uncoordinated", "induced"], ["1s"])
+    assert "take uncoordinated" in advice(found)[0]
+    assert advice(found, fallen)[0].startswith("For a cycle (nhop) take induced (p99 20 ms")
+
+
 def test_what_volatile_logs_lose_is_lost_and_nothing_comes_twice():
     [case] = cases("small", protocols=["uncoordinated"], log="volatile", **SHORT)
     result = measured(observed(case))

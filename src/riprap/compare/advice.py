@@ -1,6 +1,6 @@
 """A few sentences: what the numbers of a comparison say about which protocol to take. Pure."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from statistics import mean
 
 from riprap.compare import cycle, skew
@@ -10,6 +10,7 @@ from riprap.compare.measures import Result
 
 Results = Mapping[Case, Result]
 
+_CYCLE = "a cycle"
 _ALIKE = 1.1  # times the best: a difference that nobody chooses by
 
 
@@ -21,20 +22,27 @@ def advice(results: Results, falls: Mapping[Falling, Fall] | None = None) -> lis
         own = []
     else:
         shapes = list(dict.fromkeys(_shape(case) for case in even))
-        told = [_taken(shape, {c: r for c, r in even.items() if _shape(c) == shape}) for shape in shapes]
+        dominoes = {falling.protocol for falling, one in (falls or {}).items() if one.to_the_start}
+        told = [
+            _taken(shape, {c: r for c, r in even.items() if _shape(c) == shape}, dominoes if shape == _CYCLE else set())
+            for shape in shapes
+        ]
         own = [*filter(None, told), _exact(even)]
     return [*own, *filter(None, (skew.said(skew.pairs(results)), cycle.said(falls or {})))]
 
 
 def _shape(case: Case) -> str:
     if case.of.cyclic:
-        return "a cycle"
+        return _CYCLE
     return "joins" if any(spec.kind == "join" for spec in case.of.graph()) else "a line of operators"
 
 
-def _taken(shape: str, results: Results) -> str:
-    """Which to take for a shape; of those that lost and repeated nothing, by latency and by how soon output comes."""
-    exact = _exact_ones(results)
+def _taken(shape: str, results: Results, dominoes: Collection[str]) -> str:
+    """Which to take for a shape; of those that lost and repeated nothing, by latency and by how soon output comes.
+
+    Not `dominoes`, which fall back to the start, though a short run does not show what that costs.
+    """
+    exact = [name for name in _exact_ones(results) if name not in dominoes]
     seen = {case: r for case, r in results.items() if r.throughput and case.protocol in exact}  # before a kill
     failed = {case: r for case, r in seen.items() if r.first_output is not None}
     latency = _by_protocol(seen, lambda result: result.latency_p99)
