@@ -12,6 +12,8 @@ from tests.profiles import examples
 from riprap.base.errors import DataError, GraphError
 from riprap.engine import compiling
 from riprap.engine.engine import Engine
+from riprap.expressions import parse
+from riprap.expressions.columns import Columns
 from riprap.graph.builder import App
 
 
@@ -48,3 +50,31 @@ def test_text_agrees_with_the_reference(data, kind, made):
     found = [x for output in engine.push("S", whole) for x in plain(output.event.column("r"))]
     assert len(found) == len(expected)
     assert all(map(same, found, expected)), (found, expected)
+
+
+def test_a_constant_part_is_its_value_wherever_a_constant_has_to_be():
+    app = App("written")
+    schema = pa.schema([pa.field("f", pa.float64(), False), pa.field("s", pa.string(), False)])
+    columns = ["ROUND(f, 1 + 1) AS r", "CAST(s AS INT) + 60 * 60 AS c", "NULLIF(1, 1) IS NULL AS n"]
+    app.source("S", schema).select(*columns, name="M").sink("Out")
+    engine = Engine(app.build())
+    assert len(engine.pieces) == 1
+
+    def push(text, at):
+        keys = {"_ts": pa.array([at], pa.timestamp("us", "UTC")), "_seq": pa.array([at], pa.int64())}
+        batch = pa.record_batch({"f": pa.array([1.2345]), "s": pa.array([text]), **keys})
+        return [output.event.select(["r", "c", "n"]).to_pydict() for output in engine.push("S", batch)]
+
+    assert push("5", 0) == [{"r": [1.23], "c": [3605], "n": [True]}]
+    with pytest.raises(DataError, match=r"'x'.*, in expression 'CAST\(s AS INT\) \+ 60 \* 60'$"):
+        push("x", 1)
+
+
+def test_nothing_that_stands_in_an_expression_stands_in_the_text_that_is_executed():
+    schema = pa.schema([("evil()", pa.int64()), ("evil", pa.string())])
+    node = parse("CASE WHEN `evil()` > 777001 THEN CONCAT(evil, 'evil()') ELSE CAST(`evil()` * 777002 AS STRING) END")
+    for encoded in (False, True):
+        text = Columns(node.root, list(schema), [(True, False), (True, encoded)], node.text).text
+        assert "called(" in text
+        assert "evil" not in text
+        assert "77700" not in text

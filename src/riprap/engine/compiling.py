@@ -41,13 +41,18 @@ _HEADER = '''"""Generated; see riprap.engine.compiling."""
 
 import numpy as np
 
-from riprap.expressions.scalars import (
-    binary, civil, decimal, exponential, natural, power, product_overflows, remainder, rounded,
-)
+from riprap.expressions import scalars
 from riprap.operators.kernels.altering import chance_at, wrong_float, wrong_whole
 from riprap.operators.kernels.folds import certain, exactly
 from riprap.operators.kernels.hashing import SEED, combine, comparable, place
 from riprap.operators.kernels.ranks import distinct_in, percentile_in
+
+binary, decimal, exponential, natural, power = (
+    one.made for one in (scalars.binary, scalars.decimal, scalars.exponential, scalars.natural, scalars.power)
+)
+civil, product_overflows, remainder, rounded = (
+    one.made for one in (scalars.civil, scalars.product_overflows, scalars.remainder, scalars.rounded)
+)
 
 
 '''

@@ -17,6 +17,7 @@ from riprap.base.errors import DataError
 from riprap.engine.compiling import COMPILER
 from riprap.engine.pieces import delay_of
 from riprap.expressions.kinds import HELD_BY_ARROW, kind_of
+from riprap.expressions.tables import Dictionary
 from riprap.expressions.vectors import aligned
 from riprap.expressions.written import Block, Unwritten, Value
 from riprap.graph.graph import Graph
@@ -26,7 +27,7 @@ from riprap.graph.specs import Join, Sink
 from riprap.graph.windows import Count
 from riprap.operators.aggregate import AggregateOperator
 from riprap.operators.contract import Channel, Emission, Event, Late, Operator, Punctuation
-from riprap.operators.function import Buffers, Dictionary, Function
+from riprap.operators.function import Buffers, Function
 from riprap.operators.kernels.merging import source_rows
 from riprap.operators.step_gate import TWICE, Gate, gate_step, wrongable
 from riprap.operators.step_gather import Gathering, gather_step, gathers
@@ -376,7 +377,8 @@ class RunningPiece:
                     emitted.append(Emitted(tap.operator, tap.port, given))
             done = int(function.numbers[0])
             if function.numbers[1]:
-                raise DataError(function.error(float(self._failed[0]), int(function.numbers[2])))
+                _, site, whole = function.numbers[:3].tolist()
+                raise DataError(function.error(site, float(self._failed[0]), whole))
             if done < views.rows:
                 for room in function.rooms:
                     room()

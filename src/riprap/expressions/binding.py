@@ -1,6 +1,6 @@
 """Type-checks an expression against a schema and evaluates it on batches."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,12 +11,12 @@ from riprap.base.errors import DataError, ExpressionError, known
 from riprap.expressions import kernels
 from riprap.expressions.ast import Call, Cast, Column, Expression, Literal, Node, columns_of
 from riprap.expressions.casts import cast
-from riprap.expressions.dictionaries import Lifted
+from riprap.expressions.columns import Columns, Shape, folded, shape_of
 from riprap.expressions.functions import RULES
 from riprap.expressions.kinds import HELD_BY_ARROW, Kind, kind_of, logical
 from riprap.expressions.parser import TOO_DEEP
-from riprap.expressions.typed import Mismatch, Typed, literal
-from riprap.expressions.vectors import Failure, Vector, constant, from_arrow, full, to_arrow
+from riprap.expressions.typed import Failure, Mismatch, Typed
+from riprap.expressions.vectors import full, to_arrow
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,8 +26,8 @@ class Bound:
     expression: Expression
     schema: pa.Schema  # the columns that the expression reads
     _root: Typed = field(repr=False)
-    _select: Callable[[pa.RecordBatch], np.ndarray | None] | None = field(repr=False)
-    _column: Callable[[pa.RecordBatch], pa.Array] | None = field(repr=False)  # when it is a column and nothing else
+    _loads: Sequence[Callable[[pa.RecordBatch], pa.Array]] = field(repr=False)
+    _made: dict[tuple[Shape, ...], Columns] = field(repr=False, default_factory=dict)  # by the shapes of columns
 
     @property
     def type(self) -> pa.DataType:
@@ -41,28 +41,37 @@ class Bound:
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
         """One value per row. A column alone is the batch's own column, encoded as it is there."""
-        if self._column is not None:
-            return self._column(batch)
-        with np.errstate(all="ignore"):
-            return to_arrow(self._run(batch), self.type, batch.num_rows)
+        columns = [load(batch) for load in self._loads]
+        if self.expression.column is not None:
+            return columns[0]
+        try:
+            return to_arrow(self._on(columns).run(columns), self.type, batch.num_rows)
+        except Failure as failure:
+            raise DataError(str(failure)) from None
 
     def selection(self, batch: pa.RecordBatch) -> np.ndarray:
         """Indices of the rows for which a boolean expression is true, ascending."""
-        if self._select is not None and (rows := self._select(batch)) is not None:
-            return rows
         if self._root.kind not in (Kind.BOOLEAN, Kind.NULL):
             raise ExpressionError(
                 f"a condition must be a boolean, and expression {self.expression.text!r} is {logical(self.type)}"
             )
-        with np.errstate(all="ignore"):
-            values = full(self._run(batch).values, batch.num_rows)
-        return kernels.true_rows(values.view(np.uint8))
-
-    def _run(self, batch: pa.RecordBatch) -> Vector:
+        columns = [load(batch) for load in self._loads]
+        function = self._on(columns)
+        if (looked_up := function.truth(columns)) is not None:
+            return kernels.true_codes(*looked_up)
         try:
-            return self._root.run(batch)
+            values = full(function.run(columns).values, batch.num_rows)
         except Failure as failure:
-            raise DataError(f"{failure}, in expression {self.expression.text!r}") from None
+            raise DataError(str(failure)) from None
+        return kernels.true_rows(values.astype(np.bool_, copy=False).view(np.uint8))
+
+    def _on(self, columns: Sequence[pa.Array]) -> Columns:
+        shapes = tuple([shape_of(column) for column in columns])
+        found = self._made.get(shapes)
+        if found is None:
+            found = Columns(folded(self.expression.root), list(self.schema), shapes, self.expression.text)
+            self._made[shapes] = found
+        return found
 
     def __reduce__(self) -> tuple[Any, ...]:
         return bind, (self.expression, self.schema)
@@ -71,15 +80,13 @@ class Bound:
 def bind(expression: Expression, schema: pa.Schema) -> Bound:
     """`expression` over batches with at least its columns of `schema`; an `ExpressionError` if types do not fit."""
     fields = [_field(name, schema, expression) for name in sorted(expression.columns)]
-    binder = _Binder({field.name: field for field in fields})
     try:
-        root = binder.bind(expression.root)
+        root = _typed(expression.root, {field.name: field for field in fields})
     except Mismatch as mismatch:
         raise ExpressionError(f"{mismatch}, in expression {expression.text!r}") from None
     except RecursionError:
         raise ExpressionError(TOO_DEEP.format(expression.text[:80])) from None
-    column = _load(fields[0]) if expression.column is not None else None
-    return Bound(expression, pa.schema(fields), root, binder.selects.get(root), column)
+    return Bound(expression, pa.schema(fields), root, [_load(field) for field in fields])
 
 
 def _field(name: str, schema: pa.Schema, expression: Expression) -> pa.Field:
@@ -112,54 +119,22 @@ def _load(field: pa.Field) -> Callable[[pa.RecordBatch], pa.Array]:
     return load
 
 
-class _Binder:
-    """One expression's rules applied bottom up."""
-
-    def __init__(self, fields: dict[str, pa.Field]) -> None:
-        self._fields = fields
-        self.selects: dict[Typed, Callable[[pa.RecordBatch], np.ndarray | None]] = {}
-
-    def bind(self, node: Node) -> Typed:
-        """The largest parts that read one string column and nothing else are lifted to its dictionary."""
-        read = [self._fields[name] for name in columns_of(node)]
-        if isinstance(node, Column) or len(read) != 1 or kind_of(read[0].type) not in HELD_BY_ARROW:
-            return self._typed(node, self.bind)
-        inner = self._whole(node)
-        lifted = Lifted(read[0].name, inner, _load(read[0]))
-        made = Typed(inner.type, inner.nullable, lifted.run, inner.text)
-        if inner.kind is Kind.BOOLEAN:
-            self.selects[made] = lifted.select
-        return made
-
-    def _whole(self, node: Node) -> Typed:
-        """Without lifting parts of it."""
-        return self._typed(node, self._whole)
-
-    def _typed(self, node: Node, argument: Callable[[Node], Typed]) -> Typed:
-        match node:
-            case Column(name):
-                return self._column(name)
-            case Literal(value, type_):
-                made = literal(constant(value, kind_of(type_)), type_, value is None)
-            case Call(function, arguments):
-                made = RULES[function]([argument(part) for part in arguments])
-            case Cast(operand, type_):
-                made = cast(argument(operand), type_)
-        folded = made.constant
-        if folded is None and not columns_of(node):
-            try:
-                with np.errstate(all="ignore"):
-                    folded = made.run(_NOTHING)
-            except Failure as failure:
-                raise Mismatch(str(failure)) from None
-        if folded is None:
-            return Typed(made.type, made.nullable, made.run, str(node))
-        return replace(literal(folded, made.type, folded.valid is not None), text=str(node))
-
-    def _column(self, name: str) -> Typed:
-        field = self._fields[name]
-        load = _load(field)
-        return Typed(logical(field.type), field.nullable, lambda batch: from_arrow(load(batch)), name)
-
-
-_NOTHING = pa.RecordBatch.from_arrays([], [])
+def _typed(node: Node, fields: Mapping[str, pa.Field]) -> Typed:
+    """The rules, applied bottom up."""
+    match node:
+        case Column(name):
+            return Typed(logical(fields[name].type), fields[name].nullable, name)
+        case Literal(value, type_):
+            return Typed(type_, value is None, str(node), node)
+        case Call(function, arguments):
+            made = RULES[function]([_typed(part, fields) for part in arguments])
+        case Cast(operand, type_):
+            made = cast(_typed(operand, fields), type_)
+    if columns_of(node):
+        return replace(made, text=str(node))
+    try:
+        constant = folded(node)
+    except Failure as failure:
+        raise Mismatch(str(failure)) from None
+    assert isinstance(constant, Literal)
+    return Typed(made.type, constant.value is None, str(node), constant)

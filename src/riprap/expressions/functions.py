@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from riprap.expressions import arithmetic, conditionals, logic, moments, patterns, text
+from riprap.expressions import arithmetic, logic, moments, patterns, text
 from riprap.expressions.typed import Typed
 
 Rule = Callable[[Sequence[Typed]], Typed]
@@ -22,13 +22,9 @@ RULES: dict[str, Rule] = {
     "/": arithmetic.divide,
     "%": arithmetic.remainder,
     "NEGATE": arithmetic.negate,
-    "ABS": arithmetic.absolute,
+    **_named(arithmetic.same_number, "ABS", "FLOOR", "CEIL"),
     "ROUND": arithmetic.round_,
-    **_named(arithmetic.floor, "FLOOR"),
-    **_named(arithmetic.ceil, "CEIL"),
-    **_named(arithmetic.square_root, "SQRT"),
-    **_named(arithmetic.exponential, "EXP"),
-    **_named(arithmetic.power, "POWER"),
+    **_named(arithmetic.real, "SQRT", "EXP", "POWER"),
     **_named(arithmetic.logarithm, "LN", "LOG"),
     "ISNAN": arithmetic.is_nan,
     **_named(logic.compare, "=", "<>", "<", "<=", ">", ">="),
@@ -36,10 +32,10 @@ RULES: dict[str, Rule] = {
     "NOT": logic.negation,
     "IS NULL": logic.is_null,
     "IN": logic.is_in,
-    "CASE": conditionals.case,
-    "COALESCE": conditionals.coalesce,
-    "NULLIF": conditionals.null_if,
-    **_named(conditionals.extreme, "LEAST", "GREATEST"),
+    "CASE": logic.case,
+    "COALESCE": logic.coalesce,
+    "NULLIF": logic.null_if,
+    **_named(logic.extreme, "LEAST", "GREATEST"),
     **_named(text.length, "LENGTH"),
     **_named(text.lower, "LOWER"),
     **_named(text.upper, "UPPER"),
@@ -54,6 +50,5 @@ RULES: dict[str, Rule] = {
     "REGEXP_EXTRACT": patterns.extract,
     "REGEXP_REPLACE": patterns.replace,
     **_named(moments.calendar_part, "YEAR", "MONTH", "DAY"),
-    **_named(moments.clock_part, "HOUR", "MINUTE", "SECOND"),
-    "UNIX_MICROS": moments.unix_micros,
+    **_named(moments.clock_part, "HOUR", "MINUTE", "SECOND", "UNIX_MICROS"),
 }

@@ -48,16 +48,6 @@ def true_codes(truth: np.ndarray, codes: np.ndarray) -> np.ndarray:
     return rows[:found]
 
 
-@_compiled(lambda n, array: n.types.UniTuple(n.int64, 2)(array(n.int64)))
-def bounds(values: np.ndarray) -> tuple[int, int]:
-    """Least and greatest of `values`, which is not empty."""
-    low = high = values[0]
-    for value in values:
-        low = min(low, value)
-        high = max(high, value)
-    return low, high
-
-
 @_compiled(lambda n, array: [one[::1](array(n.boolean), array(one), array(one)) for one in (n.uint8, n.int64)])
 def choose(condition: np.ndarray, yes: np.ndarray, no: np.ndarray) -> np.ndarray:
     """`np.where`, which takes ten times as long when the condition is hard to foresee."""
@@ -65,18 +55,3 @@ def choose(condition: np.ndarray, yes: np.ndarray, no: np.ndarray) -> np.ndarray
     for row in range(condition.size):
         chosen[row] = yes[row] if condition[row] else no[row]
     return chosen
-
-
-@_compiled(lambda n, array: n.float64[::1](array(n.float64), n.float64))
-def rounded(values: np.ndarray, scale: float) -> np.ndarray:
-    """To multiples of 1 / `scale`, halves away from zero."""
-    result = np.empty_like(values)
-    for row in range(values.size):
-        scaled = values[row] * scale
-        whole = np.trunc(scaled)
-        if abs(scaled) < 2.0**52:
-            step = 1.0 if abs(scaled - whole) >= 0.5 else 0.0
-            result[row] = (whole + np.copysign(step, scaled)) / scale
-        else:  # beyond 2**52 there are no decimals to round, and scaling may have overflowed; NaN stays NaN
-            result[row] = values[row]
-    return result

@@ -16,12 +16,12 @@ class Later:
 
     def __init__(self, function: Callable[..., Any], make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
         self.__doc__, self.__name__ = function.__doc__, function.__name__
-        self._function, self._make = function, make
+        self.plain, self._make = function, make
         _ALL.append(self)
 
     @cached_property
     def made(self) -> Callable[..., Any]:
-        return self._make(self._function)
+        return self._make(self.plain)
 
     def __call__(self, *arguments: Any) -> Any:
         return self.made(*arguments)

@@ -7,6 +7,7 @@ anchored. Groups count from 1 by their opening brackets, and 0 is all that match
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +15,6 @@ import pyarrow.compute as pc
 from riprap.expressions.kinds import Kind
 from riprap.expressions.text import constant_of
 from riprap.expressions.typed import Mismatch, Typed, apply, arity, expect
-from riprap.expressions.vectors import Vector, from_arrow
 
 # A backslash and what it takes as it is, a class of characters, or the bracket that opens a group.
 _TOKEN = re.compile(r"\\Q.*?(?:\\E|$)|\\.|\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\]|\((?!\?)|\(\?P?<", re.DOTALL)
@@ -26,7 +26,7 @@ def like(arguments: Sequence[Typed]) -> Typed:
     arity(arguments, 2, 2, "RLIKE")
     string = expect(arguments[0], (Kind.STRING,), "RLIKE")
     pattern = _pattern(arguments[1], "RLIKE")
-    return apply(Kind.BOOLEAN, lambda vector: from_arrow(pc.match_substring_regex(vector.values, pattern)), [string])
+    return apply(Kind.BOOLEAN, [string], kernel=lambda texts, _: pc.match_substring_regex(texts, pattern))
 
 
 def extract(arguments: Sequence[Typed]) -> Typed:
@@ -40,14 +40,11 @@ def extract(arguments: Sequence[Typed]) -> Typed:
         has = f"{groups} group{'' if groups == 1 else 's'}"
         raise Mismatch(f"REGEXP_EXTRACT asks for group {group} of a pattern that has {has}; 0 is all that matched")
 
-    def kernel(vector: Vector) -> Vector:
-        texts = vector.values
+    def kernel(texts: Any, *_: Any) -> Any:
         found = pc.struct_field(pc.extract_regex(texts, named), [group])
-        return from_arrow(
-            pc.if_else(pc.is_valid(texts), pc.coalesce(found, pa.scalar("")), pa.scalar(None, pa.string()))
-        )
+        return pc.if_else(pc.is_valid(texts), pc.coalesce(found, pa.scalar("")), pa.scalar(None, pa.string()))
 
-    return apply(Kind.STRING, kernel, [string])
+    return apply(Kind.STRING, [string], kernel=kernel)
 
 
 def replace(arguments: Sequence[Typed]) -> Typed:
@@ -61,11 +58,7 @@ def replace(arguments: Sequence[Typed]) -> Typed:
     asked = max((int(m.group(2)) for m in _REFERENCE.finditer(written) if m.group(2)), default=0)
     if asked > groups:
         raise Mismatch(f"the replacement {written!r} refers to group {asked} of a pattern that has {groups}")
-
-    def kernel(vector: Vector) -> Vector:
-        return from_arrow(pc.replace_substring_regex(vector.values, pattern, by))
-
-    return apply(Kind.STRING, kernel, [string])
+    return apply(Kind.STRING, [string], kernel=lambda texts, *_: pc.replace_substring_regex(texts, pattern, by))
 
 
 def _pattern(argument: Typed, who: str) -> str:

@@ -1,12 +1,27 @@
-"""Functions of single values that written expressions call: the same compiled and interpreted, bit for bit."""
+"""Functions of single values that written expressions call: the same compiled, interpreted and on columns, bit for bit.
+
+Numba makes one of each that takes values and arrays alike (`made`), when it is first called for.
+"""
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-from numba import njit, vectorize
 
-_scalar = njit(cache=True, nogil=True, error_model="numpy")
+from riprap.expressions.later import Later
 
-# Their last bit depends on who computes them, so columns are given to these as well.
-_real = vectorize(["float64(float64)"], nopython=True, cache=True)
+
+def _compiled(signature: str) -> Callable[[Callable[..., Any]], Later]:
+    def make(function: Callable[..., Any]) -> Any:
+        import numba
+
+        return numba.vectorize([signature], nopython=True, cache=True)(function)
+
+    return lambda function: Later(function, make)
+
+
+# The last bit of these depends on who computes them, so nobody else does.
+_real = _compiled("float64(float64)")
 
 
 @_real
@@ -30,12 +45,12 @@ def decimal(x):  # type: ignore[no-untyped-def]
     return np.log10(x)
 
 
-@vectorize(["float64(float64, float64)"], nopython=True, cache=True)
+@_compiled("float64(float64, float64)")
 def power(x, y):  # type: ignore[no-untyped-def]
     return np.power(x, y)
 
 
-@_scalar
+@_compiled("boolean(int64, int64)")
 def product_overflows(a, b):  # type: ignore[no-untyped-def]
     """Whether a · b leaves 64 bits."""
     if -2147483648 <= a <= 2147483647 and -2147483648 <= b <= 2147483647:
@@ -50,10 +65,10 @@ def product_overflows(a, b):  # type: ignore[no-untyped-def]
     return left > most // right
 
 
-@_scalar
+@_compiled("int64(int64, int64)")
 def remainder(a, b):  # type: ignore[no-untyped-def]
-    """With the sign of the dividend; b is not 0."""
-    if b == -1:
+    """With the sign of the dividend; of 0 anything, as it is null."""
+    if b == -1 or b == 0:
         return np.int64(0)
     rest = a % b
     if rest != 0 and (rest < 0) != (a < 0):
@@ -61,7 +76,7 @@ def remainder(a, b):  # type: ignore[no-untyped-def]
     return np.int64(rest)
 
 
-@_scalar
+@_compiled("float64(float64, float64)")
 def rounded(x, scale):  # type: ignore[no-untyped-def]
     """To multiples of 1 / `scale`, halves away from zero."""
     scaled = x * scale
@@ -72,7 +87,7 @@ def rounded(x, scale):  # type: ignore[no-untyped-def]
     return x  # beyond 2**52 there are no decimals to round, and scaling may have overflowed; NaN stays NaN
 
 
-@_scalar
+@_compiled("int64(int64, int64)")
 def civil(days, part):  # type: ignore[no-untyped-def]
     """Year (part 0), month (1) or day (2) of a day since 1970, in the Gregorian calendar."""
     z = days + 719468

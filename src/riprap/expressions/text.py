@@ -8,7 +8,6 @@ import pyarrow.compute as pc
 
 from riprap.expressions.kinds import Kind
 from riprap.expressions.typed import Mismatch, Typed, apply, arity, expect
-from riprap.expressions.vectors import Vector, from_arrow
 
 
 def _mapped(function: Callable[[Any], Any], result: Kind) -> Callable[[str, Sequence[Typed]], Typed]:
@@ -17,7 +16,7 @@ def _mapped(function: Callable[[Any], Any], result: Kind) -> Callable[[str, Sequ
     def rule(name: str, arguments: Sequence[Typed]) -> Typed:
         arity(arguments, 1, 1, name)
         argument = expect(arguments[0], (Kind.STRING,), name)
-        return apply(result, lambda vector: from_arrow(function(vector.values)), [argument])
+        return apply(result, [argument], kernel=function)
 
     return rule
 
@@ -34,19 +33,14 @@ def concatenate(arguments: Sequence[Typed]) -> Typed:
     """NULL when any argument is."""
     strings = [expect(argument, (Kind.STRING,), "CONCAT or ||") for argument in arguments]
     empty = pa.scalar("")
-    return apply(
-        Kind.STRING,
-        lambda *vectors: from_arrow(pc.binary_join_element_wise(*[vector.values for vector in vectors], empty)),
-        strings,
-    )
+    return apply(Kind.STRING, strings, kernel=lambda *texts: pc.binary_join_element_wise(*texts, empty))
 
 
 def constant_of(argument: Typed, kind: Kind, who: str) -> Any:
     """The value of an argument that has to be a constant."""
-    if argument.kind is not kind or argument.constant is None or argument.constant.valid is not None:
+    if argument.kind is not kind or argument.constant is None or argument.constant.value is None:
         raise Mismatch(f"{who} must be a constant {kind.value}, not {argument}")
-    value = argument.constant.values
-    return value.as_py() if isinstance(value, pa.Scalar) else int(value)
+    return argument.constant.value
 
 
 def substring(arguments: Sequence[Typed]) -> Typed:
@@ -61,22 +55,18 @@ def substring(arguments: Sequence[Typed]) -> Typed:
         stop = None  # counted back from the end, and reaching it
     if count is not None and count <= 0:
         start, stop = 0, 0
-
-    def kernel(vector: Vector) -> Vector:
-        return from_arrow(pc.utf8_slice_codeunits(vector.values, start=start, stop=stop))
-
-    return apply(Kind.STRING, kernel, [string])
+    return apply(Kind.STRING, [string], kernel=lambda texts, *_: pc.utf8_slice_codeunits(texts, start=start, stop=stop))
 
 
 def starts_with(arguments: Sequence[Typed]) -> Typed:
     arity(arguments, 2, 2, "STARTSWITH")
     string = expect(arguments[0], (Kind.STRING,), "STARTSWITH")
     prefix = constant_of(arguments[1], Kind.STRING, "the prefix of STARTSWITH")
-    return apply(Kind.BOOLEAN, lambda vector: from_arrow(pc.starts_with(vector.values, prefix)), [string])
+    return apply(Kind.BOOLEAN, [string], kernel=lambda texts, _: pc.starts_with(texts, prefix))
 
 
 def like(arguments: Sequence[Typed]) -> Typed:
     """`%` is any text, `_` one code point, and a backslash takes the next character as it is."""
     string = expect(arguments[0], (Kind.STRING,), "LIKE")
     pattern = constant_of(arguments[1], Kind.STRING, "the pattern of LIKE")
-    return apply(Kind.BOOLEAN, lambda vector: from_arrow(pc.match_like(vector.values, pattern)), [string])
+    return apply(Kind.BOOLEAN, [string], kernel=lambda texts, _: pc.match_like(texts, pattern))

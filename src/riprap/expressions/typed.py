@@ -1,31 +1,37 @@
-"""A type-checked node: its type, whether it can be null, and the function that computes it on a batch.
+"""A type-checked node: its type, whether it can be null, and its value where it reads no column.
 
-Typing rules (in `arithmetic`, `logic`, …) take type-checked arguments and return such a node, or raise `Mismatch`.
+Typing rules (in `arithmetic`, `logic`, …) take type-checked arguments and return such a node, or raise `Mismatch`. What
+is computed is written in `written.py`, for numbers, times and truth; functions of text are Arrow's, and come with their
+rule as a kernel.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 
-from riprap.expressions import vectors
+from riprap.expressions.ast import Literal
 from riprap.expressions.kinds import Kind, common, kind_of, logical
-from riprap.expressions.vectors import Vector
 
-Kernel = Callable[..., Vector]
+Kernel = Callable[..., Any]  # of what Arrow holds of each argument; null exactly where an argument is
 
 
 class Mismatch(Exception):
     """Arguments of types that do not fit. The message says which do; `bind` adds which expression it was."""
 
 
+class Failure(Exception):
+    """A value that cannot be computed. Becomes a `DataError` that names the expression."""
+
+
 @dataclass(frozen=True, eq=False)
 class Typed:
     type: pa.DataType  # logical: never a dictionary
     nullable: bool  # False only when no value can be null
-    run: Callable[[pa.RecordBatch], Vector]
     text: str = ""  # the expression, as a message shows it
-    constant: Vector | None = None  # its value, when it reads no column
+    constant: Literal | None = None  # its value, when it reads no column
+    kernel: Kernel | None = None  # how Arrow computes it
 
     @property
     def kind(self) -> Kind:
@@ -35,34 +41,21 @@ class Typed:
         return f"{self.text} ({logical(self.type)})"
 
 
-def literal(value: Vector, type_: pa.DataType, nullable: bool) -> Typed:
-    return Typed(type_, nullable, lambda batch: value, constant=value)
-
-
-def apply(kind: Kind, kernel: Kernel, arguments: Sequence[Typed], nullable: bool = False) -> Typed:
-    """A node that computes its arguments and then `kernel` on them. Null when an argument is, or when `nullable`."""
-    nullable = nullable or any(argument.nullable for argument in arguments)
-    runs = tuple(argument.run for argument in arguments)
-    if len(runs) == 1:
-        (only,) = runs
-        return Typed(kind.type, nullable, lambda batch: kernel(only(batch)))
-    if len(runs) == 2:
-        left, right = runs
-        return Typed(kind.type, nullable, lambda batch: kernel(left(batch), right(batch)))
-    return Typed(kind.type, nullable, lambda batch: kernel(*[run(batch) for run in runs]))
+def apply(kind: Kind, arguments: Sequence[Typed], nullable: bool = False, kernel: Kernel | None = None) -> Typed:
+    """A node that is null when an argument is, or when `nullable`."""
+    return Typed(kind.type, nullable or any(argument.nullable for argument in arguments), kernel=kernel)
 
 
 def as_kind(node: Typed, kind: Kind) -> Typed:
-    """`node` computed as `kind`, to which its own kind widens: NULL to anything, integers to floats."""
+    """`node` as `kind`, to which its own kind widens: NULL to anything, integers to floats."""
     if node.kind is kind:
         return node
+    constant = node.constant
     if node.kind is Kind.NULL:
-        return literal(vectors.null(kind), kind.type, True)
-    assert kind is Kind.FLOAT
-    assert node.kind is Kind.INTEGER
-    if node.constant is not None:
-        return literal(_float(node.constant), kind.type, node.nullable)
-    return apply(kind, _float, [node])
+        return Typed(kind.type, True, constant=Literal(None, kind.type))
+    if constant is not None and constant.value is not None:
+        constant = Literal(float(constant.value), kind.type)
+    return replace(node, type=kind.type, constant=constant)
 
 
 def agreed(arguments: Sequence[Typed], why: str) -> Kind:
@@ -71,12 +64,6 @@ def agreed(arguments: Sequence[Typed], why: str) -> Kind:
     if kind is None:
         raise Mismatch(f"{why}, not {' and '.join(map(str, arguments))}")
     return kind
-
-
-def alike(arguments: Sequence[Typed], why: str) -> tuple[Kind, list[Typed]]:
-    """All arguments as their common kind."""
-    kind = agreed(arguments, why)
-    return kind, [as_kind(argument, kind) for argument in arguments]
 
 
 def expect(argument: Typed, kinds: Sequence[Kind], who: str) -> Typed:
@@ -105,7 +92,3 @@ _NAMES = {
     Kind.DATE: "a date",
     Kind.INTERVAL: "an interval",
 }
-
-
-def _float(vector: Vector) -> Vector:
-    return Vector(vector.values.astype(float), vector.valid)

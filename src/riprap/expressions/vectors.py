@@ -27,17 +27,6 @@ class Vector(NamedTuple):
     valid: Valid = None
 
 
-class Failure(Exception):
-    """A value that cannot be computed. Becomes a `DataError` that names the expression."""
-
-
-def both(left: Valid, right: Valid) -> Valid:
-    """Where both are valid."""
-    if left is None:
-        return right
-    return left if right is None else left & right
-
-
 def boolean(values: Any, valid: Valid) -> Vector:
     """A boolean vector from values that are arbitrary where null."""
     return Vector(values, None) if valid is None else Vector(values & valid, valid)
@@ -48,12 +37,6 @@ def null(kind: Kind) -> Vector:
     if kind in HELD_BY_ARROW:
         return Vector(pa.scalar(None, kind.type), np.False_)
     return Vector(numpy_dtype(kind).type(0), np.False_)
-
-
-def constant(value: bool | int | float | str | bytes | None, kind: Kind) -> Vector:
-    if value is None:
-        return null(kind)
-    return Vector(pa.scalar(value, kind.type) if kind in HELD_BY_ARROW else numpy_dtype(kind).type(value))
 
 
 def from_arrow(column: pa.Array | pa.Scalar) -> Vector:
@@ -70,7 +53,7 @@ def from_arrow(column: pa.Array | pa.Scalar) -> Vector:
         return Vector(column.cast(kind.type) if kind in HELD_BY_ARROW else from_arrow(pa.repeat(column, 1)).values[0])
     if kind in HELD_BY_ARROW and column.type != kind.type:
         column = column.cast(kind.type)
-    valid = _bits(column.buffers()[0], column.offset, len(column)) if column.null_count else None
+    valid = validity(column)
     if kind in HELD_BY_ARROW:
         return Vector(column, valid)
     rows, offset, data = len(column), column.offset, column.buffers()[1]
@@ -92,6 +75,11 @@ def aligned(values: np.ndarray) -> np.ndarray:
     return values if values.flags.aligned else values.copy()
 
 
+def address_of(array: pa.Array) -> tuple[int, ...]:
+    """Two arrays of one type with the same address are the same, as long as both live."""
+    return (len(array), array.offset, *(buffer.address if buffer is not None else 0 for buffer in array.buffers()))
+
+
 @lru_cache(maxsize=256)
 def stored_dtype(type_: pa.DataType) -> np.dtype:
     """How Arrow stores a fixed-width type other than boolean."""
@@ -99,6 +87,10 @@ def stored_dtype(type_: pa.DataType) -> np.dtype:
     if kind in NUMBERS:
         return np.dtype(type_.to_pandas_dtype())
     return np.dtype(np.int32 if kind is Kind.DATE else np.int64)
+
+
+def validity(column: pa.Array) -> Valid:
+    return _bits(column.buffers()[0], column.offset, len(column)) if column.null_count else None
 
 
 def _bits(data: pa.Buffer | None, offset: int, rows: int) -> np.ndarray:

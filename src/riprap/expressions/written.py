@@ -1,27 +1,28 @@
-"""Expressions as text: statements of a loop over rows, and a (value, valid) pair of expressions for the result.
+"""What expressions compute, as text: statements about one row, and a (value, valid) pair for the result.
 
-The text is Python that Numba compiles, and gives the same bits interpreted. Values are int64, float64 or bool; text
-is the code of its dictionary. A boolean that is null is False. Whatever reads one text column and nothing else is a
-look-up table per dictionary (`Host.table`). What has no text raises `Unwritten`, and its operator is computed on
-columns instead: functions that make text out of several columns.
+The text is Python that Numba compiles into the loop of a piece, and gives the same bits interpreted; `columns.py` makes
+a function of whole columns of the same text. Values are int64, float64 or bool. A boolean that is null is False. In a
+loop, text is the code of its dictionary, and whatever reads one text column and nothing else is a look-up table per
+dictionary (`Host.table`); what has no text there raises `Unwritten`, and its operator is computed on columns instead:
+functions that make text out of several columns. On columns text is an Arrow array, and functions of it are Arrow's.
 
-An error (an integer beyond 64 bits, a value that a cast cannot hold) is a numbered *site*: the text sets `err` to its
-number where nothing failed before in the row. A branch that is not chosen for a row is not computed for it.
+An error (an integer beyond 64 bits, a value that a cast cannot hold) is a numbered *site*: the text tells where nothing
+failed before in the row. A branch that is not chosen for a row is not computed for it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import pyarrow as pa
 
 from riprap.expressions.ast import Call, Cast, Column, Literal, Node, columns_of
+from riprap.expressions.casts import cast
 from riprap.expressions.functions import RULES
-from riprap.expressions.kinds import HELD_BY_ARROW, NUMBERS, Kind, common, kind_of
+from riprap.expressions.kinds import HELD_BY_ARROW, Kind, common, kind_of
 from riprap.expressions.moments import MICROSECONDS_A_DAY
-from riprap.expressions.typed import Typed
-from riprap.expressions.vectors import constant
+from riprap.expressions.tables import Dictionary, Fetch, Table
+from riprap.expressions.typed import Kernel, Typed
 
 OVERFLOW = "an integer does not fit 64 bits (CAST to DOUBLE to compute beyond them)"
 _UNITS = {"HOUR": (3_600_000_000, 24), "MINUTE": (60_000_000, 60), "SECOND": (1_000_000, 60)}
@@ -82,23 +83,84 @@ class Value:
         return kind_of(self.type)
 
 
-class Host(Protocol):
-    """The function that is being written."""
+class Host:
+    """The function that is being written: its names, errors, dictionaries and tables."""
+
+    on_columns = False  # of whole columns, or of the rows of a loop
+
+    def __init__(self) -> None:
+        self.sites: list[str] = []
+        self.dictionaries: dict[str, Dictionary] = {}
+        self.tables: dict[str, Table] = {}
+        self._table_names: dict[tuple[str, str], str] = {}
+        self._names = 0
 
     def fresh(self, stem: str) -> str:
         """A name that nothing else has."""
+        self._names += 1
+        return f"{stem}{self._names}"
+
+    def array(self, name: str, kind: str, fetch: Fetch) -> str:
+        """An array argument: `kind` is its dtype, with "=" before it where it is only read."""
+        raise NotImplementedError
 
     def literal(self, value: float) -> str:
         """An argument with this value, so that texts that differ in numbers alone are one."""
+        raise NotImplementedError
+
+    def held(self, value: object, type_: pa.DataType) -> str:
+        """Text, or a function of it, that Arrow holds."""
+        raise Unwritten("text that stands in an expression of something else than one text column")
+
+    def decoded(self, value: "Value") -> str:
+        """The text that codes stand for, held by Arrow."""
+        raise NotImplementedError
+
+    def fail(self, block: Block, condition: str, site: int, value: str, whole: str) -> None:
+        """Tell of an error in rows for which a condition is true; `value` and `whole` are for its message."""
+        raise NotImplementedError
 
     def site(self, message: str) -> int:
         """The number of an error; `message` may have {value} (a float), {whole}, or {table:…} (why a code fails)."""
+        self.sites.append(message)
+        return len(self.sites)
+
+    def dictionary(self, name: str, fetch: Fetch) -> str:
+        self.dictionaries.setdefault(name, Dictionary(fetch))
+        return name
 
     def table(
         self, dictionary: str, column: str, field: pa.Field, node: Node, made: pa.DataType
     ) -> tuple[str, str, str]:
         """For an expression of one text column: names of the values and states of each code + 1 (0: of null), and of
         the dictionary that the values are codes of. States: 0 null, 1 valid, 2 failed."""
+        known = self._table_names.get((dictionary, str(node)))
+        if known is None:
+            known = self._table_names[dictionary, str(node)] = self.fresh("t")
+            table = Table(self.dictionaries[dictionary], column, field, node, made)
+            self.array(known, "=float64" if pa.types.is_floating(made) else "=int64", lambda given: table.values)
+            self.array(f"{known}_s", "=uint8", lambda given: table.states)
+            self.dictionaries[f"{known}_d"] = Dictionary(lambda given: table.made)
+            self.tables[f"{known}_d"] = table
+        return known, f"{known}_s", f"{known}_d"
+
+    def refresh(self, given: object) -> bool:
+        """Dictionaries, and the tables over them, in the order they were written in; whether one is another."""
+        moved = False
+        for name, dictionary in self.dictionaries.items():
+            table = self.tables.get(name)
+            if table is not None:
+                table.refresh()
+                if table.made is None:
+                    continue
+            moved |= dictionary.refresh(given)
+        return moved
+
+    def error(self, site: int, value: float, whole: int) -> str:
+        message = self.sites[site - 1]
+        for name, table in self.tables.items():
+            message = message.replace(f"{{table:{name}}}", table.reasons.get(whole, ""))
+        return message.replace("{value}", str(value)).replace("{whole}", str(whole))
 
 
 class Writer:
@@ -109,7 +171,9 @@ class Writer:
 
     def write(self, node: Node) -> Value:
         value = self._write(node)
-        if value.kind in HELD_BY_ARROW and value.dictionary is None:
+        if self._host.on_columns and value.dictionary is not None:
+            return self._named(replace(value, text=self._host.decoded(value), dictionary=None))
+        if value.kind in HELD_BY_ARROW and value.dictionary is None and not self._host.on_columns:
             raise Unwritten("text that no column has")
         return value if value.constant is not None or isinstance(node, Column) else self._named(value)
 
@@ -123,7 +187,7 @@ class Writer:
                 valid = self._columns[name].valid
                 return Value(pa.bool_(), "False" if valid is None else f"(not {valid})")
         read = [name for name in columns_of(node) if self._columns[name].kind in HELD_BY_ARROW]
-        if read and len(columns_of(node)) == 1:
+        if read and len(columns_of(node)) == 1 and self._columns[read[0]].dictionary is not None:
             return self._looked_up(node, self._columns[read[0]], read[0])
         match node:
             case Cast(operand, type_):
@@ -140,12 +204,18 @@ class Writer:
 
     def _literal(self, value: bool | int | float | str | bytes | None, type_: pa.DataType) -> Value:
         if value is None:
-            return Value(type_, "0", "False")
+            return self._null(type_)
         if isinstance(value, (str, bytes)):
-            raise Unwritten("text that stands in an expression of something else than one text column")
+            return Value(type_, self._host.held(value, type_), None, None, value)
         if isinstance(value, bool):
             return Value(type_, str(value), None, None, value)
         return Value(type_, self._host.literal(value), None, None, value)
+
+    def _null(self, type_: pa.DataType) -> Value:
+        kind = kind_of(type_)
+        if kind in HELD_BY_ARROW:
+            return Value(type_, self._host.held(None, kind.type), "False")
+        return Value(type_, "False" if kind is Kind.BOOLEAN else "0", "False")
 
     def _named(self, value: Value) -> Value:
         """Computed once, under a name."""
@@ -165,25 +235,19 @@ class Writer:
             self._block = outer
 
     def _fail(self, condition: str, message: str, value: str = "0.0", whole: str = "0") -> None:
-        site = self._host.site(f"{message}, in expression {self._expression!r}")
-        with self._inside(f"if err == 0 and {condition}:"):
-            self._block.add(f"err = {site}", f"err_value = float({value})", f"err_whole = np.int64({whole})")
-            if not self._block.loops:
-                self._block.add("break")
+        site = self._host.site(f"{message}, in expression {self._expression!r}" if self._expression else message)
+        self._host.fail(self._block, condition, site, value, whole)
 
-    def _typed(self, function: str, arguments: Sequence[Value]) -> Typed:
-        def typed(value: Value) -> Typed:
-            known = value.constant is not None or value.valid == "False"
-            held = constant(value.constant, value.kind) if known and value.kind is not Kind.NULL else None
-            return Typed(value.type, value.valid is not None, lambda batch: None, "", held)  # type: ignore[arg-type,return-value]
-
-        return RULES[function]([typed(argument) for argument in arguments])
+    def _typed(self, value: Value) -> Typed:
+        known = value.constant is not None or value.valid == "False"
+        constant = Literal(value.constant, value.type) if known else None
+        return Typed(value.type, value.valid is not None, constant=constant)
 
     def _as(self, value: Value, kind: Kind) -> Value:
         if value.kind is kind or kind is Kind.NULL:
             return value
         if value.valid == "False":
-            return Value(kind.type, "False" if kind is Kind.BOOLEAN else "0", "False")
+            return self._null(kind.type)
         return Value(kind.type, f"float({value.text})", value.valid)
 
     def _looked_up(self, node: Node, column: Value, name: str) -> Value:
@@ -197,7 +261,7 @@ class Writer:
             f"{at} = {code}" if column.valid is None else f"{at} = {code} if {column.valid} else np.uint64(0)"
         )
         if may_fail(node):
-            self._fail(f"{states}[{at}] == 2", f"{{table:{states}}}", whole=at)
+            self._fail(f"{states}[{at}] == 2", f"{{table:{dictionary}}}", whole=at)
         valid = f"({states}[{at}] == 1)" if column.valid is not None or _may_be_null(node) else None
         text = f"({values}[{at}] != 0)" if pa.types.is_boolean(made) else f"{values}[{at}]"
         return Value(made, text, valid, dictionary if kind_of(made) in HELD_BY_ARROW else None)
@@ -209,24 +273,28 @@ class Writer:
             case Literal(_, type_) | Cast(_, type_):
                 return type_
             case Call(function, arguments):
-                made = [Typed(self._type_of(a), True, lambda batch: None, "", _known(a)) for a in arguments]  # type: ignore[arg-type,return-value]
+                made = [
+                    Typed(self._type_of(a), True, constant=a if isinstance(a, Literal) else None) for a in arguments
+                ]
                 return RULES[function](made).type
         raise AssertionError(node)
 
     # Functions --------------------------------------------------------------------------------------------------------
 
     def _call(self, function: str, arguments: list[Value]) -> Value:
-        made = self._typed(function, arguments)
+        made = RULES[function]([self._typed(argument) for argument in arguments])
+        if made.kernel is not None and self._host.on_columns:
+            return self._kernel(made, made.kernel, [argument.text for argument in arguments], arguments)
         kinds = [argument.kind for argument in arguments]
-        if any(kind in (*HELD_BY_ARROW, Kind.OTHER) for kind in kinds):
+        if any(kind in (*HELD_BY_ARROW, Kind.OTHER) for kind in kinds) and not self._host.on_columns:
             raise Unwritten(f"{function} of several columns, one of them text")
         if function in ("=", "<>", "<", "<=", ">", ">="):
             return self._compare(function, arguments)
         if function in ("AND", "OR"):
             return self._truth(function, *(self._as(argument, Kind.BOOLEAN) for argument in arguments))
         if function == "IN":
-            if len(arguments) > 64:
-                raise Unwritten("IN with more than 64 choices is one search on columns")
+            if len(arguments) > 64 and not self._host.on_columns:
+                raise Unwritten("IN with more than 64 choices, which is computed on columns")
             choices = [self._compare("=", [arguments[0], choice]) for choice in arguments[1:]]
             result = choices[0]
             for choice in choices[1:]:
@@ -234,9 +302,19 @@ class Writer:
             return result
         if function in ("LEAST", "GREATEST"):
             return self._extreme(function, arguments)
-        if all(argument.valid == "False" for argument in arguments[:1]):
-            return Value(made.type, "False" if made.kind is Kind.BOOLEAN else "0", "False")
+        if arguments[0].valid == "False" and function not in ("IS NULL", "ISNAN"):
+            return self._null(made.type)
         return self._arithmetic(function, arguments, made)
+
+    def _kernel(self, made: Typed, kernel: Kernel, texts: Sequence[str], arguments: Sequence[Value]) -> Value:
+        """A function that Arrow computes, null exactly where an argument is."""
+        valid = _all(argument.valid for argument in arguments)
+        if valid == "False":
+            return self._null(made.type)
+        called = f"called({', '.join([self._host.held(kernel, made.type), *texts])})"
+        if made.kind not in HELD_BY_ARROW:
+            called = f"unheld({called})"
+        return Value(made.type, called, valid)
 
     def _arithmetic(self, function: str, arguments: list[Value], made: Typed) -> Value:
         first, valid = arguments[0], _all(argument.valid for argument in arguments)
@@ -293,6 +371,8 @@ class Writer:
                 equal = self._named(self._compare("=", arguments))
                 kept = _all([first.valid, f"(not {equal.text})"])
                 text = self._as(first, made.kind).text
+                if made.kind in HELD_BY_ARROW:
+                    text = f"({text} if {kept} else {self._null(made.type).text})"
                 return Value(made.type, f"({kept} and {text})" if made.kind is Kind.BOOLEAN else text, kept)
             case "HOUR" | "MINUTE" | "SECOND":
                 unit, modulus = _UNITS[function]
@@ -342,7 +422,7 @@ class Writer:
 
     def _extreme(self, function: str, arguments: Sequence[Value]) -> Value:
         kind = common(argument.kind for argument in arguments)
-        if kind is None or kind in HELD_BY_ARROW:
+        if kind is None or (kind in HELD_BY_ARROW and not self._host.on_columns):
             raise Unwritten(f"{function} of text")
         if kind is Kind.NULL:
             return arguments[0]
@@ -363,7 +443,9 @@ class Writer:
     def _case(self, arguments: Sequence[Node]) -> Value:
         results = [*arguments[1:-1:2], arguments[-1]]
         kind = common(kind_of(self._type_of(result)) for result in results)
-        if kind is None or kind in (*HELD_BY_ARROW, Kind.NULL):
+        if kind is Kind.NULL:
+            return self._null(kind.type)
+        if kind is None or (kind in HELD_BY_ARROW and not self._host.on_columns):
             raise Unwritten("CASE with text in its results")
         name = self._host.fresh("c")
 
@@ -382,12 +464,14 @@ class Writer:
 
     def _assign(self, name: str, node: Node, kind: Kind) -> None:
         value = self._as(self.write(node), kind)
-        cast = "float" if kind is Kind.FLOAT else "bool" if kind is Kind.BOOLEAN else "np.int64"
-        self._block.add(f"{name} = {cast}({value.text})", f"{name}_ok = {value.valid or True}")
+        made = {Kind.FLOAT: "float", Kind.BOOLEAN: "bool"}.get(kind, "" if kind in HELD_BY_ARROW else "np.int64")
+        self._block.add(f"{name} = {made}({value.text})", f"{name}_ok = {value.valid or True}")
 
     def _coalesce(self, arguments: Sequence[Node]) -> Value:
         kind = common(kind_of(self._type_of(argument)) for argument in arguments)
-        if kind is None or kind in (*HELD_BY_ARROW, Kind.NULL):
+        if kind is Kind.NULL:
+            return self._null(kind.type)
+        if kind is None or (kind in HELD_BY_ARROW and not self._host.on_columns):
             raise Unwritten("COALESCE of text")
         name = self._host.fresh("c")
 
@@ -405,7 +489,7 @@ class Writer:
     def _cast(self, value: Value, target: pa.DataType) -> Value:
         source, kind, text, valid = value.kind, kind_of(target), value.text, value.valid
         if valid == "False":
-            return Value(target, "False" if kind is Kind.BOOLEAN else "0", "False")
+            return self._null(target)
         match source, kind:
             case (Kind.INTEGER, Kind.INTEGER):
                 if target.bit_width < 64:
@@ -432,8 +516,10 @@ class Writer:
                 return Value(target, f"({text} // {MICROSECONDS_A_DAY})", valid)
             case (Kind.DATE, Kind.TIMESTAMP):
                 return self._checked("*", text, f"np.int64({MICROSECONDS_A_DAY})", target, valid)
-            case _ if source is kind and kind not in HELD_BY_ARROW:
+            case _ if source is kind and (kind not in HELD_BY_ARROW or self._host.on_columns):
                 return Value(target, text, valid)
+        if self._host.on_columns and (kernel := (made := cast(self._typed(value), target)).kernel) is not None:
+            return self._kernel(made, kernel, [text, valid or "None"], [value])
         raise Unwritten(f"a cast from {value.type} to {target}")
 
     def _fits(self, wrong: str, value: Value, target: pa.DataType) -> None:
@@ -455,10 +541,6 @@ def _limits(type_: pa.DataType) -> tuple[int, int]:
     signed = pa.types.is_signed_integer(type_)
     bits = type_.bit_width
     return (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
-
-
-def _known(node: Node):  # type: ignore[no-untyped-def]
-    return constant(node.value, kind_of(node.type)) if isinstance(node, Literal) and node.value is not None else None
 
 
 _SURE = ("=", "<>", "<", "<=", ">", ">=", "AND", "OR", "NOT", "IS NULL", "IN", "LENGTH", "LOWER", "UPPER", "TRIM",
@@ -524,6 +606,3 @@ def _may_be_null(node: Node) -> bool:
         case Literal(value, _):
             return value is None
     return False
-
-
-__all__ = ["NUMBERS", "Block", "Host", "Unwritten", "Value", "Writer"]

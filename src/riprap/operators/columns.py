@@ -11,11 +11,12 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from riprap.expressions.vectors import address_of
 from riprap.graph.keys import END_KEY, SEQ, SRC, TS, TS_TYPE, KeyShape, N, OrderKey
 from riprap.graph.mark_keys import is_behind_trigger
 from riprap.graph.types import logical_type
 from riprap.operators.kernels.merging import number_runs
-from riprap.operators.strings import StringPool, address_of
+from riprap.operators.strings import StringPool
 from riprap.operators.views import Views
 
 ALL_VALID = np.empty(0, np.uint8)

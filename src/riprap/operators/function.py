@@ -14,14 +14,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from riprap.base.errors import DataError
-from riprap.expressions.ast import Expression, Node, columns_of
-from riprap.expressions.binding import bind
-from riprap.expressions.kinds import HELD_BY_ARROW, kind_of
-from riprap.expressions.written import Block, Value, Writer, may_fail
-from riprap.operators.strings import address_of
-
-Fetch = Callable[[Any], Any]  # of the views of a call, or of those of several ports
+from riprap.expressions.ast import Expression, columns_of
+from riprap.expressions.columns import folded
+from riprap.expressions.tables import Fetch, Table
+from riprap.expressions.written import Block, Host, Value, Writer, may_fail
 
 
 @dataclass(frozen=True)
@@ -30,85 +26,6 @@ class Argument:
     kind: str  # a NumPy dtype for an array that is written, "=" before it for one that is read; "int" or "float"
     fetch: Fetch
     held: bool = True
-
-
-class Dictionary:
-    """What the codes of a text value stand for, as of the current call."""
-
-    def __init__(self, fetch: Fetch) -> None:
-        self._fetch = fetch
-        self.current: pa.Array | None = None
-        self.address: tuple[int, ...] = ()
-        self.changes = 0  # rises with every other dictionary
-
-    def refresh(self, views: Any) -> bool:
-        """Whether it is another one than before."""
-        current = self._fetch(views)
-        if current is self.current:
-            return False
-        address = address_of(current)
-        if address == self.address:
-            return False
-        self.current, self.address = current, address
-        self.changes += 1
-        return True
-
-
-class Table:
-    """An expression of one text column for every code of a dictionary: values, and states 0 null, 1 valid, 2 failed.
-
-    Entry 0 is the one of null, entry code + 1 that of a code. Codes that fail do so only where a row has them."""
-
-    def __init__(self, dictionary: Dictionary, column: str, field: pa.Field, node: Node, type_: pa.DataType) -> None:
-        self._dictionary, self._column, self._type = dictionary, column, type_
-        self._bound = bind(Expression(str(node), node), pa.schema([field.with_nullable(True)]))
-        self._changes = -1
-        self.values = np.empty(0, np.int64)
-        self.states = np.empty(0, np.uint8)
-        self.made: pa.Array | None = None  # of text results: their dictionary
-        self.reasons: dict[int, str] = {}
-
-    def refresh(self) -> None:
-        if self._dictionary.changes == self._changes:
-            return
-        self._changes = self._dictionary.changes
-        assert self._dictionary.current is not None
-        strings = self._dictionary.current
-        entries = pa.concat_arrays([pa.nulls(1, strings.type), strings])
-        self.reasons = {}
-        try:
-            result = self._of(entries)
-        except DataError:
-            result = self._one_by_one(entries)
-        valid = result.is_valid().to_numpy(zero_copy_only=False)
-        self.states = valid.astype(np.uint8)
-        self.states[list(self.reasons)] = 2
-        if kind_of(self._type) in HELD_BY_ARROW:
-            encoded = result.cast(self._type).dictionary_encode()
-            self.made = encoded.dictionary
-            self.values = encoded.indices.fill_null(0).to_numpy().astype(np.int64)
-        else:
-            plain = result.cast(pa.int32()) if pa.types.is_date32(result.type) else result
-            dtype = np.float64 if pa.types.is_floating(self._type) else np.int64
-            if not pa.types.is_floating(self._type) and not pa.types.is_boolean(self._type):
-                plain = plain.cast(pa.int64())
-            self.values = plain.fill_null(False if pa.types.is_boolean(self._type) else 0).to_numpy(
-                zero_copy_only=False
-            ).astype(dtype)  # fmt: skip
-
-    def _of(self, entries: pa.Array) -> pa.Array:
-        made = self._bound.evaluate(pa.RecordBatch.from_arrays([entries], [self._column]))
-        return made.dictionary_decode() if isinstance(made, pa.DictionaryArray) else made
-
-    def _one_by_one(self, entries: pa.Array) -> pa.Array:
-        made = []
-        for code in range(len(entries)):
-            try:
-                made.append(self._of(entries.slice(code, 1)))
-            except DataError as error:
-                self.reasons[code] = str(error)
-                made.append(pa.nulls(1, self._type))
-        return pa.concat_arrays([part.cast(self._type) for part in made])
 
 
 class Conditions:
@@ -146,18 +63,15 @@ class Buffers:
         return lambda views: self.arrays[name]
 
 
-class Function:
+class Function(Host):
     """The text of one piece under way. Steps add to `setup`, `row` and `finish`; the piece calls what comes of it."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.arguments: dict[str, Argument] = {}
-        self.sites: list[str] = []
-        self.dictionaries: dict[str, Dictionary] = {}
-        self.tables: dict[str, Table] = {}
         self.pooled: dict[str, list[str]] = {}  # operator → dictionaries whose strings go into its pool
         self.entered: dict[str, tuple[int, str | None]] = {}  # by text: place and validity of a column of the entry
         self.conditions: dict[int, Conditions] = {}  # by place
-        self._table_names: dict[tuple[str, str], str] = {}
         self.setup = Block()  # before the loop
         self.checks = Block()  # at the start of a row: is there room?
         self.prologue = Block()
@@ -172,16 +86,11 @@ class Function:
         self.buffers: list[Buffers] = []
         self.merged = False  # each row of the loop is of one port of its entry
         self.outputs: list[str] = []  # counters of rows given out: what a row that fails had given is taken back
-        self._names = 0
         self._stamp: list[object] = []
         self._values: list[Any] = []  # of the arguments, as of the last call
         self._columns: list[tuple[int, Fetch]] = []  # those that every call brings
 
     # What steps use ---------------------------------------------------------------------------------------------------
-
-    def fresh(self, stem: str) -> str:
-        self._names += 1
-        return f"{stem}{self._names}"
 
     def array(self, name: str, kind: str, fetch: Fetch) -> str:
         """An array argument: `kind` is its dtype, with "=" before it where it is only read."""
@@ -223,26 +132,11 @@ class Function:
     def value_of(self, counter: str) -> int:
         return int(self.numbers[self.counters[counter]])
 
-    def site(self, message: str) -> int:
-        self.sites.append(message)
-        return len(self.sites)
-
-    def dictionary(self, name: str, fetch: Fetch) -> str:
-        self.dictionaries.setdefault(name, Dictionary(fetch))
-        return name
-
-    def table(
-        self, dictionary: str, column: str, field: pa.Field, node: Node, made: pa.DataType
-    ) -> tuple[str, str, str]:
-        known = self._table_names.get((dictionary, str(node)))
-        if known is None:
-            known = self._table_names[dictionary, str(node)] = self.fresh("t")
-            table = Table(self.dictionaries[dictionary], column, field, node, made)
-            self.array(known, "=float64" if pa.types.is_floating(made) else "=int64", lambda views: table.values)
-            self.array(f"{known}_s", "=uint8", lambda views: table.states)
-            self.dictionaries[f"{known}_d"] = Dictionary(lambda views: table.made)
-            self.tables[f"{known}_d"] = table
-        return known, f"{known}_s", f"{known}_d"
+    def fail(self, block: Block, condition: str, site: int, value: str, whole: str) -> None:
+        failing = block.sub(f"if err == 0 and {condition}:")
+        failing.add(f"err = {site}", f"err_value = float({value})", f"err_whole = np.int64({whole})")
+        if not block.loops:
+            failing.add("break")
 
     def truth(self, block: Block, columns: Mapping[str, Value], condition: Expression) -> str:
         """Whether a condition is true. All that are about one text column of the entry are looked up at once."""
@@ -264,13 +158,13 @@ class Function:
         return f"(if{place}_bits & {1 << bit}) != 0"
 
     def expression(self, block: Block, columns: Mapping[str, Value], expression: Expression) -> Value:
-        return Writer(self, block, columns, expression.text).write(expression.root)
+        return Writer(self, block, columns, expression.text).write(folded(expression.root))
 
     # What the piece uses ----------------------------------------------------------------------------------------------
 
     def ready(self, views: Any) -> list[Any]:
         """What a call is given; counters are where they begin."""
-        moved = self._refresh(views) or not self._values
+        moved = self.refresh(views) or not self._values
         stamp = [each() for each in self.stamps]
         while moved or stamp != self._stamp:  # what is fetched may move what was fetched before it
             for room in self.rooms:
@@ -282,25 +176,6 @@ class Function:
         for place, start in self.starts:
             self.numbers[place] = start()
         return self._values
-
-    def _refresh(self, views: Any) -> bool:
-        """Dictionaries, and the tables over them, in the order they were written in; whether one is another."""
-        moved = False
-        for name, dictionary in self.dictionaries.items():
-            table = self.tables.get(name)
-            if table is not None:
-                table.refresh()
-                if table.made is None:
-                    continue
-            moved |= dictionary.refresh(views)
-        return moved
-
-    def error(self, value: float, whole: int) -> str:
-        message = self.sites[int(self.numbers[1]) - 1]
-        found = re.match(r"\{table:(\w+)_s\}, in expression", message)
-        if found:
-            return self.tables[f"{found.group(1)}_d"].reasons[whole]
-        return message.replace("{value}", str(value)).replace("{whole}", str(whole))
 
     def text(self, name: str) -> str:
         """The whole function. Columns that it does not read are none of its arguments from here on."""

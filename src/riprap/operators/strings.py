@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.base.errors import DataError
+from riprap.expressions.vectors import address_of
 from riprap.operators.kernels.groups import intern, rehash_strings
 
 _REMEMBERED = 8  # dictionaries whose ids are kept; batches of a stream mostly share one
@@ -105,11 +106,6 @@ class StringPool:
             if used + length >= 2**31:
                 raise DataError("more than 2 GiB of distinct strings in the state of one operator; use numbers as keys")
             self._bytes = _grown(self._bytes, max(used + length, 2 * len(self._bytes)))
-
-
-def address_of(array: pa.Array) -> tuple[int, ...]:
-    """Two arrays of one type with the same address are the same, as long as both live."""
-    return (len(array), array.offset, *(buffer.address if buffer is not None else 0 for buffer in array.buffers()))
 
 
 def _grown(array: np.ndarray, size: int) -> np.ndarray:

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from riprap.base.errors import DataError, known
+from riprap.expressions.vectors import address_of
 from riprap.graph.keys import KEY_COLUMNS, SEQ, SRC, TS, KeyShape, N, OrderKey
-from riprap.operators.strings import address_of
 
 _DTYPES = {
     pa.date32().id: np.dtype(np.int32),

@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
+from riprap.expressions.vectors import address_of
 from riprap.graph.keys import START_KEY, OrderKey
 from riprap.operators.columns import ALL_VALID
 from riprap.operators.kernels.hashing import hash_through, hash_words
-from riprap.operators.strings import address_of
 from riprap.operators.views import Column, Views
 
 SETTING, INTERVAL = "digests", 1_000_000  # of a run: µs of event time

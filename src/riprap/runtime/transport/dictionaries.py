@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.base.errors import DataError
-from riprap.operators.strings import StringPool, address_of
+from riprap.expressions.vectors import address_of
+from riprap.operators.strings import StringPool
 from riprap.operators.views import Column
 
 _SMALL = 1024  # values: a dictionary up to here is never worth cutting

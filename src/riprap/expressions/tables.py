@@ -1,0 +1,99 @@
+"""Text in written expressions: dictionaries, and tables of what an expression of one text column makes of each entry.
+
+`type = 'TRADE'` over a column with two distinct values is two comparisons, then one look-up per row. A table is made
+again when its dictionary is another one, so that batches which share a dictionary share the table too.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.base.errors import DataError
+from riprap.expressions.ast import Expression, Node
+from riprap.expressions.kinds import HELD_BY_ARROW, kind_of
+from riprap.expressions.vectors import address_of
+
+Fetch = Callable[[Any], Any]  # of what a call is given
+
+
+class Dictionary:
+    """What the codes of a text value stand for, as of the current call."""
+
+    def __init__(self, fetch: Fetch) -> None:
+        self._fetch = fetch
+        self.current: pa.Array | None = None
+        self.address: tuple[int, ...] = ()
+        self.changes = 0  # rises with every other dictionary
+
+    def refresh(self, given: Any) -> bool:
+        """Whether it is another one than before."""
+        current = self._fetch(given)
+        if current is self.current:
+            return False
+        address = address_of(current)
+        if address == self.address:
+            return False
+        self.current, self.address = current, address
+        self.changes += 1
+        return True
+
+
+class Table:
+    """An expression of one text column for every code of a dictionary: values, and states 0 null, 1 valid, 2 failed.
+
+    Entry 0 is the one of null, entry code + 1 that of a code. Codes that fail do so only where a row has them."""
+
+    def __init__(self, dictionary: Dictionary, column: str, field: pa.Field, node: Node, type_: pa.DataType) -> None:
+        from riprap.expressions.binding import bind  # which is made of these
+
+        self._dictionary, self._column, self._type = dictionary, column, type_
+        self._bound = bind(Expression("", node), pa.schema([field.with_nullable(True)]))
+        self._changes = -1
+        self.values = np.empty(0, np.int64)
+        self.states = np.empty(0, np.uint8)
+        self.made: pa.Array | None = None  # of text results: their dictionary
+        self.reasons: dict[int, str] = {}
+
+    def refresh(self) -> None:
+        if self._dictionary.changes == self._changes:
+            return
+        self._changes = self._dictionary.changes
+        assert self._dictionary.current is not None
+        strings = self._dictionary.current
+        entries = pa.concat_arrays([pa.nulls(1, strings.type), strings])
+        self.reasons = {}
+        try:
+            result = self._of(entries)
+        except DataError:
+            result = self._one_by_one(entries)
+        valid = result.is_valid().to_numpy(zero_copy_only=False)
+        self.states = valid.astype(np.uint8)
+        self.states[list(self.reasons)] = 2
+        if kind_of(self._type) in HELD_BY_ARROW:
+            encoded = result.cast(self._type).dictionary_encode()
+            self.made = encoded.dictionary
+            self.values = encoded.indices.fill_null(0).to_numpy().astype(np.int64)
+        else:
+            plain = result.cast(pa.int32()) if pa.types.is_date32(result.type) else result
+            dtype = np.float64 if pa.types.is_floating(self._type) else np.int64
+            if not pa.types.is_floating(self._type) and not pa.types.is_boolean(self._type):
+                plain = plain.cast(pa.int64())
+            self.values = plain.fill_null(False if pa.types.is_boolean(self._type) else 0).to_numpy(
+                zero_copy_only=False
+            ).astype(dtype)  # fmt: skip
+
+    def _of(self, entries: pa.Array) -> pa.Array:
+        made = self._bound.evaluate(pa.RecordBatch.from_arrays([entries], [self._column]))
+        return made.dictionary_decode() if isinstance(made, pa.DictionaryArray) else made
+
+    def _one_by_one(self, entries: pa.Array) -> pa.Array:
+        made = []
+        for code in range(len(entries)):
+            try:
+                made.append(self._of(entries.slice(code, 1)))
+            except DataError as error:
+                self.reasons[code] = str(error)
+                made.append(pa.nulls(1, self._type))
+        return pa.concat_arrays([part.cast(self._type) for part in made])
