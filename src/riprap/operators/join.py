@@ -29,14 +29,13 @@ from riprap.operators.columns import (
 )
 from riprap.operators.contract import Channel, Emission, Punctuation, Setting
 from riprap.operators.groups import GroupTable
-from riprap.operators.kernels.matches import COUNT, TIME, ZERO, list_matches, meet, meet_latest
+from riprap.operators.kernels.matches import COUNT, TIME, ZERO, list_matches, meet
 from riprap.operators.repeating import of_count, stamped
 from riprap.operators.rows import RowStore
 from riprap.operators.windowed import WindowedOperator
 
 _EARLIEST = np.iinfo(np.int64).min // 2  # before every time, with room to subtract a window
 _NO_RINGS = np.zeros(1, np.int64)
-_ONE_SIDE = np.empty(0, np.int8)
 _NO_ROWS = np.empty(0, np.int64)
 
 
@@ -44,16 +43,14 @@ class _Matches(NamedTuple):
     """Pairs: row `rows` of port `sides` arrived and met position `met` of the other port's store."""
 
     rows: np.ndarray
-    sides: np.ndarray  # not filled where only one port's arrivals give output
+    sides: np.ndarray
     met: np.ndarray
     triggers: np.ndarray  # merged row of the arrival
 
     def chosen(self, selection: np.ndarray) -> "_Matches":
         if len(selection) == len(self.rows):
             return self
-        sides = picked(self.sides, selection) if len(self.sides) else self.sides
-        rows, met, triggers = (picked(part, selection) for part in (self.rows, self.met, self.triggers))
-        return _Matches(rows, sides, met, triggers)
+        return _Matches(*(picked(part, selection) for part in self))
 
 
 class JoinOperator(WindowedOperator):
@@ -93,11 +90,6 @@ class JoinOperator(WindowedOperator):
             for port in (0, 1)
         ]
         self._renumbers = self.spec.renumbers(setting.shapes)
-        # The port that keeps the latest tuple per group while the other keeps nothing, where it is so.
-        latest = [p for p in (0, 1) if self.spec.windows[p] == Count(1) and not self.spec.stateful[1 - p]]
-        self._keeps_latest = latest[0] if latest and self.spec.per_group and not both else None
-        # Ports whose order keys matter: that of an arrival is its outputs' key, and its time may make windows forget.
-        self._keyed = self._speaking if self._keeps_latest is not None else [0, 1]
         super().__init__(setting)
 
     def _fresh(self) -> None:
@@ -129,8 +121,7 @@ class JoinOperator(WindowedOperator):
                 return []
         self.version += len(ports)
         present = [bool(batch.num_rows) for batch in batches]
-        keyed = [present[p] and p in self._keyed for p in (0, 1)]
-        keys = [keys_of(batches[p], self.setting.shapes[p]) if keyed[p] else None for p in (0, 1)]
+        keys = [keys_of(batches[p], self.setting.shapes[p]) if present[p] else None for p in (0, 1)]
         groups = [self.groups_of(p, batches[p]) if present[p] else np.empty(0, np.int64) for p in (0, 1)]
         before = [self.tails(p) if p in self.stores else None for p in (0, 1)]
         touched = None
@@ -179,8 +170,6 @@ class JoinOperator(WindowedOperator):
     def _meet(
         self, ports: np.ndarray, groups: list[np.ndarray], keys: list[Keys | None]
     ) -> tuple[_Matches, list[np.ndarray]]:
-        if self._keeps_latest is not None:
-            return self._meet_latest(ports, groups, self._keeps_latest)
         rings, stamps, kinds, sizes = [], [], [], []
         for port, window in enumerate(self.spec.windows):
             store = self.stores.get(port)
@@ -205,17 +194,6 @@ class JoinOperator(WindowedOperator):
         total = int((hi - lo).sum())
         bases = (*rings[0][:2], *rings[1][:2])
         return _Matches(*list_matches(ports, *groups, lo, hi, *bases, total)), positions
-
-    def _meet_latest(self, ports: np.ndarray, groups: list[np.ndarray], kept: int) -> tuple[_Matches, list[np.ndarray]]:
-        store = self.stores[kept]
-        store.reserve(groups[kept])
-        positions = [np.empty(0, np.int64), np.empty(0, np.int64)]
-        positions[kept] = np.empty(len(groups[kept]), np.int64)
-        asking = groups[1 - kept]
-        rows, met, triggers = (np.empty(len(asking) + 1, np.int64) for _ in range(3))
-        rings = (store.base, store.cap, store.head, store.tail)
-        count = meet_latest(ports, kept, groups[kept], asking, *rings, positions[kept], rows, met, triggers)
-        return _Matches(rows[:count], _ONE_SIDE, met[:count], triggers[:count]), positions
 
     # What is given out ------------------------------------------------------------------------------------------------
 
@@ -288,10 +266,9 @@ class JoinOperator(WindowedOperator):
         row_of = np.where(ports == 0, np.cumsum(ports == 0), np.cumsum(ports == 1)) - 1
         triggers = np.concatenate([matches.triggers, alone])
         order = np.argsort(triggers, kind="stable")
-        sides = matches.sides if len(matches.sides) else ports[matches.triggers]
         return _Matches(
             np.concatenate([matches.rows, row_of[alone]])[order],
-            np.concatenate([sides, ports[alone]])[order],
+            np.concatenate([matches.sides, ports[alone]])[order],
             np.concatenate([matches.met, np.full(len(alone), -1)])[order],
             triggers[order],
         )
@@ -307,8 +284,7 @@ class JoinOperator(WindowedOperator):
         with_key: bool,
     ) -> pa.RecordBatch:
         """As `_pairs`, where a pair may have one side only: columns of both come from the tuple that arrived."""
-        sides = matches.sides if len(matches.sides) else np.full(len(matches.rows), self._speaking[0])
-        mine = [np.flatnonzero(sides == port) for port in (0, 1)]
+        mine = [np.flatnonzero(matches.sides == port) for port in (0, 1)]
         there = [port for port in (0, 1) if len(mine[port])] or self._speaking[:1]
         order = pa.array(np.argsort(np.concatenate([mine[port] for port in there])))
         columns: dict[str, pa.Array] = {}

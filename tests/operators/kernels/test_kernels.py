@@ -21,7 +21,6 @@ from riprap.operators.kernels.folds import (
 )
 from riprap.operators.kernels.groups import groups_by_code, groups_by_words, intern, rehash_strings, rehash_words
 from riprap.operators.kernels.hashing import SEED, hash_bytes, hash_words, mix
-from riprap.operators.kernels.matches import meet_latest
 from riprap.operators.kernels.merging import (
     merge_many,
     merge_two,
@@ -213,46 +212,6 @@ def test_rings_move_without_losing_rows():
             everyone = np.arange(3)
             found = column[positions_of(everyone, head, tail, base, cap)].tolist()
             assert found == [n for rows in model for n in rows]
-
-
-@pytest.mark.parametrize("groups", [3, 500])  # fewer than rows ask, and more
-@pytest.mark.parametrize("kept", [0, 1])
-def test_each_row_meets_the_latest_of_its_group(groups, kept):
-    rng = random.Random(7)
-    cap = np.full(groups, 64, np.int64)
-    base = np.arange(groups, dtype=np.int64) * 64
-    head, tail = np.zeros(groups, np.int64), np.zeros(groups, np.int64)
-    position: dict[int, int] = {}  # of the latest tuple of each group
-    for _ in range(ROUNDS):
-        ports = np.array([rng.random() < rng.choice([0, 0.3, 1]) for _ in range(rng.randint(0, 40))], np.int8)
-        each = [
-            np.array([rng.randint(-1, 4) % (groups + 1) for _ in range((ports == p).sum())], np.int64) for p in (0, 1)
-        ]
-        for part in each:
-            part[part == groups] = -1
-        positions = np.empty(len(each[kept]), np.int64)
-        rows, met, triggers = (np.empty(len(each[1 - kept]) + 1, np.int64) for _ in range(3))
-        count = meet_latest(
-            ports, kept, each[kept], each[1 - kept], base, cap, head, tail, positions, rows, met, triggers
-        )
-        expected, inserted, taken = [], [], [0, 0]
-        for k, port in enumerate(ports.tolist()):
-            row, group = taken[port], int(each[port][taken[port]])
-            taken[port] += 1
-            if port != kept and group in position:
-                expected.append((row, position[group], k))
-            if port == kept:
-                inserted.append(-1)
-                if group >= 0:
-                    before = position.get(group)
-                    inserted[-1] = position[group] = (
-                        64 * group if before is None else 64 * group + (before - 64 * group + 1) % 64
-                    )
-        assert (
-            list(zip(rows[:count].tolist(), met[:count].tolist(), triggers[:count].tolist(), strict=True)) == expected
-        )
-        assert positions.tolist() == inserted
-        assert (tail - head).tolist() == [int(group in position) for group in range(groups)]
 
 
 def test_merging():

@@ -103,55 +103,6 @@ def meet(
 
 
 @kernel
-def meet_latest(ports, kept, groups_kept, groups_asking, base, cap, head, tail, positions, rows, met, triggers):
-    """The common special case of `meet`: port `kept` keeps the latest tuple per group, the other port keeps nothing.
-
-    Writes the positions of inserted rows (-1: not kept), and for each asking row that meets something its row, the
-    position of what it meets, and its merged row. Returns how many do; the three arrays have one place to spare.
-    """
-    groups = len(tail)
-    latest = np.empty(groups + 1, np.int64)  # position by group; the last place is for rows without one (group -1)
-    if groups <= len(groups_asking):
-        for g in range(groups):
-            latest[g] = base[g] + (head[g] & (cap[g] - 1)) if tail[g] > head[g] else -1
-    else:  # a few rows and many groups
-        for g in groups_asking:
-            latest[g] = base[g] + (head[g] & (cap[g] - 1)) if tail[g] > head[g] else -1
-    latest[groups] = -1
-    for i in range(len(groups_kept)):
-        g = groups_kept[i]
-        positions[i] = -1
-        if g >= 0:
-            positions[i] = base[g] + (tail[g] & (cap[g] - 1))
-            head[g] = tail[g]
-            tail[g] += 1
-    both = len(ports)  # merged rows before the last run of one port: up to there each port has a row to come
-    while both > 0 and ports[both - 1] == ports[-1]:
-        both -= 1
-    count = i = j = 0
-    for k in range(both):
-        # Which port comes next cannot be foreseen, and a wrong guess costs more than the work: so masks, no branches.
-        keeps = np.int64(ports[k] == kept)
-        mask = -keeps
-        g = (groups_kept[i] & mask) | (groups_asking[j] & ~mask)
-        at = (positions[i] & mask) | (latest[g] & ~mask)
-        latest[g] = at
-        rows[count] = j
-        met[count] = at
-        triggers[count] = k
-        count += (1 - keeps) & ~(at >> 63)
-        i += keeps
-        j += 1 - keeps
-    for row in range(j, len(groups_asking)):
-        at = latest[groups_asking[row]]
-        rows[count] = row
-        met[count] = at
-        triggers[count] = i + row
-        count += at >= 0
-    return count
-
-
-@kernel
 def list_matches(ports, groups0, groups1, lo, hi, base0, cap0, base1, cap1, total):
     """One entry per match: the arriving row in its port, its port, and the position of what it met on the other
     port.
