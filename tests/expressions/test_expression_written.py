@@ -12,7 +12,7 @@ from tests.profiles import examples
 from riprap.base.errors import DataError, GraphError
 from riprap.engine import compiling
 from riprap.engine.engine import Engine
-from riprap.expressions import parse
+from riprap.expressions import bind, parse
 from riprap.expressions.columns import Columns
 from riprap.graph.builder import App
 
@@ -78,3 +78,17 @@ def test_nothing_that_stands_in_an_expression_stands_in_the_text_that_is_execute
         assert "called(" in text
         assert "evil" not in text
         assert "77700" not in text
+
+
+def test_choices_may_be_many():
+    case = " ".join(f"WHEN f = {number} THEN {number} * f" for number in range(150))
+    nulls = ", ".join(f"NULLIF(f, {number})" for number in range(150))
+    app = App("written")
+    stream = app.source("S", pa.schema([("f", pa.int64())]))
+    stream.select(f"CASE {case} ELSE -1 END AS c", f"COALESCE({nulls}, 7) AS n", name="M").sink("Out")
+    keys = {"_ts": pa.array([0, 1, 2], pa.timestamp("us", "UTC")), "_seq": pa.array([0, 1, 2], pa.int64())}
+    batch = pa.record_batch({"f": pa.array([3, 150, None], pa.int64()), **keys})
+    [output] = Engine(app.build()).push("S", batch)
+    assert output.event.select(["c", "n"]).to_pydict() == {"c": [9, -1, -1], "n": [3, 150, 7]}
+    for name, text in (("c", f"CASE {case} ELSE -1 END"), ("n", f"COALESCE({nulls}, 7)")):
+        assert bind(parse(text), batch.schema).evaluate(batch).to_pylist() == output.event.column(name).to_pylist()

@@ -10,14 +10,16 @@ An error (an integer beyond 64 bits, a value that a cast cannot hold) is a numbe
 failed before in the row. A branch that is not chosen for a row is not computed for it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pyarrow as pa
 
 from riprap.expressions.ast import Call, Cast, Column, Literal, Node, columns_of
 from riprap.expressions.casts import cast
+from riprap.expressions.facts import may_be_null, may_fail
 from riprap.expressions.functions import RULES
 from riprap.expressions.kinds import HELD_BY_ARROW, Kind, common, kind_of
 from riprap.expressions.moments import MICROSECONDS_A_DAY
@@ -26,7 +28,7 @@ from riprap.expressions.typed import Kernel, Typed
 
 OVERFLOW = "an integer does not fit 64 bits (CAST to DOUBLE to compute beyond them)"
 _UNITS = {"HOUR": (3_600_000_000, 24), "MINUTE": (60_000_000, 60), "SECOND": (1_000_000, 60)}
-_TIMES = (Kind.TIMESTAMP, Kind.DATE, Kind.INTERVAL)
+_NESTED = 16  # choices that are blocks in one another
 
 
 class Unwritten(Exception):
@@ -262,7 +264,7 @@ class Writer:
         )
         if may_fail(node):
             self._fail(f"{states}[{at}] == 2", f"{{table:{dictionary}}}", whole=at)
-        valid = f"({states}[{at}] == 1)" if column.valid is not None or _may_be_null(node) else None
+        valid = f"({states}[{at}] == 1)" if column.valid is not None or may_be_null(node) else None
         text = f"({values}[{at}] != 0)" if pa.types.is_boolean(made) else f"{values}[{at}]"
         return Value(made, text, valid, dictionary if kind_of(made) in HELD_BY_ARROW else None)
 
@@ -449,18 +451,33 @@ class Writer:
             raise Unwritten("CASE with text in its results")
         name = self._host.fresh("c")
 
-        def branch(position: int) -> None:
-            if position == len(arguments) - 1:
-                self._assign(name, arguments[-1], kind)
-                return
-            condition = self.write(arguments[position])
-            with self._inside(f"if {condition.text}:"):
-                self._assign(name, arguments[position + 1], kind)
-            with self._inside("else:"):
-                branch(position + 2)
+        def branch(condition: Node, value: Node) -> str:
+            chosen = self.write(condition)
+            with self._inside(f"if {chosen.text}:"):
+                self._assign(name, value, kind)
+            return "else:"
 
-        branch(0)
+        pairs = zip(arguments[:-1:2], arguments[1:-1:2], strict=True)
+        self._chain([partial(branch, *pair) for pair in pairs], partial(self._assign, name, arguments[-1], kind))
         return Value(kind.type, name, f"{name}_ok")
+
+    def _chain(self, steps: Sequence[Callable[[], str]], last: Callable[[], object]) -> None:
+        """Write each step into the block that the one before it opens. Python can nest a hundred blocks and no more, so
+        after a few the next one is asked for by a name."""
+        with ExitStack() as further:
+            while True:
+                now, steps = steps[:_NESTED], steps[_NESTED:]
+                more = self._host.fresh("more") if steps else ""
+                if more:
+                    self._block.add(f"{more} = False")
+                with ExitStack() as nested:
+                    for step in now:
+                        nested.enter_context(self._inside(step()))
+                    if not more:
+                        last()
+                        return
+                    self._block.add(f"{more} = True")
+                further.enter_context(self._inside(f"if {more}:"))
 
     def _assign(self, name: str, node: Node, kind: Kind) -> None:
         value = self._as(self.write(node), kind)
@@ -475,13 +492,12 @@ class Writer:
             raise Unwritten("COALESCE of text")
         name = self._host.fresh("c")
 
-        def choice(position: int) -> None:
-            self._assign(name, arguments[position], kind)
-            if position + 1 < len(arguments):
-                with self._inside(f"if not {name}_ok:"):
-                    choice(position + 1)
+        def choice(argument: Node) -> str:
+            self._assign(name, argument, kind)
+            return f"if not {name}_ok:"
 
-        choice(0)
+        *first, last = (partial(choice, argument) for argument in arguments)
+        self._chain(first, last)
         return Value(kind.type, name, f"{name}_ok")
 
     # Casts ------------------------------------------------------------------------------------------------------------
@@ -541,68 +557,3 @@ def _limits(type_: pa.DataType) -> tuple[int, int]:
     signed = pa.types.is_signed_integer(type_)
     bits = type_.bit_width
     return (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
-
-
-_SURE = ("=", "<>", "<", "<=", ">", ">=", "AND", "OR", "NOT", "IS NULL", "IN", "LENGTH", "LOWER", "UPPER", "TRIM",
-         "LTRIM", "RTRIM", "SUBSTRING", "CONCAT", "STARTSWITH", "LIKE", "RLIKE", "REGEXP_EXTRACT",
-         "REGEXP_REPLACE")  # fmt: skip
-
-
-def not_null_where(node: Node) -> frozenset[str]:
-    """Columns that are not null in any row for which a condition is true."""
-    match node:
-        case Call("AND", (left, right)):
-            return not_null_where(left) | not_null_where(right)
-        case Call("OR", (left, right)):
-            return not_null_where(left) & not_null_where(right)
-        case Call(function, arguments) if function in _COMPARED:
-            return frozenset().union(*map(_read, arguments[:1] if function == "IN" else arguments))
-        case Column(name) | Call("NOT", (Call("IS NULL", (Column(name),)),)):
-            return frozenset((name,))
-    return frozenset()
-
-
-def only_values(node: Node) -> tuple[str, frozenset[object]] | None:
-    """A column, and the few values that it has in every row for which a condition is true."""
-    match node:
-        case Call("=", (Column(name), Literal(value, _))) if isinstance(value, str):
-            return name, frozenset((value,))
-        case Call("AND", (left, right)):
-            return only_values(left) or only_values(right)
-    return None
-
-
-def _read(node: Node) -> frozenset[str]:
-    """Columns that make a value null wherever one of them is."""
-    match node:
-        case Column(name):
-            return frozenset((name,))
-        case Call(function, arguments) if function in _STRICT:
-            return frozenset().union(*map(_read, arguments))
-    return frozenset()
-
-
-_COMPARED = ("=", "<>", "<", "<=", ">", ">=", "IN")
-_STRICT = ("+", "-", "*", "/", "%", "NEGATE", "ABS", "FLOOR", "CEIL")
-
-
-def may_fail(node: Node) -> bool:
-    """Whether there are values for which computing it is an error."""
-    match node:
-        case Call(function, arguments):
-            return function not in _SURE or any(map(may_fail, arguments))
-        case Cast():
-            return True
-    return False
-
-
-def _may_be_null(node: Node) -> bool:
-    """Even where no column is."""
-    match node:
-        case Call(function, arguments):
-            return function not in _SURE or any(map(_may_be_null, arguments))
-        case Cast(operand, _):
-            return _may_be_null(operand)
-        case Literal(value, _):
-            return value is None
-    return False

@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from riprap.expressions.ast import Expression, columns_of
 from riprap.expressions.columns import folded
+from riprap.expressions.facts import may_fail
 from riprap.expressions.tables import Fetch, Table
-from riprap.expressions.written import Block, Host, Value, Writer, may_fail
+from riprap.expressions.written import Block, Host, Value, Writer
 
 
 @dataclass(frozen=True)
