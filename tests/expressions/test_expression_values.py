@@ -54,6 +54,17 @@ def test_a_dictionary_that_grows_is_another_dictionary():
         assert condition.selection(pa.RecordBatch.from_arrays([column], ["type"])).tolist() == expected
 
 
+def test_an_entry_may_be_null():
+    batch = encoded([0, 1, 1], ["a", None])
+    for text, expected in [
+        ("type IS NULL", [False, True, True]),
+        ("COALESCE(type, CONCAT('b', 'c'))", ["a", "bc", "bc"]),
+    ]:
+        assert bind(parse(text), batch.schema).evaluate(batch).to_pylist() == expected
+    both = pa.RecordBatch.from_arrays([batch.column(0), pa.array(["x", "y", "z"])], ["type", "s"])
+    assert bind(parse("GREATEST(type, s)"), both.schema).evaluate(both).to_pylist() == ["x", "y", "z"]
+
+
 def test_an_entry_that_no_row_uses_cannot_fail():
     number = bind(parse("CAST(type AS INT) + 1"), encoded([0], ["1"]).schema)
     assert number.evaluate(encoded([0, 1, None], ["1", "2", "x"])).to_pylist() == [2, 3, None]

@@ -11,7 +11,7 @@ from riprap.base.errors import DataError, ExpressionError, known
 from riprap.expressions import kernels
 from riprap.expressions.ast import Call, Cast, Column, Expression, Literal, Node, columns_of
 from riprap.expressions.casts import cast
-from riprap.expressions.columns import Columns, Shape, folded, shape_of
+from riprap.expressions.columns import Columns, Shape, folded, in_full, shape_of
 from riprap.expressions.functions import RULES
 from riprap.expressions.kinds import HELD_BY_ARROW, Kind, kind_of, logical
 from riprap.expressions.parser import TOO_DEEP
@@ -41,9 +41,9 @@ class Bound:
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
         """One value per row. A column alone is the batch's own column, encoded as it is there."""
-        columns = [load(batch) for load in self._loads]
         if self.expression.column is not None:
-            return columns[0]
+            return self._loads[0](batch)
+        columns = [in_full(load(batch)) for load in self._loads]
         try:
             return to_arrow(self._on(columns).run(columns), self.type, batch.num_rows)
         except Failure as failure:
@@ -55,7 +55,7 @@ class Bound:
             raise ExpressionError(
                 f"a condition must be a boolean, and expression {self.expression.text!r} is {logical(self.type)}"
             )
-        columns = [load(batch) for load in self._loads]
+        columns = [in_full(load(batch)) for load in self._loads]
         function = self._on(columns)
         if (looked_up := function.truth(columns)) is not None:
             return kernels.true_codes(*looked_up)

@@ -35,6 +35,13 @@ def shape_of(column: pa.Array) -> Shape:
     return column.null_count > 0, isinstance(column, pa.DictionaryArray)
 
 
+def in_full(column: pa.Array) -> pa.Array:
+    """A dictionary may have a null among its entries; such a column is computed with value by value."""
+    if isinstance(column, pa.DictionaryArray) and column.dictionary.null_count:
+        return column.cast(column.type.value_type)
+    return column
+
+
 class Columns(Host):
     """An expression of columns with these shapes."""
 
