@@ -47,17 +47,20 @@ def command(
         print_json({"rows": rows, "published": PUBLISHED, "kill": killed})
         return
     table = Table(box=None)
-    for name in ("tuple", "batching", "chain", "native", "async", "fsync", "async/native", "M predicted", "M seen"):
+    for name in ("tuple", "batching", "chain", "native", "async", "fsync", "ratio", "M", "M seen"):
         table.add_column(name, justify="right")
     by_case = {(one.size, one.batching, one.chain, one.mode): one for one in outcomes}
     for size, batching, chain in cases:
         native, kept, stable = (by_case[size, batching, chain, mode] for mode in MODES)
         table.add_row(
-            f"{size} B", str(batching), str(chain), *(f"{one.rate / 1e6:,.0f} MB/s" for one in (native, kept, stable)),
+            f"{size} B", str(batching), str(chain), *(f"{one.rate / 1e6:,.0f}" for one in (native, kept, stable)),
             f"{kept.rate / native.rate:.2f}", f"{stable.predicted / 1e3:,.0f} KB", f"{stable.seen / 1e3:,.0f} KB",
         )  # fmt: skip
     OUT.print(table)
-    OUT.print(f"published, 4 KiB and batching 16: {PUBLISHED}. M is equation 3.1 for the runs with fsync.")
+    OUT.print(
+        f"MB/s, and the ratio of async to native; published, 4 KiB and batching 16: {PUBLISHED}. M is what equation "
+        "3.1 predicts for the runs with fsync, beside what was seen."
+    )
     if back is not None:
         before, catching, after = (each * _SIZE / 1e6 for each in (back.before, back.catching, back.after))
         OUT.print(
