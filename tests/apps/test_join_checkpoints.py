@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.report.test_reports import words
 
+from riprap.apps import join_checkpoints
 from riprap.apps.join_checkpoints import CASES, PER_GROUP, SINGLE, Outcome, confidence, cost, graph_of, measure
+from riprap.cli import reproduce_joins
 from riprap.report.joins_report import joins_report
 
 
@@ -92,3 +94,13 @@ def test_the_report_shows_all_figures():
     text = words(joins_report(found))
     for part in ("Table 3.1", "Figure 3.11", "Figure 3.12", "Figure 3.13", "25,451", "10.09 to 10.5 s"):
         assert part in text
+
+
+def test_the_terminal_has_what_is_published_beside_ours(monkeypatch, capsys):
+    monkeypatch.setattr(
+        join_checkpoints, "measure", lambda case, interval, seconds: outcome(case, interval, 0.97, 0.01)
+    )
+    reproduce_joins.command(1.0, "1,10", None, json=False)
+    shown = capsys.readouterr().out
+    for part in ("Table 3.1", "25,451", "0.970", "below 0.95", "10.09"):
+        assert part in shown

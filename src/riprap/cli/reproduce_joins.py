@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+_SHOWN = (0, 1, 2, 3, 6, 7)  # columns of the report that fit a terminal
+
 
 def command(
     seconds: Annotated[
@@ -24,7 +26,7 @@ def command(
     from riprap.base.errors import UsageError
     from riprap.base.quantities import parse_whole
     from riprap.cli.console import ERR, OUT, print_json
-    from riprap.report.joins_report import COLUMNS, cells, joins_report
+    from riprap.report.joins_report import COLUMNS, RATES, cells, joins_report, rates
 
     asked = [parse_whole(part.strip(), "--intervals", least=1, most=3600) for part in intervals.split(",")]
     if out is not None:
@@ -45,11 +47,19 @@ def command(
     if json:
         print_json({"rows": rows})
         return
-    table = Table(box=None)
-    for number, name in enumerate(COLUMNS[:-1]):  # what is published is in the report
-        table.add_column(name, justify="left" if number == 0 else "right")
-    for outcome in found:
-        table.add_row(*cells(outcome)[:-1])
-    OUT.print(table)
+    tables = {
+        "Table 3.1: rates without checkpoints": (RATES, rates(found)),
+        "Figures 3.11 to 3.13: with checkpoints": (
+            [COLUMNS[place] for place in _SHOWN],
+            [[row[place] for place in _SHOWN] for row in map(cells, found)],
+        ),
+    }
+    for title, (names, lines) in tables.items():
+        table = Table(box=None, title=title, title_justify="left")
+        for name in names:
+            table.add_column(name, justify="left" if name in ("case", "published") else "right")
+        for line in lines:
+            table.add_row(*line)
+        OUT.print(table)
     if out is not None:
         OUT.print(f"report: {out / 'joins.html'}", markup=False)

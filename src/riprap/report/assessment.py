@@ -184,7 +184,7 @@ def _legend(settings: Settings) -> str:
         "significantly (R) or not (A). "
         f"R: sections of {format_count(settings.section)} tuples until {100 * settings.percentile:g} % of the wrong "
         "sections have passed. I: squared errors of the sections up to there. "
-        f"QS: quality score under {_decisive(settings)}, mean over offsets. "
+        f"QS: quality score under {_decisive(settings)}, mean over offsets; inf, and not drawn, where golden has none. "
         "The figures pair each faulty run with the golden run of the same jitter; the unpaired ones compare with the "
         "mean of all golden runs."
     )
@@ -249,10 +249,10 @@ def _orders(content: AssessmentReport) -> list[str]:
 
 
 def _target(content: AssessmentReport, summary: TargetSummary) -> list[str]:
+    lost = "Quality score (mean over offsets) against the tuples lost, and the fitted line."
+    once = content.settings.fault in STRIKES_ONCE  # then nothing is lost
     figures = [
-        p.figure(
-            _against_outage(summary), "Quality score (mean over offsets) against the tuples lost, and the fitted line."
-        ),
+        *([] if once else [p.figure(_against_outage(summary), lost)]),
         p.figure(
             _against_offset(content.settings, summary),
             f"Quality score under {_decisive(content.settings)}, by where the fault struck.",
@@ -267,7 +267,7 @@ def _target(content: AssessmentReport, summary: TargetSummary) -> list[str]:
 
 def _against_outage(summary: TargetSummary) -> str:
     x = np.array([outage.tuples for outage in summary.outages], float)
-    y = np.array([_finite(outage.quality.mean()) for outage in summary.outages])
+    y = np.array([outage.quality.mean() for outage in summary.outages])
     points = [
         Point(
             a,
@@ -276,6 +276,7 @@ def _against_outage(summary: TargetSummary) -> str:
             f"QS {b:.3f}, R {o.R}, I {o.I:.2f}",
         )
         for a, b, o in zip(x.tolist(), y.tolist(), summary.outages, strict=True)
+        if np.isfinite(b)
     ]
     series = [Series("quality score", points)]
     line = fitted_line(x, y)
@@ -292,8 +293,9 @@ def _against_outage(summary: TargetSummary) -> str:
 
 def _against_offset(settings: Settings, summary: TargetSummary) -> str:
     points = [
-        Point(offset / 1e6, _finite(q), f"after {format_count(offset)} tuples: QS {q:.3f}")
+        Point(offset / 1e6, q, f"after {format_count(offset)} tuples: QS {q:.3f}")
         for offset, q in zip(settings.offsets, summary.decisive.quality.tolist(), strict=True)
+        if np.isfinite(q)
     ]
     golden = [Point(0.0, 1.0, "golden"), Point(settings.offsets[-1] / 1e6, 1.0, "golden")]
     return chart(
@@ -308,7 +310,7 @@ def _along(settings: Settings, summary: TargetSummary) -> str:
     error, until = summary.errors[worst], summary.recovery[worst]
     shown = error[: min(len(error), _SHOWN, max(20, 2 * until))]
     points = [
-        Point(u, _finite(1.0 + e), f"section {u}: QS {1 + e:.3f}", f"R = {until}" if u == until else "")
+        Point(u, 1.0 + e, f"section {u}: QS {1 + e:.3f}", f"R = {until}" if u == until else "")
         for u, e in enumerate(shown.tolist(), 1)
     ]
     ends = (0.0, float(len(shown)))
@@ -321,11 +323,6 @@ def _along(settings: Settings, summary: TargetSummary) -> str:
         x_label=f"sections after offset {format_count(settings.offsets[worst])}",
         y_label="quality score",
     )
-
-
-def _finite(value: float) -> float:
-    """A quality score without a golden output has no size; it is drawn at 0."""
-    return float(value) if np.isfinite(value) else 0.0
 
 
 def _method(content: AssessmentReport) -> str:

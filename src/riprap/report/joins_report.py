@@ -6,6 +6,7 @@ from riprap.apps.join_checkpoints import CASES, PER_GROUP, PUBLISHED_ACHIEVED, P
 from riprap.report import page as p
 from riprap.report.chart import Point, Series, chart
 
+RATES = ("case", "in, published", "ours", "out, published", "ours")
 COLUMNS = ("case", "every", "with / without", "95 %", "blocks in, out", "CPU", "achieved", "published")
 
 
@@ -18,7 +19,7 @@ def joins_report(outcomes: Sequence[Outcome]) -> str:
     intervals = sorted({outcome.interval for outcome in outcomes})
     figures = {1: "Figure 3.11", 10: "Figure 3.12"}
     blocks = [
-        p.section("Table 3.1: rates without checkpoints", _rates(outcomes)),
+        p.section("Table 3.1: rates without checkpoints", p.table(RATES, rates(outcomes), numbers=range(1, 5))),
         *(
             p.section(
                 f"{figures.get(interval, 'One window')}: one window, a checkpoint every {interval} s",
@@ -58,7 +59,8 @@ def cells(outcome: Outcome) -> list[str]:
     ]
 
 
-def _rates(outcomes: Sequence[Outcome]) -> str:
+def rates(outcomes: Sequence[Outcome]) -> list[list[str]]:
+    """Rows of table 3.1; columns as in RATES."""
     published = {case.name: case.published for case in CASES}
     rows = []
     for case in CASES:
@@ -67,7 +69,7 @@ def _rates(outcomes: Sequence[Outcome]) -> str:
             ours = (sum(o.input_rate for o in own) / len(own), sum(o.output_rate for o in own) / len(own))
             theirs = published[case.name]
             rows.append([case.name, f"{theirs[0]:,.0f}", f"{ours[0]:,.0f}", f"{theirs[1]:,.0f}", f"{ours[1]:,.0f}"])
-    return p.table(["case", "in, published", "ours", "out, published", "ours"], rows, numbers=range(1, 5))
+    return rows
 
 
 def _curve(outcomes: Sequence[Outcome], interval: int) -> str:
