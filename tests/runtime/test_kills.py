@@ -4,6 +4,7 @@ import pytest
 
 from riprap.apps.catalogue import load_app
 from riprap.base.errors import UsageError
+from riprap.runtime.coordination.groups import with_kills
 from riprap.runtime.kills import Kill, parse_kills
 from riprap.runtime.layout import arrange
 
@@ -56,3 +57,16 @@ def test_one_operator_may_be_killed_twice_at_once():
 def test_mistakes_name_their_part(text, message):
     with pytest.raises(UsageError, match=message):
         parse_kills(text, SINGLE)
+
+
+def test_a_failover_took_as_long_as_since_the_kill_in_its_replica_whoever_missed_it_first():
+    replicas = [{"elements": [f"{name}#{number}" for name in "AB"], "state": "full"} for number in (1, 2)]
+
+    def failed(at, lost):
+        return {"at": at, "lost": lost, "seconds": 0.5}
+
+    failovers = [failed(3_000_000, "B#1"), failed(5_000_000, "A#2"), failed(9_000_000, "A#1")]
+    report = {"groups": {"g": {"active": 2, "replicas": replicas, "failovers": failovers}}}
+    kills = {"A#1": [2_000_000], "B#2": [4_900_000], "A#2": [100]}
+    told = with_kills(report, kills)["g"]["failovers"]
+    assert [failover["from_kill"] for failover in told] == [1.5, 0.6, None]

@@ -44,13 +44,16 @@ def spoken_for(report: Report, pes: Iterable[str]) -> list[str]:
 
 def with_kills(report: Report, kills: Mapping[str, list[int]]) -> dict[str, Any]:
     """The groups, where each fail-over also says how long it took from the kill that caused it (`kills`: by element,
-    microseconds of the wall clock); None: nobody killed it.
+    microseconds of the wall clock); None: nobody killed it. Who is killed may be missed by others of its replica first,
+    so the kill is one of any of them, since the fail-over before.
     """
     groups = {}
     for name, group in report.get("groups", {}).items():
-        failovers = []
+        failovers, since = [], 0
         for failover in group["failovers"]:
-            before = [at for at in kills.get(failover["lost"], ()) if at <= failover["at"]]
+            replica = next((r["elements"] for r in group["replicas"] if failover["lost"] in r["elements"]), ())
+            before = [at for pe in replica for at in kills.get(pe, ()) if since < at <= failover["at"]]
+            since = failover["at"]
             took = failover["seconds"]
             total = took + (failover["at"] - max(before)) / 1e6 if before and took is not None else None
             failovers.append({**failover, "from_kill": total})
