@@ -8,7 +8,17 @@ from hypothesis import strategies as st
 from tests.report.test_reports import words
 
 from riprap.apps import join_checkpoints
-from riprap.apps.join_checkpoints import CASES, PER_GROUP, SINGLE, Outcome, confidence, cost, graph_of, measure
+from riprap.apps.join_checkpoints import (
+    CASES,
+    PER_GROUP,
+    SINGLE,
+    Outcome,
+    confidence,
+    cost,
+    graph_of,
+    measure,
+    relative,
+)
 from riprap.cli import reproduce_joins
 from riprap.report.joins_report import joins_report
 
@@ -29,6 +39,11 @@ def test_a_short_run_measures_and_matches_as_published():
     assert found.output_rate / found.input_rate == pytest.approx(given / taken, rel=0.1), "matches to a tuple"
     grouped = 1_024 * PER_GROUP.keys[0] / PER_GROUP.keys[1] / 2
     assert grouped == pytest.approx(PER_GROUP.published[1] / PER_GROUP.published[0], rel=0.15)
+
+
+def test_the_ratio_falls_with_the_cost_whatever_that_is():
+    found = [relative(2, lost) for lost in (-9.0, -2.0, -1.0, 0.0, 2.0)]
+    assert found == [1_000.0, 1_000.0, 2.0, 1.0, 0.5]
 
 
 def test_the_interval_is_students():

@@ -128,6 +128,13 @@ def confidence(values: Sequence[float]) -> tuple[float, float, float]:
     return mean - half, mean, mean + half
 
 
+def relative(interval: int, lost: float) -> float:
+    """Tuples taken with checkpoints over those without. An end of a wide interval of costs may be below that of having
+    no time to spend at all: it says nothing, and is some great ratio.
+    """
+    return interval / max(interval + lost, interval / 1_000)
+
+
 def cost(ends: np.ndarray, begun: float, over: float, aftermath: float) -> float | None:
     """Seconds that a checkpoint took from the batches around it; None if none came before it.
 
@@ -147,7 +154,7 @@ def cost(ends: np.ndarray, begun: float, over: float, aftermath: float) -> float
 
 
 def _outcome(case: Case, interval: int, pairs: "list[tuple[_Block, _Block]]", trial: "_Trial") -> Outcome:
-    low, ratio, high = (interval / (interval + lost) for lost in confidence(trial.costs)[::-1])
+    low, ratio, high = (relative(interval, lost) for lost in confidence(trial.costs)[::-1])
     taken, given, per_cpu = (
         statistics.geometric_mean(getattr(a, kind) / getattr(b, kind) for a, b in pairs)
         for kind in ("taken", "given", "per_cpu")
