@@ -34,7 +34,6 @@ def test_a_short_run_measures_and_matches_as_published():
     found = measure(case, 1, 0.0, block=0.05)
     assert found.pairs >= 5
     assert found.low <= found.ratio <= found.high
-    assert found.missed <= found.pairs
     taken, given = case.published
     assert found.output_rate / found.input_rate == pytest.approx(given / taken, rel=0.1), "matches to a tuple"
     grouped = 1_024 * PER_GROUP.keys[0] / PER_GROUP.keys[1] / 2
