@@ -358,6 +358,21 @@ def test_assessments_that_cannot_be(market, arguments, words):
 
 
 @pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--fault", "some"), ("--offsets", "-1"), ("--osf", "sum("), ("--outages", "long"), ("--plan", "none.toml"),
+        ("--rates", "low"), ("--state", "half"), ("--targets", "Nope"), ("--threshold", "much"),
+    ],
+)  # fmt: skip
+def test_an_assessment_that_cannot_be_makes_no_data(monkeypatch, option, value):
+    def make(*given):
+        raise AssertionError("data was made")
+
+    monkeypatch.setattr("riprap.apps.samples.sample_inputs", make)
+    assert refused("assess", BARGAINS, option, value)
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         ["--kill", "Nope@1s"],

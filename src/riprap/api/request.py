@@ -72,8 +72,8 @@ class Request:
     errors: str = "absolute"  # over: underestimates count as 0
 
 
-def settings_of(graph: Graph, request: Request) -> Settings:
-    """The request as settings of a campaign; raises for what cannot be."""
+def settings_of(graph: Graph, request: Request, tuples: int | None = None) -> Settings:
+    """The request as settings of a campaign; raises for what cannot be. `tuples`: of input that is yet to be made."""
     if request.scale not in SCALES:
         raise UsageError(f"scale {request.scale} is unknown; known: {known(SCALES, request.scale)}")
     scale = SCALES[request.scale]
@@ -83,7 +83,8 @@ def settings_of(graph: Graph, request: Request) -> Settings:
     targets = tuple(
         Target(tuple(name.split("+")), state) for name in chosen_targets(graph, request.targets, kind, scores, state)
     )
-    tuples = sum(count_rows(path) for path in request.inputs.values())
+    if tuples is None:
+        tuples = sum(count_rows(path) for path in request.inputs.values())
     offsets = [_offset(given, tuples) for given in (scale.offsets if request.offsets is None else request.offsets)]
     rates: list[Rate] = []
     for text in request.rates:

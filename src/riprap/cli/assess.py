@@ -1,6 +1,7 @@
 """`riprap assess`: which operators of an app are worth protecting."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -82,6 +83,7 @@ def command(
     from riprap.base.errors import UsageError, known
     from riprap.base.quantities import parse_share
     from riprap.cli.console import ERR, print_json
+    from riprap.graph.plan import read_plan
     from riprap.spark.session import session
 
     if scale not in SCALES:
@@ -90,7 +92,7 @@ def command(
         ERR.print(f"{graph.name} over {SCALES[scale].tuples:,} generated tuples (seed {seed})")
     request = Request(
         graph,
-        input_paths(graph, input, SCALES[scale].tuples, seed),
+        input_paths(graph, input, SCALES[scale].tuples, seed) if input else {},
         scale,
         fault,
         state,
@@ -115,7 +117,12 @@ def command(
     )
     folder = out or Path(f"assessment-{graph.name}-{scale}")
     output_directory(folder)
-    settings_of(graph, request)  # what cannot be is told before Spark starts
+    # What cannot be is told before data are made, and before Spark starts.
+    settings_of(graph, request, None if input else SCALES[scale].tuples)
+    if plan is not None:
+        read_plan(plan).apply(graph)
+    if not input:
+        request = replace(request, inputs=input_paths(graph, None, SCALES[scale].tuples, seed))
     if not json:
         ERR.print("starting Spark …")
     spark = session(master=master)
