@@ -62,8 +62,9 @@ def test_kills_under_a_protocol(local, protocol):
     local("kills_under_a_protocol", protocol)
 
 
-def test_kills_in_a_cycle(local):
-    local("kills_in_a_cycle", "coordinated")
+@pytest.mark.parametrize("protocol", ["coordinated", "uncoordinated"])
+def test_kills_in_a_cycle(local, protocol):
+    local("kills_in_a_cycle", protocol)
 
 
 # The command as a process of its own ----------------------------------------------------------------------------------
