@@ -88,6 +88,11 @@ def test_a_cycle_over_several_elements_gives_what_the_bounded_run_gives(name):
         spread(name, seed)
 
 
+@pytest.mark.parametrize(("name", "seed"), [("repeat", 1027)])
+def test_what_failed_once_does_not_again(name, seed):
+    spread(name, seed)
+
+
 def test_without_faults_nothing_has_to_be_kept_for_it():
     for seed in range(2):
         simulation = spread("partial", seed, faults=False)

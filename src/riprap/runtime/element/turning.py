@@ -44,7 +44,8 @@ class Turning:
         self._said: Rest | None = None
         for way in self._back:
             way.admitted = way.back = True
-            if way.merged is None:
+        for way in self._inner:
+            if way.merged is None:  # what is in the state is not told again
                 way.reached = max(way.reached, engine.reached(way.target))
 
     # What comes in ----------------------------------------------------------------------------------------------------
