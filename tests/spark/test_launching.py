@@ -56,6 +56,20 @@ def test_the_daemon_is_a_fork_of_the_nursery_and_ends_with_whoever_asked(tmp_pat
         assert keeper.wait(300) == 0
 
 
+def test_a_jvm_that_nobody_waited_for_ends_with_its_process():
+    told = subprocess.run(
+        [sys.executable, "-c", "from riprap.spark import launching; launching.launch('local[2]')\n"
+         "print(launching._launch.jvm.pid, launching._launch._scratch)"],
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    pid, scratch = told.stdout.split()
+    deadline = time.monotonic() + 300
+    while Path(f"/proc/{pid}").exists():
+        assert time.monotonic() < deadline, "it is left behind"
+        time.sleep(0.05)
+    assert not Path(scratch).exists()
+
+
 def test_without_a_nursery_the_daemon_is_on_its_own(tmp_path, monkeypatch):
     assert not nursery.served_by_nursery()
     monkeypatch.setenv(nursery.SOCKET, str(tmp_path / "nobody"))

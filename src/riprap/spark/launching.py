@@ -8,6 +8,7 @@ It is what `pyspark.java_gateway.launch_gateway` does, in two steps, of which th
 import takes as long as the JVM needs to start.
 """
 
+import atexit
 import importlib.util
 import os
 import shlex
@@ -45,6 +46,7 @@ class _Launch:
         nursed = os.environ["PYSPARK_PYTHON"] == sys.executable  # else workers are of another Python
         path = str(self._scratch / "nursery")
         self.jvm = _started(home, settings, environment | ({nursery.SOCKET: path} if nursed else {}))
+        atexit.register(self._leave, os.getpid())  # before the scratch directory goes, which was made before
         self._nursery = nursery.begin(path) if nursed else None
         self._thread = threading.Thread(target=self._run, name="riprap-jvm", daemon=True)
         self._thread.start()
@@ -68,6 +70,11 @@ class _Launch:
             SparkContext._ensure_initialized(gateway=gateway)
         except Exception as error:  # whoever needs a session tries again, and says what is wrong
             self.failure = error
+
+    def _leave(self, owner: int) -> None:
+        """A JVM that has not answered when this process ends could write its answer nowhere, and would never end."""
+        if os.getpid() == owner and not self._answer.exists():
+            self.jvm.kill()
 
     def wait(self) -> None:
         self._thread.join()
