@@ -240,7 +240,9 @@ def test_in_a_cycle_uncoordinated_falls_back_to_the_start_and_induced_does_not()
         assert one.rollback < 4.0
         assert one.to_the_start == 0
         assert one.forced > 0
-    assert falls(["uncoordinated"], ["1s"])[Falling("uncoordinated", "1s")] == domino
+    both = falls(iter(["uncoordinated"]), iter(["1s", "1500ms"]))
+    assert [falling.interval for falling in both] == ["1s", "1500ms"]
+    assert both[Falling("uncoordinated", "1s")] == domino
 
 
 def test_skewed_cases_stand_beside_even_ones(tmp_path):

@@ -65,10 +65,11 @@ class Falling(NamedTuple):
 
 def falls(protocols: Iterable[str], intervals: Iterable[str]) -> dict[Falling, Fall]:
     """Of those that have a line of single checkpoints, each after twelve intervals, as about published."""
+    names = dict.fromkeys(protocols)
     found = {}
     for interval in dict.fromkeys(intervals):
         seconds = 12 * parse_duration(interval) / 1e6
-        for name in dict.fromkeys(protocols):
+        for name in names:
             for scope, rule in _FORCING.get(name, ()):
                 falling = Falling(name, interval, scope, rule)
                 found[falling] = fall(name, interval=interval, scope=scope, rule=rule, seconds=seconds)
