@@ -39,13 +39,13 @@ def fused(graph: Graph, fuse: Fuse, *, bounded: bool, whole: bool = False) -> li
             for name in right:
                 group[name] = left
 
-    turning: set[str] = set()  # streams that never leave a cycle
+    inner: set[str] = set()  # streams that never leave a cycle
     alone: set[str] = set()  # operators of cycles over several processes
     for cycle in cyclic_parts(graph):
         if spread(graph, cycle, fuse, whole=bounded or whole):
             alone |= {*cycle}
             continue
-        turning |= {s.id for s in graph.streams if {s.source, s.target} <= {*cycle}}
+        inner |= {s.id for s in graph.streams if {s.source, s.target} <= {*cycle}}
         for name in cycle[1:]:
             unite(cycle[0], name)
     if fuse != "none":
@@ -72,7 +72,7 @@ def fused(graph: Graph, fuse: Fuse, *, bounded: bool, whole: bool = False) -> li
             shared = kept(graph, stream) and _inside(graph, stream) and _alike(source, target)
             if shared and not _leads_round(graph, group, stream):
                 unite(stream.source, stream.target)
-        _check_acyclic(graph, group, fuse, {s.id for s in graph.streams if _apart(graph, s, bounded)} - turning)
+        _check_acyclic(graph, group, fuse, {s.id for s in graph.streams if _apart(graph, s, bounded)} - inner)
     return _ordered(graph, {id(members): members for members in group.values()}.values())
 
 

@@ -15,13 +15,13 @@ from riprap.protocols.cut import Cut
 from riprap.protocols.events import Abandon, Capture, Close
 from riprap.protocols.protocol import Protocol
 from riprap.runtime.element.captures import Captures, OpenCapture
+from riprap.runtime.element.cycle_member import CycleMember
 from riprap.runtime.element.inputs import Inputs
 from riprap.runtime.element.message_bytes import encode_message
 from riprap.runtime.element.outputs import Outputs
 from riprap.runtime.element.restore import SHARDS
 from riprap.runtime.element.resume_points import ResumePoints
 from riprap.runtime.element.shard_merge import ShardMerge
-from riprap.runtime.element.turning import Turning
 from riprap.runtime.element.withheld import Withheld
 from riprap.runtime.host import Host
 
@@ -39,12 +39,12 @@ class Cuts:
         capturing: Captures,
         host: Host,
         clock: Clock,
-        turning: Turning | None,
+        cycle: CycleMember | None,
     ) -> None:
         self._protocol, self._plan, self._engine, self._merges = protocol, protocol.plan, engine, merges
         self._inputs, self._outputs, self._resume_points = inputs, outputs, taking
         self._withheld, self._captures, self._host, self._clock = showing, capturing, host, clock
-        self._turning = turning
+        self._cycle = cycle
 
     def cut(self, operators: Iterable[str]) -> Cut:
         """The cut of a unit with these operators, here and now."""
@@ -60,7 +60,7 @@ class Cuts:
             self._protocol.snapshot(),
             parked,
             {**self._inputs.copied(), **self._outputs.given()},
-            self._turning.reach if self._turning is not None else START_KEY.ts,
+            self._cycle.reach if self._cycle is not None else START_KEY.ts,
         )
 
     def capture(self, command: Capture) -> None:

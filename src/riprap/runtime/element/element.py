@@ -31,6 +31,7 @@ from riprap.protocols.detector import CYCLE
 from riprap.runtime.element.arrivals import together, without
 from riprap.runtime.element.captures import Captures
 from riprap.runtime.element.cuts import Cuts
+from riprap.runtime.element.cycle_member import CycleMember
 from riprap.runtime.element.inputs import Inputs, WayIn
 from riprap.runtime.element.ledger import Ledger
 from riprap.runtime.element.outputs import Outputs
@@ -40,7 +41,6 @@ from riprap.runtime.element.resume_points import ResumePoints
 from riprap.runtime.element.shard_merge import shard_merges
 from riprap.runtime.element.sources import Sources
 from riprap.runtime.element.state_digest import StateDigest
-from riprap.runtime.element.turning import Turning
 from riprap.runtime.element.withheld import Withheld
 from riprap.runtime.element.wrong_bits import WrongBits
 from riprap.runtime.host import (
@@ -128,14 +128,14 @@ class Element:
         self._withheld = Withheld(self._outputs.ways, epoch)
         self._withheld.begin(begins.id, begins.unseen)
         self._resume_points = ResumePoints(layout, pe, self._engine, ledger, begins.sources, whole=self.plan.whole)
-        self._turning: Turning | None = None  # on a cycle of several elements
+        self._cycle: CycleMember | None = None  # on a cycle of several elements
         if len(layout.surroundings[pe.id].cycle) > 1:
             reach = START_KEY.ts if begins.cut is None else begins.cut.reach
-            self._turning = Turning(layout, pe, self._engine, self._inputs, self._outputs, reach)
-            self._inputs.bounded = self._turning.bounded
+            self._cycle = CycleMember(layout, pe, self._engine, self._inputs, self._outputs, reach)
+            self._inputs.bounded = self._cycle.bounded
         self._cuts = Cuts(
             self.protocol, self._engine, self._merges, self._inputs, self._outputs, self._resume_points, self._withheld,
-            self._captures, host, clock, self._turning,
+            self._captures, host, clock, self._cycle,
         )  # fmt: skip
         taken = {name: feeds(name, position) for name, position in begins.sources.items()}
         self._sources = Sources(taken, rates, ledger, clock, batch_rows)
@@ -235,8 +235,8 @@ class Element:
         if self._outputs.blocked:
             return frozenset(channel for channel, way in ways.items() if way.parked is not None or not way.admitted)
         parked = [channel for channel, way in ways.items() if way.parked is not None]
-        if self._turning is not None:
-            parked += self._turning.unread
+        if self._cycle is not None:
+            parked += self._cycle.unread
         return frozenset(parked) if parked else _NONE
 
     @property
@@ -334,11 +334,11 @@ class Element:
 
     def _turn(self, said: Mapping[str, Any]) -> None:
         """The detector of its cycle asks, or has found out something."""
-        assert self._turning is not None
+        assert self._cycle is not None
         if "asked" in said:
-            self._host.tell({CYCLE: self._turning.answer(said["asked"])})
+            self._host.tell({CYCLE: self._cycle.answer(said["asked"])})
             return
-        outputs = self._turning.found(said)
+        outputs = self._cycle.found(said)
         self._ledger.begin()
         self._settle(outputs, 0)
 
@@ -428,8 +428,8 @@ class Element:
         way.position = position
         if way.merged is not None and way.inlet.retention == "remember":  # else when the operators have had it
             self._inputs.came(way, message)
-        if self._turning is not None:
-            self._turning.came(way, message)
+        if self._cycle is not None:
+            self._cycle.came(way, message)
         for capture in way.recorded:
             capture.add(way.channel, message)
         if (self._waiting and way.backlog) or way.full or (way.admitted and self._outputs.blocked):
@@ -541,7 +541,7 @@ class Element:
             self._tell(taken.durable)
         if self._records is not None:
             self._records.tick(now)
-        if self._turning is not None and (rest := self._turning.ticked()) is not None:
+        if self._cycle is not None and (rest := self._cycle.ticked()) is not None:
             self._host.tell({CYCLE: rest})
         for dropped in self._captures.dropped():
             self._tell(dropped)

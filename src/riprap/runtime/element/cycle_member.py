@@ -22,7 +22,7 @@ from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Message
 
 
-class Turning:
+class CycleMember:
     """`reach`: how far what comes in from outside the cycle had come, in the life of which this one has the state."""
 
     def __init__(self, layout: Layout, pe: Pe, engine: Engine, inputs: Inputs, outputs: Outputs, reach: int) -> None:
