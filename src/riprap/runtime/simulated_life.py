@@ -109,7 +109,7 @@ class Life:
         self._simulation.flush_logs(self)
 
     def acknowledge(self, channel: ChannelId, next_: int) -> None:
-        self._simulation.acknowledged(channel, next_)
+        self._simulation.acknowledged(self, channel, next_)
 
     def release(self, channel: ChannelId, position: int) -> None:
         self._simulation.released[channel] = position

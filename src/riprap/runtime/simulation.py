@@ -371,8 +371,10 @@ class Simulation(DirectedSimulation):
         """A message was taken off a connection."""
         self._handle(wire.producer)
 
-    def acknowledged(self, channel: ChannelId, next_: int) -> None:
+    def acknowledged(self, life: Life, channel: ChannelId, next_: int) -> None:
         producer = self.lives[self.layout.producer(channel)]
+        if producer.line != life.line:  # it has gone back since, and the connection with it
+            return
         self._later(self._soon(50, 5_000), lambda: self._handle(producer, Acknowledged(channel, next_)))
 
     # Persistent streams -----------------------------------------------------------------------------------------------
