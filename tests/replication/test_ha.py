@@ -235,6 +235,26 @@ def test_a_connection_that_breaks_within_the_active_replica_makes_another_one_ac
     assert [message for pe, message in world.said if pe == "B#2"] == [{"term": 3, "active": 1}, {"known": True}]
 
 
+def test_who_was_severed_goes_on_when_the_edges_of_its_replica_have_heard_who_is_active():
+    """Else an edge would give out, under the term that the consumer still takes, that nothing lies in the hole."""
+    world = started()
+
+    def heard(pe: str, epoch: int, **message) -> list:
+        world.said = []
+        world.tell(Heard(pe, epoch, {OURS: message}))
+        return [message for pe, message in world.said if pe == "A#1"]
+
+    assert heard("A#1", 1, severed="S→A") == [{"term": 2, "active": 1}]
+    assert heard("A#1", 1, severed="") == [], "B#1 may not have heard it"
+    assert heard("B#2", 1, obeyed=2) == heard("B#1", 1, obeyed=1) == heard("B#1", 0, obeyed=2) == []
+    assert heard("B#1", 1, obeyed=2) == [{"known": True}]
+    assert heard("A#1", 1, severed="S→A") == [{"known": True}]
+    world.direct()
+    assert heard("A#1", 1, severed="S→A") == [], "a new director does not know who has heard what"
+    world.lose("B#1")
+    assert ("A#1", {"known": True}) in world.said, "who is dead gives nothing out"
+
+
 def test_what_a_life_says_that_was_replaced_counts_for_nothing():
     world = started()
     world.lose("B#2")
@@ -308,11 +328,12 @@ def said(**message):
 
 def test_the_edge_of_the_active_replica_sends_and_no_order_of_the_past_is_obeyed():
     first, second = machine("B#1"), machine("B#2", failover="plain")
-    assert first.handle(said(term=3, active=0)) == [Activate(EDGE, 3, False)]
-    assert second.handle(said(term=3, active=0)) == [Deactivate(EDGE)]
-    assert first.handle(said(term=4, active=1)) == [Deactivate(EDGE)]
-    assert second.handle(said(term=4, active=1)) == [Activate(EDGE, 4, True)]
-    assert second.handle(said(term=3, active=0)) == []
+    third, fourth = Tell({OURS: {"obeyed": 3}}), Tell({OURS: {"obeyed": 4}})
+    assert first.handle(said(term=3, active=0)) == [Activate(EDGE, 3, False), third]
+    assert second.handle(said(term=3, active=0)) == [Deactivate(EDGE), third]
+    assert first.handle(said(term=4, active=1)) == [Deactivate(EDGE), fourth]
+    assert second.handle(said(term=4, active=1)) == [Activate(EDGE, 4, True), fourth]
+    assert second.handle(said(term=3, active=0)) == [fourth], "a new director has not heard it"
     assert machine("A#1").handle(said(term=3, active=0)) == []
 
 
@@ -323,7 +344,8 @@ def test_an_active_replica_takes_nothing_of_a_producer_that_it_was_severed_from_
     assert edge.handle(ProducerGone(channel, 1)) == [severed, Park(channel)]
     assert edge.handle(ElementTick(SECOND)) == [Tell({OURS: {"severed": ""}})], "it may not have been heard"
     assert edge.handle(ElementTick(SECOND + 1)) == []
-    assert edge.handle(said(term=2, active=1)) == [Deactivate(EDGE)], "that may be from before it was told"
+    ordered = edge.handle(said(term=2, active=1))
+    assert ordered == [Deactivate(EDGE), Tell({OURS: {"obeyed": 2}})], "that may be from before it was told"
     assert edge.handle(said(known=True)) == [Await(channel, False), Unpark(channel)]
     assert edge.handle(ElementTick(2 * SECOND)) == []
     assert edge.handle(ProducerBack(channel, 2)) == [severed, Await(channel, True)], "only now the hole is known"

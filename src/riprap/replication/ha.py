@@ -26,10 +26,11 @@ whatever is lost or late, it never listens to two replicas: who still believes t
 An element may notice sooner than the director that it is *severed* from another one of its replica: its connection
 broke, or a new life speaks, or items are missing. Were it to go on, what it gives out would be wrong under a term that
 the consumer still takes, or, in a backup, under one that is on its way to it. So it takes nothing more on that channel,
-and waits for it, until the director has spoken. It tells the director in any case: connections break though nobody
-dies, and what was on its way is lost then too. The same holds for a connection from outside the group, when the same
-life of its producer speaks again: that has lost something on its way to this replica alone. (Of one that died every
-replica has lost something, and none can take over from the others for that.)
+and waits for it, until the director has spoken, and every edge of the replica has *obeyed*: one that had yet to hear
+that it is not active any more would promise the consumer what lies in the hole. It tells the director in any case:
+connections break though nobody dies, and what was on its way is lost then too. The same holds for a connection from
+outside the group, when the same life of its producer speaks again: that has lost something on its way to this replica
+alone. (Of one that died every replica has lost something, and none can take over from the others for that.)
 
 Fault model: that of a run. A director that dies forgets who was full, unless it is in its log; replicas whose elements
 live on are full again when they join with the epochs that are there.
@@ -67,7 +68,7 @@ from riprap.protocols.events import (
     Told,
     Unpark,
 )
-from riprap.protocols.protocol import Protocol, ProtocolSpec, RestorePlan, Surroundings
+from riprap.protocols.protocol import Membership, Protocol, ProtocolSpec, RestorePlan, Surroundings
 from riprap.replication.news import FIRST_EPOCH, News, from_json
 
 OURS = "ha"  # marks what is said between these machines and this director
@@ -150,7 +151,7 @@ class HaMachine(Protocol):
         return [Tell({OURS: {"severed": ""}})]
 
     def _go_on(self) -> list[Command]:
-        """The director knows: who is active now, it has said."""
+        """The director knows: who is active now, it has said, and edges have heard it."""
         held, self._held = self._held, {}
         gone = [command for event in held.values() if type(event) is ProducerGone for command in self._through(event)]
         return [*gone, *map(Unpark, held)]
@@ -164,7 +165,12 @@ class HaMachine(Protocol):
         if "known" in message:
             self._severed = False
             return self._go_on()
-        if membership is None or message["term"] <= self.term:
+        if membership is None or not membership.edges:
+            return []
+        return [*self._obey(message, membership), Tell({OURS: {"obeyed": self.term}})]
+
+    def _obey(self, message: Mapping[str, Any], membership: Membership) -> list[Command]:
+        if message["term"] <= self.term:
             return []
         self.term, self.active = message["term"], message["active"] == membership.replica
         if self.active:
@@ -192,6 +198,14 @@ class _Replica:
     lost: set[str] = field(default_factory=set)
     since: int = 0  # when it was last whole again
     asked_from: int | None = None  # event time: the first key that it answered for since
+    obeyed: dict[str, int] = field(default_factory=dict)  # terms that its edges have heard
+    severed: set[str] = field(default_factory=set)  # those that wait to hear that this is known
+
+    def left(self, pe: str) -> None:
+        """What is known of a life of an element is over."""
+        self.lives.pop(pe, None)
+        self.obeyed.pop(pe, None)
+        self.severed.discard(pe)
 
     @property
     def whole(self) -> bool:
@@ -244,9 +258,15 @@ class Group:
     """
 
     def __init__(
-        self, name: str, replicas: Sequence[Sequence[str]], *, deterministic: bool, memory: int | None
+        self,
+        name: str,
+        replicas: Sequence[Sequence[str]],
+        *,
+        edges: frozenset[str],
+        deterministic: bool,
+        memory: int | None,
     ) -> None:
-        self.name, self.deterministic, self.memory = name, deterministic, memory
+        self.name, self.edges, self.deterministic, self.memory = name, edges, deterministic, memory
         self.replicas = [_Replica(tuple(pes), dict.fromkeys(pes, FIRST_EPOCH)) for pes in replicas]
         self.term, self.active, self.tainted = 1, 0, False
         self.failovers: list[_Failover] = []
@@ -275,6 +295,7 @@ class Group:
         if replica.lives.get(pe) == epoch:
             return [self._order(pe)]
         replica.lost.discard(pe)
+        replica.left(pe)
         replica.lives[pe] = epoch
         replica.since, replica.asked_from = now, None
         return [*self._settle(pe, now), self._order(pe)]
@@ -283,10 +304,10 @@ class Group:
         replica = self.of(pe)
         if replica.lives.get(pe, epoch) > epoch:
             return []  # a life that has followed it is there already
-        replica.lives.pop(pe, None)
+        replica.left(pe)
         replica.lost.add(pe)
         self.agreed.pop(self.replicas.index(replica), None)
-        return self._settle(pe, now)
+        return [*self._settle(pe, now), *self._known(replica)]
 
     def severed(self, pe: str, epoch: int, now: int) -> list[DirectorCommand]:
         """An element has had less than it should have: a connection within its replica broke, whoever lives on."""
@@ -294,13 +315,31 @@ class Group:
         if replica.lives.get(pe) != epoch:
             return []
         at = self.replicas.index(replica)
-        replica.full_at, replica.since, replica.asked_from = {}, now, None
+        before, replica.full_at, replica.since, replica.asked_from = replica.full_at, {}, now, None
         self.asked = None
         self.agreed.pop(at, None)
         orders: list[DirectorCommand] = []
         if at == self.active and ((chosen := self._chosen()) != at or not self.tainted):
             orders = self._activate(chosen, pe, now)
-        return [self._fullness(at), *orders, Say(pe, {OURS: {"known": True}})]
+        replica.severed.add(pe)
+        noted = [self._fullness(at)] if before else []  # it says so again until all edges have obeyed
+        return [*noted, *orders, *self._known(replica)]
+
+    def obeyed(self, pe: str, epoch: int, term: int) -> list[DirectorCommand]:
+        """An edge has heard who is active in this term."""
+        replica = self.of(pe)
+        if replica.lives.get(pe) != epoch:
+            return []
+        replica.obeyed[pe] = term
+        return self._known(replica)
+
+    def _known(self, replica: _Replica) -> list[DirectorCommand]:
+        """To those that were severed, when no other edge can take what they give out then for that of an older term."""
+        edges = self.edges.intersection(replica.elements) - replica.lost
+        behind = {edge for edge in edges if replica.obeyed.get(edge, 0) < self.term}
+        told = sorted(pe for pe in replica.severed if behind <= {pe})  # itself, it hears the order before this
+        replica.severed.difference_update(told)
+        return [Say(pe, {OURS: {"known": True}}) for pe in told]
 
     def silent(self, pe: str, now: int) -> list[DirectorCommand]:
         """Another one takes over if it can; whether this one is lost is not known."""
@@ -485,6 +524,8 @@ class HaDirector(Director):
             commands = self._group[pe].answered(pe, OrderKey(*message["digest"]), message["is"])
         elif "severed" in message:
             commands = self._group[pe].severed(pe, epoch, self._now)
+        elif "obeyed" in message:
+            commands = self._group[pe].obeyed(pe, epoch, message["obeyed"])
         elif "resumed" in message:
             self._group[pe].resumed(message["resumed"], message["channel"], message, self._now)
         return commands
@@ -498,6 +539,7 @@ def groups_of(surroundings: Mapping[str, Surroundings]) -> dict[str, Group]:
     elements: dict[str, dict[int, list[str]]] = {}
     memory: dict[str, list[int | None]] = {}
     deterministic: dict[str, bool] = {}
+    edges = frozenset(pe for pe, around in surroundings.items() if around.membership and around.membership.edges)
     for pe, around in surroundings.items():
         if around.membership is not None:
             name, at = around.membership.group, around.membership.replica
@@ -509,6 +551,7 @@ def groups_of(surroundings: Mapping[str, Surroundings]) -> dict[str, Group]:
         name: Group(
             name,
             [replicas[at] for at in sorted(replicas)],
+            edges=edges,
             deterministic=deterministic[name],
             memory=_longest(memory[name]),
         )
