@@ -129,6 +129,8 @@ class CycleMember:
             for way, delay in self._back.items():
                 if not way.backlog and way.parked is None:
                     outputs += self._inputs.advance(way, standing.turned(delay))
+                else:
+                    self._said = None  # what waits may be no item, and then nothing else would have it found out again
         for stream in self._feedback if "close" in found or "end" in found else ():
             self._outputs.close(stream, ended="end" in found)
         return outputs
