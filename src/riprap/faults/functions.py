@@ -117,7 +117,6 @@ class FunctionScore:
     function: ScoreFunction
     columns: pa.Schema
     sink: str
-    additive = False
 
     @property
     def nothing(self) -> np.ndarray:
@@ -196,12 +195,6 @@ class FunctionScore:
                 array = array.cast(field.type)
             columns.append(array)
         return pa.table(columns, schema=self.columns)
-
-    def totals(self, values: np.ndarray, section: np.ndarray, sections: int) -> tuple[np.ndarray, np.ndarray]:
-        raise NotImplementedError("a function of all tuples has no sums")
-
-    def of_totals(self, sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        raise NotImplementedError("a function of all tuples has no sums")
 
 
 def function_score(function: ScoreFunction, schema: pa.Schema, sink: str) -> FunctionScore:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from riprap.faults.outputs import OutputRows
-from riprap.faults.scoring import Score
+from riprap.faults.scoring import Score, in_sums
 
 
 class GoldenScores:
@@ -27,7 +27,7 @@ class GoldenScores:
         unit = np.repeat(np.arange(len(affected)), [len(part) for part in affected])
         by_identity = np.argsort(parts, kind="stable")
         self._identities, self._units = parts[by_identity], unit[by_identity]
-        if score.additive:
+        if in_sums(score):
             rows = np.concatenate([np.empty(0, np.int64), *own])
             of = np.repeat(np.arange(len(own)), [len(part) for part in own])
             self._by_section = score.totals(settled.value, self._section_of(settled), sections)
@@ -46,7 +46,7 @@ class GoldenScores:
         places, counts = _runs(self._identities, rest.identity)
         rows, unit = np.repeat(np.arange(rest.size), counts), self._units[places]
         score, at = self._score, self._section_of(rest)
-        if score.additive:
+        if in_sums(score):
             by_section = _added(self._by_section, rest.value, at)
             by_unit = _added(self._by_unit, rest.value[rows], unit)
             return score.of_totals(*by_section), score.of_totals(*by_unit)

@@ -9,7 +9,7 @@ score has to show.
 
 import re
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -31,13 +31,9 @@ class Score(Protocol):
     def text(self) -> str: ...
     @property
     def nothing(self) -> np.ndarray: ...  # the values of no tuples
-    @property
-    def additive(self) -> bool: ...
     def values(self, batch: pa.RecordBatch) -> np.ndarray: ...
     def over(self, values: np.ndarray) -> float: ...
     def by_section(self, values: np.ndarray, section: np.ndarray, sections: int) -> np.ndarray: ...
-    def totals(self, values: np.ndarray, section: np.ndarray, sections: int) -> tuple[np.ndarray, np.ndarray]: ...
-    def of_totals(self, sums: np.ndarray, counts: np.ndarray) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)
@@ -78,11 +74,6 @@ class OutputScore:
             return np.where(np.isinf(out), 0.0, out)
         return self.of_totals(*self.totals(values, section, sections))
 
-    @property
-    def additive(self) -> bool:
-        """Whether the score follows from sums and counts, so that tuples can be taken away again."""
-        return self.function not in ("min", "max")
-
     def totals(self, values: np.ndarray, section: np.ndarray, sections: int) -> tuple[np.ndarray, np.ndarray]:
         """The sum and the number of the tuples that count, by section."""
         counted = ~np.isnan(values)
@@ -97,6 +88,11 @@ class OutputScore:
         return np.sqrt(np.maximum(scores, 0.0)) if self.function == "rmse" else scores
 
 
+def in_sums(score: Score) -> TypeGuard[OutputScore]:
+    """Whether a score follows from sums and counts, so that tuples can be taken away again."""
+    return isinstance(score, OutputScore) and score.function not in ("min", "max")
+
+
 @dataclass(frozen=True)
 class RatioScore:
     """One score over another. Its values are pairs."""
@@ -104,7 +100,6 @@ class RatioScore:
     text: str
     above: OutputScore
     below: OutputScore
-    additive = False
 
     @property
     def nothing(self) -> np.ndarray:
@@ -122,12 +117,6 @@ class RatioScore:
         above = self.above.by_section(values["above"], section, sections)
         below = self.below.by_section(values["below"], section, sections)
         return np.divide(above, below, out=np.zeros(sections), where=below != 0)
-
-    def totals(self, values: np.ndarray, section: np.ndarray, sections: int) -> tuple[np.ndarray, np.ndarray]:
-        raise NotImplementedError("a ratio has no sums")
-
-    def of_totals(self, sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        raise NotImplementedError("a ratio has no sums")
 
 
 _PAIR = np.dtype([("above", np.float64), ("below", np.float64)])

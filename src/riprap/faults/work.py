@@ -26,7 +26,7 @@ from riprap.faults.golden_scores import GoldenScores
 from riprap.faults.models import STRIKES_ONCE
 from riprap.faults.outputs import Difference, OutputRows, SinkReader, among, sink_reader
 from riprap.faults.recording import Recording, load
-from riprap.faults.scoring import Score, parse_score
+from riprap.faults.scoring import OutputScore, Score, in_sums, parse_score
 from riprap.faults.seeds import golden_outputs
 from riprap.faults.trials import Bench, replay
 from riprap.graph.graph import Graph
@@ -206,7 +206,7 @@ class _Indexed:
 
         self._totals: tuple[np.ndarray, np.ndarray] | None = None
 
-    def totals(self, score: Score, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def totals(self, score: OutputScore, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Sums and counts of these sections under the score that the rows have values of."""
         if self._totals is None:
             self._totals = score.totals(self.rows.value, self.sections, len(self.begins) - 1)
@@ -263,7 +263,7 @@ class _ScoredPart:
         """Faulty and golden scores of sections that differ; `gone` and `new` are those of removed and added rows."""
         count, score, golden = len(differing), self.score, self.golden
         at_gone, at_new = np.searchsorted(differing, gone), np.searchsorted(differing, new)
-        if score.additive:
+        if in_sums(score):
             less = score.totals(golden.value[difference.removed], at_gone, count)
             more = score.totals(difference.added.value, at_new, count)
             base = self.indexed.totals(score, differing)

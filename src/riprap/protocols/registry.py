@@ -68,18 +68,13 @@ def configured(
         settings["log"] = log
         if log == "volatile":
             spec = replace(spec, retention=("hold", "hold"), lossy=True)
-    if scope is not None:
-        if scope not in SCOPES:
-            raise UsageError(f"--induced-scope {scope}: expected {' or '.join(SCOPES)}")
-        if spec.name != "induced":
-            raise UsageError(f"--induced-scope is for induced: {name} forces no checkpoints")
-        settings["scope"] = scope
-    if rule is not None:
-        if rule not in RULES:
-            raise UsageError(f"--induced-rule {rule}: expected {' or '.join(RULES)}")
-        if spec.name != "induced":
-            raise UsageError(f"--induced-rule is for induced: {name} forces no checkpoints")
-        settings["rule"] = rule
+    for key, given, choices in (("scope", scope, SCOPES), ("rule", rule, RULES)):
+        if given is not None:
+            if given not in choices:
+                raise UsageError(f"--induced-{key} {given}: expected {' or '.join(choices)}")
+            if spec.name != "induced":
+                raise UsageError(f"--induced-{key} is for induced: {name} forces no checkpoints")
+            settings[key] = given
     if virtual:
         if spec.name not in ("uncoordinated", "induced"):
             raise UsageError(f"--virtual is for uncoordinated and induced: {name} has no line of single checkpoints")
