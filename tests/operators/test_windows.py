@@ -118,60 +118,12 @@ def test_a_late_tuple_counts_as_of_now():
     assert values(by_count, "s") == [1.0, 2.0, 6.0, 14.0]
 
 
-# Events of windows ---------------------------------------------------------------------------------------------------
-
-
-def events(operator, entries, sizes):
-    operator.observe_windows()
-    at = 0
-    while at < len(entries):
-        size = sizes[at % len(sizes)]
-        process(operator, entries[at : at + size])
-        at += size
-    found = {}
-    for event in operator.window_events():
-        found.setdefault(event.key_hash, []).append((event.kind, event.at))
-    assert operator.window_events() == []
-    return found
-
-
-@pytest.mark.parametrize("sizes", [[1], [2], [3, 1], [100]])
-def test_tumbling_windows_open_and_close(sizes):
-    entries = rows(*((j, "ab"[j % 3 == 0], 1.0, 0) for j in range(10)))  # b at 0, 3, 6, 9; a six times
-    found = events(aggregate("sum(x) AS s", window=count(3), by="k"), entries, sizes)
-    a = [("opened", 0), ("closed", 3), ("opened", 3), ("closed", 6)]
-    b = [("opened", 0), ("closed", 3), ("opened", 3)]
-    assert sorted(found.values(), key=len) == [b, a]
-
-
-@pytest.mark.parametrize("sizes", [[1], [2], [100]])
-def test_tumbling_windows_of_time(sizes):
-    entries = rows((0, "a", 1.0, 0), (4, "a", 1.0, 0), (11, "a", 1.0, 0), (12, "a", 1.0, 0), (35, "a", 1.0, 0))
-    operator = aggregate("sum(x) AS s", window=time("10us"), by="k")
-    (found,) = events(operator, entries, sizes).values()
-    assert found == [("opened", 0), ("closed", 2), ("opened", 2), ("closed", 4), ("opened", 4)]
-    operator.progress(OrderKey(40, 0, 100))
-    assert [(e.kind, e.at) for e in operator.window_events()] == [("closed", 5)]
-
-
-@pytest.mark.parametrize("sizes", [[1], [100]])
-def test_sliding_windows_open_once(sizes):
-    entries = rows(*((j, "a", 1.0, 0) for j in range(10)))
-    (found,) = events(aggregate("sum(x) AS s", window=count(3), every=count(1), by="k"), entries, sizes).values()
-    assert found == [("opened", 0)]
-
-
-def test_the_content_of_one_window():
+def test_a_punctuation_empties_a_window():
     operator = aggregate("sum(x) AS s", "last(k) AS l", window=punctuated(), by="k")
     process(operator, rows((0, "a", 1.0, 0), (1, "ü", 2.0, 0), (2, "a", 3.0, 0)))
-    hashes = operator.digest().keys.tolist()
-    assert len(hashes) == 2
-    contents = [operator.window_content(0, key).to_pylist() for key in hashes]
-    assert sorted(map(len, contents)) == [1, 2]
-    assert operator.window_content(0, 12345) is None
+    assert (operator.size(), len(operator.digest().keys)) == (3, 2)
     operator.punctuate(Channel(0), Punctuation(OrderKey(2, 0, 2)))
-    assert operator.size() == 0
-    assert len(operator.digest().keys) == 0
+    assert (operator.size(), len(operator.digest().keys)) == (0, 0)
 
 
 # Digests -------------------------------------------------------------------------------------------------------------

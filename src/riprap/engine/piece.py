@@ -23,16 +23,15 @@ from riprap.expressions.written import Block, Unwritten, Value
 from riprap.graph.graph import Graph
 from riprap.graph.keys import END_KEY, START_KEY, OrderKey
 from riprap.graph.mark_keys import just_before_it
-from riprap.graph.specs import Join, Sink
-from riprap.graph.windows import Count
+from riprap.graph.specs import Sink
 from riprap.operators.aggregate import AggregateOperator
 from riprap.operators.contract import Channel, Emission, Event, Late, Operator, Punctuation
 from riprap.operators.function import Buffers, Function
 from riprap.operators.kernels.merging import source_rows
 from riprap.operators.step_gate import TWICE, Gate, gate_step, wrongable
-from riprap.operators.step_gather import Gathering, gather_step, gathers
+from riprap.operators.step_gather import Gathering, gather_step
 from riprap.operators.step_state import Given, counted, operator_name
-from riprap.operators.steps import dense, write_step
+from riprap.operators.steps import ring_size, write_step
 from riprap.operators.views import Column, Views, column_of, dtype_of
 from riprap.operators.windowed import WindowedOperator
 
@@ -182,10 +181,8 @@ class RunningPiece:
         for name in names:
             operator = self._operators[name]
             if isinstance(operator, WindowedOperator):
-                window = graph[name].windows[0]
-                size = window.size if isinstance(window, Count) else 1
                 if not past_of:
-                    operator.use_steps(1 if isinstance(graph[name], Join) else size, dense=dense(graph[name]))
+                    operator.use_steps(ring_size(graph[name]))
                 function.rooms.append(operator.make_room)
                 function.stamps.append(operator.stamp)
             given = [made[s.source, s.source_port] for s in graph.inputs(name)] if name != names[0] else entries
@@ -217,7 +214,7 @@ class RunningPiece:
         self._arguments = list(function.arguments.values())
         self._counted = function.numbers.tolist()
         self._untidied = 0  # rows since the operators were tidied up
-        self._windowed = {n: o for n, o in self._operators.items() if isinstance(o, WindowedOperator)}
+        self._windowed = [o for o in self._operators.values() if isinstance(o, WindowedOperator)]
         self._places = [
             (operator, function.counters[counter])
             for name, operator in self._operators.items()
@@ -332,7 +329,6 @@ class RunningPiece:
 
     def push(self, views: Views | Merged, late: Late | None = None) -> list[Emitted]:
         """Take rows of the entry, as `viewed` or `merge` gives them; those of `late` where they come late."""
-        before = {name: [op.tails(p) for p in op.stores] for name, op in self._watched()}
         emitted: list[Emitted] = []
         done = 0
         if self.past is not None and self.past.repeats:
@@ -340,11 +336,6 @@ class RunningPiece:
         if done < views.rows:
             self.take(views, done, late, emitted)
         self.batches += 1
-        for name, op in self._watched():
-            if gathers(self._graph[name]):
-                continue  # it told so itself
-            for port, tails in zip(op.stores, before[name], strict=True):
-                op.note_step(port, tails)
         return emitted
 
     @property
@@ -427,9 +418,6 @@ class RunningPiece:
             return own
         return [now + before for now, before in zip(own, self.past.given(name), strict=True)]
 
-    def _watched(self) -> list[tuple[str, WindowedOperator]]:
-        return [(name, operator) for name, operator in self._windowed.items() if operator.watched]
-
     def _account(self, rows: int) -> None:
         numbers = self._function.numbers.tolist()
         counted, self._counted = self._counted, numbers
@@ -437,7 +425,7 @@ class RunningPiece:
             operator.version += numbers[place] - counted[place]
         self._untidied += rows
         if self._untidied >= _TIDY:
-            for windowed in self._windowed.values():
+            for windowed in self._windowed:
                 windowed.tidy(self._untidied)
             self._untidied = 0
 

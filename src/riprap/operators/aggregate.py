@@ -73,7 +73,6 @@ class AggregateOperator(WindowedOperator):
         self._named = arguments
         self._functions = [WindowFunction(call, self.column_of(call), self.spec) for call in self.spec.calls]
         self._output = [name for name in setting.output_schemas[0].names if name in setting.wanted[0]]
-        self._tumbles = self.spec.tumbling
         summed = [self.column_of(call) for call in self.spec.calls if call.function in ("sum", "avg", "count")]
         self.places = {
             name: place for place, name in enumerate(dict.fromkeys(filter(None, summed)))
@@ -142,7 +141,6 @@ class AggregateOperator(WindowedOperator):
         give of it, if they do.
         """
         count, store, spec = len(groups), self.stores[0], self.spec
-        before = self.tails(0)
         store.reserve(groups)
         touched = self.tracker.before(groups) if self.tracker is not None else None
         positions = np.empty(count, np.int64)
@@ -156,7 +154,6 @@ class AggregateOperator(WindowedOperator):
             positions = insert_all(groups, store.base, store.cap, store.tail)
         for name, _ in self.arguments:
             store.write(name, positions, words[name])
-        self._note(0, before, self._closed(spoken))
         if touched is not None:
             self._track(touched, groups, ts, spoken)
         if spoken is None or not len(spoken.who):
@@ -272,12 +269,6 @@ class AggregateOperator(WindowedOperator):
                 by[function.name] = function.over(windows)
         return {name: by[name] for name in self._output}
 
-    def _closed(self, spoken: _Spoken | None) -> list[tuple[int, int, int]]:
-        """Windows that were given out for good, for those who watch."""
-        if self._events is None or spoken is None or not self.spec.tumbling:
-            return []
-        return list(zip(spoken.who.tolist(), spoken.lo.tolist(), spoken.hi.tolist(), strict=True))
-
     # Control ----------------------------------------------------------------------------------------------------------
 
     def punctuate(self, channel: Channel, punctuation: Punctuation) -> list[Emission]:
@@ -296,10 +287,8 @@ class AggregateOperator(WindowedOperator):
         key = punctuation.key
         ts, src, seq = (np.full(len(who), part, np.int64) for part in key[:3])
         emission = self._by_group(spoken, Keys(ts, src, seq, self._group_numbers(who)), None)
-        before = self.tails(0)
         store.head[who] = store.tail[who]
         self.version += 1
-        self._note(0, before, self._closed(spoken))
         if self.tracker is not None:
             self.tracker.close(who)
         last = key._replace(n=int(self._group_numbers(who[-1:])[0]))
@@ -329,9 +318,7 @@ class AggregateOperator(WindowedOperator):
 
     def _speak_until(self, until: int) -> list[Emission]:
         nothing = np.empty(0, np.int64)
-        before = self.tails(0)
         spoken, boundaries = self._by_time(nothing, nothing, until, nothing)
-        self._note(0, before, self._closed(spoken))
         if self.tracker is not None and self.spec.tumbling:
             self.tracker.close(spoken.who)
         if not len(spoken.who):

@@ -39,14 +39,12 @@ class BarrierOperator(WindowedOperator):
         self.version += len(ports)
         waiting = [store.size() for store in self.stores.values()]
         for port, store in self.stores.items():
-            before = self.tails(port)
             groups = np.zeros(batches[port].num_rows, np.int64)
             store.reserve(groups)
             positions = insert_all(groups, store.base, store.cap, store.tail)
             for name in self._kept[port]:
                 if len(groups):
                     store.write(name, positions, to_words(batches[port].column(name), self.pool))
-            self._note(port, before)
         sets = min(store.size() for store in self.stores.values())
         emissions = self._give_out(sets, waiting, batches, ports) if sets else []
         self.tidy(len(ports))

@@ -100,19 +100,6 @@ class Digest(NamedTuple):
     digests: np.ndarray
 
 
-class WindowEvent(NamedTuple):
-    """A window came to be or was given out for good. The events of a key are in order.
-
-    A tumbling window (of an aggregate, or a sort) opens with its first tuple and closes when it has spoken. Any other
-    is one window per key that opens with the key's first tuple and never closes.
-    """
-
-    kind: str  # "opened" or "closed"
-    port: int
-    key_hash: int
-    at: int  # insertion index of the first tuple (opened), or after the last one (closed)
-
-
 @dataclass(frozen=True)
 class Setting:
     """What an operator has to know about where it stands in the graph."""
@@ -220,18 +207,6 @@ class Operator(ABC):
     def retained(self, port: int) -> int:
         """How many of the newest tuples of a port are still in the state of an operator that needs them all."""
         return 0
-
-    def observe_windows(self) -> None:
-        """From now on keep the events that `window_events` returns; without windows there are none."""
-        return
-
-    def window_events(self) -> list[WindowEvent]:
-        """What happened to windows since the last call, oldest first."""
-        return []
-
-    def window_content(self, port: int, key_hash: int) -> pa.RecordBatch | None:
-        """The tuples in one window, oldest first; None if there is no such key."""
-        return None
 
 
 def _runs(ports: np.ndarray) -> list[tuple[int, int]]:

@@ -203,4 +203,4 @@ class Function(Host):
         head = f"def {name}({', '.join(['start', 'stop', 'numbers', 'failed', *self.arguments])}):"
         text = "\n".join([f"# {kinds}", head, *lines]) + "\n"  # one text, one signature
         names: dict[str, str] = {}  # without those of operators and columns: equal shapes have equal texts
-        return re.sub(r"\bop_\w+", lambda found: names.setdefault(found[0], f"op{len(names)}"), text)
+        return re.sub(r"\b(n_)?op_\w+", lambda found: names.setdefault(found[0], f"op{len(names)}"), text)

@@ -123,7 +123,6 @@ class JoinOperator(WindowedOperator):
         present = [bool(batch.num_rows) for batch in batches]
         keys = [keys_of(batches[p], self.setting.shapes[p]) if present[p] else None for p in (0, 1)]
         groups = [self.groups_of(p, batches[p]) if present[p] else np.empty(0, np.int64) for p in (0, 1)]
-        before = [self.tails(p) if p in self.stores else None for p in (0, 1)]
         touched = None
         if self.tracker is not None:
             for port, store in self.stores.items():
@@ -134,7 +133,6 @@ class JoinOperator(WindowedOperator):
             if present[port]:
                 for name in self.stored[port]:
                     store.write(name, positions[port], to_words(batches[port].column(name), self.pool))
-            self._note(port, before[port])
         if self.tracker is not None and touched is not None:
             self.tracker.slid(touched, *(times_of(batch) if batch.num_rows else _NO_ROWS for batch in batches))
         emissions = self._emit(matches, positions, batches, keys, ports)

@@ -328,8 +328,3 @@ def _longer(array: np.ndarray, count: int) -> np.ndarray:
     larger = np.empty(count, array.dtype)
     larger[: len(array)] = array
     return larger
-
-
-def window_table(store: RowStore, group: int) -> pa.RecordBatch:
-    """The rows of one window as a batch."""
-    return batch_of(store.rows(store.positions(np.array([group], np.int64))))

@@ -67,7 +67,6 @@ class ScanOperator(WindowedOperator):
             return []
         store, by = self.stores[0], self.spec.by
         groups = self.groups.groups([batch.column(name) for name in by]) if by else np.zeros(count, np.int64)
-        noted = self.tails(0)
         store.reserve(groups)
         positions, before, turns = (np.empty(count, np.int64) for _ in range(3))
         most = chain(groups, store.base, store.cap, store.head, store.tail, positions, before, turns)
@@ -77,7 +76,6 @@ class ScanOperator(WindowedOperator):
         for turn in range(most):
             rows = order[ends[turn] : ends[turn + 1]]
             self._update(take(given, rows), before[rows], positions[rows])
-        self._note(0, noted)
         emissions = self._given_out(batch, positions)
         self.tidy(count)
         return emissions

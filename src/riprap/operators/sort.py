@@ -23,8 +23,6 @@ _ONLY = np.zeros(1, np.int64)  # the one group
 
 
 class SortOperator(WindowedOperator):
-    _tumbles = True
-
     def __init__(self, setting: Setting) -> None:
         self.spec = cast(Sort, setting.spec)
         sorted_by = {name for name, _ in self.spec.by}
@@ -87,13 +85,11 @@ class SortOperator(WindowedOperator):
 
     def _insert(self, rows: pa.RecordBatch) -> None:
         store = self.stores[0]
-        before = self.tails(0)
         groups = np.zeros(rows.num_rows, np.int64)
         store.reserve(groups)
         positions = insert_all(groups, store.base, store.cap, store.tail)
         for name in self._kept:
             store.write(name, positions, to_words(rows.column(name), self.pool))
-        self._note(0, before)
 
     def _give_out(self, key: OrderKey, trigger: int | None) -> list[Emission]:
         """Everything in the window, sorted, under the key of what triggered it; then a punctuation."""
@@ -101,12 +97,10 @@ class SortOperator(WindowedOperator):
         lo, hi = int(store.head[0]), int(store.tail[0])
         if lo == hi:
             return []
-        before = self.tails(0)
         columns = store.rows(store.positions(_ONLY))
         store.head[0] = hi
         if trigger is None:
             self.version += 1
-        self._note(0, before, [(0, lo, hi)])
         order = pc.sort_indices(
             pa.table({name: _plain(columns[name]) for name, _ in self.spec.by}),
             sort_keys=[(name, "descending" if descending else "ascending") for name, descending in self.spec.by],

@@ -81,7 +81,7 @@ def cannot_step(spec: OperatorSpec) -> str | None:
                 return None
             if any(call.function == "apply" for call in spec.calls):
                 return "a user's function over a window"
-            if not dense(spec) and not runs(spec):
+            if not ring_size(spec) and not runs(spec):
                 return f"more than sums over {spec.window}, which are folded batch-wise"
             return None
         case Join():
@@ -94,11 +94,12 @@ def cannot_step(spec: OperatorSpec) -> str | None:
     return None
 
 
-def dense(spec: OperatorSpec) -> bool:
-    """Whether windows are rings of one size: those of a few tuples, or of the latest one."""
+def ring_size(spec: OperatorSpec) -> int:
+    """How many tuples windows have that are rings of one size: those of a few, or of the latest one. 0: rings grow."""
     if not isinstance(spec, Aggregate):
-        return True
-    return isinstance(spec.every, Count) and isinstance(spec.window, Count) and spec.window.size <= DENSE
+        return 1
+    few = isinstance(spec.every, Count) and isinstance(spec.window, Count) and spec.window.size <= DENSE
+    return cast(Count, spec.window).size if few else 0
 
 
 def write_step(function: Function, operator: Operator, inputs: Sequence[Given], home: Block) -> list[Given] | Gathering:
@@ -119,7 +120,7 @@ def write_step(function: Function, operator: Operator, inputs: Sequence[Given], 
             return [_union(function, cast(UnionOperator, operator), inputs, home)]
         case Aggregate() if gathers(spec):
             return gather_step(function, cast(AggregateOperator, operator), inputs[0])
-        case Aggregate() if not dense(spec):
+        case Aggregate() if not ring_size(spec):
             return [running_step(function, cast(AggregateOperator, operator), inputs[0])]
         case Aggregate():
             return [aggregate_step(function, cast(AggregateOperator, operator), inputs[0])]

@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.operators.columns import ALL_VALID, Words
-from riprap.operators.contract import Digest, Operator, Setting, State, WindowEvent, check_chain
+from riprap.operators.contract import Digest, Operator, Setting, State, check_chain
 from riprap.operators.groups import GroupTable
 from riprap.operators.kernels.hashing import hash_words
 from riprap.operators.repeating import Past, Repetition
-from riprap.operators.rows import RowStore, StoreImage, window_table
+from riprap.operators.rows import RowStore, StoreImage
 from riprap.operators.strings import StringPool
 from riprap.operators.tracking import Tracker
 
@@ -31,15 +31,12 @@ class WindowsImage(NamedTuple):
 class WindowedOperator(Operator):
     """Subclasses make their stores in `_fresh`, one per stateful port, and name the whole numbers of their state."""
 
-    _tumbles = False  # whether windows are given out for good, and then begin anew
-    _size = 1  # tuples of a window that a step keeps
     new_groups = 1  # that one row of a piece's entry can bring
     recorded = False  # whether a step tells the tracker of windows that change
     ring = 0  # places of every group's ring, where a step overwrites them; 0: rings grow, and hold a batch as well
 
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
-        self._events: list[WindowEvent] | None = None  # None: nobody is watching
         self.tracker: Tracker | None = None  # None: windows are not recorded as they change
         self.repetition: Repetition | None = None  # not over: it comes back, and repeats its past
         self._largest = 0  # rows that a call brought at most
@@ -52,10 +49,10 @@ class WindowedOperator(Operator):
         self.stores: dict[int, RowStore] = {}  # by port
         self._fresh()
 
-    def use_steps(self, size: int, *, dense: bool) -> None:
-        """From here on a step keeps the windows, of at most `size` tuples where they are of a count; nothing is in them
-        yet. `dense`: in rings of one size."""
-        self.ring, self._size, self.new_groups = 1 << (size - 1).bit_length() if dense else 0, size, 0
+    def use_steps(self, size: int) -> None:
+        """From here on a step keeps the windows; nothing is in them yet. `size`: tuples that rings of one size hold at
+        least; 0: rings grow."""
+        self.ring, self.new_groups = 1 << (size - 1).bit_length() if size else 0, 0
         self._start_over()
 
     def make_room(self) -> int:
@@ -217,64 +214,3 @@ class WindowedOperator(Operator):
     ) -> None:
         """Put rows into windows without giving anything out; `number`: which rows of the port they are."""
         raise NotImplementedError
-
-    # Window events ----------------------------------------------------------------------------------------------------
-
-    def observe_windows(self) -> None:
-        self._events = []
-
-    def window_events(self) -> list[WindowEvent]:
-        events, self._events = self._events or [], [] if self._events is not None else None
-        return events
-
-    def window_content(self, port: int, key_hash: int) -> pa.RecordBatch | None:
-        self.settle()
-        found = np.flatnonzero(self.groups.hashes[: self.groups.count] == np.uint64(key_hash))
-        store = self.stores.get(port)
-        if store is None or not len(found) or found[0] >= len(store.base):
-            return None
-        return window_table(store, int(found[0]))
-
-    @property
-    def watched(self) -> bool:
-        return self._events is not None
-
-    def tails(self, port: int) -> np.ndarray | None:
-        """Where every group of the port is now, if somebody watches: to be given to `_note`."""
-        if self._events is None:
-            return None
-        store = self.stores[port]
-        return np.stack([store.head, store.tail])
-
-    def _note(self, port: int, before: np.ndarray | None, closed: Sequence[tuple[int, int, int]] = ()) -> None:
-        """Tell who watches which windows opened since `before`, and which (group, lo, hi) were given out for good."""
-        if self._events is None or before is None:
-            return
-        store = self.stores[port]
-        old = np.zeros((2, len(store.tail)), np.int64)
-        old[:, : before.shape[1]] = before
-        ended = old[1].copy()  # where the newest window that has ended ends; the tail where there was none
-        for group, lo, hi in closed:
-            if lo >= old[1, group]:
-                self._tell("opened", port, group, lo)
-            self._tell("closed", port, group, hi)
-            ended[group] = hi
-        fresh = (store.head >= old[1]) | (old[0] == old[1]) if self._tumbles else old[1] == 0
-        for group in np.flatnonzero((store.tail > ended) & fresh).tolist():
-            self._tell("opened", port, group, int(ended[group]))
-
-    def note_step(self, port: int, before: np.ndarray | None) -> None:
-        """As `_note`, after a step: tumbling windows of n tuples closed at every n-th."""
-        store, closed = self.stores[port], []
-        if self._tumbles and before is not None:
-            old = np.zeros(len(store.tail), np.int64)
-            old[: before.shape[1]] = before[1]
-            size = self._size
-            for group in np.flatnonzero(store.tail // size > old // size).tolist():
-                ends = range(int(old[group]) // size + 1, int(store.tail[group]) // size + 1)
-                closed += [(group, (end - 1) * size, end * size) for end in ends]
-        self._note(port, before, closed)
-
-    def _tell(self, kind: str, port: int, group: int, index: int) -> None:
-        assert self._events is not None
-        self._events.append(WindowEvent(kind, port, int(self.groups.hashes[group]), int(index)))
