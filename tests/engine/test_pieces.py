@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.engine.graphs import SCHEMA, apps, collected, cut, inputs
+from tests.engine.graphs import SCHEMA, apps, collected, cut, inputs, ran
 from tests.profiles import examples
 
 from riprap.apps.catalogue import load_app
@@ -312,6 +312,33 @@ def test_a_null_where_none_is_declared_is_refused():
     columns = {"k": pa.array(["a", None]), "_ts": pa.array([0, 1], pa.timestamp("us", "UTC")), "_seq": [0, 1]}
     with pytest.raises(DataError, match="has nulls and is declared not null"):
         Engine(app.build()).push("S", pa.record_batch(columns))
+
+
+def test_what_cannot_be_null_is_not_behind_a_piece_either():
+    """What COALESCE gives goes from one piece to the next as column views, without nulls, whatever its text says."""
+    app = App("chosen")
+    left = app.source("L", "k string, x double").select("k", "coalesce(x, 0.5) AS x", name="M")
+    right = app.source("R", "k string, y double")
+    left.join(right, on="k", left_window=count(1), right_window=zero(), name="J").sink("Out")
+    graph = app.build()
+    given = {name: with_keys({"k": ["a", "b"], c: pa.array([1.0, None])}) for name, c in (("L", "x"), ("R", "y"))}
+    assert ran(graph, given) == ran(graph, given, cut_everywhere=True)
+
+
+def test_text_and_bytes_of_one_operator_stay_what_they_are():
+    app = App("both")
+    app.source("S", "k string, s string, z binary").aggregate(
+        "first(s) AS s", "last(z) AS z", window=count(3), every=count(1), by="k", name="A"
+    ).sink("Out")
+    given = with_keys({"k": ["a", "a"], "s": ["x", None], "z": pa.array([b"\xff", None], pa.binary())})
+    graph = app.build()
+    assert ran(graph, {"S": given}) == ran(graph, {"S": given}, cut_everywhere=True)
+
+
+def with_keys(columns):
+    rows = len(next(iter(columns.values())))
+    ts = pa.array(range(rows), pa.timestamp("us", "UTC"))
+    return pa.record_batch(columns | {"_ts": ts, "_seq": pa.array(range(rows), pa.int64())})
 
 
 def test_groups_without_end():

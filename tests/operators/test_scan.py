@@ -46,23 +46,22 @@ WHERE = {None: lambda row: True, "n % 3 <> 2 AND (x > 0 OR last IS NULL)": lambd
 
 
 @st.composite
-def cases(draw, texts=True):
+def cases(draw):
     keys = draw(st.lists(st.sampled_from(KEY_TYPES), max_size=2))
     schema = pa.schema([*((f"k{j}", type_) for j, type_ in enumerate(keys)), ("x", pa.float64()), ("s", pa.string())])
-    variables = VARIABLES if texts else VARIABLES[:-1]
     where = draw(st.sampled_from(list(WHERE)))
-    columns = ["n * 2 AS twice", "step", "last", "most", "odd", "moment", "x", *(["word"] if texts else [])]
+    columns = ["n * 2 AS twice", "step", "last", "most", "odd", "moment", "x", "word"]
     by = [f"k{j}" for j in range(len(keys))]
     app = App("test")
     app.source("S", schema).scan(
-        *columns, state={name: (first[0], update[0]) for name, first, update in variables}, by=by, where=where, name="F"
+        *columns, state={name: (first[0], update[0]) for name, first, update in VARIABLES}, by=by, where=where, name="F"
     ).sink("Sink")
     graph = app.build()
     feed = draw(feeds(graph, "F"))
     shown = [("twice", lambda row: row["n"] * 2), *((c, lambda row, c=c: row[c]) for c in columns[1:])]
     options = {
         "by": by,
-        "variables": [(name, first[1], update[1]) for name, first, update in variables],
+        "variables": [(name, first[1], update[1]) for name, first, update in VARIABLES],
         "shown": shown,
         "where": WHERE[where],
     }
@@ -91,7 +90,7 @@ def test_keeps_the_contract(case, seed):
 
 
 @examples(28)
-@given(cases(texts=False))
+@given(cases())
 def test_a_piece_does_what_the_operator_does(case):
     graph, feed, _ = case
     whole, apart = Engine(graph), Engine(graph, cut_everywhere=True)
@@ -101,6 +100,35 @@ def test_a_piece_does_what_the_operator_does(case):
         assert collected(graph, left) == collected(graph, right)
         assert repr(whole.digests()) == repr(apart.digests())
         assert whole.operators["F"].version == apart.operators["F"].version
+
+
+@pytest.mark.parametrize(
+    ("update", "alone"),
+    [
+        ("s", False),
+        ("upper(s)", False),
+        ("CASE WHEN x > 1 THEN lower(s) ELSE word END", False),
+        ("CASE WHEN x > 1 THEN upper(word) ELSE s END", True),  # of text that the row before may have made
+        ("concat(word, 'a')", True),
+    ],
+)
+def test_text_that_is_kept(update, alone):
+    """A row sees what one just before it left, also where that is text which no row had before this call."""
+    app = App("test")
+    state = {"before": ("''", "word"), "word": ("'none'", update)}
+    app.source("S", "s string, x double").scan(state=state, name="F").sink("Sink")
+    graph = app.build()
+    engines = [Engine(graph), Engine(graph, cut_everywhere=True)]
+    assert [piece.operators for piece in engines[0].pieces if "F" in piece.operators] == [
+        ("F",) if alone else ("S", "F", "Sink")
+    ]
+    for start in range(0, 12, 4):
+        rows = range(start, start + 4)
+        times, words = pa.array(rows, pa.timestamp("us", "UTC")), [f"Wörd{j // 2}" if j % 5 else None for j in rows]
+        batch = pa.record_batch({"s": words, "x": [float(j % 3) for j in rows], "_ts": times, "_seq": list(rows)})
+        left, right = (collected(graph, engine.push("S", batch)) for engine in engines)
+        assert left == right
+        assert repr(engines[0].digests()) == repr(engines[1].digests())
 
 
 def test_all_columns_and_variables_are_given_where_none_are_named():

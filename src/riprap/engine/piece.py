@@ -281,13 +281,14 @@ class RunningPiece:
             given.block.add(f"{listed}[{at}] = i")
         for place, (field, entered) in enumerate(zip(fields, places, strict=True)):
             value = given.row[field.name]
-            tap.columns[field.name] = _Leaving(field.type, entered, value.dictionary, value.valid is not None)
+            nullable = field.nullable and value.valid is not None  # text can be less sure than the schema is
+            tap.columns[field.name] = _Leaving(field.type, entered, value.dictionary, nullable)
             if entered >= 0:
                 continue
             dtype = dtype_of(field.type)
             array = function.array(f"out{number}_{place}", dtype.name, buffers.fetch(field.name, dtype))
             given.block.add(f"{array}[{at}] = {value.text}")
-            if value.valid is not None:
+            if nullable:
                 fetch = buffers.fetch(f"{field.name} ok", np.dtype(np.uint8))
                 ok = function.array(f"out{number}_{place}_ok", "uint8", fetch)
                 given.block.add(f"{ok}[{at}] = {value.valid}")

@@ -89,12 +89,14 @@ class Host:
     """The function that is being written: its names, errors, dictionaries and tables."""
 
     on_columns = False  # of whole columns, or of the rows of a loop
+    code: "Callable[[Value], str]"  # in a loop, text as a code of the dictionary in `chosen`
 
     def __init__(self) -> None:
         self.sites: list[str] = []
         self.dictionaries: dict[str, Dictionary] = {}
         self.tables: dict[str, Table] = {}
         self._table_names: dict[tuple[str, str], str] = {}
+        self.chosen: dict[Kind, str] = {}  # in a loop, by kind: the dictionary of text that is one of several
         self._names = 0
 
     def fresh(self, stem: str) -> str:
@@ -447,9 +449,8 @@ class Writer:
         kind = common(kind_of(self._type_of(result)) for result in results)
         if kind is Kind.NULL:
             return self._null(kind.type)
-        if kind is None or (kind in HELD_BY_ARROW and not self._host.on_columns):
-            raise Unwritten("CASE with text in its results")
-        name = self._host.fresh("c")
+        assert kind is not None
+        dictionary, name = self._dictionary(kind, "CASE with text in its results"), self._host.fresh("c")
 
         def branch(condition: Node, value: Node) -> str:
             chosen = self.write(condition)
@@ -459,7 +460,15 @@ class Writer:
 
         pairs = zip(arguments[:-1:2], arguments[1:-1:2], strict=True)
         self._chain([partial(branch, *pair) for pair in pairs], partial(self._assign, name, arguments[-1], kind))
-        return Value(kind.type, name, f"{name}_ok")
+        return Value(kind.type, name, f"{name}_ok", dictionary)
+
+    def _dictionary(self, kind: Kind, what: str) -> str | None:
+        """That of a choice, where it is of text in a loop."""
+        if kind not in HELD_BY_ARROW or self._host.on_columns:
+            return None
+        if kind not in self._host.chosen:
+            raise Unwritten(what)
+        return self._host.chosen[kind]
 
     def _chain(self, steps: Sequence[Callable[[], str]], last: Callable[[], object]) -> None:
         """Write each step into the block that the one before it opens. Python can nest a hundred blocks and no more, so
@@ -481,16 +490,19 @@ class Writer:
 
     def _assign(self, name: str, node: Node, kind: Kind) -> None:
         value = self._as(self.write(node), kind)
-        made = {Kind.FLOAT: "float", Kind.BOOLEAN: "bool"}.get(kind, "" if kind in HELD_BY_ARROW else "np.int64")
-        self._block.add(f"{name} = {made}({value.text})", f"{name}_ok = {value.valid or True}")
+        text = f"({value.text})"
+        if kind not in HELD_BY_ARROW:
+            text = {Kind.FLOAT: "float", Kind.BOOLEAN: "bool"}.get(kind, "np.int64") + text
+        elif not self._host.on_columns:
+            text = self._host.code(value)
+        self._block.add(f"{name} = {text}", f"{name}_ok = {value.valid or True}")
 
     def _coalesce(self, arguments: Sequence[Node]) -> Value:
         kind = common(kind_of(self._type_of(argument)) for argument in arguments)
         if kind is Kind.NULL:
             return self._null(kind.type)
-        if kind is None or (kind in HELD_BY_ARROW and not self._host.on_columns):
-            raise Unwritten("COALESCE of text")
-        name = self._host.fresh("c")
+        assert kind is not None
+        dictionary, name = self._dictionary(kind, "COALESCE of text"), self._host.fresh("c")
 
         def choice(argument: Node) -> str:
             self._assign(name, argument, kind)
@@ -498,7 +510,7 @@ class Writer:
 
         *first, last = (partial(choice, argument) for argument in arguments)
         self._chain(first, last)
-        return Value(kind.type, name, f"{name}_ok")
+        return Value(kind.type, name, f"{name}_ok", dictionary)
 
     # Casts ------------------------------------------------------------------------------------------------------------
 

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from riprap.expressions.ast import Expression, columns_of
+from riprap.expressions.ast import Expression, Node, columns_of
 from riprap.expressions.columns import folded
 from riprap.expressions.facts import may_fail
 from riprap.expressions.tables import Fetch, Table
-from riprap.expressions.written import Block, Host, Value, Writer
+from riprap.expressions.written import Block, Host, Unwritten, Value, Writer
 
 
 @dataclass(frozen=True)
@@ -138,6 +138,13 @@ class Function(Host):
         failing.add(f"err = {site}", f"err_value = float({value})", f"err_whole = np.int64({whole})")
         if not block.loops:
             failing.add("break")
+
+    def table(
+        self, dictionary: str, column: str, field: pa.Field, node: Node, made: pa.DataType
+    ) -> tuple[str, str, str]:
+        if dictionary in self.chosen.values():
+            raise Unwritten("a function of text that rows of the same call change")
+        return super().table(dictionary, column, field, node, made)
 
     def truth(self, block: Block, columns: Mapping[str, Value], condition: Expression) -> str:
         """Whether a condition is true. All that are about one text column of the entry are looked up at once."""

@@ -1,8 +1,14 @@
-"""The step of a functor with state variables: a group's variables are read, updated one by one, and written back."""
+"""The step of a functor with state variables: a group's variables are read, updated one by one, and written back.
+
+Variables that are text are ids of the operator's own strings. Before a call these have all strings that an update can
+give in it: those of the input's dictionaries, and of functions of them. So an update may choose among those and what
+variables had, but not compute with text that a row of the same call has made.
+"""
 
 import pyarrow as pa
 
-from riprap.expressions.written import Unwritten, Value
+from riprap.expressions.kinds import kind_of
+from riprap.expressions.written import Value
 from riprap.operators.columns import is_text
 from riprap.operators.function import Function
 from riprap.operators.scan import ScanOperator
@@ -13,6 +19,7 @@ from riprap.operators.step_state import (
     group_of,
     key_parts,
     operator_name,
+    pool_name,
     read_back,
     stored_column,
     stored_validity,
@@ -24,8 +31,6 @@ from riprap.operators.step_state import (
 
 def scan_step(function: Function, operator: ScanOperator, given: Given) -> Given:
     spec, setting, name = operator.spec, operator.setting, operator_name(operator.spec)
-    if any(is_text(field.type) for field in operator.fields):
-        raise Unwritten("a state variable that is text")
     keys = [given.row[column] for column in spec.by]
     block, group = group_of(function, given.block, name, operator, keys, True, given.most)
     ends = ends_of(function, name, operator, 0)
@@ -34,7 +39,7 @@ def scan_step(function: Function, operator: ScanOperator, given: Given) -> Given
     fresh = block.sub(f"if {index} == {ends}[{at}, 0]:")
     row: dict[str, Value] = dict(given.row)
     for field in operator.fields:
-        start, ok = operator.initial[field.name]
+        start, ok = operator.initial[field.name]  # text is the first that an operator without state has: its id stays
         values = stored_column(function, name, operator, 0, field.name, field.type)
         valid = stored_validity(function, name, operator, 0, field.name)
         first = function.literal(float(start) if pa.types.is_floating(field.type) else int(start))
@@ -42,8 +47,13 @@ def scan_step(function: Function, operator: ScanOperator, given: Given) -> Given
     for field in operator.fields:  # as they are now: each is read before any is written
         old = read_back(function, name, operator, 0, field.name, str(at), field.type, True)
         row[field.name] = under_name(function, block, old)
+    function.chosen = {kind_of(f.type): pool_name(name, f.type) for f in operator.fields if is_text(f.type)}
+    function.code = lambda value: word_of(function, block, name, operator, value)
     for column, bound in operator.updates:
         row[column] = under_name(function, block, function.expression(block, row, bound.expression))
+    for own in function.chosen.values():  # it is found last: with all strings that updates may give
+        function.dictionaries[own] = function.dictionaries.pop(own)
+    function.chosen = {}
     for field in operator.fields:
         values = stored_column(function, name, operator, 0, field.name, field.type)
         valid = stored_validity(function, name, operator, 0, field.name)

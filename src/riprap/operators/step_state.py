@@ -223,10 +223,10 @@ def _by_words(
 def word_of(function: Function, block: Block, name: str, operator: WindowedOperator, value: Value) -> str:
     """A value as a store holds it: int64 or float64, text as its id in the operator's pool."""
     if value.kind in HELD_BY_ARROW:
-        _, ids = _ids(function, name, operator, value)
-        if value.valid is None:
-            return f"{ids}[np.uint64({value.text})]"
-        return f"({ids}[np.uint64({value.text})] if {value.valid} else np.int64(0))"
+        word = value.text
+        if value.dictionary != pool_name(name, value.type):  # else it has the id already
+            word = f"{_ids(function, name, operator, value)[1]}[np.uint64({word})]"
+        return word if value.valid is None else f"({word} if {value.valid} else np.int64(0))"
     if pa.types.is_floating(value.type):
         return f"float({value.text})"
     return f"np.int64({value.text})"
@@ -262,8 +262,13 @@ def read_back(
     valid = f"({stored_validity(function, name, operator, port, column)}[{at}] != 0)" if nullable else None
     pool = None
     if is_text(type_):
-        pool = function.dictionary(f"{name}_pool", lambda views: _pool(function, name, operator, type_))
+        pool = function.dictionary(pool_name(name, type_), lambda views: _pool(function, name, operator, type_))
     return Value(type_, text, valid, pool)
+
+
+def pool_name(name: str, type_: pa.DataType) -> str:
+    """What an operator's strings are called as a dictionary: one of each type, for the same ids."""
+    return f"{name}_{'pool' if pa.types.is_string(type_) else 'bytes'}"
 
 
 def _pool(function: Function, name: str, operator: WindowedOperator, type_: pa.DataType) -> pa.Array:
