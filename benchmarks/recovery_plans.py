@@ -49,7 +49,7 @@ from riprap.planner.topology import Topology
 from riprap.report import page as p
 from riprap.report.chart import Point, Series, chart
 
-EVERY, BARGAIN_EVERY, DURABLE = 2_000_000, 1_000_000, 50_000  # microseconds
+EVERY, BARGAIN_EVERY, DURABLE = 4_000_000, 1_000_000, 50_000  # microseconds
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("_ts", pa.timestamp("us", "UTC"))])
 SETTLED = 1.5  # seconds from when a kill is over until the next one
 BARGAIN_RATE = 5_000  # tuples/s
@@ -74,7 +74,7 @@ class Case:
 def executed(topology: Topology, backups: np.ndarray) -> np.ndarray:
     sources = set(range(topology.size)) - set(topology.forward[:, 1].tolist())
     pace = [0.0 if task in sources else shaped.PACE for task in range(topology.size)]
-    return as_executed(topology, [EVERY + DURABLE] * topology.size, pace, backups) / 1e6
+    return as_executed(topology, [EVERY] * topology.size, pace, backups, DURABLE) / 1e6
 
 
 def summed(topology: Topology, backups: np.ndarray) -> np.ndarray:
@@ -102,9 +102,9 @@ def cases() -> dict[str, Case]:
     twitter, guru = topologies.twitter_sentiment(2, 2, 2), topologies.signal_guru_of_one()
     return {
         "twitter-sentiment": Case(
-            shaped.twitter_sentiment(), twitter, executed, (1.0, 2.7, 3.6), shaped.RATE, numbered
+            shaped.twitter_sentiment(), twitter, executed, (1.8, 3.5, 4.4), shaped.RATE, numbered
         ),
-        "signal-guru": Case(shaped.signal_guru(), guru, executed, (2.1, 4.4, 8.0), shaped.RATE, numbered),
+        "signal-guru": Case(shaped.signal_guru(), guru, executed, (2.7, 4.5, 7.3), shaped.RATE, numbered),
         "bargain-discovery": Case(
             bargain, tasks, summed, (2.2, 3.3, 5.5), BARGAIN_RATE, market, BARGAIN_EVERY, fewer=False
         ),

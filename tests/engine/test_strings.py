@@ -29,3 +29,19 @@ def test_a_port_may_bring_strings_that_the_other_one_has_not_seen(monkeypatch):
     found = [output.event for output in outputs if isinstance(output.event, pa.RecordBatch)]
     assert [row["k"] for batch in found for row in batch.to_pylist()] == ["s2998", "s5"]
     assert [row["y"] for batch in found for row in batch.to_pylist()] == [1, 2]
+
+
+def test_text_that_is_never_null_does_not_leave_with_nulls(monkeypatch):
+    """COALESCE of text is looked up in a table, which cannot tell that nothing in it is null; its type can."""
+    monkeypatch.setattr("riprap.engine.piece.COMPILER", compiling.Compiler(compiling.Policy.NEVER))
+    app = App("never null")
+    stated = app.source("S", "k string, x long").select("coalesce(k, 'ok') AS k", "x", name="Stated")
+    stated.filter("k <> 'b'", name="Some").sink("Out")
+    graph = app.build()
+    times, numbers = pa.array(range(3), pa.timestamp("us", "UTC")), pa.array(range(3))
+    texts = pa.array(["a", None, "b"]).dictionary_encode()
+    batch = pa.record_batch({"k": texts, "x": numbers, "_ts": times, "_seq": numbers})
+    (given,) = Engine(graph, ["S", "Stated"], views=True).push("S", batch)
+    found = Engine(graph, ["Some", "Out"]).push("Stated→Some", given.event)
+    rows = [row for output in found if isinstance(output.event, pa.RecordBatch) for row in output.event.to_pylist()]
+    assert [(row["k"], row["x"]) for row in rows] == [("a", 0), ("ok", 1)]

@@ -97,7 +97,8 @@ def held_as_executed(plan: "BackupPlan", asked: Asked) -> "BackupPlan":
     if speeds is None:
         return plan
     problem = plan.asked
-    kept = met(problem.topology, *speeds, plan.solution.backups, problem.bound, problem.must_not)
+    durable = int(asked.durable or 0)
+    kept = met(problem.topology, *speeds, plan.solution.backups, problem.bound, problem.must_not, durable)
     if (kept == plan.solution.backups).all():
         return plan
     return given_backups(problem, [name for task, name in enumerate(problem.topology.tasks) if kept[task]])
@@ -110,7 +111,7 @@ def _executed(plan: "BackupPlan", asked: Asked) -> dict[str, float]:
     speeds = _speeds(topology, asked)
     if speeds is None:
         return {}
-    found = as_executed(topology, *speeds, plan.solution.backups)
+    found = as_executed(topology, *speeds, plan.solution.backups, int(asked.durable or 0))
     return {name: float(found[task]) / 1e6 for task, name in enumerate(topology.tasks)}
 
 
@@ -128,7 +129,7 @@ def _speeds(topology: "Topology", asked: Asked) -> tuple[list[int], list[float]]
             if profile is None or profile.output is None or profile.latency is not None or every is None:
                 return None  # not measured
             members.append((int(every), profile.pace))
-        intervals.append(min(every for every, _ in members) + int(asked.durable or 0))
+        intervals.append(min(every for every, _ in members))
         pace.append(sum(own for _, own in members))
     return intervals, pace
 
