@@ -1,5 +1,12 @@
-// Bargain Discovery on Flink's DataStream API, for `bench_peers.py`: ticks from memory, state by ticker, a count.
-// The file and what is printed are those of `peers_processors.py`.
+// Bargain Discovery on Flink's DataStream API, for `bench_peers.py`: ticks from memory, state by ticker, a count, and
+// files of what was found where a directory is given. The ticks and what is printed are those of `peers_processors.py`.
+//
+//     Bargains TICKS TUPLES chained|apart [DIRECTORY]
+//
+// chained   one keyed function, and whatever Flink lets follow it in the same thread: as our one element has it
+// apart     an operator each for what our elements do, none chained, so that every tick is sent from each to the next.
+//           In a line, because Flink does not take two inputs in the order of their time: so quotes pass the
+//           aggregate, which gives them the sums of their ticker, and the average and the comparison follow.
 
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -8,9 +15,13 @@ import java.nio.file.Paths;
 import org.apache.flink.api.common.accumulators.DoubleCounter;
 import org.apache.flink.api.common.accumulators.LongCounter;
 import org.apache.flink.api.common.functions.OpenContext;
+import org.apache.flink.api.common.functions.RichFlatMapFunction;
+import org.apache.flink.api.common.serialization.SimpleStringEncoder;
 import org.apache.flink.api.common.state.ValueState;
 import org.apache.flink.api.common.state.ValueStateDescriptor;
 import org.apache.flink.api.common.typeinfo.Types;
+import org.apache.flink.connector.file.sink.FileSink;
+import org.apache.flink.core.fs.Path;
 import org.apache.flink.streaming.api.datastream.DataStream;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.streaming.api.functions.KeyedProcessFunction;
@@ -33,6 +44,21 @@ public class Bargains {
     public static class Found {
         public int ticker;
         public double gain;
+
+        public String toString() {
+            return ticker + "," + gain;
+        }
+    }
+
+    // A tick on its way from operator to operator.
+    public static class Passing {
+        public int ticker;
+        public boolean quote;
+        public double price;
+        public long size;
+        public double worth;
+        public long volume;
+        public double average;
     }
 
     public static class Recent {
@@ -79,6 +105,67 @@ public class Bargains {
         }
     }
 
+    public static class Aggregate extends KeyedProcessFunction<Integer, Tick, Passing> {
+        private ValueState<Recent> recent;
+
+        public void open(OpenContext context) {
+            recent = getRuntimeContext().getState(new ValueStateDescriptor<>("recent", Recent.class));
+        }
+
+        public void processElement(Tick tick, Context context, Collector<Passing> out) throws Exception {
+            Recent trades = recent.value();
+            if (!tick.quote) {
+                if (trades == null) trades = new Recent();
+                trades.worth[trades.at] = tick.price * tick.size;
+                trades.volume[trades.at] = tick.size;
+                trades.at = (trades.at + 1) % 5;
+                recent.update(trades);
+            } else if (trades != null) {
+                Passing passing = new Passing();
+                passing.ticker = tick.ticker;
+                passing.quote = tick.quote;
+                passing.price = tick.price;
+                passing.size = tick.size;
+                for (int i = 0; i < 5; i++) {
+                    passing.worth += trades.worth[i];
+                    passing.volume += trades.volume[i];
+                }
+                out.collect(passing);
+            }
+        }
+    }
+
+    public static class Compare extends RichFlatMapFunction<Passing, Found> {
+        private final LongCounter bargains = new LongCounter();
+        private final DoubleCounter gain = new DoubleCounter();
+
+        public void open(OpenContext context) {
+            getRuntimeContext().addAccumulator("bargains", bargains);
+            getRuntimeContext().addAccumulator("gain", gain);
+        }
+
+        public void flatMap(Passing passing, Collector<Found> out) {
+            if (passing.average > passing.price) {
+                Found found = new Found();
+                found.ticker = passing.ticker;
+                found.gain = passing.size * (passing.average - passing.price);
+                bargains.add(1);
+                gain.add(found.gain);
+                out.collect(found);
+            }
+        }
+    }
+
+    static DataStream<Found> apart(DataStream<Tick> ticks) {
+        return ticks.filter(tick -> tick.size > 0).setParallelism(1)
+            .keyBy(tick -> tick.ticker, Types.INT).process(new Aggregate())
+            .map(passing -> {
+                passing.average = passing.worth / passing.volume;
+                return passing;
+            }).returns(Passing.class)
+            .flatMap(new Compare());
+    }
+
     static Tick tick(int at) {
         Tick tick = new Tick();
         tick.ticker = ticker[at];
@@ -101,13 +188,22 @@ public class Bargains {
             price[i] = all.getDouble();
             size[i] = all.getLong();
         }
+        boolean apart = given[2].equals("apart");
         int cores = Runtime.getRuntime().availableProcessors();
         for (int round = 0; round < 2; round++) {
             StreamExecutionEnvironment env = StreamExecutionEnvironment.createLocalEnvironment(cores);
             env.getConfig().enableObjectReuse();
+            if (apart) env.disableOperatorChaining();
             DataStream<Tick> ticks = env.fromSequence(0, tuples - 1).setParallelism(1)
                 .map(at -> tick(at.intValue())).setParallelism(1).returns(Tick.class);
-            ticks.keyBy(tick -> tick.ticker, Types.INT).process(new Match()).sinkTo(new DiscardingSink<>());
+            DataStream<Found> found =
+                apart ? apart(ticks) : ticks.keyBy(tick -> tick.ticker, Types.INT).process(new Match());
+            if (given.length > 3) {
+                Path directory = new Path(given[3], "round-" + round);
+                found.sinkTo(FileSink.forRowFormat(directory, new SimpleStringEncoder<Found>()).build());
+            } else {
+                found.sinkTo(new DiscardingSink<>());
+            }
             var result = env.execute();
             if (round == 1) {
                 System.out.printf("{\"seconds\": %s, \"bargains\": %s, \"gain\": %s}%n", result.getNetRuntime() / 1000.0,

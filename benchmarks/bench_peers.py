@@ -1,8 +1,11 @@
 """Bargain Discovery on other stream processors, beside a run of ours on the same machine and the same tuples.
 
 Flink's keyed state in Java and in Python, Flink SQL, and Bytewax (`peers_processors.py`) take ticks from memory and
-count what they find; ours reads Parquet and writes a persistent stream, as a user would have it. All use all cores. A
-peer that is not installed is skipped, and one that takes longer than a minute and a half is given up; a row says so.
+count what they find; ours reads Parquet and writes a persistent stream, as a user would have it. All use all cores.
+Like is told from like: our one element stands beside Flink with its operators chained in one thread, eight elements
+beside Flink with none chained, where every tuple is sent from operator to operator; both also with Flink writing what
+it finds to files. A peer that is not installed is skipped, and one that takes longer than a minute and a half is given
+up; a row says so.
 They bring versions of libraries that Spark does not bear, so they want an environment of their own:
 
     python -m venv peers && peers/bin/pip install bytewax apache-flink     # the extra `peers`; Flink wants a JDK too
@@ -30,12 +33,17 @@ from riprap.apps import market, market_files
 from riprap.spark.session import hosting_session
 
 _PROCESSORS = Path(__file__).with_name("peers_processors.py")
-# By form: what has to be installed, how many tuples take it some seconds, and how many times as fast ours has to be.
-_FORMS = {
-    "flink-java": ("flink", 5_000_000, 5.0),
-    "flink-sql": ("flink", 1_000_000, None),
-    "pyflink": ("flink", 50_000, None),
-    "bytewax": ("bytewax", 500_000, None),
+ONE, EIGHT = "one element", "eight elements"
+# By form: what has to be installed, how many tuples take it some seconds, which of ours is like it (None: both are
+# told), and how many times as fast that one has to be.
+_FORMS: dict[str, tuple[str, int, str | None, float | None]] = {
+    "flink-java": ("flink", 5_000_000, ONE, 5.0),
+    "flink-java-written": ("flink", 5_000_000, ONE, None),
+    "flink-java-apart": ("flink", 5_000_000, EIGHT, 5.0),
+    "flink-java-apart-written": ("flink", 5_000_000, EIGHT, None),
+    "flink-sql": ("flink", 1_000_000, None, None),
+    "pyflink": ("flink", 50_000, None, None),
+    "bytewax": ("bytewax", 500_000, None, None),
 }
 _TUPLES = 5_000_000
 _ROUNDS = 3
@@ -47,11 +55,11 @@ def run() -> Iterator[Result]:
     installed = {name: _has(python, name) for name in ("flink", "bytewax")}
     with tempfile.TemporaryDirectory(prefix="riprap-bench-") as directory:
         place = Path(directory)
-        rates = {form: _rate(python, form, place) for form, (needs, _, _) in _FORMS.items() if installed[needs]}
+        rates = {form: _rate(python, form, place) for form, (needs, _, _, _) in _FORMS.items() if installed[needs]}
         ours = _ours(place) if any(rates.values()) else {}
     for layout, rate in ours.items():
         yield reported(f"peers.ours, {layout}", rate / 1e6, "M tuples/s", f"{_TUPLES:,} tuples, median of {_ROUNDS}")
-    for form, (needs, tuples, bar) in _FORMS.items():
+    for form, (needs, tuples, like, bar) in _FORMS.items():
         if form not in rates:
             yield reported(f"peers.{form}", 0.0, "M tuples/s", f"skipped: {needs} is not installed for {python}")
             continue
@@ -61,6 +69,8 @@ def run() -> Iterator[Result]:
             continue
         yield reported(f"peers.{form}", rates[form] / 1e6, "M tuples/s", f"{tuples:,} tuples, all cores, second run")
         for layout, rate in ours.items():
+            if like not in (None, layout):
+                continue
             how = f"{layout}, {_TUPLES:,} tuples, Parquet to a persistent stream, median of {_ROUNDS}"
             if bar is None:
                 yield reported(f"run/peers.{form}, {layout}", rate / rates[form], "×", how)
@@ -113,7 +123,7 @@ def _ours(place: Path) -> dict[str, float]:
     table: pa.Table = market.generate(_TUPLES, seed=1)
     market_files.write(table, source, overwrite=True)
     spark = hosting_session(8)
-    rates: dict[str, list[float]] = {"one element": [], "eight elements": []}
+    rates: dict[str, list[float]] = {ONE: [], EIGHT: []}
     try:
         for round_ in range(_ROUNDS + 1):  # the first one warms daemons and caches
             for (_, found), fuse in zip(rates.items(), ("all", "none"), strict=True):

@@ -4,10 +4,12 @@ product, and this file imports nothing of it: it runs in the interpreter that ha
     PYTHON benchmarks/peers_processors.py has bytewax|flink        exit 0 where it can run
     PYTHON benchmarks/peers_processors.py FORM TICKS TUPLES        prints {"seconds": …, "bargains": …, "gain": …}
 
-FORM is `bytewax`, `flink-java`, `flink-sql` or `pyflink`. TICKS is a file of records of 24 bytes, little-endian: ticker
-(i32), whether it is a quote (i32), price (f64), size (i64), in stream order. All forms read it into memory before the
-clock starts, work on all cores of the machine, and count bargains and gain instead of writing them anywhere, which is
-in their favour. Seconds are those of a second run in the same process: starting and warming up are not counted.
+FORM is `bytewax`, `flink-java`, `flink-java-apart` (no operator chained to another; `Bargains.java` has it), either of
+these with `-written`, `flink-sql` or `pyflink`. TICKS is a file of records of 24 bytes, little-endian: ticker (i32),
+whether it is a quote (i32), price (f64), size (i64), in stream order. All forms read it into memory before the clock
+starts, work on all cores of the machine, and count bargains and gain; but for those that are `-written`, which put them
+into text files, they write them nowhere. All that is in their favour. Seconds are those of a second run in the same
+process: starting and warming up are not counted.
 """
 
 import json
@@ -17,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 WINDOW = 5
@@ -31,12 +34,14 @@ def _flink_jars() -> str:
     return str(Path(pyflink.__file__).parent / "lib" / "*")
 
 
-def flink_java(ticks: Path, tuples: int) -> None:
+def flink_java(ticks: Path, tuples: int, chaining: str = "chained", *, written: bool = False) -> None:
     with tempfile.TemporaryDirectory(prefix="riprap-flink-") as directory:
         subprocess.run(["javac", "-nowarn", "-cp", _flink_jars(), "-d", directory, str(_JAVA)], check=True)
         classes = f"{directory}{os.pathsep}{_flink_jars()}"
         opens = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in ("lang", "util", "time", "nio")]
-        command = ["java", *opens, "-Xmx4g", "-cp", classes, "Bargains", str(ticks), str(tuples)]
+        command = ["java", *opens, "-Xmx4g", "-cp", classes, "Bargains", str(ticks), str(tuples), chaining]
+        if written:
+            command.append(str(Path(directory) / "found"))
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         print([line for line in done.stdout.splitlines() if line.startswith("{")][-1])
 
@@ -188,7 +193,15 @@ def bytewax(ticks: Path, tuples: int) -> None:
     print(json.dumps({"seconds": seconds, "bargains": len(gains), "gain": sum(gains)}))
 
 
-FORMS = {"bytewax": bytewax, "flink-java": flink_java, "flink-sql": flink_sql, "pyflink": pyflink}
+FORMS = {
+    "bytewax": bytewax,
+    "flink-java": flink_java,
+    "flink-java-written": partial(flink_java, written=True),
+    "flink-java-apart": partial(flink_java, chaining="apart"),
+    "flink-java-apart-written": partial(flink_java, chaining="apart", written=True),
+    "flink-sql": flink_sql,
+    "pyflink": pyflink,
+}
 
 if __name__ == "__main__":
     if sys.argv[1] == "has":

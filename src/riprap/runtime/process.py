@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import DataError, RiprapError
+from riprap.base.memory import keep_memory
 from riprap.checkpoints.checkpointer import Checkpointer
 from riprap.checkpoints.load import Loaded, load
 from riprap.checkpoints.storage import LocalStorage
@@ -57,6 +58,7 @@ _AT_ONCE = 0.05  # seconds of such turns in one turn of the loop
 
 def run_element(run: Run, pe_id: str, attempt: int, executor_pid: int) -> None:
     """The body of a task: from registration until the run is over. An exception ends the run and is shown."""
+    keep_memory()
     wakes: list[Callable[[], None]] = []
 
     def wake() -> None:

@@ -2,8 +2,12 @@
 
 A process that is stopped or dead gives none. One whose loop does not come round any more gives none either after a
 while: a thread that goes on beating would hide it.
+
+Elements that begin together would all beat in the same millisecond, and what they tell takes some of each: cores that
+are to move tuples. So the first beat comes after a part of the interval that differs from process to process.
 """
 
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Event, Thread
@@ -13,6 +17,7 @@ from riprap.runtime.coordination.client import Client, CoordinatorLost
 from riprap.runtime.coordination.metrics import Metrics
 from riprap.runtime.coordination.roster import Fenced
 
+_GOLDEN = 0.618034  # multiples of it, less their whole parts, lie as far apart as they can
 _STUCK = 60.0  # seconds in one turn of the loop; compiling an operator for the first time may take a good part of it
 
 
@@ -39,6 +44,8 @@ class Beats:
 
     def _run(self) -> None:
         with suppress(CoordinatorLost, Fenced):  # the loop finds out by itself
-            while not self._over.wait(self._interval):
+            wait = self._interval * (os.getpid() * _GOLDEN % 1)
+            while not self._over.wait(wait):
+                wait = self._interval
                 if self._clock.monotonic() - self._turned_at < _STUCK:
                     self.beat()
