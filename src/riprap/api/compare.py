@@ -25,7 +25,7 @@ from riprap.base.shapes import shaped
 from riprap.compare.advice import advice
 from riprap.compare.costs import profiles, said
 from riprap.compare.cycle import Fall, Falling, falls
-from riprap.compare.grid import MICRO_BATCHES, Case, HostName, Scale, cases
+from riprap.compare.grid import MICRO_BATCHES, Case, HostName, Scale, cases, micro_batch_notes
 from riprap.compare.measures import Result, measured
 from riprap.compare.processes import cores, maxima_of, results_of
 from riprap.compare.simulated_host import laid_out
@@ -124,7 +124,8 @@ def _compared(
     page = directory / "comparison.html"
     turning = [case for case in asked if case.of.cyclic]
     fallen = falls((case.protocol for case in turning), (format_duration(case.interval) for case in turning))
-    page.write_text(comparison_report(results, host=_said(host, asked), command=command, falls=fallen))
+    notes = micro_batch_notes(asked)
+    page.write_text(comparison_report(results, host=_said(host, asked), command=command, notes=notes, falls=fallen))
     return Comparison(results, page, fallen)
 
 

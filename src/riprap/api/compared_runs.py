@@ -119,17 +119,23 @@ def _seen(case: Case, result: RunResult, inputs: Mapping[str, pa.RecordBatch], k
 
 def _micro_batched(case: Case, session: Any, place: Path) -> Observation:
     """The same on Structured Streaming."""
-    inputs = inputs_of(case)
-    after = case.killed_at if case.failure else None
-    worked = micro_batches.work(session, case.of.sql, inputs, place, kill_after=after)
+    inputs, written = inputs_of(case), case.of.query
+    assert written is not None
+    after, pace = case.killed_at if case.failure else None, case.compressed * case.hurried
+    carried = written.carried
+    kept = None if carried is None else (carried.keeps, carried.by, carried.value)
+    asked = micro_batches.Asked(written.sql(case.windows), kept, closes=written.closes, pace=pace)
+    worked = micro_batches.work(session, asked, inputs, place, kill_after=after)
     [sink] = case.of.graph(case.windows).sinks
     items = list(Stream.open(place / "Sink").read())
     verdict = judged(expected(case.of.graph(case.windows), inputs), {sink.name: rows(i.batch for i in items)})
     first = min(int(batch.column("_ts").cast(pa.int64())[0].as_py()) for batch in inputs.values())
+    sooner = first + written.sooner.get(case.windows, 0.0) * 1e6
     outputs = []
     for item in items:
         at = item.header.written_at / 1e6 - worked.began
-        due = (item.batch.column("_ts").cast(pa.int64()).to_numpy() - first) / 1e6
+        due = (np.sort(item.batch.column("_ts").cast(pa.int64()).to_numpy()) - sooner) / 1e6 / pace
+        due = np.minimum(due, case.seconds)  # windows that are open at the end of the input close with it
         outputs += [
             Output(at, len(part), at - float(part.mean())) for part in np.array_split(due, _SLICES) if len(part)
         ]

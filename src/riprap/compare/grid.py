@@ -188,11 +188,13 @@ def cases(
         killed = _killed(workload, kill) if kill else ""
         sizes = (windows,) if windows else ("large", "small") if scale == "paper" else ("small",)
         for size in sizes[:1] if workload.published.windowless else sizes:
-            micro = (MICRO_BATCHES,) if scale == "demo" and not protocols and workload.sql else ()
+            micro = (MICRO_BATCHES,) if scale == "demo" and not protocols and workload.query else ()
             for name in (*named, *micro):
-                if name == MICRO_BATCHES and not workload.sql:
+                if name == MICRO_BATCHES and workload.query is None:
                     if workloads:
-                        raise UsageError(f"{workload.name} is not written for {MICRO_BATCHES}: {_written()} is")
+                        raise UsageError(
+                            f"{workload.name} has a cycle, and {MICRO_BATCHES} cannot: leave one of them out"
+                        )
                     continue
                 if scale == "paper" and workload.cyclic and name == "coordinated" and not protocols:
                     continue  # it was not published: it could not go round cycles
@@ -259,10 +261,6 @@ def _killed(workload: Workload, kill: str) -> str:
     return found
 
 
-def _written() -> str:
-    return ", ".join(name for name in WORKLOADS if load_workload(name).sql)
-
-
 def _rate(workload: Workload, size: str, scale: Scale) -> float:
     published = float(workload.published.rates[size])  # type: ignore[index]
     if scale == "paper":
@@ -272,3 +270,19 @@ def _rate(workload: Workload, size: str, scale: Scale) -> float:
 
 def groups(found: Iterable[Case]) -> list[tuple[str, str]]:
     return list(dict.fromkeys(case.group for case in found))
+
+
+def micro_batch_notes(found: Sequence[Case]) -> list[str]:
+    """What to know of Structured Streaming where it is compared: a sentence each."""
+    batched = {case.workload: case.of.query for case in found if case.protocol == MICRO_BATCHES}
+    told = []
+    if any(query is not None and query.closes for query in batched.values()):
+        told.append(
+            f"{MICRO_BATCHES}: its windows close by watermark, in the micro-batch after the one that saw a later row, "
+            "and ours by order key; rows come in order, so that windows hold the same."
+        )
+    told += [f"{MICRO_BATCHES}, {name}: {query.note}." for name, query in batched.items() if query and query.note]
+    cyclic = dict.fromkeys(case.workload for case in found if case.of.query is None)
+    if batched and cyclic:
+        told.append(f"{MICRO_BATCHES} has no cycles, so {', '.join(cyclic)} cannot be written with it.")
+    return told

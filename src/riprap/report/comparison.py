@@ -26,13 +26,13 @@ def comparison_report(
     *,
     host: str,
     command: str = "",
-    refused: Sequence[str] = (),
+    notes: Sequence[str] = (),
     falls: Mapping[Falling, Fall] | None = None,
 ) -> str:
-    """`host` says in a sentence where it was run; `refused` what could not be run, and why; `falls` are of a cycle."""
+    """`host` says in a sentence where it was run; `notes` what to know of it; `falls` are of a cycle."""
     blocks = [p.text(sentence) for sentence in advice(results, falls)]
     blocks.append(p.note(host))
-    blocks += [p.note(sentence) for sentence in refused]
+    blocks += [p.note(sentence) for sentence in notes]
     for group in groups(results):
         chosen = {case: result for case, result in results.items() if case.group == group}
         title = next(iter(chosen)).title

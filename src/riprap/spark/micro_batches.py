@@ -1,9 +1,14 @@
 """A workload on Structured Streaming: the same input at the same rate, its own micro-batches and checkpoints.
 
 Sources are persistent streams that are written as their rows are due, the query is SQL over them, and what comes out is
-a persistent stream again: exactly once, as Spark commits each micro-batch. A kill is a SIGKILL of the Python workers
-that were last at work; Spark runs their tasks again, and a query that fails nevertheless is started again with its
-checkpoints.
+a persistent stream again: exactly once, as Spark commits each micro-batch. What is kept per key behind an aggregate is
+Spark's too (`transformWithState`), in its store of state.
+
+A query is begun with the first row of each source, so that it is planned and compiled when the clock starts; and where
+it waits for windows to end, a row of a later day follows the last one: its own window stays open, all others close.
+
+A kill is a SIGKILL of the Python workers that were last at work; Spark runs their tasks again, and a query that fails
+nevertheless is started again with its checkpoints.
 """
 
 import os
@@ -18,13 +23,27 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming import StatefulProcessor
 
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.streams import Stream
 
 _STEP = 0.02  # seconds between looks at which rows are due
-_PATIENCE = 120.0  # seconds that a query may take to work off what is left
+_RESTARTS = 3  # of a query that fails: a kill can make it fail, and what fails again is no kill
+_LATER = 86_400_000_000  # microseconds: longer than any window
+_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"  # which state per key needs
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A query: SQL over views of its inputs, and what is kept per key behind it, as a workload tells it."""
+
+    sql: str
+    carried: tuple[str, str, str] | None = None  # highest or total, of which value by which key
+    closes: bool = False  # gives out what it has when windows end
+    pace: float = 1.0  # seconds of event time per second
 
 
 @dataclass(frozen=True)
@@ -35,69 +54,153 @@ class Worked:
     ended: float
     killed_at: float | None
     batches: int
-    commit_ms: float  # mean, of writing what a micro-batch is to do and that it is done
+    commit_ms: float  # mean, of writing what a micro-batch is to do, its state, and that it is done
     restarts: int  # of the query
 
 
 class Supply(threading.Thread):
-    """Writes rows of one source as they are due: each as long after `began` as it is after the first row of all."""
+    """Writes rows of one source as they are due. The first is written at once."""
 
-    def __init__(self, path: Path, rows: pa.RecordBatch, first: int, began: float) -> None:
+    def __init__(self, path: Path, rows: pa.RecordBatch, first: int, asked: Asked) -> None:
         super().__init__(daemon=True)
-        self._rows, self._began = rows, began
-        self._due = (rows.column("_ts").cast(pa.int64()).to_numpy() - first) / 1e6
+        self._rows, self._closes = rows, asked.closes
+        self._due = (_micros(rows) - first) / 1e6 / asked.pace
         self._writer = Stream.create(path, rows.schema).writer()
+        self._append(0, 1)
+        self.began = 0.0  # wall clock: to be set before it starts
 
     def run(self) -> None:
-        at = 0
+        at = 1
         with self._writer:
             while at < self._rows.num_rows:
-                upto = int(np.searchsorted(self._due, SYSTEM_CLOCK.now() / 1e6 - self._began, side="right"))
+                upto = int(np.searchsorted(self._due, SYSTEM_CLOCK.now() / 1e6 - self.began, side="right"))
                 if upto > at:
-                    self._writer.append(self._rows.slice(at, upto - at))
-                    self._writer.flush()
+                    self._append(at, upto)
                     at = upto
                 SYSTEM_CLOCK.sleep(_STEP)
+            if self._closes:
+                self._writer.append(_moved(self._rows.slice(at - 1, 1)))
+                self._writer.flush()
+
+    def _append(self, since: int, upto: int) -> None:
+        self._writer.append(self._rows.slice(since, upto - since))
+        self._writer.flush()
 
 
 def work(
-    spark: SparkSession, sql: str, inputs: Mapping[str, pa.RecordBatch], place: Path, *, kill_after: float | None
+    spark: SparkSession, asked: Asked, inputs: Mapping[str, pa.RecordBatch], place: Path, *, kill_after: float | None
 ) -> Worked:
     """Run a query over inputs until all of it is worked off. What comes out is in `place`/Sink."""
     noted = place / "workers"
     noted.mkdir()
     decoded = {name: _decoded(rows) for name, rows in inputs.items()}
-    first = min(int(rows.column("_ts").cast(pa.int64())[0].as_py()) for rows in decoded.values())
-    began = SYSTEM_CLOCK.now() / 1e6 + 0.5
-    supplies = [Supply(place / name, rows, first, began) for name, rows in decoded.items()]
-    for name in inputs:
-        spark.readStream.format("riprap").load(str(place / name)).createOrReplaceTempView(name)
-    frame = _noting(spark.sql(sql), noted)
+    first = min(int(_micros(rows)[0]) for rows in decoded.values())
+    supplies = [Supply(place / name, rows, first, asked) for name, rows in decoded.items()]
+    frame = _noting(_queried(_session(spark), asked, {name: place / name for name in inputs}), noted)
+    Stream.create(place / "Sink", to_arrow_schema(frame.schema, timezone="UTC"), ordered=False)
     query, restarts, killed = _started(frame, place), 0, None
+    query.processAllAvailable()
+    began = SYSTEM_CLOCK.now() / 1e6
     for supply in supplies:
+        supply.began = began
         supply.start()
     while any(supply.is_alive() for supply in supplies):
         if kill_after is not None and killed is None and SYSTEM_CLOCK.now() / 1e6 - began >= kill_after:
             killed = SYSTEM_CLOCK.now() / 1e6
             _kill(noted)
-        if not query.isActive:
-            query, restarts = _started(frame, place), restarts + 1
+        if (failed := query.exception()) is not None:
+            query, restarts = _again(frame, place, failed, restarts), restarts + 1
         SYSTEM_CLOCK.sleep(_STEP)
-    until = SYSTEM_CLOCK.monotonic() + _PATIENCE
     while True:
         try:
             query.processAllAvailable()
             break
-        except StreamingQueryException:
-            if SYSTEM_CLOCK.monotonic() > until:
-                raise
-            query, restarts = _started(frame, place), restarts + 1
+        except StreamingQueryException as failed:
+            query, restarts = _again(frame, place, failed, restarts), restarts + 1
     ended = SYSTEM_CLOCK.now() / 1e6
-    progress = [one for one in query.recentProgress if one["numInputRows"]]
+    spent = [_spent(one) for one in query.recentProgress if one["numInputRows"]]
     query.stop()
-    spent = [one["durationMs"].get("walCommit", 0) + one["durationMs"].get("commitOffsets", 0) for one in progress]
     batches = len(list((place / "query" / "commits").glob("[0-9]*")))
     return Worked(began, ended, killed, batches, float(np.mean(spent)) if spent else 0.0, restarts)
+
+
+def _session(spark: SparkSession) -> SparkSession:
+    """Beside `spark`: as many partitions as there are cores, and the store that state per key needs."""
+    own = spark.newSession()
+    for name, value in {
+        "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
+        "spark.sql.streaming.stateStore.providerClass": _STORE,
+        "spark.sql.streaming.numRecentProgressUpdates": "10000",
+    }.items():
+        own.conf.set(name, value)
+    return own
+
+
+def _queried(own: SparkSession, asked: Asked, paths: Mapping[str, Path]) -> DataFrame:
+    for name, path in paths.items():
+        rows = own.readStream.format("riprap").load(str(path))
+        rows.withWatermark("_ts", "0 seconds").createOrReplaceTempView(name)
+    found = own.sql(asked.sql)
+    if asked.carried is None:
+        return found
+    keeps, by, value = asked.carried
+    more = f", {_TOTAL} bigint" if keeps == _TOTAL else ""
+    return found.groupBy(by).transformWithState(
+        _Kept(value, total=keeps == _TOTAL),
+        outputStructType=", ".join(f"`{name}` {kind}" for name, kind in found.dtypes) + more,
+        outputMode="append",
+        timeMode="none",
+    )
+
+
+_TOTAL = "total"
+
+
+class _Kept(StatefulProcessor):
+    """A number per key, over rows in the order of their times: their highest value, or the sum of them."""
+
+    def __init__(self, value: str, *, total: bool) -> None:
+        self._value, self._total = value, total
+
+    def init(self, handle: Any) -> None:
+        self._state = handle.getValueState("kept", "kept bigint")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        before = self._state.get()
+        kept = before[0] if before else 0
+        for row in sorted(rows, key=lambda row: row["_ts"]):
+            if self._total:
+                kept += row[self._value]
+                yield Row(**row.asDict(), **{_TOTAL: kept})
+            elif row[self._value] > kept:
+                kept = row[self._value]
+                yield row
+        self._state.update((kept,))
+
+    def close(self) -> None:
+        pass
+
+
+def _spent(progress: Mapping[str, Any]) -> float:
+    """Milliseconds of a micro-batch for what makes it durable; its partitions write their state side by side."""
+    told = progress["durationMs"]
+    states = progress["stateOperators"]
+    state = sum(one["commitTimeMs"] / max(one["numShufflePartitions"], 1) for one in states)
+    return float(told.get("walCommit", 0) + told.get("commitOffsets", 0) + state)
+
+
+def _micros(rows: pa.RecordBatch) -> np.ndarray:
+    return rows.column("_ts").cast(pa.int64()).to_numpy()
+
+
+def _moved(row: pa.RecordBatch) -> pa.RecordBatch:
+    """The same row, a day later."""
+    later = {"_ts": _micros(row) + _LATER, "_seq": row.column("_seq").to_numpy() + 1}
+    columns = [
+        pa.array(later[field.name]).cast(field.type) if field.name in later else row.column(field.name)
+        for field in row.schema
+    ]
+    return pa.record_batch(columns, schema=row.schema)
 
 
 def _decoded(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -108,6 +211,12 @@ def _decoded(rows: pa.RecordBatch) -> pa.RecordBatch:
 def _started(frame: DataFrame, place: Path) -> Any:
     writer = frame.writeStream.format("riprap").option("checkpointLocation", str(place / "query"))
     return writer.start(str(place / "Sink"))
+
+
+def _again(frame: DataFrame, place: Path, failed: Exception, restarts: int) -> Any:
+    if restarts == _RESTARTS:
+        raise failed
+    return _started(frame, place)
 
 
 def _noting(frame: DataFrame, noted: Path) -> DataFrame:

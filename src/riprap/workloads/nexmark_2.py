@@ -10,7 +10,7 @@ import pyarrow as pa
 from riprap.graph.builder import App
 from riprap.graph.graph import Graph
 from riprap.workloads import nexmark
-from riprap.workloads.workload import Published, Windows, Workload
+from riprap.workloads.workload import Published, Query, Windows, Workload
 
 
 def build(windows: Windows = "large") -> Graph:
@@ -34,5 +34,5 @@ WORKLOAD = Workload(
         killed="Selection",
         windowless=True,
     ),
-    sql="SELECT auction, price, _ts, _seq FROM Bid WHERE auction % 2 = 0",
+    query=Query(lambda windows: "SELECT auction, price, _ts, _seq FROM Bid WHERE auction % 2 = 0"),
 )

@@ -12,9 +12,10 @@ from riprap.graph.builder import App
 from riprap.graph.graph import Graph
 from riprap.graph.windows import time
 from riprap.workloads import nexmark
-from riprap.workloads.workload import Published, Windows, Workload
+from riprap.workloads.workload import Published, Query, Windows, Workload, spelled
 
 CATEGORY = nexmark.FIRST_CATEGORY
+STATES = "('OR', 'ID', 'CA')"
 WINDOWS = {"large": "30s", "small": "15s"}
 
 
@@ -23,7 +24,7 @@ def build(windows: Windows = "large") -> Graph:
     window = time(WINDOWS[windows])
     people = app.source("Person", nexmark.SOURCES["Person"])
     auctions = app.source("Auction", nexmark.SOURCES["Auction"])
-    local = people.select("id", "name", "city", "state", where="state IN ('OR', 'ID', 'CA')", name="Local")
+    local = people.select("id", "name", "city", "state", where=f"state IN {STATES}", name="Local")
     chosen = auctions.select("id AS auction", "seller", where=f"category = {CATEGORY}", name="Category")
     found = local.join(
         chosen,
@@ -41,6 +42,16 @@ def generate(tuples: int, seed: int, rate: float, skew: float | None) -> dict[st
     return nexmark.generate(["Person", "Auction"], tuples, seed, rate, skew)
 
 
+def query(windows: Windows) -> str:
+    within = f"INTERVAL '{spelled(WINDOWS[windows])}'"
+    return f"""
+        SELECT name, city, state, a.id AS auction, greatest(p._ts, a._ts) AS _ts,
+               unix_micros(greatest(p._ts, a._ts)) AS _seq
+        FROM Person p JOIN Auction a
+          ON p.id = a.seller AND a._ts > p._ts - {within} AND p._ts > a._ts - {within}
+        WHERE state IN {STATES} AND category = {CATEGORY}"""
+
+
 WORKLOAD = Workload(
     name="nexmark-3",
     build=build,
@@ -50,5 +61,6 @@ WORKLOAD = Workload(
         shards={"Person": 4, "Auction": 4, "Local": 4, "Category": 4, "Found": 4, "Sink": 4},
         killed="Found",
     ),
+    query=Query(query),
     notes=("the published windows slide by 5 s and give a match once per window; here a match is given once",),
 )

@@ -15,7 +15,7 @@ from riprap.graph.graph import Graph
 from riprap.graph.windows import time
 from riprap.operators.user import Rows, UserOperator
 from riprap.workloads import nexmark
-from riprap.workloads.workload import Published, Windows, Workload
+from riprap.workloads.workload import Carried, Published, Query, Windows, Workload, spelled
 
 WINDOWS = {"large": "30s", "small": "10s"}
 SLIDE = "1s"
@@ -79,6 +79,12 @@ def generate(tuples: int, seed: int, rate: float, skew: float | None) -> dict[st
     return nexmark.generate(["Bid"], tuples, seed, rate, skew)
 
 
+def query(windows: Windows) -> str:
+    return f"""
+        SELECT auction, count(*) AS bids, window.end AS _ts, unix_micros(window.end) AS _seq
+        FROM Bid GROUP BY window(_ts, '{spelled(WINDOWS[windows])}', '{spelled(SLIDE)}'), auction"""
+
+
 WORKLOAD = Workload(
     name="nexmark-5",
     build=build,
@@ -89,4 +95,5 @@ WORKLOAD = Workload(
         killed="Bids",
         estimated=True,
     ),
+    query=Query(query, Carried("highest", "auction", "bids"), closes=True),
 )

@@ -16,7 +16,7 @@ from riprap.graph.builder import App
 from riprap.graph.graph import Graph
 from riprap.graph.windows import time
 from riprap.operators.user import Rows, UserOperator
-from riprap.workloads.workload import Published, Windows, Workload, moments, ranks, table
+from riprap.workloads.workload import Carried, Published, Query, Windows, Workload, moments, ranks, spelled, table
 
 WINDOWS = {"large": "10s", "small": "1s"}
 VOCABULARY = 1_000
@@ -91,6 +91,13 @@ def generate(tuples: int, seed: int, rate: float, skew: float | None) -> dict[st
     return {"Line": table({"line": pc.binary_join(lists, " ")}, moments(tuples, rate))}
 
 
+def query(windows: Windows) -> str:
+    return f"""
+        SELECT word, count(*) AS count, window.end AS _ts, unix_micros(window.end) AS _seq
+        FROM (SELECT _ts, explode(split(line, ' ')) AS word FROM Line) WHERE word <> ''
+        GROUP BY window(_ts, '{spelled(WINDOWS[windows])}'), word"""
+
+
 WORKLOAD = Workload(
     name="wordcount",
     build=build,
@@ -100,5 +107,6 @@ WORKLOAD = Workload(
         shards={"Line": 8, "Words": 8, "Count": 7, "Total": 1},
         killed="Count",
     ),
+    query=Query(query, Carried("total", "word", "count"), closes=True),
     speaks_after={"large": 10.0, "small": 1.0},
 )

@@ -31,6 +31,39 @@ class Published:
 
 
 @dataclass(frozen=True)
+class Carried:
+    """What follows the last SQL of a query: something kept per key, over rows in the order of their times.
+
+    `highest` keeps the rows whose `value` is above all earlier ones of their `by`; `total` adds what `value` is in all.
+    """
+
+    keeps: Literal["highest", "total"]
+    by: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Query:
+    """The same as a query of Structured Streaming, over views with the names of its sources.
+
+    Its windows close by watermark, not by order key: when a micro-batch has seen a later row, the one after it gives
+    them out. Rows come in order, so that the watermark is the latest time itself, and no row is late: windows hold
+    what they hold in ours.
+    """
+
+    sql: Callable[[Windows], str]
+    carried: Carried | None = None
+    closes: bool = False  # what comes out waits for the end of a window, so that something later has to come
+    sooner: Mapping[Windows, float] = field(default_factory=dict)  # event seconds before `_ts` at which rows are due
+    note: str = ""  # where it differs from ours in more than when windows close
+
+
+def spelled(size: str) -> str:
+    """A length of time as Spark's SQL reads it."""
+    return f"{size.removesuffix('s')} seconds"
+
+
+@dataclass(frozen=True)
 class Workload:
     """`generate(tuples, seed, rate, skew)`: a table per source, of about `tuples` rows together, in stream order."""
 
@@ -39,7 +72,7 @@ class Workload:
     generate: Callable[[int, int, float, float | None], dict[str, pa.Table]]
     published: Published
     cyclic: bool = False
-    sql: str = ""  # the same as a query of Structured Streaming over views with the names of its sources
+    query: Query | None = None  # of Structured Streaming
     speaks_after: Mapping[Windows, float] = field(default_factory=dict)  # seconds of event time until its first output
     notes: tuple[str, ...] = field(default=())  # where it differs from what was published
 
