@@ -62,7 +62,7 @@ def test_kills_under_a_protocol(local, protocol):
     local("kills_under_a_protocol", protocol)
 
 
-@pytest.mark.parametrize("protocol", ["coordinated", "uncoordinated"])
+@pytest.mark.parametrize("protocol", ["coordinated", "uncoordinated", "hybrid"])
 def test_kills_in_a_cycle(local, protocol):
     local("kills_in_a_cycle", protocol)
 

@@ -28,8 +28,8 @@ from riprap.runtime.retentions import kept, share_of
 Fuse = Literal["auto", "none", "all"]
 
 
-def fused(graph: Graph, fuse: Fuse, *, bounded: bool, whole: bool = False) -> list[tuple[str, ...]]:
-    """The groups, each in the order of the graph. `bounded`: a bound of recovery is to be met; `whole`: as `spread`."""
+def fused(graph: Graph, fuse: Fuse, *, bounded: bool) -> list[tuple[str, ...]]:
+    """The groups, each in the order of the graph. `bounded`: a bound of recovery is to be met."""
     group = {name: {name} for name in graph.order}
 
     def unite(one: str, other: str) -> None:
@@ -42,7 +42,7 @@ def fused(graph: Graph, fuse: Fuse, *, bounded: bool, whole: bool = False) -> li
     inner: set[str] = set()  # streams that never leave a cycle
     alone: set[str] = set()  # operators of cycles over several processes
     for cycle in cyclic_parts(graph):
-        if spread(graph, cycle, fuse, whole=bounded or whole):
+        if spread(graph, cycle, fuse, bounded=bounded):
             alone |= {*cycle}
             continue
         inner |= {s.id for s in graph.streams if {s.source, s.target} <= {*cycle}}
@@ -76,13 +76,13 @@ def fused(graph: Graph, fuse: Fuse, *, bounded: bool, whole: bool = False) -> li
     return _ordered(graph, {id(members): members for members in group.values()}.values())
 
 
-def spread(graph: Graph, cycle: Sequence[str], fuse: Fuse, *, whole: bool) -> bool:
-    """Whether each operator of a cycle is a group of its own. Replicas go round by themselves; `whole`: the protocol
-    wants a cycle in one piece, as under a bound of recovery its past could not be recomputed without itself.
+def spread(graph: Graph, cycle: Sequence[str], fuse: Fuse, *, bounded: bool) -> bool:
+    """Whether each operator of a cycle is a group of its own. Replicas go round by themselves, and under a bound of
+    recovery the past of a cycle could not be recomputed without itself.
     """
     replicated = any(graph[name].annotations.ha_group or graph[name].annotations.copies > 1 for name in cycle)
     asked = fuse == "none" or any(graph[name].parallelism > 1 for name in cycle)
-    return len(cycle) > 1 and asked and not whole and not replicated
+    return len(cycle) > 1 and asked and not bounded and not replicated
 
 
 def numbers_ports(graph: Graph, name: str) -> bool:

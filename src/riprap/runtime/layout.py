@@ -441,8 +441,7 @@ def arrange(
             f"--protocol {protocol.name}: HA group {next(iter(groups)).name} fails over by itself, under partial only; "
             "leave out the group, or --protocol"
         )
-    groups_of = fused(graph, fuse, bounded=protocol.name == "recompute", whole=protocol.borders is not None)
-    fragments = tuple(_fragment(graph, members) for members in groups_of)
+    fragments = tuple(_fragment(graph, members) for members in fused(graph, fuse, bounded=protocol.name == "recompute"))
     home = {name: fragment for fragment in fragments for name in fragment.members}
     links = tuple(
         _link(graph, stream, home[stream.source], home[stream.target], protocol)
@@ -466,7 +465,7 @@ def arrange(
 def _check_cycles(graph: Graph, fuse: Fuse, protocol: ProtocolSpec, *, virtual: bool) -> None:
     """What a cycle within one element cannot have, and what one over several cannot."""
     for cycle in cyclic_parts(graph):
-        several = spread(graph, cycle, fuse, whole=protocol.name == "recompute" or protocol.borders is not None)
+        several = spread(graph, cycle, fuse, bounded=protocol.name == "recompute")
         if several and virtual:
             raise UsageError(
                 f"--virtual: {cycle[0]} is on a cycle over several elements, all of which have to go back together: "
@@ -474,7 +473,7 @@ def _check_cycles(graph: Graph, fuse: Fuse, protocol: ProtocolSpec, *, virtual: 
             )
         for name in cycle:
             if graph[name].parallelism > 1 and not several:
-                why = "nothing else is on it" if len(cycle) == 1 else "it is replicated, or the protocol asks for it"
+                why = "nothing else is on it" if len(cycle) == 1 else "it is replicated, or may be recomputed"
                 raise UsageError(
                     f"{name} is on a cycle that runs in one process, as {why}: leave its parallelism at 1, "
                     f"not {graph[name].parallelism}"

@@ -111,10 +111,12 @@ class DirectedSimulation:
         self._later(self._in_order(f"from {pe}"), deliver)
 
     def _to_element(self, pe: str, act: Callable[[Life], None]) -> None:
-        life = self.lives.get(pe)
+        """To a process: what is said after it was told to go back is for the life that begins then."""
+        then = self.lives.get(pe)
 
         def deliver() -> None:
-            if life is not None and life.alive and life is self.lives[pe]:
+            life = self.lives[pe]
+            if then is not None and life.alive and life.process == then.process:
                 act(life)
 
         self._later(self._in_order(f"to {pe}"), deliver)

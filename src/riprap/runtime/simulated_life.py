@@ -26,8 +26,9 @@ class Died(Exception):
 class Life:
     """One life of an element, and its host."""
 
-    def __init__(self, simulation: "Simulation", pe: Pe, epoch: int, ledger: Ledger, line: int) -> None:
+    def __init__(self, simulation: "Simulation", pe: Pe, epoch: int, ledger: Ledger, line: int, process: int) -> None:
         self.pe, self.epoch, self.ledger, self.line = pe, epoch, ledger, line
+        self.process = process  # the epoch of the first life in it
         self.alive = True
         self.element: Element
         self.recomputation: Recomputation

@@ -209,7 +209,8 @@ class Simulation(DirectedSimulation):
         self._unpowered.discard(pe.id)
         shape = ledger_shape(self.layout, pe)
         ledger = memory_ledger(shape, counted)
-        life = Life(self, pe, epoch, ledger, assignment.line)
+        process = before.process if before is not None and gone_back is not None else epoch
+        life = Life(self, pe, epoch, ledger, assignment.line, process)
         if pe.id in self._stores:
             life.ledger = ledger = Ledger(shape, cast(memoryview, simulated.Cells(ledger.cells, life.stored)))
         plan, storage, now = self.layout.plan(pe), self.storage[pe.id], self.clock.now()
