@@ -66,6 +66,23 @@ def test_hmnr_forces_fewer_than_bcs():
 
 
 @pytest.mark.parametrize("rule", [Hmnr, Bcs])
+def test_what_came_before_forces_nothing_and_teaches_nothing(rule):
+    class Again(rule):
+        past = ()
+
+        def delivered(self, message):
+            super().delivered(message)
+            self.past = (*self.past, message)
+            for one in self.past:
+                before = self.saved()
+                assert not self.forces(one)
+                super().delivered(one)
+                assert self.saved() == before
+
+    assert sum(run(Again, seed, n=3 + seed % 3).forced for seed in range(30)) > 10
+
+
+@pytest.mark.parametrize("rule", [Hmnr, Bcs])
 def test_vectors_survive_a_checkpoint(rule):
     one, other = rule(1, 3), rule(1, 3)
     sender = rule(0, 3)

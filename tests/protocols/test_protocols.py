@@ -12,6 +12,7 @@ from riprap.protocols import director as d
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId, Cut, InletCut
 from riprap.protocols.protocol import WHOLE
+from riprap.protocols.registry import protocol
 
 EXACT = {
     "coordinated": coordinated.SPEC,
@@ -208,6 +209,55 @@ def test_one_that_stayed_and_died_unheard_is_noticed():
     again = Directed(run.log)
     again.joined(e1=2, e2=4)
     assert told(again.joined(e0=5), "halt") == {"e1", "e2"}  # and not the one whose state is doubted
+
+
+@pytest.mark.parametrize("name", ["coordinated", "unaligned", "hybrid"])
+def test_no_round_starts_while_somebody_is_suspected_for_up_to_an_interval(name):
+    world = World(protocol(name), 0, [("e0", "e1", False)], {"e0"}, settings={"interval": 1_000_000})
+
+    def joined():
+        director = protocol(name).director(world.surroundings)
+        for pe in ("e0", "e1"):
+            director.handle(d.Joined(pe, 1, 0, {}))
+        director.handle(d.Tick(0))
+        return director
+
+    director = joined()
+    director.handle(d.Tick(900_000))
+    director.handle(d.Silent("e1", 1))
+    assert not told(director.handle(d.Tick(1_100_000)), "round")
+    assert told(director.handle(d.Tick(1_200_000)), "round") == {"e0"}  # it has given a sign
+    director = joined()
+    for now in range(900_000, 2_000_000, 100_000):
+        assert not told(director.handle(d.Tick(now)), "round")
+        director.handle(d.Silent("e1", 1))
+    assert told(director.handle(d.Tick(2_000_000)), "round") == {"e0"}
+
+
+def test_nothing_is_released_before_a_round_is_committed():
+    """Parts of rounds that were aborted are deleted one after the other, and the beginning is what all go back to."""
+    world = World(EXACT["coordinated"], 0, [("e0", "e1", False)], {"e0"}, settings={"interval": 1_000_000})
+    director = EXACT["coordinated"].director(world.surroundings)
+    for pe in ("e0", "e1"):
+        director.handle(d.Joined(pe, 1, 0, {}))
+    channel = ChannelId("e0→e1")
+    cuts = {"e0": Cut(sent={channel: 5}), "e1": Cut(inlets={channel: InletCut(5, 5)})}
+
+    def took(pe, number):
+        id = CheckpointId(pe, WHOLE, 1, number)
+        return director.handle(d.Took(id, cuts[pe], 0, director.round, False, 0, 0))
+
+    def deleted(commands):
+        return [command.void for command in commands if isinstance(command, d.Delete)]
+
+    director.handle(d.Tick(0))
+    director.handle(d.Tick(1_000_000))
+    took("e1", 1)
+    assert deleted(director.handle(d.Tick(director.timeout + 1_000_000))) == [True]
+    for number in (2, 3):
+        director.handle(d.Tick(director.timeout + number * 1_000_000))
+        after = [*took("e0", number), *took("e1", number)]
+    assert deleted(after) == [False]  # of the round before
 
 
 def test_old_checkpoints_are_deleted():

@@ -17,7 +17,7 @@ from typing import Any
 
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.coordinated import round_plan
-from riprap.protocols.director import Command, Director, Event, Finished, GoBack, Heard, Joined, Log, Lost, Took
+from riprap.protocols.director import Command, Director, Event, Finished, GoBack, Heard, Joined, Log, Lost, Silent, Took
 from riprap.protocols.protocol import Neighbour, ProtocolSpec, RestorePlan, Surroundings
 from riprap.protocols.rounds import RoundDirector
 from riprap.protocols.unaligned import Unaligned
@@ -94,7 +94,7 @@ class HybridDirector(Director):
 
     def handle(self, event: Event) -> list[Command]:
         match event:
-            case Joined(pe=pe) | Lost(pe=pe) | Finished(pe=pe) | Heard(pe=pe):
+            case Joined(pe=pe) | Lost(pe=pe) | Silent(pe=pe) | Finished(pe=pe) | Heard(pe=pe):
                 return self._tell(self.domain[pe], event)
             case Took(id=id):
                 return self._tell(self.domain[id.pe], event)

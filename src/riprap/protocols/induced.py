@@ -32,7 +32,7 @@ from riprap.protocols.cut import Cut
 from riprap.protocols.events import Arrived, Capture, Command, Deleted, Deliver, Emitted, Event, Stamp, Tick, Told
 from riprap.protocols.lines import LineDirector
 from riprap.protocols.protocol import WHOLE, Protocol, ProtocolSpec, RestorePlan, Surroundings
-from riprap.protocols.uncoordinated import Timer, released, whole_plan
+from riprap.protocols.uncoordinated import Timer, Uncoordinated, released, whole_plan
 from riprap.protocols.virtual import Virtual, concerns
 
 
@@ -141,6 +141,9 @@ class Induced(Protocol):
         self.peers = {pe: index for index, pe in enumerate(peers)}
         rule = RULES[surroundings.settings.get("rule", "hmnr")]
         self.vectors = rule(self.peers[surroundings.pe], len(peers)) if surroundings.pe in self.peers else None
+        if self.vectors is None:  # nothing of it is anybody's business
+            self.hears = Uncoordinated.hears
+        self.heard: dict[ChannelId, bytes] = {}  # headers that have taught all they can
         self.stamped: dict[ChannelId, bytes] = {}
         self.header = self.vectors.header() if self.vectors is not None else b""
         self.captured: bytes | None = None
@@ -175,13 +178,16 @@ class Induced(Protocol):
         return []
 
     def _arrived(self, channel: ChannelId, header: bytes) -> list[Command]:
-        if self.vectors is None or self.surroundings.inputs[channel].pe not in self.peers or not header:
+        # A header that came before on its channel forces nothing, and teaches nothing: clocks and counts only grow.
+        if not header or header == self.heard.get(channel) or self.surroundings.inputs[channel].pe not in self.peers:
             return [Deliver(channel)]
+        assert self.vectors is not None
         message = self.vectors.read(header)
         commands: list[Command] = []
         if self.vectors.forces(message):
             commands.append(self._capture(forced=True, lc=message.lc))
         self.vectors.delivered(message)
+        self.heard[channel] = header
         self.header = self.vectors.header()
         return [*commands, Deliver(channel)]
 

@@ -6,8 +6,9 @@ part may be seen, and going back leads there. An element that has finished is as
 stands for all later rounds.
 
 A failure, or a round that takes too long, aborts the round under way; none starts while somebody is down or has not
-come back under the line in force. A failure puts a new line in force: everybody goes back to the last committed round.
-Checkpoints of other rounds are deleted.
+come back under the line in force, nor, for up to an interval, while somebody is suspected to be down: its markers would
+not come, and what is parked behind those of others would wait. A failure puts a new line in force: everybody goes back
+to the last committed round. Checkpoints of other rounds are deleted.
 
 After a director's death: the number of the round, the committed one and the line are in its log. What a round under way
 has done is not known, so it is aborted.
@@ -29,6 +30,7 @@ from riprap.protocols.director import (
     Log,
     Lost,
     Say,
+    Silent,
     Tick,
     Took,
 )
@@ -36,6 +38,8 @@ from riprap.protocols.lines import channels_of, died_unheard, point_of, remember
 from riprap.protocols.protocol import Surroundings
 from riprap.protocols.recovery_line import INITIAL, Point, recovery_line
 from riprap.protocols.uncoordinated import INTERVAL
+
+SUSPICION = 300_000  # microseconds that a missing sign counts: it is told again while it is missing
 
 
 def last_tag(line: int) -> int:
@@ -61,6 +65,8 @@ class RoundDirector(Director):
         self.others: set[CheckpointId] = set()  # durable, and of no committed round
         self.started = 0
         self.due: int | None = None
+        self.now = 0
+        self.suspected: int | None = None  # when somebody gave no sign
         self.showing = showing(elements)
 
     def begin(self, log: Sequence[Mapping[str, Any]]) -> list[Command]:
@@ -99,7 +105,10 @@ class RoundDirector(Director):
             case Took(id, cut, line, tag, _, _, _) if line == self.line:
                 self.points[id] = point_of(cut)
                 return self._took(id, tag)
+            case Silent():
+                self.suspected = self.now
             case Tick(now):
+                self.now = now
                 return self._tick(now)
         return []
 
@@ -108,7 +117,8 @@ class RoundDirector(Director):
             self.due = now + self.interval
         if self.parts is not None:
             return self._abort() if now >= self.started + self.timeout else []
-        if now < self.due or not self._ready():
+        doubt = self.suspected is not None and now < min(self.suspected + SUSPICION, self.due + self.interval)
+        if now < self.due or doubt or not self._ready():
             return []
         self.due, self.started = max(self.due + self.interval, now), now
         self.round += 1
@@ -158,13 +168,15 @@ class RoundDirector(Director):
         return all(index == 1 for index in recovery_line(histories, self.channels).values())
 
     def _delete(self) -> list[Command]:
-        """What belongs to no committed round and to none that may still be."""
+        """What belongs to no committed round and to none that may still be. While that is the initial state, nothing on
+        disk stands for it, and what is left there says nothing of what is needed again.
+        """
         kept = {*self.committed.values(), *self.last.values(), *(self.parts or {}).values()}
         gone = tuple(sorted(self.others - kept))
         self.others -= set(gone)
         for id in gone:
             self.points.pop(id, None)
-        return [Delete(gone)] if gone else []
+        return [Delete(gone, void=None in self.committed.values())] if gone else []
 
     def _abort(self) -> list[Command]:
         if self.parts is None:
