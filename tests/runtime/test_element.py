@@ -12,6 +12,7 @@ from riprap.graph.keys import END_KEY, OrderKey
 from riprap.operators.views import Views
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.events import ConsumerDown, ConsumerUp, ProducerGone
+from riprap.protocols.registry import configured
 from riprap.runtime.element.element import Element
 from riprap.runtime.element.ledger import ledger_shape, memory_ledger
 from riprap.runtime.host import Arrival
@@ -63,8 +64,8 @@ def batch(first: int, count: int) -> pa.RecordBatch:
 class Bench:
     """Lives of one element of an app."""
 
-    def __init__(self, app, pe, fuse="none"):
-        self.layout = arrange(app.build(), fuse)
+    def __init__(self, app, pe, fuse="none", protocol="partial"):
+        self.layout = arrange(app.build(), fuse, None, *configured(protocol))
         self.pe = self.layout.pe(pe)
         self.host, self.clock, self.storage = Host(), VirtualClock(), MemoryStorage()
         self.ledger, self.epoch = None, 0
@@ -104,6 +105,20 @@ def two_inputs(*protect, saved=(), late="deliver"):
 
 def message(number, count, progress=None):
     return Message(Kind.ROWS, 1, number, Views.of(batch(number, count)), progress=progress)
+
+
+@pytest.mark.parametrize("protocol", ["partial", "coordinated"])
+def test_progress_goes_with_the_rows_it_is_behind(protocol):
+    """In no message of its own: rows that are held cost a consumer as many messages as others."""
+    bench = Bench(source_app(), "S", protocol=protocol)
+    element, channel = bench.life(), ChannelId("S→F")
+    element.handle([ConsumerUp(channel, 1, 0)])
+    while not element.ended:
+        element.handle()
+    rows = [message for _, message in bench.host.sent if message.kind is Kind.ROWS]
+    assert [message.items for message in rows] == [4, 4, 2]
+    assert all(message.progress is not None for message in rows)
+    assert [message.kind for _, message in bench.host.sent if message.number and message not in rows] == [Kind.END]
 
 
 def test_a_consumer_that_comes_late_is_told_the_end_and_what_it_missed():

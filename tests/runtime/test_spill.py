@@ -107,3 +107,12 @@ def test_a_spill_that_was_damaged_is_an_error(tmp_path):
     with pytest.raises(DataError, match="cut short"):
         list(spill.since(0))
     spill.close()
+
+
+def test_who_goes_back_keeps_no_progress_of_what_it_gives_out_again(tmp_path):
+    before, after = (ResendBuffer(10**6, lambda: LogSpill(tmp_path, CHANNEL, SCHEMA)) for _ in range(2))
+    for number in (0, 4):
+        before.add(replace(message(number, 4), progress=OrderKey(number + 3, 0, number + 3)))
+    after.adopt(before, 6, 2)
+    kept = list(after.messages())
+    assert [(m.epoch, m.number, m.items, m.progress) for m in kept] == [(2, 0, 4, OrderKey(3, 0, 3)), (2, 4, 2, None)]

@@ -56,8 +56,9 @@ class ResendBuffer:
             if message.number < below:
                 rows = below - message.number
                 cut = message.batch is not None and message.items > rows
-                batch = message.batch.slice(0, rows) if cut and message.batch is not None else message.batch
-                self.add(replace(message, epoch=epoch, batch=batch))
+                if cut and message.batch is not None:  # what it told of progress was behind what comes again
+                    message = replace(message, batch=message.batch.slice(0, rows), progress=None)
+                self.add(replace(message, epoch=epoch))
 
     def first(self, following: int) -> int:
         """The number of the first item that is here; `following` if there is none."""

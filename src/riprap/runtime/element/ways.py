@@ -225,6 +225,8 @@ class HoldingWay(Way):
             if not self._send(message):
                 return
             held.sent()
+            if message.progress is not None:
+                self._heard = message.progress
             message = held.next()
         if not held.drained or self.told == self._heard:
             return
