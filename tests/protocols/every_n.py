@@ -1,4 +1,7 @@
-"""A protocol as one file: every element takes a checkpoint after each `n` items that it has taken in."""
+"""A protocol as one file: every element takes a checkpoint after each `n` items that it has taken in.
+
+A message is taken in before the next checkpoint, however long it is: who goes back to each of them gets on.
+"""
 
 from collections.abc import Mapping
 
@@ -19,11 +22,9 @@ class EveryN(Protocol):
     def handle(self, event: Event) -> list[Command]:
         match event:
             case Arrived(channel, _, items):
-                self.taken += items
-                if self.taken < self.surroundings.settings["n"]:
-                    return [Deliver(channel)]
-                self.taken = 0
-                return [Capture(WHOLE), Deliver(channel)]
+                due = self.taken >= self.surroundings.settings["n"]
+                self.taken = items if due else self.taken + items
+                return [Capture(WHOLE), Deliver(channel)] if due else [Deliver(channel)]
             case Deleted(_, oldest):
                 return [Forget(channel, inlet.taken_position) for channel, inlet in oldest.inlets.items()]
         return []
