@@ -4,7 +4,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from tests.continuous.lives import Life, Written, any_graph, any_items, go_on
+from tests.continuous.lives import SCHEMA, Life, Written, any_graph, any_items, go_on
 
 from riprap.base.errors import DataError
 from riprap.continuous.goal import Goal
@@ -13,6 +13,7 @@ from riprap.continuous.recorder import Recorder
 from riprap.continuous.recovery import recover
 from riprap.continuous.schedule import Pace, Schedule
 from riprap.graph.builder import App
+from riprap.graph.keys import OrderKey
 from riprap.graph.windows import count
 
 
@@ -50,6 +51,21 @@ def test_a_log_that_begins_too_late_is_told():
         recover(kept)
 
 
+def test_windows_that_give_nothing_out_are_checked_as_time_passes():
+    """A window that takes long to fill: nothing opens, closes or leaves between its first rows and its last."""
+    app = App("windows")
+    app.source("S", SCHEMA).aggregate("sum(x) AS t", window=count(1000), by="k", name="Op").sink("Sink")
+    items = [(0, OrderKey(ts, 0, ts, 0), "a", 1) for ts in range(200)]
+    life = Life(app.build(), items, Random(1))
+    recorder = Recorder(life.operator, Pace(20, 20, 10))
+    checked = 0
+    while life.at < len(items):
+        assert life.step(life.at + 1) == []
+        if recorder.due():
+            checked += len(recorder.record(OrderKey(0, 0, 0, 0), {}).whole)
+    assert checked in range(7, 10)  # every 20 µs, from the 20th on
+
+
 def test_no_record_no_recovery():
     assert recover([]) is None
 
@@ -64,7 +80,7 @@ def test_every_slow_window_is_looked_at_once_in_t():
     looked: list[int] = []
     shots = 0
     for now in range(5_000, 6_000, 10):
-        if schedule.due(now):
+        if schedule.due(now, since):
             shots += 1
             found = schedule.shoot(now, number)
             assert len(found) <= 50

@@ -49,17 +49,18 @@ class Recorder:
 
     def due(self) -> bool:
         """Whether something is to be recorded although nothing is given out."""
-        return self.tracker.eventful or self.schedule.due(self.tracker.now)
+        return self.tracker.eventful or self.schedule.due(self.tracker.now, self.tracker.since)
 
     def record(self, key: OrderKey, numbers: Mapping[str, int], *, press: int = 0) -> Record:
         """The record of this frame, which ends here. Windows whose oldest record is of a frame before `press`, M of
         them at most, are checked whole."""
         tracker, schedule, frame = self.tracker, self.schedule, self.tracker.frame
+        tracker.look()
         if tracker.eventful:
             schedule.opened(tracker.opened_since())
         schedule.age(tracker.now, tracker.number, tracker.since)
         chosen = np.empty(0, np.int64)
-        if schedule.due(tracker.now):
+        if schedule.due(tracker.now, tracker.since):
             chosen = tracker.close_empty(schedule.shoot(tracker.now, tracker.number))
             chosen = chosen[tracker.base[chosen] >= 0]
         pressed = self._pressed(press, chosen)

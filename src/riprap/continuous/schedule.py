@@ -87,13 +87,17 @@ class Schedule:
             if count < part.shape[1]:
                 return
 
-    def due(self, now: int) -> bool:
-        """Whether it is time for a shot."""
-        slow = len(self._slow)
-        if not slow:
-            return False
-        shots = -(-slow // self.pace.shot)
-        return self._shot_at == _LEAST or now - self._shot_at >= self.pace.every // shots
+    @property
+    def interval(self) -> int:
+        """Microseconds between two shots: T / S."""
+        return self.pace.every // max(-(-len(self._slow) // self.pace.shot), 1)
+
+    def due(self, now: int, since: np.ndarray) -> bool:
+        """Whether it is time for a shot, or a window has become slow: if nothing is given out, nothing else tells."""
+        if len(self._slow) and (self._shot_at == _LEAST or now - self._shot_at >= self.interval):
+            return True
+        young = self._young
+        return len(young) > 0 and bool(since[young.items[0, young.start]] < now - self.pace.slow_after)
 
     def shoot(self, now: int, number: np.ndarray) -> np.ndarray:
         """The groups of the next windows of the list that are still open, M at most, changed or not."""

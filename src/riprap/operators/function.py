@@ -45,18 +45,21 @@ class Conditions:
 
 class Buffers:
     """Arrays that a loop appends rows to, `most` for a row of the entry. They are used again and again: fresh memory
-    costs more than a row does."""
+    costs more than a row does. What calls before have left in the first `held` places stays."""
 
     def __init__(self, most: int) -> None:
-        self.most, self.room = most, 0
+        self.most, self.room, self.held = most, 0, 0
         self.dtypes: dict[str, np.dtype] = {}
         self.arrays: dict[str, np.ndarray] = {}
 
     def make(self, rows: int) -> None:
         """Room for what `rows` can give."""
-        if rows * self.most > self.room:
-            self.room = rows * self.most
+        if self.held + rows * self.most > self.room:
+            self.room = 2 * self.held + rows * self.most
+            before = self.arrays
             self.arrays = {name: np.empty(self.room, dtype) for name, dtype in self.dtypes.items()}
+            for name, array in before.items():
+                self.arrays[name][: self.held] = array[: self.held]
 
     def fetch(self, name: str, dtype: np.dtype) -> Fetch:
         """One more array, and how an argument gets it."""
@@ -132,6 +135,10 @@ class Function(Host):
 
     def value_of(self, counter: str) -> int:
         return int(self.numbers[self.counters[counter]])
+
+    def set(self, counter: str, value: int) -> None:
+        """Where it begins in the next call."""
+        self.numbers[self.counters[counter]] = value
 
     def fail(self, block: Block, condition: str, site: int, value: str, whole: str) -> None:
         failing = block.sub(f"if err == 0 and {condition}:")

@@ -44,7 +44,8 @@ def aggregate_step(function: Function, operator: AggregateOperator, given: Given
               f"{at} = np.uint64({group} * {cap} + ({index} & {mask}))")  # fmt: skip
     events = None
     if operator.recorded:
-        events = StepEvents(function, name, operator, given.most, tumbling=spec.tumbling)
+        instant = spec.tumbling and size == 1
+        events = StepEvents(function, name, operator, given.most, tumbling=spec.tumbling, instant=instant)
         block.add(f"{first} = {ends}[{g}, 0]")
         events.row(block, g, first, index, given.row[TS].text)
     arguments: dict[str, Value] = {}

@@ -84,7 +84,7 @@ class _Step:
         block.add(*(f"{part} = {self.rings}[{g}, {j}]" for j, part in ((0, b), (1, c), (3, a))), f"{c} -= 1")
         events = None
         if operator.recorded:
-            events = StepEvents(function, name, operator, given.most, tumbling=spec.tumbling)
+            events = StepEvents(function, name, operator, given.most, tumbling=spec.tumbling, instant=False)
             head = function.fresh("lo")
             block.add(f"{head} = {self.rings}[{g}, 2]")
             events.row(block, g, head, a, given.row[TS].text)

@@ -3,7 +3,7 @@
 A *tracker* is told of every call of its operator, before and after, and works out what happened from where the rings of
 the groups that were touched begin and end. Nothing here looks at one window at a time, nor at windows that a call did
 not touch. Where a step runs, the step itself notes which groups it touched and where their rings began
-(`step_events.py`).
+(`step_events.py`), and the tracker looks at that when it is asked for something.
 
 Time is counted in *frames*: what happens between two records of an operator's state (`riprap.continuous`) belongs to
 the frame that the second one ends. Frame 0 ended at the beginning. A window is *dirty* in a frame if it has rows that
@@ -103,6 +103,7 @@ class Tracker:
         self._within = 0
         self._opened: list[np.ndarray] = []  # groups and numbers, of this frame
         self._closed: list[np.ndarray] = []  # hashes
+        self.noted: Callable[[], None] | None = None  # tells what a step has noted since somebody looked
         self.renumbered: Callable[[np.ndarray], None] | None = None  # hears of new numbers of groups: by old ones
         self._make(64)
 
@@ -131,10 +132,17 @@ class Tracker:
             for name, array in old.items():
                 getattr(self, name)[..., :room] = array
 
+    def look(self) -> None:
+        """At what a step has noted: before anything but a step changes windows, and before anything is asked."""
+        noted, self.noted = self.noted, None
+        if noted is not None:
+            noted()
+
     # Calls ------------------------------------------------------------------------------------------------------------
 
     def before(self, *groups: np.ndarray) -> Touched:
         """Rows of these groups are about to come, an array for each port; rings have room for them already."""
+        self.look()
         self.make_room()
         self._stamp += 1
         every = groups[0] if len(groups) == 1 else np.concatenate(groups)
@@ -167,29 +175,33 @@ class Tracker:
         was = self.number[who] >= 0
         self._changed(who[was])
         if not was.all():
-            self._begun(who, ~was, max(int(t[0]) for t in ts if len(t)), touched.tail)
+            self._begun(who, ~was, max(int(t[0]) for t in ts if len(t)), touched.tail, self.rows)
         for port, times in enumerate(ts):
             self._came(port, times)
 
-    def _begun(self, who: np.ndarray, fresh: np.ndarray, ts: int, tails: np.ndarray) -> None:
-        """Windows that forget begin in those groups of `who` that are `fresh`, unless they have forgotten all again."""
+    def _begun(self, who: np.ndarray, fresh: np.ndarray, ts: int, tails: np.ndarray, rows: np.ndarray) -> None:
+        """Windows that forget begin in those groups of `who` that are `fresh`, unless they have forgotten all again;
+        `rows` had come on each port before."""
         alive = np.zeros(len(who), bool)
         for store in self._operator.stores.values():
             alive |= (store.tail[who] > store.head[who]) | (store.tail[who] % store.period != 0)
         fresh &= alive
         times = np.full(int(fresh.sum()), ts, np.int64)
-        self._open(who[fresh], times, tails[:, fresh], np.repeat(self.rows[:, None], len(times), axis=1))
+        self._open(who[fresh], times, tails[:, fresh], np.repeat(rows[:, None], len(times), axis=1))
 
-    # Steps, which note where the ring of a group was at its first row in a call ---------------------------------------
+    # Steps, which note where the ring of a group was at its first row in a stretch of calls ---------------------------
 
     def stamp(self) -> int:
-        """What the marks of the groups that the next call touches become."""
+        """What the marks of the groups that the next stretch touches become."""
         self._stamp += 1
         return self._stamp
 
     def step_tumbled(self, groups: np.ndarray, heads: np.ndarray, spoken: int) -> None:
         """After a step over tumbling windows, which wrote `since` and `start` of those that opened; `spoken` of them
         were given out for good."""
+        if not len(groups):
+            self._within += spoken
+            return
         store, frame = self._operator.stores[0], self.frame
         opened, closed = np.empty((2, len(groups)), np.int64), np.empty(len(groups), np.int64)
         made, told, ended, dirty = tumble(
@@ -207,14 +219,14 @@ class Tracker:
         if told:
             self._closed.append(self._operator.groups.hashes[closed[:told]])
 
-    def step_slid(self, groups: np.ndarray, tails: np.ndarray, ts: int) -> None:
-        """After a step over windows that forget; `ts` is the time of its first row."""
+    def step_slid(self, groups: np.ndarray, tails: np.ndarray, ts: int, rows: int) -> None:
+        """After a step over windows that forget; `ts` is the time of its first row, `rows` had come before."""
         was = self.number[groups] >= 0
         if was.all():
             self._changed(groups)
             return
         self._changed(groups[was])
-        self._begun(groups, ~was, ts, tails[None])
+        self._begun(groups, ~was, ts, tails[None], np.array([rows]))
 
     def step_came(self, rows: int, ts: int) -> None:
         """So many rows have come in all, the last at a time."""
@@ -246,6 +258,7 @@ class Tracker:
 
     def close(self, groups: np.ndarray) -> None:
         """The windows of these groups, which are open, are no more."""
+        self.look()
         if not len(groups):
             return
         bases = self.base[groups]
@@ -259,6 +272,7 @@ class Tracker:
 
     def close_empty(self, groups: np.ndarray) -> np.ndarray:
         """Close those of these windows that have forgotten all their rows; gives the others."""
+        self.look()
         self._operator.settle(groups)
         alive = np.zeros(len(groups), bool)
         for store in self._operator.stores.values():
@@ -270,6 +284,7 @@ class Tracker:
 
     def happened(self) -> Happened:
         """What this frame has opened and closed, before it is ended."""
+        self.look()
         groups = _NOTHING
         if self._opened:
             groups, numbers = self.opened_since()
@@ -283,6 +298,7 @@ class Tracker:
     @property
     def eventful(self) -> bool:
         """Something opened or closed in this frame."""
+        self.look()
         return bool(self._opened or self._closed)
 
     def end_frame(self) -> None:
@@ -292,6 +308,7 @@ class Tracker:
 
     def opened_since(self) -> np.ndarray:
         """Groups and numbers of the windows that opened in this frame, oldest first; some may have closed since."""
+        self.look()
         if len(self._opened) != 1:
             self._opened = [np.concatenate(self._opened, axis=1) if self._opened else np.empty((2, 0), np.int64)]
         return self._opened[0]
@@ -320,6 +337,7 @@ class Tracker:
 
     def moving(self) -> "Moving":
         """What has to be known to find the open windows again when the operator has numbered its groups anew."""
+        self.look()
         groups = np.flatnonzero(self.number >= 0)
         table = self._operator.groups
         return Moving(groups, table.columns(groups) if table.types else [])

@@ -496,11 +496,13 @@ class Element:
                 self._do(self.protocol.handle(seam.Passed(one.channel, one.cursor.next, one.record.left)))
 
     def _record(self, gave: bool, told: OrderKey) -> bytes:
-        """What is to be recorded of the state, here and now."""
+        """What is to be recorded of the state, here and now; often nothing."""
         assert self._records is not None
+        if not self._records.wanted(gave):
+            return b""
         inlets = {channel: way.cursor.cut() for channel, way in self._inputs.ways.items()}
         sent = {channel: way.outlet.number for channel, way in self._outputs.ways.items()}
-        return self._records.record(gave, inlets, self._resume_points.taken, sent, told)
+        return self._records.record(inlets, self._resume_points.taken, sent, told)
 
     def _emitted(self, channel: ChannelId, number: int, items: int) -> None:
         self._do(self.protocol.handle(seam.Emitted(channel, number, items)))

@@ -29,6 +29,9 @@ from riprap.runtime.layout import Layout, Pe
 
 EVERY, SHOT = 100_000, 1024  # T and H (microseconds), and M, where neither they nor a goal are given
 _RELEASE_EVERY = 1_000_000  # microseconds
+_RARE = 100  # times what a record takes are to pass before the next: a hundredth of the time goes into them
+_LONGEST = 0.05  # seconds without a record, where one is wanted
+_LEAVES = 0.1  # of what is new in an average
 _FRAMES = 8192  # that the oldest needed record may lie back, before the windows that need it are saved again
 _SOURCE = "source "
 _ROW = "row"  # of the log, behind which a record lies
@@ -58,6 +61,7 @@ class Records:
         self._goal: Goal | None = None
         if asked.recovery is not None:
             self._goal = Goal(asked.recovery / 1e6, pace, asked.every, asked.slow_after, asked.shot)
+        self._takes, self._next = 0.0, 0.0  # seconds that a record takes on average; when the next one may be made
         self._worked = 0.0  # seconds since the goal was last looked at
         self._seen = (0, 0)  # event time, and rows, when it was
         began = clock.monotonic()
@@ -112,25 +116,32 @@ class Records:
 
     # As it goes on ----------------------------------------------------------------------------------------------------
 
-    def record(
-        self,
-        gave: bool,
-        inlets: Mapping[ChannelId, InletCut],
-        sources: Mapping[str, int],
-        sent: Mapping[ChannelId, int],
-        told: OrderKey,
-    ) -> bytes:
-        """The record of what has happened since the last one, if one is to be written now; else nothing."""
+    def wanted(self, gave: bool) -> bool:
+        """Whether a record is to be made here and now, of what has happened since the last one.
+
+        Not at every call: rows that a log has behind the newest record are made again, and known by their numbers.
+        """
         recorder = self._recorder
         if recorder is None:
             assert self._coming is not None
             recorder = self._recorder = self._coming.recorder
             if recorder is None:
-                return b""  # on its way back
+                return False  # on its way back
             self._came_back()
-        reached = self._engine.reached(self._name)
-        if reached == END_KEY or not (gave or recorder.due()):
-            return b""  # the end is told behind the last rows: who comes back is to tell it again
+        if self._clock.monotonic() < self._next or not (gave or recorder.due()):
+            return False
+        return self._engine.reached(self._name) != END_KEY  # told behind the last rows: who comes back tells it again
+
+    def record(
+        self,
+        inlets: Mapping[ChannelId, InletCut],
+        sources: Mapping[str, int],
+        sent: Mapping[ChannelId, int],
+        told: OrderKey,
+    ) -> bytes:
+        """The record of what has happened since the last one, which is `wanted`."""
+        recorder, began = self._recorder, self._clock.monotonic()
+        assert recorder is not None
         numbers = {_SOURCE + name: position for name, position in sources.items()}
         for channel, cut in inlets.items():
             passed, position = self._names[channel]
@@ -140,15 +151,19 @@ class Records:
         numbers |= zip(_TOLD, told, strict=True)
         numbers[_ROW] = row = self._host.row(self.channel)
         self._rows[recorder.frame] = row
-        began = self._clock.monotonic()
-        record = recorder.record(reached, numbers, press=max(0, recorder.frame - _FRAMES))
+        key = self._engine.reached(self._name)
+        record = recorder.record(key, numbers, press=max(0, recorder.frame - _FRAMES))
         if self._goal is not None:
             self._goal.checked(len(record.whole), self._clock.monotonic() - began)
         self._written += 1
         unsaved = record.unsaved.numbers
         positions = {channel: unsaved.get(self._names[channel][1], 0) for channel in inlets}
         self._needs.append(_Needs(self._written, positions, self._row(recorder.oldest)))
-        return encode(record)
+        encoded = encode(record)
+        now = self._clock.monotonic()
+        self._takes += (now - began - self._takes) * (_LEAVES if self._takes else 1)
+        self._next = now + min(_RARE * self._takes, recorder.schedule.interval / 1e6, _LONGEST)
+        return encoded
 
     def _row(self, frame: int) -> int:
         """Where the record of a frame lies, or one before it."""
