@@ -47,11 +47,24 @@ class Recovery:
 
     def into(self, operator: WindowedOperator, pace: Pace) -> "Coming":
         """A fresh operator gets what the records have, and repeats what comes until it is where it was."""
+        self.load(operator)
+        return Coming(self, operator, pace)
+
+    def load(self, operator: WindowedOperator) -> None:
+        """A fresh operator gets what the records have."""
         for part in self.parts:
             for port, (keys, rows) in part.items():
                 operator.stores[port].load(f"port{port}", {f"port{port}.keys": keys, f"port{port}.rows": rows})
         operator.version = self.scalars[VERSION]
-        return Coming(self, operator, pace)
+
+    @property
+    def past(self) -> Past:
+        """What it has to repeat then."""
+        cut, unsaved = self.cut, self.unsaved
+        return Past(
+            self.windows, self.start, self.at, self.bare, self.boundary, self.scalars,
+            cut.rows, cut.marks, unsaved.rows, unsaved.marks,
+        )  # fmt: skip
 
 
 class Coming:
@@ -60,12 +73,7 @@ class Coming:
     def __init__(self, recovery: Recovery, operator: WindowedOperator, pace: Pace) -> None:
         self._recovery, self._operator, self._pace = recovery, operator, pace
         self.recorder: Recorder | None = None  # None: not there yet
-        cut, unsaved = recovery.cut, recovery.unsaved
-        past = Past(
-            recovery.windows, recovery.start, recovery.at, recovery.bare, recovery.boundary, recovery.scalars,
-            cut.rows, cut.marks, unsaved.rows, unsaved.marks,
-        )  # fmt: skip
-        operator.repeat(past, self._there)
+        operator.repeat(recovery.past, self._there)
 
     def _there(self, repetition: Repetition) -> None:
         recovery, operator, tracker = self._recovery, self._operator, self._operator.track()
@@ -158,7 +166,7 @@ class _Back:
         self._state[numbers[wanted & ~record.whole]] = _NEEDS_MORE
         self._complete(numbers[whole], record.cut.frame)
         self._parts.append(
-            record.checked if wanted.all() else {port: _only(part, wanted) for port, part in record.checked.items()}
+            record.checked if wanted.all() else {port: only(part, wanted) for port, part in record.checked.items()}
         )
 
     def _complete(self, numbers: np.ndarray, frame: int) -> None:
@@ -205,7 +213,7 @@ class _Back:
         )
 
 
-def _only(part: tuple[pa.RecordBatch, pa.RecordBatch], wanted: np.ndarray) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+def only(part: tuple[pa.RecordBatch, pa.RecordBatch], wanted: np.ndarray) -> tuple[pa.RecordBatch, pa.RecordBatch]:
     """The tables of some windows."""
     keys, rows = part
     of_rows = np.repeat(wanted, keys.column("_rows").to_numpy())

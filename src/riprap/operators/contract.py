@@ -33,6 +33,7 @@ import pyarrow as pa
 from riprap.base.errors import DataError
 from riprap.graph.keys import KeyShape, OrderKey
 from riprap.graph.specs import OperatorSpec
+from riprap.operators.columns import Numbering
 
 
 class Channel(NamedTuple):
@@ -259,8 +260,10 @@ def merge_states(states: Sequence[State]) -> State:
             if len(np.unique(hashes)) < len(hashes):
                 raise DataError("two of the states to merge have the same key; split them by key ranges first")
         tables[name] = _concatenated(parts)
+    newest = max(states, key=lambda state: [state.scalars.get(name, 0) for name in Numbering.NAMES])
     scalars = {name: max(state.scalars[name] for state in states) for name in states[0].scalars}
-    return State(max(state.version for state in states), states[0].since, scalars, tables, states[0].blob)
+    numbers = {name: newest.scalars[name] for name in Numbering.NAMES if name in scalars}  # of one trigger
+    return State(max(state.version for state in states), states[0].since, scalars | numbers, tables, states[0].blob)
 
 
 def _concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from riprap.operators.windowed import WindowedOperator
 
 
+_NONE = np.empty(0, np.int64)
+
+
 @dataclass(frozen=True)
 class Past:
     """Windows in the order of `windows`; arrays by port have a line for each port."""
@@ -104,6 +107,8 @@ class Repetition:
     def _missing(self, port: int, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Which of the next rows of a port the state lacks, and the window of each."""
         past = self._past
+        if not past.windows.count:
+            return _NONE, _NONE
         number = np.arange(self.rows[port], self.rows[port] + len(groups))
         windows = np.where(groups >= 0, past.windows.find(self._operator.groups.hashes[groups]), -1)
         missing = np.flatnonzero((windows >= 0) & (number >= past.start[port][windows]))
