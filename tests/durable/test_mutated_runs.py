@@ -14,7 +14,7 @@ from riprap.runtime.element.ledger import LedgerShape, open_ledger, read_ledger
 from riprap.runtime.layout import arrange
 
 IN = ChannelId("A→B")
-LEDGER = LedgerShape((IN,), (ChannelId("B→C"),), (), ())
+LEDGER = LedgerShape((IN,), (ChannelId("B→C"),), (), (), (IN,))
 
 
 def make_run(path: Path) -> None:

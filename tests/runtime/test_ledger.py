@@ -9,7 +9,7 @@ from riprap.runtime.element.ledger import Ledger, LedgerShape, memory_ledger, op
 from riprap.runtime.simulated import Cells
 
 IN, OUT = ChannelId("A→B"), ChannelId("B→C", 1, 2)
-SHAPE = LedgerShape((IN,), (OUT, ChannelId("Sink")), ("B",), ("S",))
+SHAPE = LedgerShape((IN,), (OUT, ChannelId("Sink")), ("B",), ("S",), (IN,))
 
 
 def test_a_life_goes_on_with_the_counts_of_the_one_before(tmp_path):
@@ -25,7 +25,8 @@ def test_a_life_goes_on_with_the_counts_of_the_one_before(tmp_path):
 
 def test_records_do_not_touch_each_other(tmp_path):
     ledger = open_ledger(tmp_path, 1, SHAPE)
-    records = [*ledger.inlets.values(), *ledger.outlets.values(), *ledger.operators.values(), *ledger.sources.values()]
+    kinds = (ledger.inlets, ledger.outlets, ledger.operators, ledger.sources, ledger.missed)
+    records = [record for kind in kinds for record in kind.values()]
     assert ledger.outlets[OUT].key == ledger.operators["B"].key == START_KEY
     cells = [record.at + offset for record in records for offset in range(record.WIDTH)]
     assert cells == list(range(SHAPE.cells))
@@ -79,9 +80,22 @@ def test_a_call_counts_whole_or_not_at_all(tmp_path):
 
 def test_the_ledger_of_another_layout_is_refused(tmp_path):
     open_ledger(tmp_path, 1, SHAPE)
-    other = LedgerShape((ChannelId("A→X"),), SHAPE.outlets, SHAPE.operators, SHAPE.sources)
+    other = LedgerShape((ChannelId("A→X"),), SHAPE.outlets, SHAPE.operators, SHAPE.sources, ())
     with pytest.raises(DataError, match="another layout"):
         read_ledger(tmp_path, other)
+
+
+def test_what_was_missed_and_comes_after_all_is_found_once():
+    missed = memory_ledger(SHAPE).missed[IN]
+    for first in (0, 10, 12, 30):
+        missed.add(first, first + 2)
+    assert missed.stretches == [(0, 2), (10, 14), (30, 32)]
+    assert [missed.found(1, 11), missed.found(1, 11), missed.found(12, 13)] == [2, 0, 1]
+    assert missed.stretches == [(0, 1), (11, 12), (13, 14), (30, 32)]
+    missed.add(40, 41)
+    assert missed.stretches == [(11, 12), (13, 14), (30, 32), (40, 41)]  # the newest are known
+    assert missed.found(0, 100) == 5
+    assert missed.stretches == []
 
 
 def test_a_life_killed_at_its_birth_leaves_the_counts_alone(tmp_path, monkeypatch):

@@ -20,8 +20,8 @@ from riprap.replication.seen import HOLE, Seen
 from riprap.runtime.element.arrivals import without
 from riprap.runtime.element.backlog import Backlog
 from riprap.runtime.element.captures import OpenCapture
-from riprap.runtime.element.cursor import InputCursor, MergedCursor
-from riprap.runtime.element.ledger import InletRecord, Ledger
+from riprap.runtime.element.cursor import InputCursor, MergedCursor, Numbers
+from riprap.runtime.element.ledger import InletRecord, Ledger, MissedRecord
 from riprap.runtime.element.remember_way import keys_of_message
 from riprap.runtime.element.retained import Retained
 from riprap.runtime.element.shard_merge import Given, ShardMerge
@@ -59,6 +59,7 @@ class WayIn:
         self.acknowledged = 0  # number below which its producer need not hold anything
         self.merge: ShardMerge | None = None
         self.retained: Retained | None = None
+        self.missed: MissedRecord | None = None  # of a channel that its producer holds
 
     @property
     def full(self) -> bool:
@@ -109,6 +110,7 @@ class Inputs:
             way.target, way.port, way.merge, way.retained = (
                 stream.target, stream.target_port, merges.get(channel.stream), kept,
             )  # fmt: skip
+            way.missed = ledger.missed.get(channel)
             # Nothing may come any more of a channel whose end is in the state: its merge knows how far it has come.
             way.reached = engine.known(way.target, way.port) if way.merge is None else way.merge.known(channel.source)
             if inlet.retention == "remember":
@@ -330,14 +332,8 @@ class Inputs:
         if number == before or self._by_taken:  # in order
             record.next = record.left = end
             return
-        fresh = max(0, end - max(number, before))
-        if before < end:
-            record.next = end
-            if end - before > fresh:
-                record.missed += end - before - fresh
+        self._count(way, [Numbers(number, end, late=False)], end)
         record.left = end
-        if end - number > fresh and not self._exact:
-            record.repeated += end - number - fresh
 
     def settle(self) -> list[WayIn]:
         """Bring the ledger up to date with what has passed merges; gives the channels on which something has."""
@@ -356,16 +352,7 @@ class Inputs:
             if self._by_taken:
                 record.next = merged.next
                 continue
-            had = record.next
-            fresh = sum(numbers.beyond(had) for numbers in passed)
-            again = sum(numbers.beyond(0) for numbers in passed) - fresh
-            record.late += sum(numbers.beyond(had) for numbers in passed if numbers.late)
-            following = max(had, merged.next)
-            if following - had > fresh:
-                record.missed += following - had - fresh
-            record.next = following
-            if again and not self._exact:
-                record.repeated += again
+            self._count(way, passed, merged.next)
         for name, key in self.behind.items():
             reached = self._engine.reached(name)
             if reached > key:
@@ -375,6 +362,27 @@ class Inputs:
             if way.retained is None:
                 way.record.left = way.cursor.next
         return changed + self._let_go(changed) if self._retaining else changed
+
+    def _count(self, way: WayIn, passed: list[Numbers], next_: int) -> None:
+        """The operators have had these, ascending, and nothing else below `next_` will come in this life."""
+        record, missed = way.record, way.missed
+        had = record.next
+        fresh = sum(numbers.beyond(had) for numbers in passed)
+        again = sum(numbers.beyond(0) for numbers in passed) - fresh
+        if late := sum(numbers.beyond(had) for numbers in passed if numbers.late):
+            record.late += late
+        following = max(had, next_)
+        if following - had > fresh:
+            record.missed += following - had - fresh
+            if missed is not None:
+                for first, stop in _between(had, passed, following):
+                    missed.add(first, stop)
+        record.next = following
+        if again and not self._exact:
+            found = sum(missed.found(n.first, min(n.stop, had)) for n in passed) if missed is not None else 0
+            if found:  # they missed them in another life
+                record.missed -= found
+            record.repeated += again - found
 
     def _let_go(self, changed: list[WayIn]) -> list[WayIn]:
         """What operators that need all their input have in their state; gives other channels of which some has left."""
@@ -394,6 +402,13 @@ class Inputs:
                 others.append(way)
             way.record.left = left
         return others
+
+
+def _between(first: int, passed: list[Numbers], stop: int) -> list[tuple[int, int]]:
+    """The stretches of [first, stop) of which nothing has passed."""
+    ends = [first, *(max(first, numbers.stop) for numbers in passed)]
+    begins = [*(max(first, numbers.first) for numbers in passed), stop]
+    return [(end, begin) for end, begin in zip(ends, begins, strict=True) if end < begin]
 
 
 def _row_bytes(schema: pa.Schema) -> int:

@@ -9,7 +9,7 @@ that was replaced without knowing it cannot spoil the counts.
     0    8 bytes  RPRPLEDG
     8    u64      xxh3-64 of the shape: which records there are, in which order
     16   i64 …    the records, one after the other: of channels that come in (12 cells each), that go out (6),
-                  of operators that other elements feed (4), of sources (4)
+                  of operators that other elements feed (4), of sources (4), of what held channels missed (8)
          i64      1 while a call is being counted, else 0
          i64 …    the records as they were before that call
 
@@ -24,7 +24,7 @@ Which cell is whose is known when a ledger is opened; a record is an object that
 import mmap
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -134,6 +134,51 @@ class SourceRecord(_Record):
     lost = _cell(3, "rows that waited so when the process died")
 
 
+class MissedRecord(_Record):
+    """A channel that comes in, and whose producer holds it: which items below `next` the operators never had.
+
+    What was late for a life may be in time for the next one, which is given again what its operator's checkpoint does
+    not have. The newest stretches are known: one for each time that a producer was not waited for.
+    """
+
+    __slots__ = ()
+    WIDTH = 8
+
+    @property
+    def stretches(self) -> list[tuple[int, int]]:
+        """First item and the one behind the last, ascending."""
+        cells, at = self.cells, self.at
+        pairs = [(cells[cell], cells[cell + 1]) for cell in range(at, at + self.WIDTH, 2)]
+        return [(first, stop) for first, stop in pairs if first < stop]
+
+    @stretches.setter
+    def stretches(self, stretches: list[tuple[int, int]]) -> None:
+        newest = [number for stretch in stretches for number in stretch][-self.WIDTH :]
+        for cell, number in enumerate(newest + [0] * (self.WIDTH - len(newest)), self.at):
+            self.cells[cell] = number
+
+    def add(self, first: int, stop: int) -> None:
+        """They never had these, which are beyond all that is known."""
+        stretches = self.stretches
+        if stretches and stretches[-1][1] == first:
+            first = stretches.pop()[0]
+        self.stretches = [*stretches, (first, stop)]
+
+    def found(self, first: int, stop: int) -> int:
+        """They have had these now: of how many that was not known."""
+        found, left = 0, []
+        for low, high in self.stretches:
+            begin, end = max(low, first), min(high, stop)
+            if begin >= end:
+                left.append((low, high))
+                continue
+            found += end - begin
+            left += [stretch for stretch in ((low, begin), (end, high)) if stretch[0] < stretch[1]]
+        if found:
+            self.stretches = left
+        return found
+
+
 @dataclass(frozen=True)
 class LedgerShape:
     """Which records a ledger has."""
@@ -142,6 +187,7 @@ class LedgerShape:
     outlets: tuple[ChannelId, ...]
     operators: tuple[str, ...]
     sources: tuple[str, ...]
+    held: tuple[ChannelId, ...]  # of those that come in
 
     @property
     def cells(self) -> int:
@@ -150,17 +196,19 @@ class LedgerShape:
             + OutletRecord.WIDTH * len(self.outlets)
             + OperatorRecord.WIDTH * len(self.operators)
             + SourceRecord.WIDTH * len(self.sources)
+            + MissedRecord.WIDTH * len(self.held)
         )
 
     @cached_property
     def digest(self) -> int:
-        return xxhash.xxh3_64_intdigest(repr((self.inlets, self.outlets, self.operators, self.sources)).encode())
+        return xxhash.xxh3_64_intdigest(repr(astuple(self)).encode())
 
 
 def ledger_shape(layout: Layout, pe: Pe) -> LedgerShape:
     fed = dict.fromkeys(link.stream.target for link in layout.links if link.target == pe.fragment)
     sources = tuple(s.name for s in layout.graph.sources if s.name in pe.fragment.members)
-    return LedgerShape(layout.inputs(pe), layout.outlets(pe), tuple(fed), sources)
+    held = tuple(channel for channel in layout.inputs(pe) if layout.retention(channel) == "hold")
+    return LedgerShape(layout.inputs(pe), layout.outlets(pe), tuple(fed), sources, held)
 
 
 class Ledger:
@@ -173,6 +221,7 @@ class Ledger:
         self.outlets: dict[ChannelId, OutletRecord] = {}
         self.operators: dict[str, OperatorRecord] = {}
         self.sources: dict[str, SourceRecord] = {}
+        self.missed: dict[ChannelId, MissedRecord] = {}
         for channel in shape.inlets:
             self.inlets[channel] = InletRecord(cells, at)
             at += InletRecord.WIDTH
@@ -185,6 +234,9 @@ class Ledger:
         for name in shape.sources:
             self.sources[name] = SourceRecord(cells, at)
             at += SourceRecord.WIDTH
+        for channel in shape.held:
+            self.missed[channel] = MissedRecord(cells, at)
+            at += MissedRecord.WIDTH
 
     def begin(self) -> None:
         """What is counted from here on counts only with `commit`."""
