@@ -192,6 +192,21 @@ def test_a_gap_takes_from_count_windows_what_would_have_slid_out(graph):
     assert {key: len(window) for key, window in after.items()} == {2: 50}
 
 
+def test_a_key_that_took_in_nothing_keeps_its_rate_in_a_whole():
+    """Group 1 takes 20 tuples in one second and none in the next, in which nearly all of the others are new."""
+    graph = joining(count(50))
+    storage, engine = MemoryStorage(), started(graph)
+    writer = checkpointer(storage, graph)
+    for second, groups in enumerate([np.arange(400) % 8, [1] * 20, np.arange(2, 402) % 6 + 2]):
+        engine.push("S1", rows_of(np.array(groups), 1_000 * second))
+        writer.capture("all", engine, {}, second * SECOND)
+    again = Engine(graph)
+    load(storage, "PE/0", "all", 2 * SECOND + SECOND // 2, gap=True).into(again)
+    before, after = windows(engine, "J"), windows(again, "J")
+    assert after[1] == before[1][10:]  # half a second at 20 tuples/s
+    assert after[0] == before[0]
+
+
 def test_a_gap_leaves_what_there_is_room_for():
     before, after = after_a_gap(joining(count(130)), 1.0)
     assert len(before[0]) == 120

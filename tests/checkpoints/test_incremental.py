@@ -123,6 +123,24 @@ def test_unchanged_keys_are_not_written_again():
     assert sum(int(part.column(ROWS).sum()) for part in written) == 3
 
 
+def test_what_is_nearly_all_new_is_one_part():
+    """Windows of five tuples, most of which slide over between two checkpoints."""
+    parts, sizes = [], []
+
+    def each(number, storage, engine):
+        parts.append(newest(storage).parts())
+        sizes.append(sum(map(len, windows(engine, "A").values())))
+        assert windows(restored(storage, graph), "A") == windows(engine, "A")
+
+    graph, rng = summing(count(5), count(1)), generator(5, "turned over")
+    _, _, costs = run(graph, "A", lambda size: zipf(rng, 200, 0.5, size), 12, 4_000, each)
+    assert [len(p) for p in parts] == [1] * 12
+    assert costs == sizes  # what is in the windows, once
+    draws = iter([*[np.arange(1_000) % 200] * 3, np.zeros(100), np.arange(1_000) % 200])
+    _, _, costs = run(graph, "A", lambda size: next(draws)[:size], 5, 1_000)
+    assert costs == [1_000, 1_000, 1_000, 5, 1_000]
+
+
 def test_a_part_dies_when_its_rows_have_slid_out():
     parts = []
     run(joining(count(100)), "J", lambda size: np.zeros(size), 30, 50, lambda n, s, e: parts.append(newest(s).parts()))

@@ -10,7 +10,7 @@ from riprap.engine.merger import MergerState
 from riprap.graph.keys import OrderKey
 from riprap.graph.specs import Aggregate, Join, OperatorSpec
 from riprap.graph.windows import Count
-from riprap.operators.contract import State
+from riprap.operators.contract import Operator, State
 from riprap.operators.windowed import WindowedOperator
 
 
@@ -35,23 +35,31 @@ def capture(
     since: Mapping[str, int],
     positions: Mapping[str, Any],
     now: int,
+    mergers: Mapping[str, MergerState] | None = None,
 ) -> Capture:
-    """`since` has the versions that the last capture of the unit returned; without one an operator is taken whole."""
+    """`since` has the versions that the last capture of the unit returned; without one an operator is taken whole.
+
+    `mergers`: what is to be saved of mergers; None: all that waits in those of the operators.
+    """
     names = tuple(operators)
-    waiting = engine.waiting()
-    states = {}
-    for name in names:
-        operator = engine.operators[name]
-        states[name] = operator.delta(since[name]) if name in since else operator.snapshot()
+    if mergers is None:
+        mergers = {name: state for name, state in engine.waiting().items() if name in names}
     return Capture(
         unit,
         now,
-        states,
+        {name: _state(engine.operators[name], since.get(name)) for name in names},
         {name: _kinds(engine, name) for name in names},
-        {name: waiting[name] for name in names if name in waiting},
+        mergers,
         {name: engine.reached(name) for name in names},
         dict(positions),
     )
+
+
+def _state(operator: Operator, since: int | None) -> State:
+    """What has changed. Where nearly all has, it is taken whole: that is one part, and nothing before it is needed."""
+    if since is None or (isinstance(operator, WindowedOperator) and operator.turned_over(since)):
+        return operator.snapshot()
+    return operator.delta(since)
 
 
 def _kinds(engine: Engine, name: str) -> dict[str, WindowKind]:

@@ -11,7 +11,7 @@ anew, with a warning: a copy that goes on from what is gone is dropped.
 import queue
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from riprap.base.clock import SYSTEM_CLOCK, Clock
@@ -126,16 +126,14 @@ class Checkpointer:
     ) -> Capture:
         """The unit's state. It has to be written before the next one is copied: each goes on from the one before.
 
-        `mergers` are others than the engine's, to be saved with them.
+        `mergers`: what is to be saved of mergers; None: all that waits in the engine's.
         """
         self._raise_error()
         if unit not in self._units:
             raise UsageError(f"no unit {unit} is checkpointed here; units are {known(self._units, unit)}")
         state = self._units[unit]
         since = {} if unit in self._broken else state.versions or {}
-        taken = capture(unit, engine, state.operators, since, positions, now)
-        if mergers:
-            taken = replace(taken, mergers={**taken.mergers, **mergers})
+        taken = capture(unit, engine, state.operators, since, positions, now, mergers)
         state.versions = {name: s.version for name, s in taken.states.items()}
         return taken
 

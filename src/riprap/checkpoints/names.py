@@ -37,8 +37,14 @@ def folder_of(pe: str, unit: str) -> str:
 
 def files_in(storage: Storage, folder: str, kind: str) -> list[File]:
     """Files of one kind, oldest first."""
-    found = (_FILE.fullmatch(name) for name in storage.names(folder))
-    return sorted(File(int(m[1]), int(m[2]), m[3]) for m in found if m is not None and m[3] == kind)
+    found = (parsed(name) for name in storage.names(folder))
+    return sorted(file for file in found if file is not None and file.kind == kind)
+
+
+def parsed(name: str) -> File | None:
+    """The file of a unit that is called so; None: it is none."""
+    match = _FILE.fullmatch(name)
+    return File(int(match[1]), int(match[2]), match[3]) if match is not None else None
 
 
 class Claim:

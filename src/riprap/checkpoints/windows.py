@@ -77,13 +77,13 @@ class WindowLog:
 
     def take(self, captured: WindowPart, kind: WindowKind, number: int, taken_at: int, *, whole: bool) -> SavedWindows:
         """Add a checkpoint: the tables of a delta, or of a snapshot that replaces everything."""
-        rates, rate = self._rates(captured, taken_at)
+        rates, times, rate = self._rates(captured, taken_at, whole)
         if whole:
             self._parts, self._index = [], KeyIndex()
         head, tail, rows = captured.column(HEAD), captured.column(TAIL), captured.column(ROWS)
         numbers = np.full(len(rows), number, np.int64)
         entries = with_columns(captured.entries, {FROM: tail - rows, NUMBER: numbers, RATE: rates})
-        self._index.update(captured.column(HASH), head, tail, captured.column(SPOKE), number, taken_at)
+        self._index.update(captured.column(HASH), head, tail, captured.column(SPOKE), number, times, rates)
         paces = _paces(tail - head, rows)
         for pace in np.unique(paces).tolist():
             self._add(chosen(WindowPart(entries, captured.rows), np.flatnonzero(paces == pace)), pace, 0, number)
@@ -92,16 +92,21 @@ class WindowLog:
         schemas = (entries.schema, captured.rows.schema)
         return SavedWindows(kind, tuple(part.ref for part in self._parts), schemas, rate, bounds)
 
-    def _rates(self, captured: WindowPart, taken_at: int) -> tuple[np.ndarray, float]:
-        """Tuples per second: of each key since its last entry, and of all since the last checkpoint."""
+    def _rates(self, captured: WindowPart, taken_at: int, whole: bool) -> tuple[np.ndarray, np.ndarray, float]:
+        """Tuples per second of each key since its last entry, as of which time; and of all since the last checkpoint.
+
+        A whole has keys that took in nothing, too: they have the rate that they had.
+        """
         tail, rows = captured.column(TAIL), captured.column(ROWS)
-        known, old_tail, old_at = self._index.before(captured.column(HASH))
+        known, old_tail, old_at, old_rate = self._index.before(captured.column(HASH))
         new = np.where(known, tail - old_tail, rows)
         since = np.where(known, old_at, self._taken_at if self._taken_at is not None else taken_at)
         seconds = (taken_at - since) / 1e6
         rates = np.divide(new, seconds, out=np.zeros(len(tail)), where=seconds > 0)
+        idle = known & (tail == old_tail) & whole
+        rates, times = np.where(idle, old_rate, rates), np.where(idle, old_at, taken_at)
         elapsed = (taken_at - self._taken_at) / 1e6 if self._taken_at is not None else 0.0
-        return rates, float(new.sum()) / elapsed if elapsed > 0 else 0.0
+        return rates, times, float(new.sum()) / elapsed if elapsed > 0 else 0.0
 
     # Parts ------------------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-_FIELDS = ("head", "tail", "spoke", "number", "at", "mentions")
+_FIELDS = ("head", "tail", "spoke", "number", "at", "rate", "mentions")
 
 
 class KeyIndex:
@@ -15,10 +15,18 @@ class KeyIndex:
         self.spoke = np.empty(0, np.int64)
         self.number = np.empty(0, np.int64)  # checkpoint of the newest entry
         self.at = np.empty(0, np.int64)  # when that was taken, microseconds
+        self.rate = np.empty(0, np.float64)  # tuples per second, as of that
         self.mentions = np.empty(0, np.int64)  # entries in parts
 
     def update(
-        self, hashes: np.ndarray, head: np.ndarray, tail: np.ndarray, spoke: np.ndarray, number: int, at: int
+        self,
+        hashes: np.ndarray,
+        head: np.ndarray,
+        tail: np.ndarray,
+        spoke: np.ndarray,
+        number: int,
+        at: np.ndarray,
+        rate: np.ndarray,
     ) -> None:
         """Newer bounds of some keys, each once."""
         found = self._found(hashes)
@@ -30,19 +38,19 @@ class KeyIndex:
             order = np.argsort(together, kind="stable")
             self._hashes = together[order]
             for name in _FIELDS:
-                values = np.concatenate([getattr(self, name)[keep], np.zeros(len(new), np.int64)])
-                setattr(self, name, values[order])
+                values = getattr(self, name)
+                setattr(self, name, np.concatenate([values[keep], np.zeros(len(new), values.dtype)])[order])
         where = np.searchsorted(self._hashes, hashes)
         self.head[where], self.tail[where], self.spoke[where] = head, tail, spoke
-        self.number[where], self.at[where] = number, at
+        self.number[where], self.at[where], self.rate[where] = number, at, rate
 
-    def before(self, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Which of these keys are known, and their tail and time (0 where not)."""
+    def before(self, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Which of these keys are known, and their tail, time and rate (0 where not)."""
         known = self._found(hashes)
-        tail, at = np.zeros(len(hashes), np.int64), np.zeros(len(hashes), np.int64)
+        tail, at, rate = (np.zeros(len(hashes), dtype) for dtype in (np.int64, np.int64, np.float64))
         where = np.searchsorted(self._hashes, hashes[known])
-        tail[known], at[known] = self.tail[where], self.at[where]
-        return known, tail, at
+        tail[known], at[known], rate[known] = self.tail[where], self.at[where], self.rate[where]
+        return known, tail, at, rate
 
     def look_up(self, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Head, tail, number of the newest entry, and mentions."""

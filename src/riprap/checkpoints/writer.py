@@ -22,7 +22,7 @@ from riprap.checkpoints.manifest import (
     read_part,
     write_part,
 )
-from riprap.checkpoints.names import MANIFEST, PART, Claim, File, files_in, folder_of
+from riprap.checkpoints.names import MANIFEST, PART, Claim, File, files_in, folder_of, parsed
 from riprap.checkpoints.parts import WindowPart
 from riprap.checkpoints.storage import Contents, Storage
 from riprap.checkpoints.windows import WindowLog
@@ -40,6 +40,7 @@ class UnitWriter:
         self._logs: dict[tuple[str, str], WindowLog] = {}
         self._blobs: dict[str, PartRef] = {}
         self._bytes = 0
+        self._there: set[str] = set()  # files in the folder, as far as is known
         self._kept: dict[File, frozenset[str]] = {}  # manifests that are kept, and the parts that they name
         self.found: dict[File, Mapping[str, Any]] = {}  # whole manifests that were there, and their positions
         for file in files_in(storage, self._folder, MANIFEST):
@@ -59,7 +60,7 @@ class UnitWriter:
                 self._storage.delete(f"{self._folder}/{file.name}")
 
     def _whole(self) -> dict[File, bool]:
-        there = set(self._storage.names(self._folder))
+        there = self._there = set(self._storage.names(self._folder))
         return {file: file.name in there and parts <= there for file, parts in self._kept.items()}
 
     def write(self, capture: Capture) -> tuple[int, int]:
@@ -121,7 +122,9 @@ class UnitWriter:
     def _write_part(self, data: Contents) -> PartRef:
         self._part += 1
         self._bytes += len(data)
-        return write_part(self._storage, self._folder, File(self._epoch, self._part, PART).name, data)
+        name = File(self._epoch, self._part, PART).name
+        self._there.add(name)
+        return write_part(self._storage, self._folder, name, data)
 
     def _read_part(self, part: PartRef) -> bytes | None:
         return read_part(self._storage, self._folder, part)
@@ -136,7 +139,9 @@ class UnitWriter:
             return frozenset()
 
     def _collect(self) -> None:
+        """Parts that were there when the folder was last looked at, or were written since, and that nobody names."""
         named = frozenset().union(*self._kept.values())
-        for file in files_in(self._storage, self._folder, PART):
-            if file.epoch <= self._epoch and file.name not in named:
-                self._storage.delete(f"{self._folder}/{file.name}")
+        for name in sorted(self._there - named):
+            if (file := parsed(name)) is not None and file.kind == PART and file.epoch <= self._epoch:
+                self._storage.delete(f"{self._folder}/{name}")
+                self._there.discard(name)

@@ -95,6 +95,13 @@ class WindowedOperator(Operator):
     def delta(self, since: int) -> State:
         return self._save(since if all(store.marked(since) for store in self.stores.values()) else None)
 
+    def turned_over(self, since: int) -> bool:
+        """Whether at least three quarters of what windows hold has come since: a delta would hardly be smaller."""
+        if not all(store.marked(since) for store in self.stores.values()):
+            return True
+        came = sum(store.came_since(since) for store in self.stores.values())
+        return 4 * came >= 3 * sum(store.size() for store in self.stores.values())
+
     def _save(self, since: int | None) -> State:
         self.settle()
         tables: dict[str, pa.RecordBatch] = {}

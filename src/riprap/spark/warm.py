@@ -18,12 +18,14 @@ import riprap.runtime.process  # (with it Numba, Arrow, Flight, the engine and t
 import riprap.spark.host
 import riprap.spark.task  # noqa: F401  (where the functions of a task are found)
 from riprap.expressions.later import load
+from riprap.operators.rows import load_kernels
 from riprap.spark.executor import remember_executor
 
 with suppress(ImportError):
     import pandas  # noqa: F401  (where it is installed Arrow imports it when it first makes an array of Python values)
 
 load()  # what is compiled, from the cache
+load_kernels()
 
 
 def serve(executor: int) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 
 from riprap.base.clock import Clock
 from riprap.engine.engine import Engine
-from riprap.graph.keys import START_KEY
+from riprap.engine.merger import MergerState
+from riprap.graph.keys import END_KEY, START_KEY
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import Cut
 from riprap.protocols.events import Abandon, Capture, Close
@@ -66,13 +67,26 @@ class Cuts:
     def capture(self, command: Capture) -> None:
         self._host.flush()  # its numbers promise that what was kept is there
         cut = self.cut(self._plan.units[command.unit].operators)
-        shards = {SHARDS + stream: merge.snapshot() for stream, merge in self._merges.items()}
         self._withheld.captured(command.tag)
-        whole = shards if self._plan.whole else {}
-        capture = self._captures.take(command, self._engine, cut, self._clock.now(), whole)
+        capture = self._captures.take(command, self._engine, cut, self._clock.now(), self._mergers())
         if capture is not None:
             for channel in command.record:
                 self._inputs.ways[channel].recorded.append(capture)
+
+    def _mergers(self) -> dict[str, MergerState]:
+        """What waits in front of operators, as far as a life that goes back takes it from a checkpoint: an operator
+        that is restored on its own has nothing of it, and what has not passed may come again instead (`Restore`).
+        """
+        if not self._plan.whole:
+            return {}
+        mergers = dict(self._engine.waiting())
+        mergers |= {SHARDS + stream: merge.snapshot() for stream, merge in self._merges.items()}
+        if self._plan.delivered == "passed":
+            for channel, way in self._inputs.ways.items():
+                for name, port in ((way.target, way.port), (SHARDS + way.stream, channel.source)):
+                    if name in mergers:
+                        mergers[name] = mergers[name].emptied(port, END_KEY)
+        return mergers
 
     def close(self, command: Close) -> None:
         self._unrecorded(self._captures.close(command.channel, command.tag), (command.channel,))
