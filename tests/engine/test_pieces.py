@@ -364,7 +364,9 @@ def test_a_row_may_bring_several_groups():
     compared(app.build(), [("S", given_.slice(0, 97)), ("S", given_.slice(97))], ["S"])
 
 
-NASTY = st.sampled_from([1e16, -1e16, 1.0, 0.1, -0.1, 1e-300, 1e300, 1.7e308, float("inf"), float("nan"), -0.0, None])
+NASTY = st.sampled_from(
+    [1e16, -1e16, 1.0, 0.1, -0.1, 1e-300, 1e300, 1.7e308, *map(float, ("inf", "-inf", "nan")), -0.0, None]
+)
 
 
 @settings(max_examples=60)
@@ -385,6 +387,18 @@ def test_running_sums_are_those_of_the_window(values, windows, size):
                   i=[i for _, _, i in values])  # fmt: skip
     assert begins(graph, "A") is None
     compared(graph, [("S", piece) for piece in cut(given_, [size])], ["S"])
+
+
+def test_sums_go_on_while_infinities_are_in_the_window():
+    """They are counted beside: a window that has one is not added up anew at every tuple."""
+    app = App("running")
+    source(app).aggregate("sum(x) AS s", window=count(20), every=count(1), name="A").sink("Out")
+    engine = Engine(app.build())
+    values = [float("nan"), 1.0, float("inf"), 2.0, *[0.5] * 20, -float("inf"), 3.0]
+    given_ = rows(k=["a"] * len(values), x=values, i=[0] * len(values))
+    sums = [row["s"] for output in engine.push("S", given_) for row in output.event.to_pylist()]
+    assert list(map(str, sums)) == ["nan"] * 20 + ["inf"] * 2 + ["11.5", "10.0", "-inf", "-inf"]
+    assert engine.operators["A"].running.floats[0].tolist() == [12.0, 0.0, 0.0]
 
 
 # Compiled -------------------------------------------------------------------------------------------------------------

@@ -41,8 +41,8 @@ class RunningSums:
     """What a step adds up per group while rows come and go: no state, for it follows from the windows.
 
     `ints`: where the window of the sums begins, whether they are of this group's window at all; then, per argument, how
-    many values are not null, their sum, and that of their upper halves. `floats`: per argument the sum, what it is off
-    by, and what was lost.
+    many values are not null, their sum, and that of their upper halves; of floats, how many are NaN or infinite above,
+    and below. `floats`: per argument the sum of those that are finite, what it is off by, and what was lost.
     """
 
     def __init__(self, arguments: int) -> None:

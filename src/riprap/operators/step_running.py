@@ -5,7 +5,8 @@ the group's sums and what goes is taken away again, so that a tuple costs the sa
 
 A sum of floats is two numbers whose exact sum it is, by additions that know their error. As long as nothing was *lost*
 in the second of them, taking a value away again is exact too, and the two are what adding up the window would give.
-Once something was, the window is added up anew at the next tuple. So a result follows from the window alone, as it has
+Once something was, the window is added up anew at the next tuple. Infinities and NaN are counted beside, NaN as both
+infinities: added to a sum they could not be taken away again. So a result follows from the window alone, as it has
 to; the running sums are no part of an operator's state, and are made again from the window after a restore.
 """
 
@@ -158,8 +159,10 @@ class _Step:
     # Sums -------------------------------------------------------------------------------------------------------------
 
     def _names(self, column: str) -> tuple[str, ...]:
-        stem = f"{self.name}_{identifier(column)}_run"
-        return f"{stem}_n", f"{stem}_t", f"{stem}_u", f"{stem}_l"
+        stem, rare = f"{self.name}_{identifier(column)}_run", 3 + 3 * self.operator.places[column]
+        # How many are infinite or NaN is so seldom changed that it stays where it is kept.
+        beside = (f"{self.ints}[{self.g}, {rare + side}]" for side in (0, 1))
+        return f"{stem}_n", f"{stem}_t", f"{stem}_u", f"{stem}_l", *beside
 
     def _floats(self, column: str) -> bool:
         return pa.types.is_floating(self.operator.stores[0].type_of(column))
@@ -167,13 +170,12 @@ class _Step:
     def _places(self, column: str) -> list[tuple[str, str]]:
         """The sums of a column, and where they are kept between rows of a group."""
         number = self.operator.places[column]
-        n, t, u, lost = self._names(column)
-        ints, floats = f"{self.ints}[{self.g}, {2 + 3 * number}]", f"{self.floats}[{self.g}, {3 * number}]"
-        if self._floats(column):
-            return [(n, ints), (t, floats), (u, f"{self.floats}[{self.g}, {3 * number + 1}]"),
-                    (lost, f"{self.floats}[{self.g}, {3 * number + 2}]")]  # fmt: skip
-        return [(n, ints), (t, f"{self.ints}[{self.g}, {3 + 3 * number}]"),
-                (u, f"{self.ints}[{self.g}, {4 + 3 * number}]")]  # fmt: skip
+        n, t, u, lost, *_ = self._names(column)
+        ints = [f"{self.ints}[{self.g}, {2 + 3 * number + place}]" for place in range(3)]
+        if not self._floats(column):
+            return list(zip((n, t, u), ints, strict=True))
+        floats = [f"{self.floats}[{self.g}, {3 * number + place}]" for place in range(3)]
+        return list(zip((n, t, u, lost), [ints[0], *floats], strict=True))
 
     def _load(self, block: Block) -> None:
         for column in self.summed:
@@ -185,9 +187,14 @@ class _Step:
 
     def _zero(self, block: Block) -> None:
         for column in self.summed:
-            (n, _), *sums = self._places(column)
-            zero = "0.0" if self._floats(column) else "np.int64(0)"
-            block.add(f"{n} = np.int64(0)", *(f"{name} = {zero}" for name, _ in sums))
+            self._empty(block, column)
+
+    def _empty(self, block: Block, column: str) -> None:
+        n, t, u, lost, above, below = self._names(column)
+        if self._floats(column):
+            block.add(f"{n} = np.int64(0)", *(f"{name} = 0.0" for name in (t, u, lost)), f"{above} = 0", f"{below} = 0")
+        else:
+            block.add(*(f"{name} = np.int64(0)" for name in (n, t, u)))
 
     def _shift(self, block: Block, index: str, sign: int) -> None:
         """Add the row at an insertion index to the sums, or take it away."""
@@ -208,7 +215,7 @@ class _Step:
         return f"{stored_column(self.function, self.name, self.operator, 0, column, type_)}[{place}]"
 
     def _add(self, body: Block, column: str, value: str, sign: int) -> None:
-        n, t, u, lost = self._names(column)
+        n, t, u, lost, above, below = self._names(column)
         plus = "+" if sign > 0 else "-"
         body.add(f"{n} {plus}= 1")
         if not self._floats(column):
@@ -216,11 +223,14 @@ class _Step:
             body.add(f"{x} = {value}", f"{t} {plus}= {x}", f"{u} {plus}= {x} >> 32")
             return
         x, s, y, d = (self.function.fresh(stem) for stem in "xsyd")
-        body.add(
-            f"{x} = {'' if sign > 0 else '-'}{value}",
+        body.add(f"{x} = {'' if sign > 0 else '-'}{value}")
+        body.sub(f"if np.isfinite({x}):").add(
             f"{s} = {t} + {x}", f"{y} = {s} - {t}", f"{d} = ({t} - ({s} - {y})) + ({x} - {y})", f"{t} = {s}",
             f"{s} = {u} + {d}", f"{y} = {s} - {u}", f"{lost} += abs(({u} - ({s} - {y})) + ({d} - {y}))", f"{u} = {s}",
         )  # fmt: skip
+        beside, own = body.sub("else:"), (above, below)[::sign]
+        beside.sub(f"if not {x} < 0.0:").add(f"{own[0]} {plus}= 1")
+        beside.sub(f"if not {x} > 0.0:").add(f"{own[1]} {plus}= 1")
 
     def _move(self, block: Block, a: str, lo: str) -> None:
         """A ring that is full goes to the end of the arrays, where it has twice the places."""
@@ -279,7 +289,7 @@ class _Step:
         return under_name(function, block, Value(pa.float64(), mean, some))
 
     def _total(self, block: Block, column: str, a: str, lo: str) -> str:
-        n, t, u, lost = self._names(column)
+        n, t, u, lost, above, below = self._names(column)
         if not self._floats(column):
             # The upper halves are added up beside: see kernels/folds.py.
             wrong = block.sub(f"if err == 0 and abs(({t} >> 32) - {u}) > {n}:")
@@ -288,7 +298,7 @@ class _Step:
         result = self.function.fresh("sum")
         block.add(f"{result} = ({t} + {u}) + 0.0")
         doubtful = block.sub(f"if {lost} != 0.0 or not np.isfinite({result}):")
-        doubtful.add(f"{n} = np.int64(0)", f"{t} = 0.0", f"{u} = 0.0", f"{lost} = 0.0")
+        self._empty(doubtful, column)
         again = doubtful.sub(f"for w in range({lo}, {a}):")
         place = self.function.fresh("p")
         again.add(f"{place} = np.uint64({self.b} + (w & {self.c}))")
@@ -302,4 +312,6 @@ class _Step:
         doubtful.sub(f"if ({lost} != 0.0 or not np.isfinite({result})) and not certain({t}, {u}, {lost}):").add(
             f"{result} = exactly({values}, {valid}, {self.b}, {self.c}, {lo}, {a})"
         )
+        block.sub(f"if {above} > 0:").add(f"{result} = np.inf if {below} == 0 else np.nan")
+        block.sub(f"elif {below} > 0:").add(f"{result} = -np.inf")
         return result
