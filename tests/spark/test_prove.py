@@ -157,16 +157,19 @@ SHARES = {
     ],
 )
 def test_a_thousand_faults_of_all_kinds(tmp_path, share, name, seed):
-    """Fifty shares of twenty, each by its seed: all was done, whatever was hit is back, and every promise was kept."""
+    """Fifty shares of twenty, each by its seed: whatever was hit is back, and every promise was kept.
+
+    A few more are drawn than have to be done: input goes on while a driver is started again, and faults do not.
+    """
     kinds, rest, where = SHARES[share]
     ended = prove(
-        tmp_path, "--plan", "plan.toml", "--for", "103s", "--rate", "2000", "--seed", str(seed), "--kinds",
+        tmp_path, "--plan", "plan.toml", "--for", "128s", "--rate", "2000", "--seed", str(seed), "--kinds",
         ",".join(kinds), "--json", "--out", "proof", *where, within=2400, name=name,
         plan=GROUP if rest is None else f'app = "{name}"\n{rest}',
     )  # fmt: skip
     assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-3000:]
-    faults = json.loads(ended.stdout)["faults"]
-    assert len(faults) == 20
+    faults = [fault for fault in json.loads(ended.stdout)["faults"] if fault["began"] is not None]
+    assert len(faults) >= 20
     assert all(fault["running"] is not None for fault in faults)
 
 
