@@ -2,13 +2,10 @@
 
 from random import Random
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
-from riprap.streams import Stream
 from riprap.streams.body import Template
-from riprap.streams.writer import BESIDE
 
 TS = pa.timestamp("us", "UTC")
 TYPES = [
@@ -68,33 +65,3 @@ def test_every_kind_of_column_that_stays_where_it_lies_does():
 def test_other_columns_are_serialized():
     for type_ in OTHERS:
         assert not Template(pa.schema([("c", type_)])).fits, type_
-
-
-@pytest.mark.parametrize("spare", [True, False])
-def test_large_appends_are_written_beside_who_appends_and_in_their_order(tmp_path, monkeypatch, spare):
-    monkeypatch.setattr("riprap.streams.beside.SpareCore.there", lambda self: spare)
-    monkeypatch.setattr("riprap.streams.writer.SMALLEST", BESIDE)
-    schema = pa.schema([("_ts", TS), ("_seq", pa.int64()), ("text", pa.string())])
-    rows = BESIDE // 16
-    with Stream.create(tmp_path / "s", schema, stability="async").writer() as writer:
-        futures = []
-        for number in range(12):
-            count = rows if number % 3 else 1  # small ones between them
-            seq = np.arange(number * rows, number * rows + count)
-            text = pa.array([f"{number}"] * count)
-            batch = pa.RecordBatch.from_arrays([pa.array(seq, TS), pa.array(seq), text], schema=schema)
-            futures.append(writer.append(batch, record=b"record" if number % 2 else b"", payload=b"p" * (number % 4)))
-            if number % 5 == 0:
-                writer.mark(None, kind="marker", payload=bytes([number]))
-        positions = [future.result() for future in futures]
-    found = list(Stream.open(tmp_path / "s").read(marks=True))
-    batches = [item for item in found if hasattr(item, "batch")]
-    assert [item.batch.column("text")[0].as_py() for item in batches] == [str(number) for number in range(12)]
-    assert [item.header.position for item in batches] == [at.position for at in positions]
-    assert [item.payload for item in batches] == [b"p" * (number % 4) for number in range(12)]
-    marks = [(item.kind, item.payload) for item in found if not hasattr(item, "batch")]
-    expected = []
-    for number in range(12):
-        expected += [("record", b"record")] * (number % 2)
-        expected += [("marker", bytes([number]))] * (number % 5 == 0)
-    assert marks == expected

@@ -26,7 +26,7 @@ STEPS: list[int | str] = [2, "punctuation", "progress", 3, "progress", "progress
 def write_steps(stream, steps, **identity) -> None:
     """Sequences count items, as the channels of a run do: rows and punctuations."""
     row = item = 0
-    with stream.writer(**identity) as writer:
+    with stream.writer(beside=False, **identity) as writer:  # what is gathered may be joined
         for step in steps:
             if isinstance(step, int):
                 writer.append(batch(row, step), sequence=item + step - 1)

@@ -125,8 +125,10 @@ class _Log:
         self.stored, self.waiting = 0.0, 0
 
     def give(self, block: pa.RecordBatch) -> None:
-        size = block.nbytes
-        self._waiting.append((self._writer.append(block), size, SYSTEM_CLOCK.monotonic()))
+        given, before = SYSTEM_CLOCK.monotonic(), self._writer.appended_bytes
+        future = self._writer.append(block)
+        size = self._writer.appended_bytes - before
+        self._waiting.append((future, size, given))
         self.waiting += size
 
     def take(self) -> Iterator[pa.RecordBatch]:

@@ -83,7 +83,7 @@ class LogSender:
     ) -> None:
         """An older epoch than one that has written is refused (`Fenced`); an older one that still writes is fenced.
 
-        `holes`: items may be left out; else that is an error. `beside`: large messages may be written a little later,
+        `holes`: items may be left out; else that is an error. `beside`: messages may be written a little later,
         for producers that make again what a log does not have when they come back.
         """
         self._holes = holes

@@ -12,6 +12,7 @@ text or nulls in a slice) has no such message, and a small one is copied sooner 
 
 import struct
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -22,6 +23,19 @@ _I64 = struct.Struct("<q")
 _ZEROS = [bytes(count) for count in range(8)]
 _BODY_LENGTH, _HEADER = 3, 2  # fields of a Message
 _ROWS, _NODES, _BUFFERS = 0, 1, 2  # fields of a RecordBatch
+
+
+class Nothing(NamedTuple):
+    """A batch without rows, which marks are made of."""
+
+    batch: pa.RecordBatch
+    serialized: pa.Buffer
+
+
+def nothing_of(schema: pa.Schema) -> Nothing:
+    # Not from Python values: to look at those, Arrow imports pandas.
+    batch = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+    return Nothing(batch, batch.serialize())
 
 
 class Template:

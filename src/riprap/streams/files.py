@@ -143,7 +143,7 @@ class LocalFiles:
 class LocalReadable:
     """Reads with `pread`: a failing disk is an error, and a file that a recovering writer shortens is a short read."""
 
-    chunk = 256 << 10  # stays in the processor's cache while it is checked; mapping the file instead was slower
+    chunk = 512 << 10  # stays in the processor's cache while it is checked; mapping the file instead was slower
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
@@ -157,10 +157,9 @@ class LocalReadable:
 
     def read_at(self, offset: int, size: int) -> pa.Buffer:
         buffer = pa.allocate_buffer(max(size, 0))
-        view = memoryview(buffer)
-        filled = 0
+        filled = os.preadv(self._file, (buffer,), offset)
         while filled < size:
-            count = os.preadv(self._file, [view[filled:]], offset + filled)
+            count = os.preadv(self._file, (memoryview(buffer)[filled:],), offset + filled)
             if count == 0:
                 return buffer.slice(0, filled)
             filled += count

@@ -23,7 +23,7 @@ header check holds; `check_body` comes before any flatbuffer is parsed. Integers
 
 import struct
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 import xxhash
@@ -48,12 +48,17 @@ ENTRIES = frozenset((BATCH, *MARKS))
 
 _ARROW = struct.Struct("<IiI")
 _FRAME = struct.Struct("<4sHHQ16sQqqqIIqqqqqqqqqqQ")
+_HEAD = struct.Struct("<IiI" + _FRAME.format.removeprefix("<"))  # both
 _CHECK = struct.Struct("<Q")
 _LENGTH = struct.Struct("<Q")
 HEADER_SIZE = _ARROW.size + _FRAME.size + _CHECK.size
 _GAP = _FRAME.size + _CHECK.size
 assert HEADER_SIZE == 180
 assert _GAP % 8 == 0  # or the flatbuffer behind it would lose its alignment
+
+_UNTOLD = (NOTHING, 0, 0, 0)  # progress that was not given
+_as: Any = tuple.__new__  # a named tuple of a tuple, without asking how many fields it has
+_xxh3 = xxhash.xxh3_64_intdigest
 
 END_OF_STREAM = struct.pack("<Ii", 0xFFFFFFFF, 0)
 
@@ -106,16 +111,16 @@ class Message(NamedTuple):
     header: Header
     head: bytes
     rest: tuple[bytes | memoryview, ...]
+    metadata: int  # bytes before the body, as Arrow's footer counts them
 
 
 def producer_id(name: str) -> int:
-    return xxhash.xxh3_64_intdigest(name.encode())
+    return _xxh3(name.encode())
 
 
 def frame(
     arrow: pa.Buffer | bytearray,
     kind: int,
-    *,
     stream: bytes,
     producer: int,
     epoch: int,
@@ -134,25 +139,29 @@ def frame(
     marker); `body` are the parts of its body that are not in `arrow`."""
     view = memoryview(arrow)
     _, metadata, root = _ARROW.unpack_from(view)
-    rest = (view[_ARROW.size :], *body)
-    version, between = PLAIN, b""
-    if payload:
-        version, between = WITH_PAYLOAD, _LENGTH.pack(len(payload)) + payload + bytes(-len(payload) % 8)
+    own = view[_ARROW.size :]
+    rest: tuple[bytes | memoryview, ...] = (own,)
+    length, gap, version, between = len(view), _GAP, PLAIN, b""
     if payload or body:
+        if payload:
+            version, between = WITH_PAYLOAD, _LENGTH.pack(len(payload)) + payload + bytes(-len(payload) % 8)
+            gap += len(between)
+        rest = (own, *body)
+        length += sum(map(len, body))
         hashed = xxhash.xxh3_64(between)
         for part in rest:
             hashed.update(part)
         check = hashed.intdigest()
     else:
-        check = xxhash.xxh3_64_intdigest(rest[0])
-    gap = _GAP + len(between)
-    length = len(view) + sum(map(len, body)) + gap
-    header = Header(
-        MAGIC, version, kind, length, stream, producer, epoch, sequence, position, rows, remaining,
-        *range_, *(progress or (NOTHING, 0, 0, 0)), written_at, born, check,
-    )  # fmt: skip
-    head = _ARROW.pack(0xFFFFFFFF, metadata + gap, root + gap) + _FRAME.pack(*header)
-    return Message(header, head + _CHECK.pack(xxhash.xxh3_64_intdigest(head)) + between, rest)
+        check = _xxh3(own)
+    told = _UNTOLD if progress is None else progress
+    header = _as(Header, (
+        MAGIC, version, kind, length + gap, stream, producer, epoch, sequence, position, rows, remaining,
+        *range_, *told, written_at, born, check,
+    ))  # fmt: skip
+    metadata += gap
+    head = _HEAD.pack(0xFFFFFFFF, metadata, root + gap, *header)
+    return _as(Message, (header, head + _CHECK.pack(_xxh3(head)) + between, rest, metadata + 8))
 
 
 def read_header(data: memoryview, at: int = 0) -> Header | str:
@@ -160,9 +169,9 @@ def read_header(data: memoryview, at: int = 0) -> Header | str:
     checked = at + HEADER_SIZE - _CHECK.size
     if len(data) < at + HEADER_SIZE:
         return f"{len(data) - at} bytes where a header of {HEADER_SIZE} was expected"
-    if _CHECK.unpack_from(data, checked)[0] != xxhash.xxh3_64_intdigest(data[at:checked]):
+    if _CHECK.unpack_from(data, checked)[0] != _xxh3(data[at:checked]):
         return "the header's checksum does not match"
-    header = tuple.__new__(Header, _FRAME.unpack_from(data, at + _ARROW.size))  # `_make` without asking how many
+    header = _as(Header, _FRAME.unpack_from(data, at + _ARROW.size))
     if header.magic != MAGIC or not PLAIN <= header.version <= WITH_PAYLOAD or header.length < HEADER_SIZE:
         return f"a message of version {header.version}, where this release reads {PLAIN} and {WITH_PAYLOAD}"
     return header
@@ -172,7 +181,7 @@ def check_body(header: Header, data: memoryview, at: int = 0) -> str | None:
     """What is wrong with the message at `at`, whose header holds, or None."""
     if len(data) - at < header.length:
         return f"{len(data) - at} of the message's {header.length} bytes are there"
-    if xxhash.xxh3_64_intdigest(data[at + HEADER_SIZE : at + header.length]) != header.body_check:
+    if _xxh3(data[at + HEADER_SIZE : at + header.length]) != header.body_check:
         return "the checksum of the message does not match"
     return None
 

@@ -29,13 +29,14 @@ class Live:
         self.mark = mark  # how far the stream is stable; replaced, never changed
         self.writing = True
         self._memory_bytes = memory_bytes
+        self.remembers = memory_bytes > 0
         self._bytes = 0
         self._batches: deque[Recent] = deque()
         self._changed = threading.Condition()
 
     def publish(self, batches: list[Recent], mark: Mark) -> None:
         with self._changed:
-            if self._memory_bytes:
+            if batches:
                 self._batches.extend(batches)
                 self._bytes += sum(recent.header.length for recent in batches)
                 while self._batches and self._bytes > self._memory_bytes:

@@ -24,10 +24,10 @@ from riprap.streams import catalogue
 from riprap.streams.description import Description
 from riprap.streams.errors import Damaged, Fenced
 from riprap.streams.files import Files, LocalFiles, SpooledFiles, sync_directory
-from riprap.streams.frame import Message, metadata_size
+from riprap.streams.frame import Message
 from riprap.streams.lock import WriterLock
 from riprap.streams.mark import Mark, read_mark
-from riprap.streams.segment import Builder, Carry, Start, opening, read_start, recover, segment_name, walk
+from riprap.streams.segment import Builder, Carry, Running, Start, opening, read_start, recover, segment_name, walk
 from riprap.streams.spares import Spares
 from riprap.streams.summary import Summary
 from riprap.streams.syncing import BackgroundSync
@@ -62,6 +62,8 @@ class Log:
         self._lock = lock
         self._clock = clock
         self._file = -1
+        settings = description.settings
+        self._segment_bytes, self._segment_age = settings.segment_bytes, settings.segment_age
         self.spares = Spares(directory)
         found = catalogue.load(files)
         self.finished: tuple[Summary, ...] = found.finished
@@ -71,6 +73,15 @@ class Log:
             self._reopen(found.open)
         else:
             self._begin_after_finished()
+
+    @property
+    def carry(self) -> Carry:
+        """What is true behind the last message written."""
+        return self._running.carry()
+
+    @carry.setter
+    def carry(self, carry: Carry) -> None:
+        self._running = Running(carry)
 
     def _reopen(self, number: int) -> None:
         """Go on with the newest segment where its last whole append ends."""
@@ -151,29 +162,31 @@ class Log:
 
     def end(self, commits: int = 0) -> Mark:
         """Behind the last message written."""
-        carry = self.carry
-        return Mark(carry.segment, self._builder.end, carry.position, carry.last_ts, commits)
+        running = self._running
+        return Mark(running.segment, self._builder.end, running.position, running.last_ts, commits)
 
     def must_roll(self, unwritten: int) -> bool:
         """Whether the open segment is full, counting bytes that are about to be written to it."""
-        settings = self._description.settings
-        return self._builder.messages + unwritten > 0 and (
-            self._builder.end + unwritten >= settings.segment_bytes
-            or self._builder.messages >= MOST_MESSAGES
-            or (settings.segment_age is not None and self._clock.now() - self._start.written_at >= settings.segment_age)
+        builder, age = self._builder, self._segment_age
+        return builder.messages + unwritten > 0 and (
+            builder.end + unwritten >= self._segment_bytes
+            or builder.messages >= MOST_MESSAGES
+            or (age is not None and self._clock.now() - self._start.written_at >= age)
         )
 
     def write(self, messages: Sequence[Message]) -> None:
         """Append whole messages with as few system calls as their number allows, none of them copied."""
         parts: list[bytes | memoryview] = []
         for message in messages:
-            parts += (message.head, *message.rest)
-        offset, path = self._builder.end, self._directory
+            parts.append(message.head)
+            parts += message.rest
+        builder, running = self._builder, self._running
+        offset = builder.end
         for at in range(0, len(parts), _VECTORS):
-            offset += _write_all(self._file, path, parts[at : at + _VECTORS], offset)
+            offset += _write_all(self._file, self._directory, parts[at : at + _VECTORS], offset)
         for message in messages:
-            self._builder.add(message.header, metadata_size(message.head))
-        self.carry = self.carry.after([message.header for message in messages])
+            builder.add(message.header, message.metadata)
+            running.add(message.header)
 
     def sync(self) -> None:
         os.fdatasync(self._file)
@@ -238,7 +251,7 @@ class Log:
 
 def _write_all(file: int, path: Path, parts: list[bytes | memoryview], offset: int) -> int:
     """`pwritev` until everything is written; returns the number of bytes."""
-    size = sum(len(part) for part in parts)
+    size = sum(map(len, parts))
     done = when_room(lambda: os.pwritev(file, parts, offset), path)
     while done < size:  # rare: a signal, or a nearly full disk
         rest, at = memoryview(b"".join(parts))[done:], offset + done

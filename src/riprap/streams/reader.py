@@ -12,23 +12,25 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from pyarrow.ipc import read_record_batch
 
 from riprap.base.errors import DataError
 from riprap.graph.keys import OrderKey
 from riprap.streams.description import fitted
 from riprap.streams.errors import Damaged
 from riprap.streams.files import Readable
-from riprap.streams.frame import BATCH, MARKS, Header, MarkKind
+from riprap.streams.frame import BATCH, MARKS, PLAIN, Header, MarkKind
 from riprap.streams.keys import Bounds, Range
 from riprap.streams.live import Live
 from riprap.streams.mark import Mark
-from riprap.streams.segment import Found, Start, read_batch, read_entries, read_start, segment_name, walk
+from riprap.streams.segment import Found, Start, read_entries, read_start, segment_name, walk
 from riprap.streams.summary import Summary
 
 if TYPE_CHECKING:
     from riprap.streams.stream import Stream
 
 _POLL_FASTEST, _POLL_SLOWEST = 0.001, 0.02  # seconds between thorough looks at what another process writes
+_made = tuple.__new__  # of a `StoredBatch`, without asking how many there are
 _WAKE = 0.1  # seconds; how soon a waiting reader notices `stop`
 
 
@@ -298,25 +300,30 @@ class Reader:
     def _walk(self, file: Readable, start: Start, offset: int, end: int, position: int) -> Iterator[Item]:
         unbounded = not self._keyed and self._bounds.to_position is None
         whole = unbounded and self._columns is None and len(start.schema) == len(self._stream.schema)
+        segment, schema, stopped, counts = start.carry.segment, start.schema, self._stop.is_set, self.counts
         for found in self._checked(file, start, offset, end, position):
-            header = found.header
-            self._resume = (start.carry.segment, found.offset + header.length)
+            at, header, data = found
+            first = header.position
+            self._resume = segment, at + header.length
             item: Item | None = None
             if header.kind != BATCH:
-                if self._marks and header.position >= self._position:
+                if self._marks and first >= self._position:
                     item = StoredMark(MARKS[header.kind], header.progress, header, found.payload)
-            elif whole and header.position >= self._position:  # the common case, without a question asked per batch
-                self._position = header.position + header.rows
-                item = StoredBatch(read_batch(found, start.schema), header, self._position, found.payload)
+            elif whole and first >= self._position:  # the common case, without a question asked per batch
+                self._position = behind = first + header.rows
+                payload = b"" if header.version == PLAIN else found.payload
+                item = _made(StoredBatch, (read_record_batch(data, schema), header, behind, payload))
             elif self._keyed and self._bounds.excludes(header.range):
                 self._position = max(self._position, header.end)
                 self._over = self._never_falls and self._bounds.passed(header.range)
             else:
-                item = self._delivered(header, read_batch(found, start.schema), found.payload)
+                item = self._delivered(header, read_record_batch(data, schema), found.payload)
             if item is not None:
-                self.counts.stored += 1
+                counts.stored += 1
+                del data, found
                 yield item
-            if self._over or self._stop.is_set():
+                del item
+            if self._over or stopped():
                 return
 
     def _checked(self, file: Readable, start: Start, offset: int, end: int, position: int) -> Iterator[Found]:

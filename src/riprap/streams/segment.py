@@ -50,6 +50,7 @@ RUN_BYTES = 64 << 10  # an index entry stands for the batches of about this many
 ENTRY = np.dtype([(name, "<i8") for name in ("position", "offset", "min_ts", "max_ts", "min_seq", "max_seq")])
 _CARRY = b"riprap.carry"
 _NAME = re.compile(r"[0-9]{8,18}\.arrow")
+_found = tuple.__new__  # of a `Found`, without asking how many there are
 
 
 def segment_name(number: int) -> str:
@@ -73,13 +74,29 @@ class Carry:
 
     def after(self, headers: Sequence[Header]) -> "Carry":
         """What is true behind batches that follow."""
-        if not headers:
-            return self
-        producers, last_ts, last_seq = dict(self.producers), self.last_ts, self.last_seq
+        running = Running(self)
         for header in headers:
-            producers[header.producer] = (header.epoch, header.sequence)
-            last_ts, last_seq = max(last_ts, header.max_ts), max(last_seq, header.max_seq)
-        return Carry(self.stream, self.segment, headers[-1].end, producers, last_ts, last_seq)
+            running.add(header)
+        return running.carry()
+
+
+class Running:
+    """A carry that moves on with every message."""
+
+    def __init__(self, carry: Carry) -> None:
+        self._stream, self.segment, self.position = carry.stream, carry.segment, carry.position
+        self._producers, self.last_ts, self._last_seq = dict(carry.producers), carry.last_ts, carry.last_seq
+
+    def add(self, header: Header) -> None:
+        self.position = header.position + header.rows
+        self._producers[header.producer] = header.epoch, header.sequence
+        if header.max_ts > self.last_ts:
+            self.last_ts = header.max_ts
+        if header.max_seq > self._last_seq:
+            self._last_seq = header.max_seq
+
+    def carry(self) -> Carry:
+        return Carry(self._stream, self.segment, self.position, dict(self._producers), self.last_ts, self._last_seq)
 
 
 class Found(NamedTuple):
@@ -123,20 +140,22 @@ class Builder:
         return len(self._blocks)
 
     def add(self, header: Header, metadata: int) -> None:
+        end, length = self.end, header.length
         if header.kind == BATCH:  # Arrow's footer leaves marks out, so other Arrow readers never see one
-            self._blocks.append((self.end, metadata, header.length - metadata))
-        run = self._runs[-1] if self._runs else None
-        if run is None or self.end - run[1] >= RUN_BYTES:
-            self._runs.append([header.position, self.end, *header.range])
+            self._blocks.append((end, metadata, length - metadata))
+            self.rows += header.rows
+        runs = self._runs
+        if not runs or end - runs[-1][1] >= RUN_BYTES:
+            runs.append([header.position, end, header.min_ts, header.max_ts, header.min_seq, header.max_seq])
         else:
+            run = runs[-1]
             run[2:] = [
                 min(run[2], header.min_ts),
                 max(run[3], header.max_ts),
                 min(run[4], header.min_seq),
                 max(run[5], header.max_seq),
             ]
-        self.end += header.length
-        self.rows += header.rows
+        self.end = end + length
         self.messages += 1
 
     def entries(self) -> np.ndarray:
@@ -237,33 +256,38 @@ def walk(
 ) -> Generator[Found, None, None]:
     """The batches and marks from `offset` to `end`, each checked before it is yielded; raises `Damaged` at the first
     that is not whole, or not the one that belongs there. `position`: of the first row, None where it is not known."""
-    ahead = file.chunk if bodies else HEADER_SIZE
-    chunk, start = pa.py_buffer(b""), offset
-    view = memoryview(chunk)
+    ahead = HEADER_SIZE
+    if bodies:  # a little that is left, as one who follows finds it, is read at once
+        ahead = end - offset if end - offset <= 4 * file.chunk else file.chunk
+    chunk, at, before = pa.py_buffer(b""), 0, 0
+    view, there = memoryview(chunk), 0
     while offset < end:
-        at = offset - start
-        if len(view) - at < HEADER_SIZE:
-            chunk, start, at = file.read_at(offset, min(ahead, end - offset)), offset, 0
-            view = memoryview(chunk)
+        if there - at < HEADER_SIZE:
+            chunk, at = file.read_at(offset, min(ahead, end - offset)), 0
+            view, there = memoryview(chunk), chunk.size
         header = read_header(view, at)
         if isinstance(header, str):
             raise Damaged(file.name, offset, header)
-        if (
-            header.kind not in ENTRIES
-            or header.stream != stream
-            or (position is not None and header.position != position)
-        ):
+        length = header.length
+        elsewhere = header.position != position and position is not None
+        if elsewhere or header.stream != stream or header.kind not in ENTRIES:
             raise Damaged(file.name, offset, "a message that belongs elsewhere")
         if bodies:
-            if len(view) - at < header.length and start + len(view) < end:
+            if there - at < length and offset + there - at < end:
                 # Batches of a stream are of similar sizes: read a few whole ones, so that little is read twice.
-                ahead = max(1, file.chunk // header.length) * header.length * 17 // 16
-                chunk, start, at = file.read_at(offset, min(ahead, end - offset)), offset, 0
-                view = memoryview(chunk)
+                ahead = max(1, file.chunk // length) * length
+                if length != before:
+                    ahead = ahead * 17 // 16
+                before = length
+                chunk, at = file.read_at(offset, min(ahead, end - offset)), 0
+                view, there = memoryview(chunk), chunk.size
             wrong = check_body(header, view, at)
-            if wrong:
+            if wrong is not None:
                 raise Damaged(file.name, offset, wrong)
-        yield Found(offset, header, chunk.slice(at, header.length if bodies else HEADER_SIZE))
+        else:
+            length = HEADER_SIZE
+        yield _found(Found, (offset, header, chunk.slice(at, length)))
+        at += header.length
         offset += header.length
         position = header.position + header.rows
 

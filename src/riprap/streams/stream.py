@@ -86,7 +86,7 @@ class Stream:
     def writer(self, *, producer: str = "", epoch: int = 0, beside: bool = True) -> Writer:
         """Append as `producer`, in its life number `epoch`. One writer at a time; an older epoch is refused.
 
-        `beside`: large appends of an async stream may be written by a thread; else each is written when `append` is
+        `beside`: appends of an async stream may be written a little later; else each is written when `append` is
         over, for those who do not look at what it returns.
         """
         if self._spool is None:

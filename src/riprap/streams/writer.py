@@ -1,11 +1,10 @@
 """Appending: batches in, futures out, many appends per sync.
 
-`append` checks and frames the batch in the caller's thread and queues it; one thread per writer takes everything
-queued, writes it with one system call, syncs once, publishes how far the stream is stable, and completes the futures
-(group commit). While a sync runs, the next group gathers. `append` blocks while `outstanding` appends or bytes wait, so
-memory is bounded. Where no append waits for a sync, it is written by the caller itself, if nothing is queued; but a
-large one, while there is a core to spare, is framed by the thread as well, so that who appends goes on while its bytes
-are checked and copied.
+`append` checks the batch in the caller's thread and queues it; one thread per writer takes everything queued, writes it
+with one system call, syncs once, publishes how far the stream is stable, and completes the futures (group commit).
+While a sync runs, the next group gathers. `append` blocks while `outstanding` appends or bytes wait, so memory is
+bounded. Where no append waits for a sync, what is queued is written by who appends; but small appends that come quickly
+are gathered for a millisecond, and those that may lie in one entry are joined (`gathering.py`).
 
 When an append counts as done, by the stream's `stability`:
 
@@ -30,28 +29,28 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from riprap.base.clock import Clock
-from riprap.base.errors import DataError, UsageError
+from riprap.base.errors import UsageError
 from riprap.graph.keys import OrderKey
-from riprap.streams.beside import SpareCore
-from riprap.streams.body import SMALLEST, Part, Template
-from riprap.streams.description import Description, evolved, shown, store_description
+from riprap.streams.body import SMALLEST, Part, Template, nothing_of
+from riprap.streams.description import Description, evolved, store_description
 from riprap.streams.errors import Fenced
 from riprap.streams.files import Files, LocalFiles
 from riprap.streams.frame import BATCH, HEADER_SIZE, MARKS, RECORD, MarkKind, Message, frame, payload_of, producer_id
-from riprap.streams.keys import EMPTY, Range, int64_of
+from riprap.streams.gathering import Unframed, joined
+from riprap.streams.keys import EMPTY, Range
 from riprap.streams.live import Live, Recent, announce, withdraw
 from riprap.streams.lock import acquire
 from riprap.streams.log import Cut, Log
 from riprap.streams.mark import MarkFile
+from riprap.streams.order import Order
 from riprap.streams.retention import Discard, enforce
 from riprap.streams.syncing import BackgroundSync
 
@@ -59,7 +58,8 @@ _KINDS: dict[str, int] = {name: kind for kind, name in MARKS.items()}
 
 _SYNC_EVERY = 1_000_000  # microseconds between syncs where stability is "async"
 _SYNC_BYTES = 16 << 20  # or so many bytes
-BESIDE = 32 << 10  # bytes of an append that is worth handing to the thread, where none waits for a sync
+GATHERED = 0.001  # seconds between two commits of one who gathers
+_ENOUGH = 256 << 10  # bytes that do not wait for others
 
 
 class Appended(NamedTuple):
@@ -73,9 +73,8 @@ class Appended(NamedTuple):
 _Messages = tuple[Message, ...]
 
 
-@dataclass(frozen=True)
-class _Append:
-    messages: Callable[[], _Messages]  # made when they are written, or before
+class _Append(NamedTuple):
+    messages: _Messages | Unframed  # which are framed when they are written, perhaps with others
     batches: tuple[pa.RecordBatch, ...]
     appended: Appended
     future: "Future[Appended]"
@@ -83,19 +82,6 @@ class _Append:
 
 
 _Serialized = tuple[pa.Buffer | bytearray, Sequence[Part]]  # a message, and parts of its body that are not in it
-
-
-class _Nothing(NamedTuple):
-    """A batch without rows, which marks are made of."""
-
-    batch: pa.RecordBatch
-    serialized: pa.Buffer
-
-
-def _nothing_of(schema: pa.Schema) -> _Nothing:
-    # Not from Python values: to look at those, Arrow imports pandas.
-    batch = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
-    return _Nothing(batch, batch.serialize())
 
 
 class Writer:
@@ -112,13 +98,13 @@ class Writer:
         *,
         beside: bool = True,
     ) -> None:
-        self._beside = SpareCore(clock) if beside and description.settings.stability == "async" else None
+        self._gathers = beside and description.settings.stability == "async"
+        self._committed_at = 0.0
         self._files = files
         self._description = description
-        self._nothing, self._template = _nothing_of(description.schema), Template(description.schema)
-        self._key_places = tuple(description.schema.get_field_index(name) for name in ("_ts", "_seq"))
-        self._never_falls = description.keys_never_fall
-        self._rows_share = "_n" in description.schema.names  # rows of one trigger share its `_seq`
+        self._nothing, self._template = nothing_of(description.schema), Template(description.schema)
+        self._order = Order(description)
+        self._stability = description.settings.stability
         self._row_bytes = 0.0  # of the last batch: what the next one will be like
         self._clock = clock
         self._producer = producer_id(producer)
@@ -141,12 +127,16 @@ class Writer:
         self._queue: deque[_Append] = deque()
         self._waiting = 0  # appends not yet done, and their bytes
         self._waiting_bytes = 0
+        self._waited_for = 0  # by so many callers: for room, or until all is done
         self.appended_bytes = 0  # by this writer, stable or not
         self._mutex = lock = threading.RLock()
         self._changed = threading.Condition(lock)  # there is room, or all is done
         self._work = threading.Condition(lock)  # for the thread alone: to wake it costs who appends its turn
         self._closing = False
         self._writing = False  # somebody commits a group
+        self._commits = 0
+        self._hurries = False  # what is queued does not wait for more
+        self._attends = False  # the thread waits, but not for long
         self._failure: BaseException | None = None
         self._synced_at = clock.now()
         self._unsynced = 0  # bytes since
@@ -190,9 +180,34 @@ class Writer:
         record: bytes = b"",
     ) -> "Future[Appended]":
         """Append a batch; the future is done when it is stable. Without `sequence` it is the producer's next."""
-        return self.append_all(
-            (batch,), sequence=sequence, progress=progress, born=born, payload=payload, record=record
-        )
+        rows = batch.num_rows
+        if record or not rows:
+            return self.append_all(
+                (batch,), sequence=sequence, progress=progress, born=born, payload=payload, record=record
+            )
+        range_ = self._order.range_of(batch)
+        gathers = self._gathers and self._row_bytes > 0  # else it is not known how many rows are enough
+        serialized = None if gathers else self._serialized(batch)  # before the lock: this may copy the rows
+        size = _length(serialized) if serialized is not None else int(rows * self._row_bytes)
+        with self._mutex:
+            self._make_room(size)
+            counted, least = sequence is None, self._sequence + 1
+            number = least if sequence is None else sequence
+            if number < least:
+                return self._repeated()
+            at, now = self._position, self._clock.now()
+            self._follow(((range_, rows),))
+            self._sequence = number
+            entry: _Messages | Unframed
+            if serialized is None:
+                entry = Unframed(batch, range_, progress, counted, number, at, now, born, payload)
+            else:
+                entry = (self._message(serialized, BATCH, range_, progress, number, at, now, born, rows, 0, payload),)
+            append = _Append(entry, (batch,), Appended(at, rows), Future(), size)
+            group = self._queued(append)
+        if group:
+            self._finish(group)
+        return append.future
 
     def append_all(
         self,
@@ -210,44 +225,37 @@ class Writer:
         `payload` goes with each batch, to every reader; `record` is a mark behind them, for readers that ask for marks.
         """
         kept = tuple([batch for batch in batches if batch.num_rows])
-        ranges = tuple([self._range(batch) for batch in kept])
-        size = int(self._row_bytes * sum(batch.num_rows for batch in kept)) + len(record)
-        beside = self._beside is not None and size >= BESIDE and self._beside.there()
+        ranges = tuple([self._order.range_of(batch) for batch in kept])
         marked = (self._nothing.batch,) if record else ()
-        serialized: tuple[_Serialized, ...] = ()
-        if not beside:
-            serialized = tuple(self._serialized(batch) for batch in kept)  # before the lock: this may copy the rows
-            size = sum(map(_length, serialized)) + len(record)
+        serialized = tuple([self._serialized(batch) for batch in kept])  # before the lock: this may copy the rows
+        size = sum(map(_length, serialized)) + len(record)
 
-        def place() -> Callable[[], _Messages] | None:
-            if sequence is not None and sequence <= self._sequence:
-                return None
-            self._check_order(ranges)
-            self._sequence = number = self._sequence + 1 if sequence is None else sequence
-            at, now, more = self._position, self._clock.now(), len(marked)
-            for batch, range_ in zip(kept, ranges, strict=True):
-                self._position += batch.num_rows
-                self._last_ts, self._last_seq = max(self._last_ts, range_.max_ts), max(self._last_seq, range_.max_seq)
+        def place(number: int) -> _Messages:
+            position, now, last = self._position, self._clock.now(), len(kept) - 1 + len(marked)
+            self._follow([(range_, batch.num_rows) for batch, range_ in zip(kept, ranges, strict=True)])
 
-            def messages() -> _Messages:
-                made, position, last = [], at, len(kept) - 1 + more
-                bodies = serialized or tuple(self._serialized(batch) for batch in kept)
-                for place_, (body, batch, range_) in enumerate(zip(bodies, kept, ranges, strict=True)):
-                    told = progress if place_ == len(kept) - 1 else None
-                    made.append(self._message(
-                        body, BATCH, range_, told, number, position, now, born, batch.num_rows, last - place_, payload
-                    ))  # fmt: skip
-                    position += batch.num_rows
-                if record:
-                    nothing = (self._nothing.serialized, ())
-                    made.append(
-                        self._message(nothing, RECORD, EMPTY, None, number, position, now, born, payload=record)
-                    )
-                return tuple(made)
+            made = []
+            for place_, (body, batch, range_) in enumerate(zip(serialized, kept, ranges, strict=True)):
+                told = progress if place_ == len(kept) - 1 else None
+                made.append(self._message(
+                    body, BATCH, range_, told, number, position, now, born, batch.num_rows, last - place_, payload
+                ))  # fmt: skip
+                position += batch.num_rows
+            if record:
+                nothing = (self._nothing.serialized, ())
+                made.append(self._message(nothing, RECORD, EMPTY, None, number, position, now, born, payload=record))
+            return tuple(made)
 
-            return messages if beside else _made(messages())
+        return self._enqueue((*kept, *marked), size, sequence, 1, place)
 
-        return self._enqueue((*kept, *marked), size, place, beside=beside)
+    def _follow(self, batches: Sequence[tuple[Range, int]]) -> None:
+        """Batches come next, of these ranges and so many rows; raises where one must not."""
+        last_ts, last_seq, position = self._last_ts, self._last_seq, self._position
+        for range_, rows in batches:
+            self._order.check(range_, last_ts, last_seq)
+            last_ts, last_seq = max(last_ts, range_.max_ts), max(last_seq, range_.max_seq)
+            position += rows
+        self._last_ts, self._last_seq, self._position = last_ts, last_seq, position
 
     def _serialized(self, batch: pa.RecordBatch) -> _Serialized:
         found = self._template.message(batch) if self._row_bytes * batch.num_rows >= SMALLEST else None
@@ -273,68 +281,95 @@ class Writer:
             raise UsageError(f"a mark is one of {', '.join(_KINDS)}, not {kind!r}")
         nothing, buffer = self._nothing
 
-        def place() -> Callable[[], _Messages] | None:
-            least = self._sequence + (kind == "punctuation")
-            number = least if sequence is None else sequence
-            if number < least:
-                return None
-            self._sequence = number
+        def place(number: int) -> _Messages:
             at, now = self._position, self._clock.now()
-            made = self._message((buffer, ()), _KINDS[kind], EMPTY, key, number, at, now, born, payload=payload)
-            return _made((made,))
+            return (self._message((buffer, ()), _KINDS[kind], EMPTY, key, number, at, now, born, payload=payload),)
 
-        return self._enqueue((nothing,), buffer.size + len(payload), place)
+        return self._enqueue((nothing,), buffer.size + len(payload), sequence, int(kind == "punctuation"), place)
 
     def _enqueue(
         self,
         batches: tuple[pa.RecordBatch, ...],
         size: int,
-        place: Callable[[], Callable[[], _Messages] | None],
-        *,
-        beside: bool = False,
+        sequence: int | None,
+        step: int,
+        place: Callable[[int], _Messages],
     ) -> "Future[Appended]":
-        """Queue what `place` makes of the batches, once there is room; it makes None of a repetition."""
-        settings = self._description.settings
-        future: Future[Appended] = Future()
+        """Queue what `place` makes of the batches and the sequence, which is `step` behind the last one or more."""
         with self._mutex:
-            while self._waiting and self._failure is None and not self._closing:
-                if self._waiting < settings.outstanding and self._waiting_bytes + size <= settings.outstanding_bytes:
-                    break
-                self._changed.wait()
-            if self._failure is not None:
-                raise self._failure
-            if self._closing:
-                raise UsageError("this writer is closed: open another one to append")
-            messages = place()
-            if messages is None:
-                append = _Append(_made(()), (), Appended(self._position, 0, repeated=True), future, 0)
-            else:
-                rows = batches[0].num_rows if len(batches) == 1 else sum(batch.num_rows for batch in batches)
-                append = _Append(messages, batches, Appended(self._position - rows, rows), future, size)
-            self._waiting += 1
-            self._waiting_bytes += append.size
-            self.appended_bytes += append.size
-            if settings.stability == "none":
-                future.set_result(append.appended)
-            at_once = not beside and self._at_once(append)
-            if at_once:
-                self._writing = True
-            else:
-                self._queue.append(append)
-                if len(self._queue) == 1:
-                    self._work.notify()
-        if at_once:
-            self._finish([append])
-        return future
+            self._make_room(size)
+            least = self._sequence + step
+            number = least if sequence is None else sequence
+            if number < least:
+                return self._repeated()
+            messages = place(number)
+            self._sequence = number
+            rows = sum(batch.num_rows for batch in batches)
+            append = _Append(messages, batches, Appended(self._position - rows, rows), Future(), size)
+            group = self._queued(append)
+        if group:
+            self._finish(group)
+        return append.future
 
-    def _at_once(self, append: _Append) -> bool:
-        """Whether an append is written by who made it, rather than by the thread.
+    def _make_room(self, size: int) -> None:
+        """Wait until an append of so many bytes may be queued; raise where none may any more."""
+        settings = self._description.settings
+        while self._waiting and self._failure is None and not self._closing:
+            if self._waiting < settings.outstanding and self._waiting_bytes + size <= settings.outstanding_bytes:
+                break
+            self._wait()
+        if self._failure is not None:
+            raise self._failure
+        if self._closing:
+            raise UsageError("this writer is closed: open another one to append")
+
+    def _repeated(self) -> "Future[Appended]":
+        """Of an append that is there already: done when what is there is."""
+        append = _Append((), (), Appended(self._position, 0, repeated=True), Future(), 0)
+        if self._waiting:
+            self._waiting += 1
+            self._queue.append(append)
+            self._work.notify()
+        else:
+            append.future.set_result(append.appended)
+        return append.future
+
+    def _queued(self, append: _Append) -> list[_Append]:
+        """Queue an append; gives what who made it writes now, which the queue does not have any more."""
+        self._waiting += 1
+        self._waiting_bytes += append.size
+        self.appended_bytes += append.size
+        if self._stability == "none":
+            append.future.set_result(append.appended)
+        self._queue.append(append)
+        if self._at_once():
+            if not self._log.must_roll(self._waiting_bytes):
+                return self._taken()
+            self._hurries = True  # finishing a segment syncs, and is left to the thread
+            self._work.notify()
+        elif not self._attends:
+            self._work.notify()
+        return []
+
+    def _taken(self) -> list[_Append]:
+        """All that is queued, for one who writes it now."""
+        self._writing = True
+        self._hurries = False
+        group = list(self._queue)
+        self._queue.clear()
+        return group
+
+    def _at_once(self) -> bool:
+        """Whether what is queued is written by who appends, rather than by the thread.
 
         Where nobody waits for a sync that is quicker: two threads that take turns at the interpreter's lock spend more
-        time on that than the write takes. Finishing a segment syncs, and is left to the thread.
+        time on that than the write takes.
         """
-        idle = not self._queue and not self._writing
-        return idle and self._description.settings.stability == "async" and not self._log.must_roll(append.size)
+        if self._stability != "async" or self._writing:
+            return False
+        if not self._gathers or self._waiting_bytes >= _ENOUGH:
+            return True
+        return self._clock.monotonic() - self._committed_at >= GATHERED
 
     def _message(
         self,
@@ -353,65 +388,26 @@ class Writer:
         """`more` messages will follow in the same append."""
         arrow, body = serialized
         return frame(
-            arrow,
-            kind,
-            stream=self._description.id,
-            producer=self._producer,
-            epoch=self.epoch,
-            sequence=sequence,
-            position=position,
-            rows=rows,
-            remaining=more,
-            range_=range_,
-            progress=key,
-            written_at=now,
-            born=born,
-            payload=payload,
-            body=body,
-        )
-
-    def _range(self, batch: pa.RecordBatch) -> Range:
-        """Of its keys; raises where it is not a batch of this stream."""
-        description = self._description
-        if not batch.schema.equals(description.schema):
-            raise DataError(
-                f"this batch has ({shown(batch.schema)}), the stream has ({shown(description.schema)}): see `evolve`"
-            )
-        ts_column, seq_column = batch.column(self._key_places[0]), batch.column(self._key_places[1])
-        for name, column in (("_ts", ts_column), ("_seq", seq_column)):
-            if column.null_count:
-                raise DataError(f"the column {name} has nulls: every row of a stream has an order key")
-        ts, seq = int64_of(ts_column), int64_of(seq_column)
-        if not self._never_falls:
-            return Range(int(ts.min()), int(ts.max()), int(seq.min()), int(seq.max()))
-        rising = np.greater_equal if self._rows_share else np.greater
-        if not (ts[1:] >= ts[:-1]).all() or not rising(seq[1:], seq[:-1]).all():
-            raise DataError(
-                "within this batch `_ts` falls or `_seq` does not rise: sort it by order key, give the stream a `_src` "
-                "column if it has several sources, or create it with ordered=False"
-            )
-        return Range(int(ts[0]), int(ts[-1]), int(seq[0]), int(seq[-1]))
-
-    def _check_order(self, ranges: tuple[Range, ...]) -> None:
-        if not self._never_falls:
-            return
-        least = 0 if self._rows_share else 1
-        last_ts, last_seq = self._last_ts, self._last_seq
-        for range_ in ranges:
-            if range_.min_ts < last_ts or range_.min_seq < last_seq + least:
-                raise DataError(
-                    f"this batch begins at _ts {range_.min_ts}, _seq {range_.min_seq}, and the stream is already at "
-                    f"_ts {last_ts}, _seq {last_seq}: append in the order of the keys, or create the stream with "
-                    "ordered=False"
-                )
-            last_ts, last_seq = range_.max_ts, range_.max_seq
+            arrow, kind, self._description.id, self._producer, self.epoch, sequence, position, rows, more, range_, key,
+            now, born, payload, body,
+        )  # fmt: skip
 
     def flush(self) -> None:
         """Return when everything appended so far is done, as `stability` has it; raise what went wrong."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._failure is not None or not self._waiting)
+        with self._mutex:
+            while self._failure is None and self._waiting:
+                self._wait()
             if self._failure is not None:
                 raise self._failure
+
+    def _wait(self) -> None:
+        """Until there may be room, or all may be done."""
+        self._waited_for += 1
+        self._work.notify()
+        try:
+            self._changed.wait()
+        finally:
+            self._waited_for -= 1
 
     def evolve(self, schema: pa.Schema) -> None:
         """Add nullable columns at the end: the next segment begins with the new schema."""
@@ -420,7 +416,7 @@ class Writer:
             return
         with self._idle():
             self._description = replace(self._description, schemas=(*self._description.schemas, wanted))
-            self._nothing, self._template = _nothing_of(wanted), Template(wanted)
+            self._nothing, self._template, self._order = nothing_of(wanted), Template(wanted), Order(self._description)
             store_description(self._files, self._description)
             self._log.roll(wanted)
             self._publish([])
@@ -473,15 +469,30 @@ class Writer:
 
     def _run(self) -> None:
         while True:
-            with self._changed:
-                self._work.wait_for(lambda: (self._queue or self._closing) and not self._writing)
-                if not self._queue:
+            with self._mutex:
+                if not self._work_comes():
                     return
-                group = list(self._queue)
-                self._queue.clear()
-                self._writing = True
+                group = self._taken()
             if not self._finish(group):
                 return
+
+    def _work_comes(self) -> bool:
+        """Wait until the thread is to write what is queued; False: nothing will come any more.
+
+        What is gathered is written by who appends, as a rule; the thread attends, and writes what nobody else did.
+        """
+        left_alone = not self._gathers
+        while True:
+            if not self._writing:
+                if self._queue and (left_alone or self._hurries or self._waited_for or self._closing):
+                    return True
+                if self._closing:
+                    return False
+            commits = self._commits
+            self._attends = self._gathers and (bool(self._queue) or not left_alone)
+            told = self._work.wait(2 * GATHERED if self._attends else None)
+            self._attends = False
+            left_alone = not self._gathers or not (told or commits != self._commits)
 
     def _finish(self, group: list[_Append]) -> bool:
         """Commit a group, as the only one who writes, and complete its futures; False: the writer has failed."""
@@ -496,40 +507,64 @@ class Writer:
                 group += self._queue
                 self._queue.clear()
             self._writing = False
+            self._commits += 1
             self._waiting -= len(group)
-            self._waiting_bytes -= sum(append.size for append in group)
-            self._changed.notify_all()
-            if self._queue or self._closing:
+            for append in group:
+                self._waiting_bytes -= append.size
+            if self._waited_for:
+                self._changed.notify_all()
+            if self._closing or (self._queue and not self._attends):
                 self._work.notify()
         for append in group:
-            if failure is not None and not append.future.done():
-                append.future.set_exception(failure)
-            elif not append.future.done():
-                append.future.set_result(append.appended)
+            if not append.future.done():
+                if failure is None:
+                    append.future.set_result(append.appended)
+                else:
+                    append.future.set_exception(failure)
         return failure is None
 
     def _commit(self, group: list[_Append]) -> None:
-        settings = self._description.settings
-        messages: list[Message] = []
+        log, messages, size = self._log, list[Message](), 0
         recent: list[Recent] = []
-        size = 0
-        for append in group:
-            if self._log.must_roll(size):
-                self._log.write(messages)
+        for made, batches, bytes_ in self._framed(group):
+            if log.must_roll(size):
+                log.write(messages)
                 messages, size = [], 0
-                self._log.roll()
-                enforce(self._files, self._log.finished, settings, self._clock, self.discard)
-            made = append.messages()
+                log.roll()
+                enforce(self._files, log.finished, self._description.settings, self._clock, self.discard)
             messages += made
-            recent += _recent(made, append.batches)
-            size += append.size
-        self._log.write(messages)
-        if settings.stability == "fsync":
-            self._log.sync()
-        elif settings.stability == "async":
+            if self._live.remembers:
+                recent += _recent(made, batches)
+            size += bytes_
+        log.write(messages)
+        if self._stability == "fsync":
+            log.sync()
+        elif self._stability == "async":
             self._sync_beside(size)
-        self._log.check_lock()
+        log.check_lock()
         self._publish(recent)
+        if self._gathers:
+            self._committed_at = self._clock.monotonic()
+
+    def _framed(self, group: list[_Append]) -> Iterator[tuple[_Messages, tuple[pa.RecordBatch, ...], int]]:
+        """The messages of a group, those of each append with its batches and bytes, or those that were joined."""
+        run: list[Unframed] = []
+        for append in group:
+            if isinstance(append.messages, Unframed):
+                run.append(append.messages)
+                continue
+            yield from self._joined(run)
+            run = []
+            yield append.messages, append.batches, append.size
+        yield from self._joined(run)
+
+    def _joined(self, run: list[Unframed]) -> Iterator[tuple[_Messages, tuple[pa.RecordBatch, ...], int]]:
+        for batch, range_, progress, _, number, at, now, born, payload in (
+            joined(run, int(_ENOUGH / self._row_bytes)) if run else ()
+        ):
+            serialized = self._serialized(batch)
+            made = self._message(serialized, BATCH, range_, progress, number, at, now, born, batch.num_rows, 0, payload)
+            yield (made,), (batch,), _length(serialized)
 
     def _sync_beside(self, size: int) -> None:
         """About once a second; and after so many bytes that finishing a segment does not wait for all of them."""
@@ -547,11 +582,7 @@ class Writer:
 
 def _length(serialized: _Serialized) -> int:
     arrow, body = serialized
-    return len(memoryview(arrow)) + HEADER_SIZE + sum(map(len, body))
-
-
-def _made(messages: _Messages) -> Callable[[], _Messages]:
-    return lambda: messages
+    return memoryview(arrow).nbytes + HEADER_SIZE + sum(map(len, body))
 
 
 def _recent(messages: _Messages, batches: Sequence[pa.RecordBatch]) -> list[Recent]:
