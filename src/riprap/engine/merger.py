@@ -130,8 +130,9 @@ class MergerState:
 class Merger:
     """Queues of one operator's ports. `streams` name them for the jitter.
 
-    `shards`: the ports are shards of one stream. A punctuation then comes on any number of them, each with the key of
-    the row before it there, and belongs behind all rows that share its trigger, wherever they are.
+    `shards`: the ports are shards of one stream, and a punctuation comes on any number of them. It has its place by its
+    key, if all shards pass it under the same one (`same_marks`); else each gives it the key of a row of its own, and it
+    belongs behind all rows that share its trigger, wherever they are.
     """
 
     def __init__(
@@ -142,8 +143,10 @@ class Merger:
         jitter: Jitter | None,
         *,
         shards: bool = False,
+        same_marks: bool = False,
     ) -> None:
         self._shapes, self._streams, self._jitter, self._shards = shapes, streams, jitter, shards
+        self._behind = shards and not same_marks  # all rows with its trigger a punctuation has its place
         one_source = len({shape.src for shape in shapes}) == 1 and shapes[0].src is not None and shapes[0].src >= 0
         # A punctuation may come under a key of another rank than the tuples': its `_seq` says nothing of its place.
         self._by_seq = one_source and not any(shape.n or not marked_alike(shape) for shape in shapes)
@@ -184,7 +187,7 @@ class Merger:
             self._queues[port].append(_Late(event, self._last_order[port]))
         elif isinstance(event, Punctuation):
             # The tuple before it may have been dropped on the way, or numbered anew: its place is the later of the two.
-            own = self._order(port, _keys_of_one(behind_trigger(event.key) if self._shards else event.key))
+            own = self._order(port, _keys_of_one(behind_trigger(event.key) if self._behind else event.key))
             self._last_order[port] = max(self._last_order[port], tuple(own[0].tolist()))
             self._queues[port].append(_Cut(event, self._last_order[port]))
         elif size := _size(event):

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from riprap.engine.engine import Engine, Output
 from riprap.graph.keys import END_KEY, START_KEY, OrderKey
-from riprap.graph.mark_keys import behind_trigger
 from riprap.operators.columns import Keys, keys_of
 from riprap.operators.contract import Late, Punctuation
 from riprap.operators.views import Views
@@ -299,7 +298,7 @@ class Inputs:
         if isinstance(event, Views):
             return keys_of(event, self._layout.shape(way.channel))
         assert isinstance(event, Punctuation)
-        key = behind_trigger(event.key) if way.merge is not None else event.key
+        key = way.merge.place(event.key) if way.merge is not None else event.key
         return Keys(*(np.array([part], np.int64) for part in key))
 
     def _belated(self, way: WayIn, event: Given, first: int, at: OrderKey) -> list[Given]:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from riprap.engine.merger import Behind, Mark, Merger, MergerState
 from riprap.graph.keys import KeyShape, OrderKey
 from riprap.graph.mark_keys import behind_trigger
+from riprap.graph.specs import Delay, Functor, Punctor, Scan, Source, Split
 from riprap.operators.contract import Late, Punctuation
 from riprap.operators.views import Views, concatenated
 from riprap.runtime.layout import Layout, Pe
@@ -17,11 +18,16 @@ Given = Views | Punctuation | Late
 
 
 class ShardMerge:
-    """The channels of one stream into one element, by the producer's shard."""
+    """The channels of one stream into one element, by the producer's shard.
 
-    def __init__(self, stream: str, shape: KeyShape, schema: pa.Schema, shards: int) -> None:
-        self._merger = Merger((shape,) * shards, (schema,) * shards, (stream,) * shards, None, shards=True)
-        self._shape = shape
+    `same_marks`: all shards pass a punctuation under the same key, so that several may be between rows of one trigger.
+    """
+
+    def __init__(self, stream: str, shape: KeyShape, schema: pa.Schema, shards: int, *, same_marks: bool) -> None:
+        self._merger = Merger(
+            (shape,) * shards, (schema,) * shards, (stream,) * shards, None, shards=True, same_marks=same_marks
+        )
+        self._shape, self._same_marks = shape, same_marks
         self._waited = [True] * shards
         self.reached = self._merger.progress  # nothing at or below this key will be given out any more
 
@@ -46,6 +52,10 @@ class ShardMerge:
         ended = [self._merger.ended(shard) for shard in range(len(self._waited))]
         return all(ended) or any(waits and not end for waits, end in zip(self._waited, ended, strict=True))
 
+    def place(self, mark: OrderKey) -> OrderKey:
+        """Where a punctuation with this key passes."""
+        return mark if self._same_marks else behind_trigger(mark)
+
     def known(self, shard: int) -> OrderKey:
         """Nothing at or below this key will come from a shard."""
         return self._merger.known(shard)
@@ -67,14 +77,14 @@ class ShardMerge:
         return events
 
     def _events(self) -> Iterator[Given]:
-        marks: list[Mark] = []  # with one trigger
+        marks: list[Mark] = []  # with one place
         for item in self._merger.release(everything=not self.waited):
             if isinstance(item, Mark):
-                if marks and marks[0].punctuation.key[:3] != item.punctuation.key[:3]:
+                if marks and self.place(marks[0].punctuation.key) != self.place(item.punctuation.key):
                     yield from _once(marks)
                     marks = []
                 marks.append(item)
-                self.reached = max(self.reached, behind_trigger(item.punctuation.key))
+                self.reached = max(self.reached, self.place(item.punctuation.key))
             elif isinstance(item, Behind):
                 yield from _once(marks)
                 marks = []
@@ -112,6 +122,18 @@ def _interleaved(batches: Sequence[pa.RecordBatch], shards: np.ndarray) -> Views
     return concatenated(full).take(rows)
 
 
+_KEEP_KEYS = (Source, Functor, Punctor, Split, Delay, Scan)
+
+
+def _same_marks(layout: Layout, name: str) -> bool:
+    """Whether whatever is in shards up to here keeps the keys of punctuations: others number by what a shard has."""
+    if all(pe.fragment.shards == 1 for pe in layout.hosting(name)):
+        return True
+    return isinstance(layout.graph[name], _KEEP_KEYS) and all(
+        _same_marks(layout, before) for before in layout.graph.upstream(name)
+    )
+
+
 def shard_merges(layout: Layout, pe: Pe) -> dict[str, ShardMerge]:
     """In front of the engine, for streams that come from several shards."""
     inputs = layout.inputs(pe)
@@ -121,6 +143,7 @@ def shard_merges(layout: Layout, pe: Pe) -> dict[str, ShardMerge]:
             layout.graph.stream_shape(link.stream),
             layout.schema(link.channels()[0]),
             link.source.shards,
+            same_marks=_same_marks(layout, link.stream.source),
         )
         for link in layout.links
         if link.target == pe.fragment and sum(channel.stream == link.stream.id for channel in inputs) > 1
