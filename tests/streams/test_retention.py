@@ -44,6 +44,14 @@ def test_trim_deletes_whole_segments_before_a_position_or_a_time(stream):
     assert table(Stream.open(stream.files.location).read()).equals(table([batch(70, 10)]))
 
 
+def test_a_directory_where_a_segment_should_be_is_told(stream, tmp_path):
+    names = sorted(path.name for path in (tmp_path / "s").iterdir() if path.suffix == ".arrow")
+    (tmp_path / "s" / names[0]).unlink()
+    (tmp_path / "s" / names[0]).mkdir()
+    with pytest.raises(DataError, match="directory"):
+        stream.trim(before_position=25)
+
+
 def test_trim_stops_at_registered_readers_unless_forced(stream):
     stream.register_reader("slow", 15)
     stream.register_reader("fast", 60)

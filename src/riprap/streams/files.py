@@ -124,7 +124,11 @@ class LocalFiles:
         return pa.OSFile(str(path), "wb")
 
     def delete(self, name: str) -> None:
-        (self.directory / name).unlink(missing_ok=True)
+        path = self.directory / name
+        try:
+            path.unlink(missing_ok=True)
+        except IsADirectoryError:
+            raise Damaged(str(path), 0, "it is a directory; remove it") from None
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
