@@ -1,6 +1,7 @@
 """A directory has one owner at a time; when it dies, however it dies, another can take its place."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -116,3 +117,10 @@ def test_a_place_that_cannot_be_one_is_told(tmp_path):
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(UsageError, match="cannot be written"), owned(path, "run"):
             pass
+
+
+def test_a_directory_that_was_removed_does_not_hide_what_went_wrong(tmp_path):
+    path = tmp_path / "run"
+    with pytest.raises(ValueError, match="the reason"), owned(path, "run"):
+        shutil.rmtree(path)
+        raise ValueError("the reason")

@@ -33,8 +33,8 @@ def owned(directory: Path, what: str) -> Iterator[None]:
     try:
         yield
     finally:
-        if made and is_empty(directory):
-            with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # somebody else may have removed it: what went wrong inside is to be told
+            if made and is_empty(directory):
                 (directory / OWNER).unlink()
                 directory.rmdir()
         os.close(file)
