@@ -120,7 +120,10 @@ def test_a_place_that_cannot_be_one_is_told(tmp_path):
 
 
 def test_a_directory_that_was_removed_does_not_hide_what_went_wrong(tmp_path):
-    path = tmp_path / "run"
-    with pytest.raises(ValueError, match="the reason"), owned(path, "run"):
-        shutil.rmtree(path)
-        raise ValueError("the reason")
+    def removed():
+        with owned(tmp_path / "run", "run"):
+            shutil.rmtree(tmp_path / "run")
+            raise ValueError("the reason")
+
+    with pytest.raises(ValueError, match="the reason"):
+        removed()
