@@ -18,7 +18,7 @@ from riprap.checkpoints.storage import LocalStorage
 from riprap.engine.engine import Engine
 from riprap.graph.annotations import Annotations, Continuous, persist
 
-ROWS = 1 << 19
+ROWS = 1 << 23  # half a second of work and more: dozens of records and checks in every run
 KILLS = 20
 GOAL = 0.5  # seconds
 OPEN = 500_000  # windows
