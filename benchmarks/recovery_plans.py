@@ -12,7 +12,7 @@ Bargain Discovery works; its plans are by the published sum of T, since as execu
 fewer. A bound is what recomputing may take, and `--restart` beside it: what a process takes to be noticed, to be there
 again and to have its state (0.1 to 0.4 s on an idle machine, more on a busy one).
 
-The apps run side by side, a process each, since they wait most of the time: some twenty minutes for all, on a machine
+The apps run side by side, a process each, since they wait most of the time: some thirteen minutes for all, on a machine
 with nothing else to do. With --only, one of them. Writes OUT/APP.json after each plan and goes on behind it when it is
 started again; OUT/recoveries.html and .svg have predicted against measured of all that is there.
 """
@@ -49,9 +49,9 @@ from riprap.planner.topology import Topology
 from riprap.report import page as p
 from riprap.report.chart import Point, Series, chart
 
-EVERY, BARGAIN_EVERY, DURABLE = 4_000_000, 1_000_000, 50_000  # microseconds
+EVERY, BARGAIN_EVERY, DURABLE = 2_000_000, 1_000_000, 50_000  # microseconds
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("_ts", pa.timestamp("us", "UTC"))])
-BEHIND = 0.3  # of a recovery's time: until what came in meanwhile is worked off, too
+SETTLED = 1.5  # seconds from when a kill is over until the next one
 BARGAIN_RATE = 5_000  # tuples/s
 
 Latencies = Callable[[Topology, np.ndarray], np.ndarray]  # with these backups: L of every task, seconds
@@ -74,7 +74,7 @@ class Case:
 def executed(topology: Topology, backups: np.ndarray) -> np.ndarray:
     sources = set(range(topology.size)) - set(topology.forward[:, 1].tolist())
     pace = [0.0 if task in sources else shaped.PACE for task in range(topology.size)]
-    return as_executed(topology, [EVERY] * topology.size, pace, backups, DURABLE) / 1e6
+    return as_executed(topology, [EVERY + DURABLE] * topology.size, pace, backups) / 1e6
 
 
 def summed(topology: Topology, backups: np.ndarray) -> np.ndarray:
@@ -102,9 +102,9 @@ def cases() -> dict[str, Case]:
     twitter, guru = topologies.twitter_sentiment(2, 2, 2), topologies.signal_guru_of_one()
     return {
         "twitter-sentiment": Case(
-            shaped.twitter_sentiment(), twitter, executed, (1.8, 3.5, 4.4), shaped.RATE, numbered
+            shaped.twitter_sentiment(), twitter, executed, (1.0, 2.7, 3.6), shaped.RATE, numbered
         ),
-        "signal-guru": Case(shaped.signal_guru(), guru, executed, (2.7, 4.5, 7.3), shaped.RATE, numbered),
+        "signal-guru": Case(shaped.signal_guru(), guru, executed, (2.1, 4.4, 8.0), shaped.RATE, numbered),
         "bargain-discovery": Case(
             bargain, tasks, summed, (2.2, 3.3, 5.5), BARGAIN_RATE, market, BARGAIN_EVERY, fewer=False
         ),
@@ -145,9 +145,8 @@ def proven(
     directory.mkdir(parents=True)
     graph, tasks = case.graph, case.topology.tasks
     predicted = dict(zip(tasks, case.latencies(case.topology, backups).tolist(), strict=True))
-    # Two intervals: until a checkpoint was taken with nothing behind, and for a kill that waits until just before one.
-    gaps = [restart + (1 + BEHIND) * predicted[name] + 2 * case.every / 1e6 for _, name in kills]
-    seconds = sum(gaps) + 8.0
+    gap = max(bound, max(predicted.values()) + restart) + SETTLED
+    seconds = gap * len(kills) + 8.0
     inputs = case.inputs(graph, seconds, directory)
     operators = {
         name: Annotations(checkpoint_every=Duration(case.every), backup=bool(backups[task]))
@@ -155,7 +154,7 @@ def proven(
     }
     (directory / "plan.toml").write_text(write_plan(Plan(graph.name, operators, Duration(int(bound * 1e6)))))
     faults = [
-        f'[[faults]]\nat = "{round(1000 * (4 + sum(gaps[:n])))}ms"\nkind = "{kind}"\ntargets = ["{name}"]\n'
+        f'[[faults]]\nat = "{round(1000 * (4 + gap * n))}ms"\nkind = "{kind}"\ntargets = ["{name}"]\n'
         for n, (kind, name) in enumerate(kills)
     ]
     (directory / "faults.toml").write_text("".join(faults))

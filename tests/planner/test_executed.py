@@ -1,6 +1,5 @@
 """L as executed, against the sum over every way written down the slow way."""
 
-from math import lcm
 from random import Random
 
 import numpy as np
@@ -11,33 +10,16 @@ from riprap.base.quantities import Duration
 from riprap.planner.executed import as_executed, met
 from riprap.planner.files import optimal_interval
 from riprap.planner.topology import topology
-from riprap.protocols.recompute import STAGGER
 
 
-def depth_of(edges, backups, task):
-    return max((1 + depth_of(edges, backups, a) for a, b in edges if b == task and not backups[a]), default=0)
-
-
-def furthest(own, consumers, late):
-    """Checkpoints are due each `own`, and each `consumers` but `late` after: the most by which one is taken before one
-    of the consumer's, and at least STAGGER before it; over all of them until both meet again.
-    """
-    most = 0
-    for at in range(0, lcm(own, consumers), consumers):
-        most = max(most, STAGGER + (at + late - STAGGER) % own)
-    return most
-
-
-def by_hand(edges, intervals, pace, backups, task, durable):
+def by_hand(edges, intervals, pace, backups, task):
     """Every way back from the task, one at a time."""
     longest: dict[int, int] = {}
-    ways = [(task, intervals[task] + durable)]
+    ways = [(task, intervals[task])]
     while ways:
         at, span = ways.pop()
         longest[at] = max(longest.get(at, 0), span)
-        for a in [a for a, b in edges if b == at and not backups[a]]:
-            late = (depth_of(edges, backups, at) - depth_of(edges, backups, a)) * STAGGER
-            ways.append((a, span + furthest(intervals[a], intervals[at], late)))
+        ways += [(a, span + intervals[a]) for a, b in edges if b == at and not backups[a]]
     return sum(pace[one] * span for one, span in longest.items())
 
 
@@ -46,15 +28,14 @@ def test_every_task_of_random_graphs():
         random = Random(seed)
         size = random.randint(1, 9)
         edges = [(a, b) for b in range(size) for a in range(b) if random.random() < 0.4]
-        intervals = [random.randint(1, 50) * 30_000 for _ in range(size)]
+        intervals = [random.randint(1, 50) for _ in range(size)]
         pace = [random.random() for _ in range(size)]
         backups = np.array([random.random() < 0.3 for _ in range(size)])
         names = [str(one) for one in range(size)]
         tasks = [(name, Duration(1)) for name in names]
         graph = topology("t", tasks, [(names[a], names[b]) for a, b in edges])
-        durable = random.randint(0, 50_000)
-        found = as_executed(graph, intervals, pace, backups, durable)
-        expected = [by_hand(edges, intervals, pace, backups, task, durable) for task in range(size)]
+        found = as_executed(graph, intervals, pace, backups)
+        expected = [by_hand(edges, intervals, pace, backups, task) for task in range(size)]
         assert np.allclose(found, expected), seed
 
 
@@ -67,10 +48,7 @@ def test_backups_are_added_until_the_bound_is_met():
         random = Random(seed)
         size = random.randint(3, 8)
         edges = [(a, b) for b in range(size) for a in range(b) if random.random() < 0.5]
-        intervals, pace = (
-            [random.randint(10, 50) * 100_000 for _ in range(size)],
-            [random.random() for _ in range(size)],
-        )
+        intervals, pace = [random.randint(10, 50) for _ in range(size)], [random.random() for _ in range(size)]
         names = [str(one) for one in range(size)]
         graph = topology("t", [(name, Duration(1)) for name in names], [(names[a], names[b]) for a, b in edges])
         none, alone = np.zeros(size, bool), as_executed(graph, intervals, pace, np.ones(size, bool)).max()

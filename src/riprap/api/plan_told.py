@@ -97,8 +97,7 @@ def held_as_executed(plan: "BackupPlan", asked: Asked) -> "BackupPlan":
     if speeds is None:
         return plan
     problem = plan.asked
-    durable = int(asked.durable or 0)
-    kept = met(problem.topology, *speeds, plan.solution.backups, problem.bound, problem.must_not, durable)
+    kept = met(problem.topology, *speeds, plan.solution.backups, problem.bound, problem.must_not)
     if (kept == plan.solution.backups).all():
         return plan
     return given_backups(problem, [name for task, name in enumerate(problem.topology.tasks) if kept[task]])
@@ -111,7 +110,7 @@ def _executed(plan: "BackupPlan", asked: Asked) -> dict[str, float]:
     speeds = _speeds(topology, asked)
     if speeds is None:
         return {}
-    found = as_executed(topology, *speeds, plan.solution.backups, int(asked.durable or 0))
+    found = as_executed(topology, *speeds, plan.solution.backups)
     return {name: float(found[task]) / 1e6 for task, name in enumerate(topology.tasks)}
 
 
@@ -129,7 +128,7 @@ def _speeds(topology: "Topology", asked: Asked) -> tuple[list[int], list[float]]
             if profile is None or profile.output is None or profile.latency is not None or every is None:
                 return None  # not measured
             members.append((int(every), profile.pace))
-        intervals.append(min(every for every, _ in members))
+        intervals.append(min(every for every, _ in members) + int(asked.durable or 0))
         pace.append(sum(own for _, own in members))
     return intervals, pace
 

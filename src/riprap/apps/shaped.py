@@ -23,7 +23,7 @@ from riprap.planner.topology import Topology
 
 SCHEMA = "id long not null"
 RATE = 2.0  # tuples/s of each source that `work` is for
-PACE = 0.2  # seconds of waiting for a second of input
+PACE = 0.15  # seconds of waiting for a second of input
 AT_ONCE = 0.02  # seconds that are waited together
 CREDIT = 0.5  # most seconds that were waited too long, by a busy machine, and are made good
 

@@ -1,5 +1,4 @@
-"""When checkpoints at intervals are due: at the multiples of the interval, so that they do not drift, or so long after
-them (`phase`).
+"""When checkpoints at intervals are due: at the multiples of the interval, so that they do not drift.
 
 A deadline is *missed* if the checkpoint before it is still being written then, or if it is looked at a whole interval
 late.
@@ -13,7 +12,6 @@ class Deadlines:
     """Of one unit. Microseconds."""
 
     every: int
-    phase: int = 0
     missed: int = 0
     unwritten: int = 0  # captures that are not durable yet
     _next: int | None = None  # None before the first look at the clock
@@ -31,4 +29,4 @@ class Deadlines:
         return None if self.unwritten else deadline
 
     def _after(self, now: int) -> int:
-        return ((now - self.phase) // self.every + 1) * self.every + self.phase
+        return (now // self.every + 1) * self.every

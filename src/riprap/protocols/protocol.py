@@ -72,7 +72,6 @@ class Surroundings:
     membership: Membership | None = None  # in a group that is replicated
     copies: tuple[str, ...] = ()  # of this element, itself among them, that run at once
     strands: Mapping[ChannelId, tuple[ChannelId, ...]] = field(default_factory=dict)  # by input that copies bring
-    depth: int = 0  # streams that are recomputed on the longest way to it
     cycle: tuple[str, ...] = ()  # elements of the strongly connected component that it is in; none: it is in no cycle
 
     @property

@@ -7,13 +7,7 @@ are), run once more beside it, from checkpoints of theirs that are old enough, a
 Elements that are healthy are not asked and lose nothing; what they have not sent yet they hold for it. Whatever fails
 at once, each recovers from what is on disk alone.
 
-What has to be worked out again of an element goes back to a checkpoint from before that of its consumer. So all are
-due at multiples of their intervals, and each element's a little (`STAGGER`) after those of its producers: by then what
-they had given out before theirs has been passed to its operators, and their newest checkpoint serves its own. Taken at
-one instant, a tuple on its way between two of them would cost a whole interval more; the planner's L as executed has it
-in numbers (`planner/executed.py`). Nothing but time depends on it.
-
-A checkpoint is needed for as long as some element behind it may go back to before it. The director keeps, of each
+So a checkpoint is needed for as long as some element behind it may go back to before it. The director keeps, of each
 element, the newest and those from which it could bring what the kept checkpoints of its consumers miss. Logs follow:
 they are let go of up to the oldest checkpoint that is left.
 """
@@ -30,7 +24,6 @@ from riprap.protocols.events import Capture, Command, Deleted, Dropped, Durable,
 from riprap.protocols.protocol import WHOLE, Protocol, ProtocolSpec, RestorePlan, Surroundings, Unit
 
 EVERY = 1_000_000  # µs between checkpoints of elements whose plan does not say
-STAGGER = 200_000  # µs by which a checkpoint is due after those of the elements that it is recomputed from
 KEPT = 3  # checkpoints of an element, in case that the newest are damaged
 SPARE = 2  # that would serve a consumer's checkpoint, in case that the newer one is damaged
 
@@ -61,7 +54,7 @@ class Recompute(Protocol):
         super().__init__(surroundings, plan)
         every = plan.units[WHOLE].every
         assert every is not None
-        self._deadlines = Deadlines(every, surroundings.depth * STAGGER)
+        self._deadlines = Deadlines(every)
 
     def handle(self, event: Event) -> list[Command]:
         match event:

@@ -360,7 +360,7 @@ class Layout:
         strands = {channel: self.strands(channel) for channel in inputs if self.retention(channel) == "copy"}
         return Surroundings(
             pe.id, pes, facts, inputs, outputs, sources, self.settings, membership=membership, copies=copies,
-            strands=strands, depth=self._depths[pe.id], cycle=cycle,
+            strands=strands, cycle=cycle,
         )  # fmt: skip
 
     @cached_property
@@ -381,15 +381,6 @@ class Layout:
             changed = bool(found & fed)
             found -= fed
         return frozenset(found)
-
-    @cached_property
-    def _depths(self) -> dict[str, int]:
-        """Streams that are recomputed on the longest way to each element."""
-        found = dict.fromkeys((pe.id for pe in self.pes), 0)
-        for pe in self.pes:  # producers first
-            above = [found[self.producer(c)] for c in self.inputs(pe) if self.retention(c) == "recompute"]
-            found[pe.id] = 1 + max(above) if above else 0
-        return found
 
     @cached_property
     def _cycles(self) -> list[tuple[str, ...]]:
