@@ -87,7 +87,7 @@ def chart(
             f'<text text-anchor="end" x="{x - 6:.1f}" y="{top + 12:.1f}">{escape(word)}</text>'
         )
     for number, one in enumerate(series):
-        colour = f"var(--series-{number % 6 + 1},#bc4c00)"
+        colour = f"var(--series-{number % 8 + 1},#bc4c00)"
         path = ""
         for point in one.points:
             x, y = at(point.x, point.y)

@@ -11,10 +11,10 @@ from html import escape
 _CSS = """\
 :root{color-scheme:light dark;--surface:#ffffff;--raised:#f6f8fa;--ink:#1f2328;--soft:#59636e;--line:#d1d9e0;\
 --mark:#bc4c00;--good:#1a7f37;--bad:#cf222e;--link:#0969da;--series-1:#bc4c00;--series-2:#0969da;--series-3:#1a7f37;\
---series-4:#8250df;--series-5:#9a6700;--series-6:#bf3989}
+--series-4:#8250df;--series-5:#9a6700;--series-6:#bf3989;--series-7:#1b7c83;--series-8:#57606a}
 @media (prefers-color-scheme:dark){:root{--surface:#0d1117;--raised:#161b22;--ink:#e6edf3;--soft:#9198a1;\
 --line:#30363d;--mark:#f0883e;--good:#3fb950;--bad:#f85149;--link:#4493f8;--series-1:#f0883e;--series-2:#4493f8;--series-3:#3fb950;\
---series-4:#ab7df8;--series-5:#d29922;--series-6:#db61a2}}
+--series-4:#ab7df8;--series-5:#d29922;--series-6:#db61a2;--series-7:#39c5cf;--series-8:#9198a1}}
 @media print{:root{--surface:#fff;--raised:#fff;--ink:#000;--soft:#444;--line:#bbb;--mark:#a33b00}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--surface);color:var(--ink);font:16px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,\
