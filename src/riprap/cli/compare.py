@@ -189,8 +189,10 @@ def _print(comparison: "Comparison") -> None:
         for case, r in chosen.items():
             label = case.label.replace(f" @ {format_duration(case.interval)}", "") if alike else case.label
             first, back = ("–" if v is None else f"{v:.1f}" for v in (r.first_output, r.recovery_adaptive))
+            # Nothing may have come out before the kill.
+            p50, p99 = (f"{v:.0f}" if r.throughput else "–" for v in (r.latency_p50, r.latency_p99))
             table.add_row(
-                label, f"{r.throughput:,.0f}", f"{r.latency_p50:.0f}", f"{r.latency_p99:.0f}", f"{r.checkpoints}",
+                label, f"{r.throughput:,.0f}", p50, p99, f"{r.checkpoints}",
                 f"{r.forced}", first if case.failure else "", back if case.failure else "", f"{r.lost:,}",
                 f"{r.repeated:,}",
             )  # fmt: skip

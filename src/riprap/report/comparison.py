@@ -57,7 +57,9 @@ def cells(case: Case, result: Result, label: str) -> list[str]:
         f"{_seconds(result.recovery)}, {_seconds(result.recovery_adaptive)}" if case.failure else "",
         f"{_seconds(result.rollback)}, {result.gone_back}" if case.failure else "",
         f"{result.throughput:,.0f}",
-        f"{result.latency_mean:,.0f}, {result.latency_p50:,.0f}, {result.latency_p99:,.0f} ms",
+        f"{result.latency_mean:,.0f}, {result.latency_p50:,.0f}, {result.latency_p99:,.0f} ms"
+        if result.throughput
+        else "–",  # nothing had come out yet
         f"{result.checkpoints:,}, {result.forced:,}",
         f"{_bytes(result.checkpoint_bytes)}, {result.take_ms:.1f} ms",
         ", ".join(map(_seconds, down)) if case.failure else "",
