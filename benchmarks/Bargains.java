@@ -66,6 +66,12 @@ public class Bargains {
         public long[] volume = new long[5];
         public int at;
         public double average;
+
+        void add(Tick trade) {
+            worth[at] = trade.price * trade.size;
+            volume[at] = trade.size;
+            at = (at + 1) % 5;
+        }
     }
 
     public static class Match extends KeyedProcessFunction<Integer, Tick, Found> {
@@ -83,9 +89,7 @@ public class Bargains {
             Recent trades = recent.value();
             if (!tick.quote) {
                 if (trades == null) trades = new Recent();
-                trades.worth[trades.at] = tick.price * tick.size;
-                trades.volume[trades.at] = tick.size;
-                trades.at = (trades.at + 1) % 5;
+                trades.add(tick);
                 double worth = 0;
                 long volume = 0;
                 for (int i = 0; i < 5; i++) {
@@ -116,9 +120,7 @@ public class Bargains {
             Recent trades = recent.value();
             if (!tick.quote) {
                 if (trades == null) trades = new Recent();
-                trades.worth[trades.at] = tick.price * tick.size;
-                trades.volume[trades.at] = tick.size;
-                trades.at = (trades.at + 1) % 5;
+                trades.add(tick);
                 recent.update(trades);
             } else if (trades != null) {
                 Passing passing = new Passing();
