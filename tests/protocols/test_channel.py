@@ -53,6 +53,16 @@ def test_what_is_late_and_what_was_promised(values, at):
     assert inlet.doubtful == outlet.guarded == (below == len(values))
 
 
+def test_what_a_producer_that_is_gone_had_sent_stays_doubtful():
+    inlet = Inlet("discard", 0, doubtful=True)
+    inlet.lost_producer(0)
+    assert inlet.late(keys([5]), OrderKey(1, 0, 0)) == 0
+    assert inlet.late(keys([6, 9]), OrderKey(7, 0, 0)) == 1, "others do not wait for it"
+    inlet.fresh(0, 0, 1)
+    assert inlet.late(keys([10]), OrderKey(7, 0, 0)) == 0
+    assert not inlet.doubtful
+
+
 def test_promises_only_rise():
     outlet = Outlet("log", 5)
     assert outlet.numbered(3) == 5

@@ -110,8 +110,8 @@ def _compare(run: Case, simulation: Simulation) -> None:
 
 
 # 99: what waits in a merge needs what was spilled. 3318: all producers but one that is down have ended. 5220: what was
-# late for a life is in time for the next.
-@pytest.mark.parametrize("seeds", [*batches(440), (3318, 5220)], ids=str)
+# late for a life is in time for the next. 4803: what had come before a connection broke waits for room in its merge.
+@pytest.mark.parametrize("seeds", [*batches(440), (3318, 5220, 4803)], ids=str)
 def test_counts_are_true(seeds):
     for seed in seeds:
         check(seed)

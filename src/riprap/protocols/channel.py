@@ -120,10 +120,12 @@ class Inlet:
         return True
 
     def late(self, keys: Keys, reached: OrderKey) -> int:
-        """How many of the first items come too late. From the first that does not, the producer's order is enough."""
+        """How many of the first items come too late. From the first that does not, the producer's order is enough,
+        unless it is gone: others do not wait for what it had sent before, and that may still be on its way in.
+        """
         count = len(keys.ts)
         late = bisect_right(range(count), reached, key=keys.at)
-        self.doubtful = late == count
+        self.doubtful = late == count or self.gone
         return late
 
 

@@ -256,8 +256,7 @@ class Inputs:
     def wait_for(self, way: WayIn, waited: bool) -> list[Output]:
         """Whether the merge waits for a channel."""
         way.waited = waited
-        if waited:
-            way.inlet.doubtful = way.merged is not None and way.inlet.retention in _HOLED
+        way.inlet.doubtful = way.merged is not None and way.inlet.retention in _HOLED
         if way.merge is None:
             return self._engine.wait_for(way.stream, waited)
         outputs = self._push(way.stream, way.merge.wait_for(way.channel.source, waited), way.merge.reached)
