@@ -13,6 +13,7 @@ from riprap.planner import topologies
     [
         (shaped.twitter_sentiment, topologies.twitter_sentiment(2, 2, 2)),
         (shaped.signal_guru, topologies.signal_guru_of_one()),
+        (shaped.bargain_discovery, shaped.bargain_topology()),
     ],
 )
 def test_every_task_is_an_operator_and_every_way_is_taken(build, topology):

@@ -58,6 +58,12 @@ def test_too_short_for_a_fault():
         draw(CHOICES, 5, 1)
 
 
+@pytest.mark.parametrize("every", [0.0, 0.5, -1.0, float("nan")])
+def test_too_close_together(every):
+    with pytest.raises(UsageError, match="faults need 1s or more"):
+        draw(CHOICES, 60.0, 1, every=every)
+
+
 def test_a_file():
     text = """
         [[faults]]

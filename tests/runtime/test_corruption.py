@@ -28,12 +28,17 @@ def layout():
         ("@1s", "write OPERATOR@TIME"),
         ("B@1s", "no operator or element is called B"),
         ("A@soon", "--corrupt 'A@soon'"),
+        (["A@1s"], "write one text with commas"),
     ],
 )
 def test_what_cannot_be_asked_for_is_said(text, why):
     with pytest.raises(UsageError, match=why) as refused:
         parse_corruptions(text, layout())
     assert refused.value.exit_code == 2
+
+
+def test_without_any():
+    assert parse_corruptions(None, layout()) == ()
 
 
 def test_half_of_them_strike_tuples_and_half_states():

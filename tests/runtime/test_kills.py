@@ -25,6 +25,13 @@ def test_kills_come_in_the_order_of_their_times():
 def test_nothing_to_kill():
     assert parse_kills("", SINGLE) == ()
     assert parse_kills(" , ", SINGLE) == ()
+    assert parse_kills(None, SINGLE) == ()
+
+
+def test_what_is_no_text_is_said():
+    """From Python, where nobody has looked at it before."""
+    with pytest.raises(UsageError, match="write one text with commas"):
+        parse_kills(["Aggregator@1s"], SINGLE)
 
 
 def test_an_operator_means_all_its_shards_and_a_shard_one():

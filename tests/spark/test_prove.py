@@ -184,6 +184,7 @@ def test_a_thousand_faults_of_all_kinds(tmp_path, share, name, seed):
         (("--out", "plan.toml"), "not an empty directory"),
         (("--osf", "Nowhere=count(*)"), "cannot read 'Nowhere=count(*)' as an output score function"),
         (("--recovery", "soon"), "cannot read 'soon' as a duration"),
+        (("--recovery", "0s"), "a recovery within no time at all cannot be"),
         (("--plan", "plan.toml", "--profile", "profile.json", "--recovery", "300ms"), "takes 400ms to be there again"),
         (("--plan", "plan.toml", "--profile", "missing.json"), "missing.json"),
         (("--assessed", "."), "there is no assessment at assessment.json"),

@@ -20,12 +20,13 @@ from typing import Any
 
 from riprap.api.foresight import read_assessed, with_effects
 from riprap.api.request import OutputScores, score_functions
-from riprap.api.run import Inputs, Settings, resume, run
+from riprap.api.run import Inputs, Settings, as_graph, resume, run
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.base.errors import CheckFailed, DataError, MissingPrerequisite, RiprapError, UsageError
 from riprap.base.owner import is_empty, owned
 from riprap.base.quantities import Duration, show_duration
 from riprap.engine.inputs import count_rows
+from riprap.graph.builder import App
 from riprap.graph.graph import Graph
 from riprap.graph.plan import parse_plan, plan_text
 from riprap.planner.files import read_recovery
@@ -53,7 +54,7 @@ Tell = Callable[[Mapping[str, Any], Fault], None]
 
 
 def prove(
-    app: str | Graph,
+    app: str | App | Graph,
     inputs: Inputs | Callable[[], Inputs],
     *,
     out: Path | str,
@@ -86,6 +87,7 @@ def prove(
     `osf`: output score functions, as `assess` takes them; what they give for what came out is set beside what they give
     for what should have.
     """
+    app = app if isinstance(app, str) else as_graph(app)
     directory = Path(out).absolute()
     if directory.exists() and (not directory.is_dir() or not is_empty(directory)):
         raise UsageError(f"{out} is there already and not an empty directory: give another one for the proof")
@@ -96,6 +98,8 @@ def prove(
     layout = settings.layout(None if isinstance(app, str) else app)
     if recovery is None and settings.plan is not None:
         recovery = parse_plan(settings.plan).recovery
+    if recovery is not None and recovery <= 0:
+        raise UsageError("a recovery within no time at all cannot be: give a longer bound, as in --recovery 2s")
     times = read_recovery(Path(profile)) if profile is not None else {}
     restart = times.get("restart")
     if recovery is not None and restart is not None and recovery <= restart:

@@ -148,8 +148,8 @@ def run(
     failover: str = FAILOVERS[0],
     sinks: str | None = None,
     virtual: bool = False,
-    kill: str = "",
-    corrupt: str = "",
+    kill: str | None = None,
+    corrupt: str | None = None,
     silence: str = "3s",
     tls: bool = False,
     spark: Any = None,
@@ -196,7 +196,7 @@ def run(
         sinks,
         virtual,
     )
-    layout = settings.layout(None if isinstance(app, str) else _graph(app))
+    layout = settings.layout(None if isinstance(app, str) else as_graph(app))
     quiet = _idle(settings, layout)
     kills, corruptions = parse_kills(kill, layout), parse_corruptions(corrupt, layout)
     with owned(directory, "run"):
@@ -223,7 +223,7 @@ def resume(
     *,
     graph: App | Graph | None = None,
     seconds: float | None = None,
-    kill: str = "",
+    kill: str | None = None,
     silence: str = "3s",
     tls: bool = False,
     spark: Any = None,
@@ -241,7 +241,7 @@ def resume(
     settings = read_settings(directory)
     if graph is None and settings.app:
         refuse_planted(settings.app, directory)
-    layout = settings.layout(None if graph is None else _graph(graph))
+    layout = settings.layout(None if graph is None else as_graph(graph))
     quiet = _idle(settings, layout)
     if any(pe.fragment.copied for pe in layout.pes):
         raise UsageError(
@@ -296,7 +296,7 @@ def _check_shards(settings: Settings, layout: Layout) -> None:
             )
 
 
-def _graph(app: App | Graph) -> Graph:
+def as_graph(app: App | Graph) -> Graph:
     if not isinstance(app, App | Graph):
         raise UsageError(f"this is a {type(app).__name__}: give the name of an app, an App or a Graph")
     return app.build() if isinstance(app, App) else app

@@ -13,16 +13,21 @@ from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
+from riprap.apps import bargain_discovery as bargain
 from riprap.base.clock import SYSTEM_CLOCK
+from riprap.base.quantities import Duration
 from riprap.graph.builder import App, Stream
 from riprap.graph.graph import Graph
 from riprap.graph.keys import KEY_COLUMNS
 from riprap.operators.user import Rows, UserOperator
 from riprap.planner import topologies
+from riprap.planner.from_graph import topology_of
 from riprap.planner.topology import Topology
 
 SCHEMA = "id long not null"
-RATE = 2.0  # tuples/s of each source that `work` is for
+# Tuples/s of each source that `pace` is for. No divisor of a second: checkpoints are due at its multiples, and are to
+# meet tuples at every step of their way in turn, since that is what makes a recovery long.
+RATE = 1.93
 PACE = 0.15  # seconds of waiting for a second of input
 AT_ONCE = 0.02  # seconds that are waited together
 CREDIT = 0.5  # most seconds that were waited too long, by a busy machine, and are made good
@@ -92,5 +97,14 @@ def twitter_sentiment() -> Graph:
 
 
 def signal_guru() -> Graph:
-    """One phone of the published nine steps: eleven elements and the sink's."""
+    """One phone of the published nine steps: twelve elements and the sink's."""
     return shaped(topologies.signal_guru_of_one(), "signal-guru")
+
+
+def bargain_discovery() -> Graph:
+    """Bargain Discovery with operators that wait: eight elements and the sink's."""
+    return shaped(bargain_topology(), "bargain-waiting")
+
+
+def bargain_topology() -> Topology:
+    return topology_of(bargain.build(), {}, otherwise=Duration(topologies.SECOND))

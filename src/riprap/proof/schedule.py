@@ -72,6 +72,8 @@ def draw(
     choices: Choices, seconds: float, seed: int, *, every: float = EVERY, settle: float = SETTLE
 ) -> tuple[Fault, ...]:
     """Faults every few seconds, the first after `settle` seconds and none in the last: each has time to be over."""
+    if not every >= 1:
+        raise UsageError(f"--every {every:g}s: faults need 1s or more, so that what they hit can come back in between")
     kinds = sorted(kind for kind, demand in choices.demands.items() if demand.drawn)
     count = int((seconds - 2 * settle) // every) + 1 if seconds >= 2 * settle else 0
     if not kinds or count < 1:

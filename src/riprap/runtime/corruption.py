@@ -17,7 +17,7 @@ from urllib.parse import quote
 from riprap.base.errors import UsageError, known
 from riprap.base.quantities import Duration
 from riprap.base.randomness import derived_seed
-from riprap.runtime.kills import parse_timed
+from riprap.runtime.kills import listed, parse_timed
 from riprap.runtime.layout import Layout
 
 What = Literal["tuple", "state"]
@@ -34,10 +34,10 @@ class Corruption(NamedTuple):
     chance: int
 
 
-def parse_corruptions(text: str, layout: Layout, seed: int = 1) -> tuple[Corruption, ...]:
+def parse_corruptions(text: str | None, layout: Layout, seed: int = 1) -> tuple[Corruption, ...]:
     """In the order of their times. Of one tuple or of the state, half and half, as the seed says."""
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    return tuple(sorted(_corruption(part, layout, derived_seed(seed, f"{n} {part}")) for n, part in enumerate(parts)))
+    parts = enumerate(listed(text, "--corrupt"))
+    return tuple(sorted(_corruption(part, layout, derived_seed(seed, f"{n} {part}")) for n, part in parts))
 
 
 def _corruption(part: str, layout: Layout, chance: int) -> Corruption:

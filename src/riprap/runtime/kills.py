@@ -20,9 +20,16 @@ class Kill(NamedTuple):
     active: bool = False  # of replicas, only those that are active
 
 
-def parse_kills(text: str, layout: Layout) -> tuple[Kill, ...]:
+def parse_kills(text: str | None, layout: Layout) -> tuple[Kill, ...]:
     """In the order of their times."""
-    return tuple(sorted(_kill(part.strip(), layout) for part in text.split(",") if part.strip()))
+    return tuple(sorted(_kill(part, layout) for part in listed(text, "--kill")))
+
+
+def listed(text: object, option: str) -> list[str]:
+    """The parts of an option that are separated by commas; None: there are none."""
+    if not isinstance(text, str | None):
+        raise UsageError(f"{option} {text!r}: write one text with commas, as in 'Aggregator@10s,VWAP@20s'")
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
 def parse_timed(part: str, option: str, what: str) -> tuple[str, Duration]:
