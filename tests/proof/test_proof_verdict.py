@@ -3,6 +3,7 @@
 import pytest
 
 from riprap.graph.builder import App
+from riprap.proof.faults import KINDS
 from riprap.proof.oracle import SinkVerdict
 from riprap.proof.schedule import Fault
 from riprap.proof.verdict import FaultResult, judge, results
@@ -91,6 +92,13 @@ def test_a_corruption_that_nobody_promised_anything_of_is_told():
     assert page.rindex(proof.sentence) > page.index("Fault by fault")
 
 
+def test_rows_that_a_plan_with_gaps_lost_are_told():
+    proof = judged("driver", (), LOST)
+    assert proof.holds
+    assert proof.sentence.endswith("1 row is lost or wrong; the plan does not promise Out exactly once.")
+    assert judged("driver", (), RIGHT).sentence.endswith("every promise was kept.")
+
+
 def test_copies_that_differ_are_found_out():
     assert not judged("corrupt-state", ("Double#2",), WRONG, altered="x").holds
     found_out = judged("corrupt-state", ("Double#2",), WRONG, altered="x", differences=["one", "two"])
@@ -144,5 +152,8 @@ def test_the_page_leads_with_what_the_bound_is_about():
     page = proof_report(proof, output=[(100.0, 5), (158.0, 5)])
     assert "3.10 s" in page[page.index("slowest recovery") : page.index("slower than predicted")]
     assert '<td class="long">every element</td>' in page
+    assert ">00:02:40<" in page  # when it was, as in the logs of that night
+    assert "no bound is about that" in page
+    assert page.count(KINDS["kill"].holds) == 1
     assert page.count("<tr class=hot>") == 1  # the one that took too long
     assert "runs again: 56.80 s" in page  # its picture goes as far as that

@@ -138,12 +138,18 @@ class Proof:
 
     @property
     def _excused(self) -> str:
-        """What came of faults against which nobody promised anything."""
-        kinds = {r.fault.kind for r in self.faults if r.began is not None and KINDS[r.fault.kind].excused}
-        harmed = sum(sink.lost + sink.wrong for sink in self.sinks.values())
-        if not kinds or not harmed:
+        """What was harmed and nobody had promised: a plan that holds may still lose rows."""
+        harmed = {name: sink.lost + sink.wrong for name, sink in self.sinks.items() if sink.lost + sink.wrong}
+        if not harmed:
             return ""
-        return f" {harmed:,} rows are lost or wrong; nothing is promised after {', '.join(sorted(kinds))}."
+        kinds = {r.fault.kind for r in self.faults if r.began is not None and KINDS[r.fault.kind].excused}
+        why = (
+            f"nothing is promised after {', '.join(sorted(kinds))}"
+            if kinds
+            else f"the plan does not promise {', '.join(sorted(harmed))} exactly once"
+        )
+        count = sum(harmed.values())
+        return f" {count:,} row{'s are' if count != 1 else ' is'} lost or wrong; {why}."
 
     def as_json(self) -> dict[str, Any]:
         return {

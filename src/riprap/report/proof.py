@@ -1,6 +1,7 @@
 """The page of a proof: the verdict first, then the worst fault, then all of them, with the output around each."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from riprap.proof.effects import Effect
 from riprap.proof.faults import KINDS
@@ -41,7 +42,7 @@ def proof_report(
     blocks += [p.note(sentence) for sentence in proof.broken]
     if done and output:
         blocks.append(p.section(f"The worst: {done[0].fault}", p.figure(_picture(done[0], output), _caption(done[0]))))
-    blocks.append(p.section("Fault by fault, the worst first", _faults(proof, done)))
+    blocks.append(p.section("Fault by fault, the worst first", *_faults(proof, done)))
     if any(result.effect is not None or result.foreseen is not None for result in done):
         blocks.append(p.section("What each fault did to the output, the worst first", *_effects(proof, done)))
     if proof.agreement is not None:
@@ -197,23 +198,38 @@ def _scores(proof: Proof) -> str:
     return p.table(["sink", "output score function", "without faults", "found", "quality"], rows, numbers=(2, 3, 4))
 
 
-def _faults(proof: Proof, done: Sequence[FaultResult]) -> str:
+def _faults(proof: Proof, done: Sequence[FaultResult]) -> list[str]:
+    """All of them, and below, kind by kind, what was done and what had to hold."""
     rows = [
         [
             result.fault.kind,
             _targets(result),
             f"{result.fault.at / 1e6:.1f} s",
+            _clock(result),
             "never" if result.latency is None else f"{result.latency:.2f} s",
             _seconds(result.restart),
             _seconds(result.caught_up),
             _seconds(result.predicted),
-            KINDS[result.fault.kind].holds,
         ]
         for result in done
     ]
-    columns = ["fault", "of", "at", "ran again after", "restarted", "caught up", "predicted", "what must hold"]
+    columns = ["fault", "of", "at", "clock, UTC", "ran again after", "restarted in", "caught up in", "at most"]
     broke = [n for n, result in enumerate(done) if result.running is None or result.misses(proof.bound)]
-    return p.table(columns, rows, numbers=(2, 3, 4, 5, 6), long=(1, 7), hot=broke)
+    words = "What broke a promise is marked. “At most” is what was predicted for catching up, in the worst case."
+    if any(not KINDS[result.fault.kind].bounded for result in done):
+        words += " A driver comes back with a Spark of its own: no bound is about that, so it stands at the end."
+    kinds = [[name, kind.does, kind.holds] for name, kind in KINDS.items() if any(r.fault.kind == name for r in done)]
+    return [
+        p.table(columns, rows, numbers=(2, 3, 4, 5, 6, 7), long=(1,), hot=broke),
+        p.text(words),
+        p.table(["fault", "what was done", "what must hold"], kinds, long=(1, 2)),
+    ]
+
+
+def _clock(result: FaultResult) -> str:
+    """As in logs and metrics of the same night."""
+    assert result.began is not None
+    return datetime.fromtimestamp(result.began, UTC).strftime("%H:%M:%S")
 
 
 def _targets(result: FaultResult) -> str:
