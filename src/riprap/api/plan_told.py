@@ -79,7 +79,8 @@ def told_of(plan: "BackupPlan", bound: Duration, asked: Asked, proof: Path | Non
             continue
         predicted = plan.recovery_of(topology.index(name))
         sentences.append(
-            f"{name}: {predicted} predicted at most, {row['caught_up']:.2f} s measured in {row['kills']:g} kills; "
+            f"{name}: {predicted} predicted at most, {row['caught_up']:.2f} s measured in {row['kills']:g} "
+            f"kill{'s' * (row['kills'] != 1)}; "
             f"with the restart {row['latency']:.2f} s of {show_duration(bound)}."
         )
         if row["latency"] > bound / 1e6 and not missed:

@@ -115,12 +115,14 @@ def _effects(proof: Proof, done: Sequence[FaultResult]) -> list[str]:
     blocks = [
         p.text(
             "Predicted → measured. QS, R and I are those of the assessment (quality of what differs, sections until it "
-            "is right again, how wrong it was in all); tainted tuples and availability are the model's."
+            "is right again, how wrong it was in all); tainted tuples and availability are the model's. Where nothing "
+            "is lost, the predicted availability is that of the longest recovery that may be, and 0 if that may last "
+            "until the next fault."
         ),
         p.table(columns, rows, numbers=(1, 2, 3, 4, 5, 6)),
     ]
     known = [[title, "not known" if rank is None else f"{rank:.2f}"] for title, rank in proof.orders.items()]
-    if known:
+    if any(rank is not None for rank in proof.orders.values()):
         blocks += [
             p.text(
                 "Do they put the elements in the same order? Rank correlations (Spearman) over the elements that were "
