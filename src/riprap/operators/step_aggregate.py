@@ -45,9 +45,11 @@ def aggregate_step(function: Function, operator: AggregateOperator, given: Given
     events = None
     if operator.recorded:
         instant = spec.tumbling and size == 1
-        events = StepEvents(function, name, operator, given.most, tumbling=spec.tumbling, instant=instant)
+        events = StepEvents(
+            function, name, operator, block, given.row[TS].text, given.most, tumbling=spec.tumbling, instant=instant
+        )
         block.add(f"{first} = {ends}[{g}, 0]")
-        events.row(block, g, first, index, given.row[TS].text)
+        events.row(g, first, index)
     arguments: dict[str, Value] = {}
     for column, bound in operator.arguments:
         value = arguments[column] = function.expression(block, given.row, bound.expression)
@@ -72,10 +74,10 @@ def aggregate_step(function: Function, operator: AggregateOperator, given: Given
     window.write()
     if spec.tumbling:
         speaks.add(f"{ends}[{g}, 0] = {index}")
-    if events is not None:
-        events.spoke(speaks)
     ordered = {column: made[column] for column in setting.output_schemas[0].names if column in made}
     counter = given.counter if speaks is given.block else counted(function, speaks, f"n_{name}")
+    if events is not None:
+        events.spoke(speaks, g, counter)
     return Given(speaks, ordered | key_parts(given.row), counter, given.most)
 
 

@@ -1,11 +1,13 @@
 """What a step tells the tracker of its operator (`tracking.py`), where windows are recorded as they change.
 
-The loop lists every group that it touches once, with where its ring was before; for a tumbling window that opens it
-writes the time and the number of its first row to where the tracker has them. When somebody asks the tracker, calls
-later, it works out from that list what opened, changed and closed. So what a row costs beyond its window is a look at
-one array, and a call costs next to nothing. Windows of one tuple are never open between two rows: of those nothing is
-listed.
+The loop lists every group that it touches once, with where its ring was before; of a tumbling window that is given out
+it writes which row that was. When somebody asks the tracker, calls later, it works out from that list what opened,
+changed and closed. So what a row costs beyond its window is a look at one array, and a call costs next to nothing: that
+a window opens is not noticed at its first row, which would be a branch for every row that nobody can foretell. Windows
+of one tuple are never open between two rows: of those nothing is listed.
 """
+
+import re
 
 import numpy as np
 
@@ -17,35 +19,54 @@ from riprap.operators.windowed import WindowedOperator
 _GROUP, _END = "group", "end"
 _NONE = np.empty(0, np.int64)
 _MOST = 65_536  # groups that are listed before the tracker looks at them
+_ENTERED = "n_entry"  # counter of the rows of the entry, those of a call as it ends
+_COLUMN = re.compile(r"\w+\[u\]")  # of the entry, at its row
 
 
 class StepEvents:
-    """Of one operator with one port. `tumbling`: windows are given out for good, and begin anew; `instant`: at once."""
+    """Of one operator with one port. `tumbling`: windows are given out for good, and begin anew; `instant`: at once.
+
+    `block`: where rows come. If all rows of the entry do, they need not be counted.
+    """
 
     def __init__(
-        self, function: Function, name: str, operator: WindowedOperator, most: int, *, tumbling: bool, instant: bool
+        self,
+        function: Function,
+        name: str,
+        operator: WindowedOperator,
+        block: Block,
+        ts: str,
+        most: int,
+        *,
+        tumbling: bool,
+        instant: bool,
     ) -> None:
         self._function, self._operator, self._tumbling, self._instant = function, operator, tumbling, instant
+        self._block, self._ts = block, ts
+        self._all = block is function.row
+        self._told_at_end = self._all and _COLUMN.fullmatch(ts) is not None
         self._before = 0  # rows that had come when somebody last looked
-        self._rows = function.counter(f"{name}_came", self._begin)
-        self._last = function.counter(f"{name}_last", lambda: 0)
-        self._count = function.counter(f"{name}_touches")  # of groups that are listed
-        self._stamp = function.counter(f"{name}_stamp")
-        if tumbling:
-            self._spoken = function.counter(f"{name}_spoken")
-        else:
-            self._began = function.counter(f"{name}_began")
+        self._rows = function.counter(f"{name}_came", self._begin)  # that have come; without those of the entry
+        if self._told_at_end:
+            function.finish.sub("if done > start:").add("u = np.uint64(done - 1)", f"{name}_last = {ts}")
+        self._last = function.counter(f"{name}_last")
+        self._given = ""  # counter of windows given out, where not every row gives one out
+        self._given_before = 0  # what it was then
         function.after.append(self._after)
+        if not tumbling:
+            self._began = function.counter(f"{name}_began")
         if instant:
             return
+        self._count = function.counter(f"{name}_touches")  # of groups that are listed
+        self._stamp = function.counter(f"{name}_stamp")
         self._buffers = function.buffer(most)
         whole = np.dtype(np.int64)
         self._groups = function.array(f"{name}_touched", "int64", self._buffers.fetch(_GROUP, whole))
         self._ends = function.array(f"{name}_were", "int64", self._buffers.fetch(_END, whole))
-        self._marks = function.column(f"{name}_marks", "int64", lambda views: self._tracker.touched)
+        self._marks = function.array(f"{name}_marks", "int64", lambda views: self._tracker.touched)
         if tumbling:
-            self._since = function.column(f"{name}_since", "int64", lambda views: self._tracker.since)
-            self._start = function.column(f"{name}_start", "int64", lambda views: self._tracker.start[0])
+            self._start = function.array(f"{name}_start", "int64", lambda views: self._tracker.start[0])
+        function.stamps.append(lambda: (self._operator.tracker, self._tracker.moves))
 
     @property
     def _tracker(self) -> Tracker:
@@ -53,56 +74,63 @@ class StepEvents:
         return self._operator.tracker
 
     def _begin(self) -> int:
-        """Before a call: the rows that have come. Counters go on from call to call, until somebody looks."""
+        """Before a call. Counters go on from call to call, until somebody looks."""
         tracker, function = self._tracker, self._function
-        rows = int(tracker.rows[0])
-        if tracker.noted is None:
-            tracker.noted, self._before = self._tell, rows
+        if tracker.noted is not None:
+            return function.value_of(self._rows)
+        tracker.noted, self._before = self._tell, int(tracker.rows[0])
+        if not self._instant:
             function.set(self._count, 0)
             function.set(self._stamp, tracker.stamp())
-            if self._tumbling:
-                function.set(self._spoken, 0)
-        return rows
+        if self._given:
+            self._given_before = function.value_of(self._given)
+        return self._before - (function.value_of(_ENTERED) if self._all else 0)
 
-    def row(self, block: Block, group: str, head: str, tail: str, ts: str) -> None:
-        """A row is about to come into the window [head, tail) of a group, given as an index, at a time."""
+    def row(self, group: str, head: str, tail: str) -> None:
+        """A row is about to come into the window [head, tail) of a group, given as an index."""
+        block = self._block
         if not self._instant:
             first = block.sub(f"if {self._marks}[{group}] != {self._stamp}:")
             place = self._function.fresh("t")
             first.add(f"{self._marks}[{group}] = {self._stamp}", f"{place} = np.uint64({self._count})",
                       f"{self._groups}[{place}] = np.int64({group})",
                       f"{self._ends}[{place}] = {head if self._tumbling else tail}")  # fmt: skip
-            if self._tumbling:
-                block.sub(f"if {head} == {tail}:").add(
-                    f"{self._since}[{group}] = {ts}", f"{self._start}[{group}] = {self._rows}"
-                )
-            else:
-                first.sub(f"if {self._count} == 0:").add(f"{self._began} = {ts}")
+            if not self._tumbling:
+                first.sub(f"if {self._count} == 0:").add(f"{self._began} = {self._ts}")
             first.add(f"{self._count} += 1")
-        block.add(f"{self._rows} += 1", f"{self._last} = {ts}")
+        if not self._all:
+            block.add(f"{self._rows} += 1")
+        if not self._told_at_end:
+            block.add(f"{self._last} = {self._ts}")
 
-    def spoke(self, block: Block) -> None:
-        """A window was given out."""
-        if self._tumbling:
-            block.add(f"{self._spoken} += 1")
+    def spoke(self, block: Block, group: str, counter: str) -> None:
+        """A window was given out, as a counter says."""
+        if block is not self._block:
+            self._given = counter
+        if self._tumbling and not self._instant:
+            came = f"{self._rows} + {_ENTERED} + (i - start) + 1" if self._all else self._rows
+            block.add(f"{self._start}[{group}] = {came}")
 
     def _after(self) -> None:
-        value, tracker = self._function.value_of, self._tracker
-        tracker.step_came(value(self._rows), value(self._last))
         if not self._instant:
-            self._buffers.held = value(self._count)
-            if self._buffers.held >= _MOST:
-                tracker.look()
+            self._buffers.held = held = self._function.value_of(self._count)
+            if held >= _MOST:
+                self._tracker.look()
 
     def _tell(self) -> None:
         """Somebody looks."""
         value, tracker = self._function.value_of, self._tracker
+        rows = value(self._rows) + (value(_ENTERED) if self._all else 0)
+        if rows == self._before:
+            return
+        tracker.step_came(rows, value(self._last))
         groups = ends = _NONE
         if not self._instant:
             arrays, count = self._buffers.arrays, value(self._count)
             groups, ends = arrays[_GROUP][:count], arrays[_END][:count]
             self._buffers.held = 0
         if self._tumbling:
-            tracker.step_tumbled(groups, ends, value(self._spoken))
+            spoken = value(self._given) - self._given_before if self._given else rows - self._before
+            tracker.step_tumbled(groups, ends, self._before, spoken)
         elif len(groups):
             tracker.step_slid(groups, ends, value(self._began), self._before)

@@ -85,10 +85,12 @@ class _Step:
         block.add(*(f"{part} = {self.rings}[{g}, {j}]" for j, part in ((0, b), (1, c), (3, a))), f"{c} -= 1")
         events = None
         if operator.recorded:
-            events = StepEvents(function, name, operator, given.most, tumbling=spec.tumbling, instant=False)
+            events = StepEvents(
+                function, name, operator, block, given.row[TS].text, given.most, tumbling=spec.tumbling, instant=False
+            )
             head = function.fresh("lo")
             block.add(f"{head} = {self.rings}[{g}, 2]")
-            events.row(block, g, head, a, given.row[TS].text)
+            events.row(g, head, a)
         self._load(block)
         new = block.sub(f"if {self.ints}[{g}, 1] == 0:")  # sums are of another window: add it up
         new.add(f"{self.ints}[{g}, 1] = 1", f"{lo} = {self.rings}[{g}, 2]")
@@ -145,8 +147,6 @@ class _Step:
         if spec.tumbling:
             speaks.add(f"{lo} = {a}")
             self._zero(speaks)
-        if events is not None:
-            events.spoke(speaks)
         self._store(block)
         block.add(*end)
         below = block.sub(f"if {said}:") if conditions else block
@@ -154,6 +154,8 @@ class _Step:
         names = operator.setting.output_schemas[0].names
         row = {column: made[column] for column in names if column in operator.setting.wanted[0]}
         counter = given.counter if below is given.block else counted(function, below, f"n_{name}")
+        if events is not None:
+            events.spoke(below, g, counter)
         return Given(below, row | key_parts(given.row), counter, given.most)
 
     # Sums -------------------------------------------------------------------------------------------------------------

@@ -105,12 +105,14 @@ class Tracker:
         self._closed: list[np.ndarray] = []  # hashes
         self.noted: Callable[[], None] | None = None  # tells what a step has noted since somebody looked
         self.renumbered: Callable[[np.ndarray], None] | None = None  # hears of new numbers of groups: by old ones
+        self.moves = 0  # of the arrays
         self._make(64)
 
     def _make(self, room: int) -> None:
         """Empty arrays for so many groups."""
+        self.moves += 1
         self.number = np.full(room, -1, np.int64)  # of the open window; -1: none is
-        self.since = np.zeros(room, np.int64)  # _ts of its first row
+        self.since = np.zeros(room, np.int64)  # _ts of its first row; where a step runs, when somebody first saw it
         self.base = np.full(room, -1, np.int64)  # -1: not dirty
         self.origin = np.zeros(room, np.int64)
         self.first = np.zeros(room, np.int64)  # frame in which it opened
@@ -196,9 +198,12 @@ class Tracker:
         self._stamp += 1
         return self._stamp
 
-    def step_tumbled(self, groups: np.ndarray, heads: np.ndarray, spoken: int) -> None:
-        """After a step over tumbling windows, which wrote `since` and `start` of those that opened; `spoken` of them
-        were given out for good."""
+    def step_tumbled(self, groups: np.ndarray, heads: np.ndarray, rows: int, spoken: int) -> None:
+        """After a step over tumbling windows, before which `rows` had come; `spoken` windows were given out for good.
+
+        `start[group]` says how many rows had come when the group's last one was, if one was: between that row and the
+        first of the window that is open now lies none of the group. So it is as good as the number of the first one.
+        """
         if not len(groups):
             self._within += spoken
             return
@@ -206,7 +211,7 @@ class Tracker:
         opened, closed = np.empty((2, len(groups)), np.int64), np.empty(len(groups), np.int64)
         made, told, ended, dirty = tumble(
             groups, heads, store.head, store.tail, self.number, self.base, self.origin, self.first, self.chain,
-            self.at[0], self.saved[0], frame, self._numbers, *self.bases.places, *self.origins.places, opened, closed,
+            self.at[0], self.saved[0], self.since, self.start[0], frame, self._numbers, self.now, rows, *self.bases.places, *self.origins.places, opened, closed,
         )  # fmt: skip
         self._within += spoken - told
         self.open += made - ended

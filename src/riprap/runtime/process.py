@@ -10,6 +10,7 @@ An element that has ended stays until the whole run has: a consumer that dies in
 the end again.
 """
 
+import gc
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
@@ -253,6 +254,7 @@ class _Process:
             since=run.begun_at,
         )
         self._element.prepare()
+        gc.collect()  # what building it, and a life before it, left over: later that would stop a turn for milliseconds
         past = StoredPast(run, self._epoch, self._clock)
         self._recomputation = Recomputation(layout, past, self._clock, batch_rows=_rows_at_once(run), at_once=_AT_ONCE)
         self._before = None

@@ -52,8 +52,12 @@ def tumble(
     chain,
     at,
     saved,
+    since,
+    start,
     frame,
     numbers,
+    now,
+    rows,
     bases,
     bases_from,
     origins,
@@ -61,11 +65,12 @@ def tumble(
     opened,
     closed,
 ):
-    """What a call did to tumbling windows of the groups that it touched, whose rings began at `heads` before it.
+    """What calls did to tumbling windows of the groups that they touched, whose rings began at `heads` before them.
 
     Everything by group is updated, and how many windows have each frame as `bases` and `origins` but for the frame that
     is going on. `opened` gets groups and numbers, from `numbers` on, `closed` the groups of windows that an earlier
-    frame had opened. Returns how many opened, how many of those closed, how many closed in all, and how many became
+    frame had opened. `start[g]` is known where windows of the group closed meanwhile; else none of its rows is among
+    the `rows` that had come before. `now`: of the last row. Returns how many opened, how many of those closed, how many closed in all, and how many became
     dirty that were not.
     """
     made = told = ended = dirty = 0
@@ -94,6 +99,9 @@ def tumble(
             chain[g] = 0
             at[g] = head[g]
             saved[g] = head[g]
+            since[g] = now
+            if head[g] == heads[t]:
+                start[g] = rows
             opened[0, made] = g
             opened[1, made] = number[g]
             made += 1

@@ -488,7 +488,8 @@ class Element:
         """
         changed = self._inputs.settle()
         self._resume_points.settle()
-        self._outputs.give(outputs, born, self._record if self._records is not None else None)
+        records = self._records
+        self._outputs.give(outputs, born, self._record if records is not None and records.ripe else None)
         if seam.Passed in self._hears:
             if way is not None and way.merged is None:
                 changed.append(way)

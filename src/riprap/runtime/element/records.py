@@ -116,6 +116,11 @@ class Records:
 
     # As it goes on ----------------------------------------------------------------------------------------------------
 
+    @property
+    def ripe(self) -> bool:
+        """Whether it is to be asked if a record is wanted: most calls come too soon behind the last one."""
+        return self._recorder is None or self._clock.monotonic() >= self._next
+
     def wanted(self, gave: bool) -> bool:
         """Whether a record is to be made here and now, of what has happened since the last one.
 
@@ -128,7 +133,7 @@ class Records:
             if recorder is None:
                 return False  # on its way back
             self._came_back()
-        if self._clock.monotonic() < self._next or not (gave or recorder.due()):
+        if not (gave or recorder.due()):
             return False
         return self._engine.reached(self._name) != END_KEY  # told behind the last rows: who comes back tells it again
 
@@ -187,6 +192,7 @@ class Records:
         """Choose T, H and M anew."""
         assert self._goal is not None
         tracker = recorder.tracker
+        tracker.look()
         seen = (tracker.now, int(tracker.rows.sum()))
         if self._seen[0]:
             self._goal.worked(seen[0] - self._seen[0], seen[1] - self._seen[1], self._worked)
