@@ -211,7 +211,8 @@ class Tracker:
         opened, closed = np.empty((2, len(groups)), np.int64), np.empty(len(groups), np.int64)
         made, told, ended, dirty = tumble(
             groups, heads, store.head, store.tail, self.number, self.base, self.origin, self.first, self.chain,
-            self.at[0], self.saved[0], self.since, self.start[0], frame, self._numbers, self.now, rows, *self.bases.places, *self.origins.places, opened, closed,
+            self.at[0], self.saved[0], self.since, self.start[0], frame, self._numbers, self.now, rows,
+            *self.bases.places, *self.origins.places, opened, closed,
         )  # fmt: skip
         self._within += spoken - told
         self.open += made - ended

@@ -70,8 +70,8 @@ def tumble(
     Everything by group is updated, and how many windows have each frame as `bases` and `origins` but for the frame that
     is going on. `opened` gets groups and numbers, from `numbers` on, `closed` the groups of windows that an earlier
     frame had opened. `start[g]` is known where windows of the group closed meanwhile; else none of its rows is among
-    the `rows` that had come before. `now`: of the last row. Returns how many opened, how many of those closed, how many closed in all, and how many became
-    dirty that were not.
+    the `rows` that had come before. `now`: of the last row. Returns how many opened, how many of those that an earlier
+    frame had opened closed, how many closed in all, and how many became dirty that were not.
     """
     made = told = ended = dirty = 0
     for t in range(len(touched)):
