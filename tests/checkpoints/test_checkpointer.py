@@ -207,6 +207,21 @@ def test_a_key_that_took_in_nothing_keeps_its_rate_in_a_whole():
     assert after[0] == before[0]
 
 
+@pytest.mark.parametrize("grouped", [True, False])
+def test_a_window_that_a_gap_has_emptied_has_nothing_to_say(grouped):
+    """All of its tuples, the newest not given out yet, would have been pushed out."""
+    graph = summing(count(3), time("1ms"), grouped=grouped)
+    storage, engine = MemoryStorage(), started(graph)
+    writer = checkpointer(storage, graph)
+    for at in range(2):
+        engine.push("S1", rows_of(np.zeros(6), 6 * at))
+        writer.capture("all", engine, {}, at * SECOND)
+    assert [output.event.num_rows for output in engine.end("S1")] == [1]
+    again = Engine(graph)
+    load(storage, "PE/0", "all", 9 * SECOND, gap=True).into(again)
+    assert again.end("S1") == []
+
+
 def test_a_gap_leaves_what_there_is_room_for():
     before, after = after_a_gap(joining(count(130)), 1.0)
     assert len(before[0]) == 120

@@ -188,8 +188,9 @@ def _windows(saved: SavedWindows, parts: list[WindowPart], elapsed: float) -> tu
     order = np.lexsort((number, first, hashes))
     content = clipped(part, order, first[order], (stop - first)[order]).rows
     count = np.bincount(of_key, weights=stop - first, minlength=len(newest)).astype(np.int64)
-    # The window ends where it ended, as that decides when it speaks; what was lost is missing at its beginning.
-    bounds = {HEAD: tail - count, TAIL: tail, SPOKE: spoke, ROWS: count}
+    # The window ends where it ended, as that decides when it speaks; what was lost is missing at its beginning. One of
+    # which nothing is left has nothing to say.
+    bounds = {HEAD: tail - count, TAIL: tail, SPOKE: np.where(count > 0, spoke, tail), ROWS: count}
     return with_columns(part.entries.take(pa.array(newest)), bounds), content
 
 
