@@ -23,7 +23,7 @@ from riprap.streams.frame import BATCH, MARKS, PLAIN, Header, MarkKind
 from riprap.streams.keys import Bounds, Range
 from riprap.streams.live import Live
 from riprap.streams.mark import Mark
-from riprap.streams.segment import Found, Start, read_entries, read_start, segment_name, walk
+from riprap.streams.segment import Start, read_entries, read_start, segment_name, walk
 from riprap.streams.summary import Summary
 
 if TYPE_CHECKING:
@@ -243,6 +243,9 @@ class Reader:
         # Marks at a position may lie before the run that begins with it.
         side: Literal["left", "right"] = "left" if self._marks else "right"
         first = max(int(np.searchsorted(entries["position"], self._position, side)) - 1, 0)
+        if not self._keyed and first < len(entries):  # nothing that follows is excluded
+            yield int(entries["offset"][first]), item.end, int(entries["position"][first])
+            return
         begun: tuple[int, int] | None = None
         for entry in entries[first:].tolist():
             position, offset = entry[:2]
@@ -301,39 +304,35 @@ class Reader:
         unbounded = not self._keyed and self._bounds.to_position is None
         whole = unbounded and self._columns is None and len(start.schema) == len(self._stream.schema)
         segment, schema, stopped, counts = start.carry.segment, start.schema, self._stop.is_set, self.counts
-        for found in self._checked(file, start, offset, end, position):
-            at, header, data = found
-            first = header.position
-            self._resume = segment, at + header.length
-            item: Item | None = None
-            if header.kind != BATCH:
-                if self._marks and first >= self._position:
-                    item = StoredMark(MARKS[header.kind], header.progress, header, found.payload)
-            elif whole and first >= self._position:  # the common case, without a question asked per batch
-                self._position = behind = first + header.rows
-                payload = b"" if header.version == PLAIN else found.payload
-                item = _made(StoredBatch, (read_record_batch(data, schema), header, behind, payload))
-            elif self._keyed and self._bounds.excludes(header.range):
-                self._position = max(self._position, header.end)
-                self._over = self._never_falls and self._bounds.passed(header.range)
-            else:
-                item = self._delivered(header, read_record_batch(data, schema), found.payload)
-            if item is not None:
-                counts.stored += 1
-                del data, found
-                yield item
-                del item
-            if self._over or stopped():
-                return
-
-    def _checked(self, file: Readable, start: Start, offset: int, end: int, position: int) -> Iterator[Found]:
-        """A segment that is trimmed while it is read may be written over: then it is not damaged, but gone."""
         try:
-            yield from walk(file, start.carry.stream, offset, end, position)
-        except Damaged:
-            if segment_name(start.carry.segment) in self._stream.files.names():
+            for found in walk(file, start.carry.stream, offset, end, position):
+                at, header, data = found
+                first = header.position
+                self._resume = segment, at + header.length
+                item: Item | None = None
+                if header.kind != BATCH:
+                    if self._marks and first >= self._position:
+                        item = StoredMark(MARKS[header.kind], header.progress, header, found.payload)
+                elif whole and first >= self._position:  # the common case, without a question asked per batch
+                    self._position = behind = first + header.rows
+                    payload = b"" if header.version == PLAIN else found.payload
+                    item = _made(StoredBatch, (read_record_batch(data, schema), header, behind, payload))
+                elif self._keyed and self._bounds.excludes(header.range):
+                    self._position = max(self._position, header.end)
+                    self._over = self._never_falls and self._bounds.passed(header.range)
+                else:
+                    item = self._delivered(header, read_record_batch(data, schema), found.payload)
+                if item is not None:
+                    counts.stored += 1
+                    del data, found
+                    yield item
+                    del item
+                if self._over or stopped():
+                    return
+        except Damaged:  # a segment that is trimmed while it is read may be written over: then it is gone
+            if segment_name(segment) in self._stream.files.names():
                 raise
-            raise self._trimmed(start.carry.segment) from None
+            raise self._trimmed(segment) from None
 
     def _open_segment(self, number: int) -> Readable:
         try:
