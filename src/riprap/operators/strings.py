@@ -28,6 +28,11 @@ class StringPool:
         self._dictionaries: dict[tuple[int, ...], tuple[pa.Array, np.ndarray]] = {}
         self._view: pa.Array | None = None  # the pool as an Arrow array, as of the last new string
 
+    @property
+    def bytes(self) -> int:
+        """Of all strings."""
+        return int(self._offsets[self.count])
+
     def encode(self, column: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Codes of a text column's rows, which rows are not null (empty: all), and the pool's id for each code."""
         if not isinstance(column, pa.DictionaryArray):
@@ -64,13 +69,14 @@ class StringPool:
         known = self._dictionaries.get(key)  # keeping a reference keeps the addresses from being used again
         if known is not None:
             return known[1]
-        ids = self._intern(dictionary)
+        ids = self.intern(dictionary)
         if len(self._dictionaries) >= _REMEMBERED:
             del self._dictionaries[next(iter(self._dictionaries))]
         self._dictionaries[key] = (dictionary, ids)
         return ids
 
-    def _intern(self, strings: pa.Array) -> np.ndarray:
+    def intern(self, strings: pa.Array) -> np.ndarray:
+        """The id of each of these strings, none of which is null."""
         if strings.type == pa.string_view():
             strings = strings.cast(pa.string())
         large = pa.types.is_large_string(strings.type) or pa.types.is_large_binary(strings.type)

@@ -31,9 +31,9 @@ from riprap.base.errors import DataError
 from riprap.graph.annotations import Stability
 from riprap.graph.keys import END_KEY, START_KEY, OrderKey
 from riprap.graph.types import plain_schema
-from riprap.operators.views import Views
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.messages import Kind, Message, marked_header, unmarked_header
+from riprap.runtime.stored_text import StoredText
 from riprap.streams import StoredBatch, StoredMark, Stream
 from riprap.streams.description import Stability as StreamStability
 from riprap.streams.description import is_stream
@@ -261,18 +261,21 @@ class LogFollower:
             self.failure = error
 
 
-def stored_messages(items: Iterable[StoredBatch | StoredMark]) -> Iterator[tuple[Message, int]]:
-    """What a log has for its consumer, each with the position behind it."""
+def stored_messages(
+    items: Iterable[StoredBatch | StoredMark], text: StoredText | None = None
+) -> Iterator[tuple[Message, int]]:
+    """What a log has for its consumer, each with the position behind it. `text`: of one who goes on reading."""
+    text = text or StoredText()
     for item in items:
         if not isinstance(item, StoredMark) or item.kind in _KINDS:  # others are the producer's own
-            yield stored_message(item), item.next_position
+            yield _stored_message(item, text), item.next_position
 
 
-def stored_message(item: StoredBatch | StoredMark) -> Message:
+def _stored_message(item: StoredBatch | StoredMark, text: StoredText) -> Message:
     header = item.header
     if isinstance(item, StoredBatch):
         number = header.sequence + 1 - item.batch.num_rows
-        rows = Views.of(item.batch)
+        rows = text.views(item.batch)
         own = unmarked_header(item.payload)
         return Message(Kind.ROWS, header.epoch, number, rows, None, item.progress, header.born, *own)
     kind, key = _KINDS[item.kind], item.key

@@ -19,6 +19,7 @@ from riprap.runtime.layout import Pe
 from riprap.runtime.logs import open_log, stored_messages
 from riprap.runtime.run import Run, stream_path
 from riprap.runtime.spill import LogSpill
+from riprap.runtime.stored_text import StoredText
 
 
 def log_path(run: Run, channel: ChannelId) -> Path:
@@ -56,13 +57,14 @@ class StoredPast:
     def logged(self, channel: ChannelId, position: int) -> Callable[[], Arrival | None]:
         stream = open_log(log_path(self._run, channel), self._run.layout.schema(channel))
         reader = stream.read(from_position=position, marks=True)
-        messages = stored_messages(reader)
+        text = StoredText()
+        messages = stored_messages(reader, text)
 
         def following() -> Arrival | None:
             nonlocal messages
             found = next(messages, None)
             if found is None:
-                messages = stored_messages(reader.again())
+                messages = stored_messages(reader.again(), text)
                 return None
             return Arrival(channel, *found)
 
