@@ -1,12 +1,14 @@
 """Yield prediction under real kills: when they come, and what their errors are."""
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from riprap.api.yield_kills import LOTS, SPEED, kill_times, prediction_errors, scenario_graph, yield_kills
+from riprap.api.yield_kills import LOTS, SPEED, Killed, kill_times, prediction_errors, scenario_graph, yield_kills
 from riprap.apps import fab
 from riprap.apps.yield_prediction import MODEL
 from riprap.base.errors import UsageError
+from riprap.report.yield_report import kills_report
 
 
 def test_kills_are_ten_lots_apart():
@@ -35,6 +37,16 @@ def test_errors_of_wafers_after_the_first_kill():
     errors, missing = prediction_errors(golden, found, first)
     assert errors.tolist() == [-2.0, 1.5]
     assert missing == 1
+
+
+def test_the_page_has_both_scenarios_beside_what_is_published():
+    errors = {"S2": np.array([0.1, -0.2, 0.0]), "S3": np.array([3.0, -4.0])}
+    killed = {name: Killed(2, 17, each, 1, 30, 0.25) for name, each in errors.items()}
+    page = kills_report({name: one.as_json() for name, one in killed.items()}, errors, command="riprap …")
+    for words in ("0.129", "4.80", "3.54", "7.79", "0.25 s", "S2: 66.7% within 0.1 points", "S3, from scratch"):
+        assert words in page
+    nobody = {name: Killed(0, 17, np.empty(0), 9, 0, 0.0) for name in errors}
+    assert "0.00" in kills_report({n: k.as_json() for n, k in nobody.items()}, {n: k.errors for n, k in nobody.items()})
 
 
 @pytest.mark.soak

@@ -54,6 +54,7 @@ def _real(kills: int, seed: int, shards: int, out: Path, *, as_json: bool) -> No
     from riprap.apps.yield_crashes import PUBLISHED_RMSE
     from riprap.base.errors import UsageError
     from riprap.cli.console import ERR, OUT, print_json
+    from riprap.report.yield_report import kills_report
 
     if out.exists() and any(out.iterdir()):
         raise UsageError(f"{out} is there already and not empty: give another directory with --out")
@@ -70,6 +71,11 @@ def _real(kills: int, seed: int, shards: int, out: Path, *, as_json: bool) -> No
         },
     }
     (out / "results.json").write_text(json.dumps(result, indent=2) + "\n")
+    told = {name: killed.as_json() for name, killed in found.items()}
+    asked = f"riprap reproduce yield --real --crashes {kills} --seed {seed} --shards {shards}"
+    (out / "yield.html").write_text(
+        kills_report(told, {name: killed.errors for name, killed in found.items()}, command=asked)
+    )
     if as_json:
         print_json(result)
         return
@@ -83,6 +89,7 @@ def _real(kills: int, seed: int, shards: int, out: Path, *, as_json: bool) -> No
             f"{killed.away:.2f} s",
         )  # fmt: skip
     OUT.print(table)
+    OUT.print(f"{out / 'yield.html'}", soft_wrap=True)
 
 
 def _result(study: "Study") -> dict[str, Any]:

@@ -1,5 +1,8 @@
 """The report of crashes of the yield model: how far predictions are off, with a checkpoint and without."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from riprap.apps import fab
@@ -40,7 +43,10 @@ def yield_report(study: Study, *, command: str = "") -> str:
         p.facts(facts),
         p.note(OTHER_DATA),
         p.section("Prediction errors, all runs", _summary(study), p.text(_losses(study))),
-        p.section("How many predictions are how far off", p.figure(_curves(study), _CAPTION)),
+        p.section(
+            "How many predictions are how far off",
+            p.figure(_curves({one: study.cdf(one, THRESHOLDS) for one in SCENARIOS}), _CAPTION),
+        ),
         p.section("Run by run", _runs(study)),
     ]
     return p.page("Crashes of the yield model", blocks, lead=lead, footer=command)
@@ -80,13 +86,61 @@ def _losses(study: Study) -> str:
     )
 
 
-def _curves(study: Study) -> str:
+def kills_report(
+    found: Mapping[Scenario, Mapping[str, Any]], errors: Mapping[Scenario, np.ndarray], *, command: str = ""
+) -> str:
+    """The same of processes that were killed. `found`: what the results say of each scenario; `errors`: by wafer."""
+    s2, s3 = (found[scenario]["rmse"] for scenario in SCENARIOS)
+    rows = [
+        [
+            f"{scenario}, {NAMES[scenario]}",
+            f"{one['kills']}",
+            f"{one['rmse']:#.3g}",
+            f"{PUBLISHED_RMSE[scenario]:.2f}",
+            *(f"{one['quantiles'].get(q, 0.0):.2g}" for q in ("50", "90", "99")),
+            f"{one['worst']:.2g}",
+            f"{one['predictions']:,}",
+            f"{one['wafers_not_predicted']:,}",
+            f"{one['tuples_lost']:,}",
+            f"{one['away_seconds']:.2f} s",
+        ]
+        for scenario, one in found.items()
+    ]
+    columns = ["scenario", "kills", "RMSE", "published", "median", "90 %", "99 %", "worst"]
+    columns += ["predictions", "none", "tuples lost", "away"]
+    shares = {
+        scenario: np.searchsorted(np.sort(np.abs(each)), THRESHOLDS, side="right") / max(len(each), 1)
+        for scenario, each in errors.items()
+    }
+    lead = (
+        f"After its process was killed, predictions of a model that comes back with its latest checkpoint are "
+        f"{s2:#.3g} percentage points (RMSE) off what they would have been; those of one that starts from scratch, "
+        f"{s3:#.3g}."
+    )
+    words = (
+        "“None”: wafers without a prediction. “Away”: from a kill until the model ran again, the median, on the clock; "
+        "event time goes ten times as fast. S2/proof.html and S3/proof.html beside this page show each kill."
+    )
+    blocks = [
+        p.note(OTHER_DATA),
+        p.section("Prediction errors after real kills", p.table(columns, rows, numbers=range(1, 12)), p.text(words)),
+        p.section("How many predictions are how far off", p.figure(_curves(shares), _KILLS_CAPTION)),
+    ]
+    return p.page("Kills of the yield model", blocks, lead=lead, footer=command)
+
+
+_KILLS_CAPTION = (
+    "The share of the predictions made after the first kill that differ by at most so much from those of a run without."
+)
+
+
+def _curves(shares: Mapping[Scenario, np.ndarray]) -> str:
+    """Of each scenario, the share within each of the thresholds."""
     series = []
     for scenario in reversed(SCENARIOS):
-        shares = study.cdf(scenario, THRESHOLDS)
         points = [
             Point(error, share, f"{scenario}: {share:.1%} within {error:.3g} points")
-            for error, share in zip(THRESHOLDS.tolist(), shares.tolist(), strict=True)
+            for error, share in zip(THRESHOLDS.tolist(), shares[scenario].tolist(), strict=True)
         ]
         series.append(Series(f"{scenario}, {NAMES[scenario]}", points))
     return chart(series, x_label="prediction error, percentage points", y_label="share of the predictions", log_x=True)
