@@ -62,3 +62,11 @@ def test_what_is_waited_too_long_is_made_good(monkeypatch):
         waiting.process(0, batch)
     assert clock.time == pytest.approx(3.0, abs=2 * shaped.AT_ONCE)
     assert clock.asked < clock.time
+
+
+def test_who_wants_to_know_only_what_comes_out_does_not_wait(monkeypatch):
+    monkeypatch.setattr(shaped.Waiting, "waits", False)
+    monkeypatch.setattr(shaped, "SYSTEM_CLOCK", None)
+    waiting = shaped.Waiting(micros=1e9)
+    (rows,) = waiting.process(0, pa.record_batch({"id": [1, 2, 3], "_ts": [1, 2, 3], "_seq": [0, 1, 2]}))
+    assert rows.batch.num_rows == waiting.count == 3
