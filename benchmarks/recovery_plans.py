@@ -1,4 +1,4 @@
-"""Do plans hold? Apps in published shapes, plans for three bounds each, twenty kills a plan; and one backup fewer.
+"""Do plans hold? Apps in published shapes, plans for three bounds or four, twenty kills a plan; and one backup fewer.
 
     python -m benchmarks.recovery_plans OUT [--only signal-guru] [--kills 20] [--restart 1.5]
 
@@ -7,12 +7,13 @@ other, every second one just before its next checkpoint is on disk, and what was
 within the bound. Then the same with the backup left out whose loss costs most, killing late and always the element that
 it was for: some kill is to miss the bound.
 
-The shaped apps wait instead of working (`apps/shaped.py`); their plans are by L as executed (`planner/executed.py`).
-Bargain Discovery works; its plans are by the published sum of T, since as executed it needs no backup at all, and so no
-fewer. A bound is what recomputing may take, and `--restart` beside it: what a process takes to be noticed, to be there
-again and to have its state (0.1 to 0.4 s on an idle machine, more on a busy one).
+The shaped apps wait instead of working (`apps/shaped.py`), Bargain Discovery among them; their plans are by L as
+executed (`planner/executed.py`). Bargain Discovery as it is works, and so fast that by L as executed it needs no backup
+at all: its plans are by the published sum of T, and one backup fewer would show nothing. A bound is what recomputing
+may take, and `--restart` beside it: what a process takes to be noticed, to be there again and to have its state (0.1 to
+0.4 s on an idle machine, more on a busy one).
 
-The apps run side by side, a process each, since they wait most of the time: some thirteen minutes for all, on a machine
+The apps run side by side, a process each, since they wait most of the time: some MINUTES minutes for all, on a machine
 with nothing else to do. With --only, one of them. Writes OUT/APP.json after each plan and goes on behind it when it is
 started again; OUT/recoveries.html and .svg have predicted against measured of all that is there.
 """
@@ -261,7 +262,7 @@ def _drawn(found: list[dict[str, Any]]) -> str:
 
 def alone(drawn: str) -> str:
     """A drawing outside of a page, whose colours it has to bring."""
-    colours = ("#bc4c00", "#0969da", "#1a7f37", "#59636e")
+    colours = ("#bc4c00", "#0969da", "#1a7f37", "#8250df", "#59636e")
     told = "".join(f"--series-{number}:{colour};" for number, colour in enumerate(colours, 1))
     return drawn.replace("<style>", f"<style>svg{{{told}background:#fff}}", 1) + "\n"
 

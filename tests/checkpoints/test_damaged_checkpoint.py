@@ -146,6 +146,30 @@ def test_a_damaged_whole_is_replaced_by_an_older_one():
             assert part.name in loaded.warnings[0]
 
 
+@pytest.mark.parametrize("keep", [1, 2, 3])
+def test_a_whole_that_stays_as_it_was_is_not_in_one_file_alone(keep):
+    """An operator that gets nothing for a while: checkpoints of it that were all the same file would all go with it."""
+    app = App("user")
+    for stream in app.source("S0", SCHEMA).apply(Total, name="T"):
+        stream.sink("Out")
+    graph, storage, engine = app.build(), MemoryStorage(), Engine(app.build())
+    writer = checkpointer(storage, graph, keep=keep)
+    engine.operators["T"].user.totals["a"] = 7
+    written = []
+    for number in range(6):
+        writer.capture("all", engine, {}, number)
+        written.append(writer.counts["all"].bytes)
+        names = [f"{FOLDER}/{file.name}" for file in files_in(storage, FOLDER, PART)]
+        there = {name: storage.files[name] for name in names}
+        assert len(there) <= 2
+        for name, data in there.items():
+            put(storage, name, data[:-1])
+            usable = load(storage, "PE/0", "all", 0, spare=7, holes=False) is not None
+            assert usable is (keep > 1 and number > 1)  # before, the beginning serves
+            put(storage, name, data)
+    assert np.ptp(np.diff(written)[-3:]) <= 2, "manifests alone: two copies are enough"
+
+
 def test_a_closed_up_window_goes_on_sliding():
     graph = joining(count(10))
     storage, _ = checkpointed(graph)

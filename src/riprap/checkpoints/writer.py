@@ -38,7 +38,9 @@ class UnitWriter:
         self._number = max((f.number for f in files_in(storage, self._folder, MANIFEST) if f.epoch == epoch), default=0)
         self._part = max((f.number for f in files_in(storage, self._folder, PART) if f.epoch == epoch), default=0)
         self._logs: dict[tuple[str, str], WindowLog] = {}
-        self._blobs: dict[str, PartRef] = {}
+        self._blobs: dict[
+            str, list[PartRef]
+        ] = {}  # copies of what each operator was last, the one last named at the end
         self._bytes = 0
         self._there: set[str] = set()  # files in the folder, as far as is known
         self._kept: dict[File, frozenset[str]] = {}  # manifests that are kept, and the parts that they name
@@ -114,10 +116,18 @@ class UnitWriter:
         return SavedState(state.version, state.scalars, blob, windows)
 
     def _blob(self, name: str, blob: bytes) -> PartRef:
-        before = self._blobs.get(name)
-        if before is None or (before.length, before.check) != (len(blob), xxhash.xxh3_64_intdigest(blob)):
-            before = self._blobs[name] = self._write_part(blob)
-        return before
+        """What stays as it was is written twice and named in turn: damage to one copy leaves other checkpoints.
+
+        Where a checkpoint is kept alone there are none, and its copy serves the next one too.
+        """
+        same = (len(blob), xxhash.xxh3_64_intdigest(blob))
+        copies = [part for part in self._blobs.get(name, ()) if (part.length, part.check) == same]
+        named = frozenset().union(*self._kept.values())
+        others = [part for part in copies[:-1] if part.name in named]
+        if not copies or (not others and len(self._kept) > 1):
+            others = [self._write_part(blob)]
+        self._blobs[name] = copies[-1:] + others[:1]
+        return self._blobs[name][-1]
 
     def _write_part(self, data: Contents) -> PartRef:
         self._part += 1
