@@ -141,6 +141,23 @@ def test_no_bound_is_about_the_driver():
     assert judged("kill", ("In",), RIGHT, bound=2_000_000).holds
 
 
+def test_a_recovery_that_a_killed_driver_cuts_short_is_not_held_to_the_driver():
+    """Nor is it compared with what was predicted; what it took before and after counts."""
+    schedule = [Fault(0, "kill", ("In",)), Fault(1, "driver"), Fault(2, "kill", ("In",))]
+    seen = [
+        (0, "began", 100.0),
+        (0, "restored", 101.0),
+        (1, "began", 104.0),
+        (1, "running", 184.0),
+        (0, "running", 186.0),
+    ]
+    seen += [(2, "began", 190.0), (2, "restored", 191.0), (2, "running", 197.0)]
+    found = results(schedule, [{"what": what, "fault": fault, "at": at, "ran": 0.0} for fault, what, at in seen])
+    assert [result.latency for result in found] == [6.0, 80.0, 7.0]
+    assert [result.caught_up for result in found] == [None, None, 6.0]
+    assert [result.misses(6_500_000) for result in found] == [False, False, True]
+
+
 def test_the_page_leads_with_what_the_bound_is_about():
     faults = [
         FaultResult(Fault(5_000_000, "driver"), 100.0, 156.8),

@@ -46,6 +46,7 @@ class FaultResult:
     foreseen: Effect | None = None  # on the output, by an assessment and the model
     effect: Effect | None = None  # as measured
     altered: str | None = None  # of a corruption: the attribute that it struck; "": there was nothing to strike
+    driverless: float = 0.0  # seconds of its recovery in which a driver that was killed after it was not back
 
     @property
     def restart(self) -> float | None:
@@ -54,8 +55,8 @@ class FaultResult:
 
     @property
     def caught_up(self) -> float | None:
-        """Seconds from then until it had worked out again what it lost."""
-        if self.running is None or self.restored is None:
+        """Seconds from then until it had worked out again what it lost; None as well if the driver died meanwhile."""
+        if self.running is None or self.restored is None or self.driverless:
             return None
         return max(self.running - self.restored, 0.0)
 
@@ -68,11 +69,14 @@ class FaultResult:
 
     @property
     def latency(self) -> float | None:
-        """Seconds from the fault until what it hit ran again, without the time that a fault itself lasts."""
+        """Seconds from the fault until what it hit ran again, without the time that a fault itself lasts.
+
+        Nor with that in which a driver was away that another fault killed: no bound is about it.
+        """
         if self.began is None or self.running is None:
             return None
         lasting = self.fault.lasts / 1e6 if not KINDS[self.fault.kind].fatal else 0.0
-        return max(self.running - self.began - lasting, 0.0)
+        return max(self.running - self.began - self.driverless - lasting, 0.0)
 
     def misses(self, bound: Duration | None) -> bool:
         """Whether it took longer than was promised."""
@@ -205,6 +209,9 @@ def results(
     def when(what: str, number: int) -> float | None:
         return next((e["at"] for e in observations if e["what"] == what and e["fault"] == number), None)
 
+    drivers = [
+        (when("began", number), when("running", number)) for number, f in enumerate(schedule) if f.kind == "driver"
+    ]
     return tuple(
         FaultResult(
             fault,
@@ -215,8 +222,22 @@ def results(
             None if predicted is None or not KINDS[fault.kind].fatal else predicted.restart,
             next((e.get("ran") for e in observations if e["what"] == "began" and e["fault"] == number), None),
             altered=_altered(fault, when("began", number), corruptions),
+            driverless=_without(when("began", number), when("running", number), drivers)
+            if fault.kind != "driver"
+            else 0.0,
         )
         for number, fault in enumerate(schedule)
+    )
+
+
+def _without(began: float | None, running: float | None, drivers: Sequence[tuple[float | None, float | None]]) -> float:
+    """Seconds between two moments in which drivers that were killed there were not back."""
+    if began is None or running is None:
+        return 0.0
+    return sum(
+        min(back, running) - gone
+        for gone, back in drivers
+        if gone is not None and back is not None and began <= gone < running
     )
 
 
