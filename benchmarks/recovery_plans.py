@@ -13,7 +13,7 @@ at all: its plans are by the published sum of T, and one backup fewer would show
 may take, and `--restart` beside it: what a process takes to be noticed, to be there again and to have its state (0.1 to
 0.4 s on an idle machine, more on a busy one).
 
-The apps run side by side, a process each, since they wait most of the time: some MINUTES minutes for all, on a machine
+The apps run side by side, a process each, since they wait most of the time: some twenty minutes for all, on a machine
 with nothing else to do. With --only, one of them. Writes OUT/APP.json after each plan and goes on behind it when it is
 started again; OUT/recoveries.html and .svg have predicted against measured of all that is there.
 """
@@ -282,7 +282,7 @@ def _page(found: list[dict[str, Any]]) -> str:
         ]
         for row in found
     ]
-    columns = ["app", "elements", "bound", "backups", "plan", "kills", "worst", "bound", "exactly once"]
+    columns = ["app", "elements", "R", "backups", "plan", "kills", "worst", "R was", "exactly once"]
     note = "One point a kill; below the line it was faster than predicted. The bound is on L and the restart together."
     return p.page(
         "Predicted and measured recoveries", [p.figure(_drawn(found), note), p.table(columns, rows, long=(3,))]
