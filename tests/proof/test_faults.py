@@ -3,6 +3,7 @@
 import errno
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -115,6 +116,28 @@ NAMED = SERVER.replace("socket.socket()", "socket.socket(socket.AF_UNIX)")
 NAMED = NAMED.replace('("127.0.0.1", 0)', 'b""').replace("getsockname()[1]", "getsockname()")
 TCP_CLIENT = "one = socket.create_connection(('127.0.0.1', {port}))\n"
 NAMED_CLIENT = "one = socket.socket(socket.AF_UNIX); one.bind(b''); one.connect({port})\n"
+
+
+def test_who_ends_while_its_connections_are_looked_at_has_none_left(monkeypatch):
+    """As an element that hangs does, when it is replaced just then."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        code = f"import socket, sys; one = socket.create_connection(('127.0.0.1', {port})); print(); sys.stdin.read()"
+        with subprocess.Popen(
+            [sys.executable, "-u", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as client:
+            client.stdout.readline()
+            looked = os.readlink
+
+            def too_late(path, **options):
+                found = looked(path, **options)
+                if found.startswith("socket:") and f"/{client.pid}/" in path:
+                    client.kill()
+                    os.waitid(os.P_PID, client.pid, os.WEXITED | os.WNOWAIT)
+                return found
+
+            monkeypatch.setattr(os, "readlink", too_late)
+            assert cut_connections(client.pid, [os.getpid()]) == 0
 
 
 @pytest.mark.parametrize(("listening", "connecting"), [(SERVER, TCP_CLIENT), (NAMED, NAMED_CLIENT)])

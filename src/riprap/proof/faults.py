@@ -9,6 +9,7 @@ machines cannot be reached; the injector says so before it begins.
 """
 
 import ctypes
+import errno
 import os
 import resource
 import signal
@@ -225,20 +226,29 @@ def cut_connections(pid: int, others: Sequence[int]) -> int:
 
 
 def _connections(pid: int) -> Iterator[tuple[socket.socket, Any, Any]]:
-    """The connections of a process: the socket, shared with it while this is looked at, and both addresses."""
+    """The connections of a process: the socket, shared with it while this is looked at, and both addresses.
+
+    One that ends meanwhile has none left, and nobody has to cut them.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
         return
     try:
-        for name in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            names = os.listdir(f"/proc/{pid}/fd")
+        except (FileNotFoundError, ProcessLookupError):
+            return
+        for name in names:
             try:
                 if not os.readlink(f"/proc/{pid}/fd/{name}").startswith("socket:"):
                     continue
-            except FileNotFoundError:
+            except (FileNotFoundError, ProcessLookupError):
                 continue
             copy = libc.syscall(_PIDFD_GETFD, handle, int(name), 0)
+            if copy < 0 and ctypes.get_errno() in (errno.ESRCH, errno.EBADF):  # it has ended, or closed this one
+                continue
             if copy < 0:
                 raise MissingPrerequisite(
                     f"a connection of process {pid} cannot be cut: {os.strerror(ctypes.get_errno())}; "
