@@ -26,7 +26,7 @@ class Life:
     passed: list[int] = field(default_factory=list)  # ids given out
     reached: OrderKey = START_KEY
     greatest: OrderKey = START_KEY
-    faults: list[str] = field(default_factory=list)
+    faults: dict[tuple[int, int], str] = field(default_factory=dict)  # by port and id: what came behind
     loaded: int = 0  # how many its state had seen when it began
 
 
@@ -53,9 +53,9 @@ class Tap(UserOperator):
         ):
             key = OrderKey(ts, id_ // 10**6, seq)
             if key <= self.life.reached:
-                self.life.faults.append(f"id {id_} at {key} after progress {self.life.reached}")
+                self.life.faults[port, id_] = f"id {id_} at {key} after progress {self.life.reached}"
             elif key < self.life.greatest:
-                self.life.faults.append(f"id {id_} at {key} after {self.life.greatest}")
+                self.life.faults[port, id_] = f"id {id_} at {key} after {self.life.greatest}"
             self.life.greatest = max(self.life.greatest, key)
             self.life.given.append((port, key, id_))
             if id_ % self.ports == port and id_ % self.drop:
@@ -121,7 +121,8 @@ def gave(tap: str) -> set[int]:
 
 
 def faults(tap: str) -> list[str]:
-    return [fault for life in Tap.lives.get(tap, ()) for fault in life.faults]
+    """What came behind others that belong after it, each item once, in however many lives it did."""
+    return list({item: fault for life in Tap.lives.get(tap, ()) for item, fault in life.faults.items()}.values())
 
 
 def order(tap: str) -> list[OrderKey]:

@@ -109,7 +109,8 @@ def check_any(seed: int) -> None:
     ascending(case(seed, retained(graph, random, 0.7, random.choice([1.0, 0.5])), random))
 
 
-@pytest.mark.parametrize("seeds", batches(20), ids=str)
+# 10939: an exact element behind it goes back, and has what was late again.
+@pytest.mark.parametrize("seeds", [*batches(20), (10939,)], ids=str)
 def test_counts_are_true(seeds):
     for seed in seeds:
         check_counts(seed)
