@@ -172,7 +172,10 @@ SETTINGS = {
         ({"seconds": True}, "seconds is True"),
         ({"seconds": []}, "seconds is []"),
         ({"shards": {"Aggregator": 0}}, "shards is"),
-        ({"shards": {"Aggregator": 3}}, "begun with Aggregator in 3 shards, and the graph has it in 1"),
+        (
+            {"shards": {"Aggregator": 3}},
+            "this run had Aggregator in 3 shards and would have it in 1: each shard comes back from its own log",
+        ),
     ],
 )
 def test_a_run_json_of_the_wrong_shape(tmp_path, change, words):

@@ -2,19 +2,20 @@
 
 from random import Random
 
-import numpy as np
 import pytest
 from tests.continuous.lives import SCHEMA, Life, Written, any_items, any_pace, batch, content, go_on, taken
 from tests.continuous.test_recovery import logical
 
-from riprap.continuous.division import Heir, gather
+from riprap.continuous.division import Heir, founded, gather, share
 from riprap.continuous.recorder import Recorder
 from riprap.continuous.recovery import recover
 from riprap.graph.builder import App
+from riprap.graph.keys import START_KEY
 from riprap.graph.windows import count, time
 from riprap.operators.build import make_operator
-from riprap.operators.contract import Punctuation, merge_states, split_state
+from riprap.operators.contract import merge_states, split_state
 from riprap.operators.groups import GroupTable
+from riprap.operators.owning import Owner
 from riprap.operators.strings import StringPool
 
 
@@ -55,18 +56,23 @@ class Owners:
         ]  # fmt: skip
 
 
-def feed(heir: Heir, items: list[tuple], ports: int) -> list:
-    """Items to an heir, one after the other."""
-    out = []
-    for item in items:
-        if len(item) == 1:
-            out += taken(heir.operator.progress(item[0]))
-        elif len(item) == 2:
-            out += taken(heir.punctuate(item[0], Punctuation(item[1])))
+def feed(heir: Heir, items: list[tuple], random: Random) -> list:
+    """Items to an heir, one after the other, or some rows of a port together."""
+    out, streams = [], [stream.id for stream in heir.graph.inputs("Op")]
+    while items:
+        count = 1
+        while len(items[0]) == 4 and count < len(items) and items[count][0] == items[0][0] and random.random() < 0.5:
+            count += 1
+        some, items = items[:count], items[count:]
+        if len(some[0]) == 1:
+            out += [event for stream in streams for event in given(heir.advance(stream, some[0][0]))]
         else:
-            batches = [batch([item], port) for port in range(ports)]
-            out += taken(heir.process(batches, np.array([item[0]], np.int8)))
+            out += given(heir.push(streams[some[0][0]], batch(some, some[0][0])))
     return out
+
+
+def given(outputs) -> list:
+    return [tuple(row.values()) for _, views in outputs for row in views.batch().to_pylist()]
 
 
 def check(seed: int) -> None:
@@ -74,7 +80,7 @@ def check(seed: int) -> None:
     graph = divided_graph(random)
     ports = len(graph.inputs("Op"))
     # Punctuations go to all shards, and would be given out by all.
-    items = [item for item in any_items(random, ports) if len(item) != 2]
+    items = sorted((item for item in any_items(random, ports) if len(item) != 2), key=lambda item: item[len(item) > 1])
     if not items:
         return
     items.append((items[-1][len(items[-1]) > 1],))  # how far time has come, for shards without rows at the end
@@ -102,13 +108,14 @@ def check(seed: int) -> None:
     state = golden.operator.snapshot()
     for shard in range(new):
         for own, begins, recovery in mine:
-            heir = Heir(make_operator(graph, "Op"), [["k"]] * ports, recovery, shard, new)
-            found += feed(heir, [item for at, item in own[begins:] if at < until], ports)
+            mine_now = [Owner(["k"], SCHEMA, shard, new)] * ports
+            heir = Heir(graph, "Op", mine_now, None if recovery is None else share(recovery, shard, new))
+            found += feed(heir, [item for at, item in own[begins:] if at < until], random)
             heirs[shard].append(heir)
         if until:
             key = items[until - 1][0] if len(items[until - 1]) == 1 else items[until - 1][1]
             for heir in heirs[shard]:
-                found += taken(heir.operator.progress(key))
+                found += [row for stream in graph.inputs("Op") for row in given(heir.advance(stream.id, key))]
     if until:
         expected += taken(golden.operator.progress(key))
         state = golden.operator.snapshot()
@@ -116,7 +123,8 @@ def check(seed: int) -> None:
     for shard in range(new):
         whole = gather(heirs[shard])
         life = Life(graph, [item for at, item in owners.own(items, shard, new) if at >= until], random)
-        life.operator.restore([whole])
+        recover([founded(graph, "Op", whole, START_KEY, {})]).into(life.operator, pace)
+        assert content(life.operator)[0] == dict(whole.scalars)
         life.operator.restore_scalars({**whole.scalars, "now": state.scalars["now"]})  # of rows of other groups too
         assert by_key(content(life.operator)[1]) == by_key(restricted(state, graph, shard, new)), (shard, until)
         lives.append(life)

@@ -9,7 +9,7 @@ result                       # in a notebook: the elements and the streams
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -34,6 +34,7 @@ from riprap.report.replicas import replicas
 from riprap.report.run import element_table, stream_table
 from riprap.runtime.corruption import parse_corruptions
 from riprap.runtime.fusion import Fuse
+from riprap.runtime.handing_over import check_taken_over, hand_over
 from riprap.runtime.host import Rates
 from riprap.runtime.kills import parse_kills
 from riprap.runtime.layout import Layout, arrange
@@ -72,6 +73,7 @@ class Settings:
     sinks: str | None = None  # eager or committed
     virtual: bool = False  # lines have the live states of elements that did not fail
     shards: Mapping[str, int] = field(default_factory=dict)  # of every operator
+    former: Sequence[Mapping[str, int]] = ()  # the same before each time that they were changed
 
     def layout(self, graph: Graph | None = None) -> Layout:
         if graph is None:
@@ -106,7 +108,7 @@ class Settings:
             name, interval=interval, log=self.log, scope=self.scope, rule=self.rule,
             failover=self.failover, sinks=self.sinks or sinks, virtual=self.virtual,
         )  # fmt: skip
-        return arrange(graph, self.fuse, self.parallelism, spec, settings)
+        return arrange(graph, self.fuse, self.parallelism, spec, settings, former=self.former)
 
 
 @dataclass(frozen=True)
@@ -209,7 +211,7 @@ def run(
         _check_inputs(layout, settings.inputs, follow=follow)
         phases.done("inputs")
         session = ready_session(layout, kills, spark=spark, master=master, phases=phases)
-        (directory / "run.json").write_text(json.dumps({"format": _FORMAT, **asdict(settings)}, indent=2) + "\n")
+        _write(directory, settings)
         result = run_on_spark(
             session, layout, settings.inputs, directory, rate=rate, seconds=seconds, kills=kills,
             corruptions=corruptions, tls=tls, stability=settings.stability, follow=follow, idle=quiet, silence=patience,
@@ -222,6 +224,7 @@ def resume(
     directory: Path | str,
     *,
     graph: App | Graph | None = None,
+    parallelism: Mapping[str, int] | None = None,
     seconds: float | None = None,
     kill: str | None = None,
     silence: str = "3s",
@@ -233,7 +236,11 @@ def resume(
     warn: Callable[[str], None] = lambda text: None,
     phases: Phases | None = None,
 ) -> RunResult:
-    """Go on with a run whose driver was killed or stopped, from its checkpoints and persistent streams."""
+    """Go on with a run whose driver was killed or stopped, from its checkpoints and persistent streams.
+
+    `parallelism`: shards of operators that are to be others from now on; so are those of `graph`. An operator with
+    continuous checkpoints may have another number of them (`runtime/former_shards.py`).
+    """
     phases = Phases() if phases is None else phases
     phases.done("imports")
     patience = _silence(silence)
@@ -241,7 +248,8 @@ def resume(
     settings = read_settings(directory)
     if graph is None and settings.app:
         refuse_planted(settings.app, directory)
-    layout = settings.layout(None if graph is None else as_graph(graph))
+    built = None if graph is None else as_graph(graph)
+    settings, layout, changed = _changed(directory, settings, built, parallelism or {})
     quiet = _idle(settings, layout)
     if any(pe.fragment.copied for pe in layout.pes):
         raise UsageError(
@@ -249,10 +257,12 @@ def resume(
             "none for when all of them are gone: it cannot be resumed; begin it anew, or protect it with checkpoints, "
             "a backup or another --protocol"
         )
-    _check_shards(settings, layout)
     _check_inputs(layout, settings.inputs, follow=settings.follow)
     kills = parse_kills(kill, layout)
     with owned(directory, "run"):
+        if changed:
+            _write(directory, settings)
+        hand_over(directory, layout, settings.stability)
         phases.done("inputs")
         session = ready_session(layout, kills, spark=spark, master=master, phases=phases)
         result = run_on_spark(
@@ -284,16 +294,24 @@ def _shards(layout: Layout) -> dict[str, int]:
     return {name: fragment.shards for fragment in layout.fragments for name in fragment.members}
 
 
-def _check_shards(settings: Settings, layout: Layout) -> None:
-    """Each shard comes back from what it wrote itself, so their number cannot change between two lives."""
-    for name, now in _shards(layout).items():
-        before = settings.shards.get(name, now)
-        if before != now:
-            raise UsageError(
-                f"this run was begun with {name} in {before} shard{'s' * (before != 1)}, and the graph has it in "
-                f"{now}: each shard comes back from its own log and checkpoints; resume with {before}, or begin "
-                "another run"
-            )
+def _changed(
+    directory: Path, settings: Settings, graph: Graph | None, parallelism: Mapping[str, int]
+) -> tuple[Settings, Layout, bool]:
+    """The settings, and the layout, with the numbers of shards that are asked for; and whether they are others."""
+    asked = replace(settings, parallelism={**settings.parallelism, **parallelism})
+    now = _shards(replace(asked, former=()).layout(graph))
+    had = {name: settings.shards.get(name, shards) for name, shards in now.items()}
+    before = replace(settings, parallelism=had).layout(graph)  # the graph itself may have others
+    if now == had:
+        return settings, before, False
+    check_taken_over(directory, before)
+    asked = replace(asked, shards=now, former=(*settings.former, had))
+    return asked, asked.layout(graph), True
+
+
+def _write(directory: Path, settings: Settings) -> None:
+    text = json.dumps({"format": _FORMAT, **asdict(settings)}, indent=2) + "\n"
+    LocalFiles(directory).put("run.json", text.encode())
 
 
 def as_graph(app: App | Graph) -> Graph:
@@ -361,6 +379,7 @@ _SHAPE: Mapping[str, Callable[[Any], bool]] = {
     "sinks": lambda value: value is None or value in SINKS,
     "virtual": lambda value: isinstance(value, bool),
     "shards": lambda value: isinstance(value, dict) and all(type(n) is int and n >= 1 for n in value.values()),
+    "former": lambda value: isinstance(value, list) and all(map(_SHAPE["shards"], value)),
 }
 _LATER: dict[str, Any] = {
     "protocol": "partial",
@@ -375,6 +394,7 @@ _LATER: dict[str, Any] = {
     "sinks": None,
     "virtual": False,
     "shards": {},
+    "former": [],
 }  # runs of before have none
 
 

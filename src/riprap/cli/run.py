@@ -114,13 +114,14 @@ def command(
 
     if resume is not None:
         given = (
-            input, plan, parallelism, rate, out, interval, log, induced_scope, induced_rule, follow, idle, sinks,
+            input, plan, rate, out, interval, log, induced_scope, induced_rule, follow, idle, sinks,
             virtual, corrupt,
         )  # fmt: skip
         others = (fuse, protocol, stability, failover)
         if any(given) or others != ("auto", "partial", "async", "smart"):
             raise UsageError("--resume goes on with the settings of before: leave --input, --plan, --fuse, … out")
         api.read_settings(resume)
+        common["parallelism"] = shards_of(parallelism)
         directory = resume
     else:
         assert app is not None

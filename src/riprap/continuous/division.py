@@ -2,37 +2,47 @@
 
 Rows are divided over shards by a hash of their key (`hash % shards`), so with another number of shards a group may have
 another owner, and each old shard died at a cut of its own. So a new shard reads the records of every old one, takes the
-windows that are its own now (`share`), and has one operator for each old shard (`Heir`). Each of those repeats what its
+windows that are its own now (`share`), and has one engine for each old shard (`Heir`). Each of those repeats what its
 old shard was given since what that had not saved: up to the old cut it puts in what its windows lack and gives nothing
 out, because the old shard did; behind it, it takes the rows that are its own now, and gives out what they cause. When
 all of them have come to one key, past every old cut, they have had all rows up to it, and are put together (`gather`):
-no group is in two of them. From there on the new shard goes on alone.
+no group is in two of them. All windows that are open then are in one record (`founded`), the first of the new shard,
+from which it goes on alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
-import pyarrow as pa
 
 from riprap.base.errors import DataError
+from riprap.continuous.record import encode
+from riprap.continuous.recorder import Recorder
 from riprap.continuous.recovery import Recovery, only
-from riprap.operators.contract import Channel, Emission, Punctuation, State, merge_states
-from riprap.operators.groups import GroupTable
+from riprap.continuous.schedule import Pace
+from riprap.engine.engine import Engine, Output
+from riprap.engine.pruning import Wanted
+from riprap.graph.graph import Graph
+from riprap.graph.keys import OrderKey
+from riprap.graph.mark_keys import told_by_row
+from riprap.operators.build import make_operator
+from riprap.operators.contract import State, merge_states
 from riprap.operators.hashes import HashNumbers
-from riprap.operators.strings import StringPool
+from riprap.operators.owning import Owner, owned
+from riprap.operators.views import Views
 from riprap.operators.windowed import WindowedOperator
 
 
 def share(recovery: Recovery, shard: int, shards: int) -> Recovery:
     """What a recovery says of the groups that one of so many shards owns."""
     hashes = recovery.windows.hashes[: recovery.windows.count]
-    chosen = np.flatnonzero(_owned(hashes, shard, shards))
+    chosen = np.flatnonzero(owned(hashes, shard, shards))
     windows = HashNumbers()
     windows.add(hashes[chosen])
     parts = [
         {
-            port: only(tables, _owned(tables[0].column("_hash").to_numpy(), shard, shards))
+            port: only(tables, owned(tables[0].column("_hash").to_numpy(), shard, shards))
             for port, tables in part.items()
         }
         for part in recovery.parts
@@ -50,61 +60,61 @@ def share(recovery: Recovery, shard: int, shards: int) -> Recovery:
     )
 
 
-class Heir:
-    """What one new shard takes over from one old one. `operator` is fresh; `by` has, by port, the columns that rows are
-    divided by. `recovery` is that of the old shard; None: it had recorded nothing, and is repeated from the start."""
+class Heir(Engine):
+    """What one new shard takes over from one old one: an engine of the operator alone, which is given what the old
+    shard was given, or would have been. `owners` say, by the operator's port, which rows are the new shard's own.
+    `recovery` is that of the old shard; None: it had recorded nothing, and is repeated from the start."""
 
     def __init__(
         self,
-        operator: WindowedOperator,
-        by: Sequence[Sequence[str]],
+        graph: Graph,
+        name: str,
+        owners: Sequence[Owner],
         recovery: Recovery | None,
-        shard: int,
-        shards: int,
+        *,
+        wanted: Wanted | None = None,
     ) -> None:
-        self.operator, self._shard, self._shards = operator, shard, shards
-        self._by, self._tables = by, [
-            GroupTable([schema.field(name).type for name in names], StringPool())
-            for schema, names in zip(operator.setting.schemas, by, strict=True)
-        ]  # fmt: skip
+        super().__init__(graph, [name], recorded=name, cut_everywhere=True, views=True, wanted=wanted)
+        self._owners, self.operator = owners, cast(WindowedOperator, self.operators[name])
+        self._past = np.zeros(len(owners), np.int64)  # rows of each port that the old shard had and that come again
         if recovery is not None:
-            own = share(recovery, shard, shards)
-            own.load(operator)
-            operator.repeat(own.past)
+            recovery.load(self.operator)
+            self._past = recovery.cut.rows - recovery.unsaved.rows
+            self.operator.repeat(recovery.past)
 
-    def process(self, batches: Sequence[pa.RecordBatch], ports: np.ndarray) -> list[Emission]:
-        """Rows that the old shard was given, or would have been: a batch for each port, and the port of each row in the
-        order in which they come."""
-        masks = [self._taken(port, batch) for port, batch in enumerate(batches)]
-        batches = [
-            batch if mask.all() else batch.filter(pa.array(mask)) for batch, mask in zip(batches, masks, strict=True)
-        ]
-        if len(batches) == 1:
-            return self.operator.process(Channel(0), batches[0]) if batches[0].num_rows else []
-        kept = np.empty(len(ports), bool)
-        for port, mask in enumerate(masks):
-            kept[ports == port] = mask
-        return self.operator.process_merged(batches, ports[kept])
-
-    def _taken(self, port: int, batch: pa.RecordBatch) -> np.ndarray:
-        """Rows of the past, which are counted, and those that are its own."""
-        groups = self._tables[port].groups([batch.column(name) for name in self._by[port]])
-        own = _owned(self._tables[port].hashes[groups], self._shard, self._shards)
-        repetition = self.operator.repetition
-        if repetition is not None and not repetition.over:
-            own[: repetition.left(port)] = True
-        return own
-
-    def punctuate(self, port: int, punctuation: Punctuation) -> list[Emission]:
-        return self.operator.punctuate(Channel(port), punctuation)
+    def push(self, name: str, event: Any, *, until: OrderKey | None = None) -> list[Output]:
+        """Rows of the past, all of which are counted, and of others its own."""
+        rows = Views.of(event) if not isinstance(event, Views) else event
+        _, port = self._entry(name)
+        last = told_by_row(self._last_key(name, rows))
+        until = last if until is None else max(until, last)
+        past = min(rows.rows, int(self._past[port]))
+        self._past[port] -= past
+        if past < rows.rows:
+            chosen = self._owners[port].owns(rows)
+            chosen[:past] = True
+            rows = rows.take(np.flatnonzero(chosen))
+        return super().push(name, rows, until=until) if rows.rows else self.advance(name, until)
 
 
-def gather(heirs: Sequence[Heir]) -> State:
+def gather(heirs: Iterable[Heir]) -> State:
     """The state of the new shard, when all of its heirs have come to one key."""
-    if any(heir.operator.repeating for heir in heirs):
-        raise DataError("an old shard had come further than its input is there for: wait for more of it")
-    return merge_states([heir.operator.snapshot() for heir in heirs])
+    operators = [heir.operator for heir in heirs]
+    if any(operator.repeating for operator in operators):
+        raise DataError("an old shard had come further than its input is there for: a part of it was deleted or lost")
+    return merge_states([operator.snapshot() for operator in operators])
 
 
-def _owned(hashes: np.ndarray, shard: int, shards: int) -> np.ndarray:
-    return hashes % np.uint64(shards) == np.uint64(shard)
+def founded(
+    graph: Graph, name: str, state: State, key: OrderKey, numbers: Mapping[str, int], wanted: Wanted | None = None
+) -> bytes:
+    """The first record of a new shard, with everything that is in its windows when its input has come to a key."""
+    operator = cast(WindowedOperator, make_operator(graph, name, None if wanted is None else wanted[name]))
+    operator.restore([state])
+    groups = np.unique(np.concatenate([store.live() for store in operator.stores.values()]))
+    tracker, nothing = operator.track(), np.zeros(len(groups), np.int64)
+    tails = np.zeros((tracker.ports, len(groups)), np.int64)
+    tracker.begin(0, groups, nothing - 1, nothing, tails, nothing)
+    tracker.now = key.ts
+    recorder = Recorder(operator, Pace(1, 1, max(1, len(groups))))
+    return encode(recorder.record(key, numbers, everything=True))

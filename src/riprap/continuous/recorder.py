@@ -51,9 +51,9 @@ class Recorder:
         """Whether something is to be recorded although nothing is given out."""
         return self.tracker.eventful or self.schedule.due(self.tracker.now, self.tracker.since)
 
-    def record(self, key: OrderKey, numbers: Mapping[str, int], *, press: int = 0) -> Record:
+    def record(self, key: OrderKey, numbers: Mapping[str, int], *, press: int = 0, everything: bool = False) -> Record:
         """The record of this frame, which ends here. Windows whose oldest record is of a frame before `press`, M of
-        them at most, are checked whole."""
+        them at most, are checked whole; `everything`: all windows are."""
         tracker, schedule, frame = self.tracker, self.schedule, self.tracker.frame
         tracker.look()
         if tracker.eventful:
@@ -64,6 +64,8 @@ class Recorder:
             chosen = tracker.close_empty(schedule.shoot(tracker.now, tracker.number))
             chosen = chosen[tracker.base[chosen] >= 0]
         pressed = self._pressed(press, chosen)
+        if everything:
+            chosen, pressed = chosen[:0], tracker.close_empty(np.flatnonzero(tracker.number >= 0))
         whole, tables = self._check(chosen, pressed)
         happened = tracker.happened()
         totals = self.totals

@@ -108,6 +108,16 @@ class MergerState:
         known[port] = min(known[port], progress)
         return MergerState(tuple(queues), tuple(known), tuple(latest), tuple(last))
 
+    def widened(self, ports: int) -> "MergerState":
+        """With further ports, of which nothing is known."""
+        more, width = ports - len(self.queues), len(self.last_order[0])
+        return MergerState(
+            (*self.queues, *((),) * more),
+            (*self.progress, *(START_KEY,) * more),
+            (*self.latest, *(_FIRST,) * more),
+            (*self.last_order, *((_FIRST,) * width,) * more),
+        )
+
     @classmethod
     def of(
         cls,

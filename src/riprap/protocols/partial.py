@@ -143,7 +143,7 @@ class Partial(Protocol):
                     self.deadlines[unit].unwritten -= 1
             case Deleted(unit, oldest) if unit == WHOLE:
                 inputs = self.surroundings.inputs
-                logged = [channel for channel, inlet in inputs.items() if inlet.retention == "log"]
+                logged = [c for c, inlet in inputs.items() if inlet.retention == "log" and c in oldest.inlets]
                 return [Forget(channel, oldest.inlets[channel].passed_position) for channel in logged]
         return []
 

@@ -30,9 +30,10 @@ Users know them by what a crash does then, the stream's *recovery*:
 What is not kept is held or discarded as the protocol of the run says.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import gcd
 from typing import Any, Literal, get_args
 
 import pyarrow as pa
@@ -59,6 +60,7 @@ from riprap.protocols.protocol import (
 from riprap.replication.full import copied
 from riprap.replication.ha import replicated
 from riprap.runtime.continuous_check import check_continuous
+from riprap.runtime.former_shards import check_change, with_former
 from riprap.runtime.fusion import Fuse, fused, numbers_ports, spread
 from riprap.runtime.retentions import retention_of, share_of
 
@@ -81,10 +83,16 @@ class Fragment:
     group: str = ""  # the HA group that they are in
     replicas: int = 1
     copied: bool = False  # the replicas are copies, under full replication
+    former: tuple[int, ...] = ()  # shards that it had before, each number of them (`former_shards.py`)
 
     @property
     def name(self) -> str:
         return self.members[0]
+
+    @property
+    def before(self) -> int:
+        """Shards that it had before: its own are numbered on from there."""
+        return sum(self.former)
 
 
 @dataclass(frozen=True)
@@ -98,12 +106,17 @@ class Pe:
     @property
     def id(self) -> str:
         name = self.fragment.name if self.fragment.replicas == 1 else f"{self.fragment.name}#{self.replica + 1}"
-        return name if self.fragment.shards == 1 else f"{name}/{self.shard}"
+        return name if self.fragment.before + self.fragment.shards == 1 else f"{name}/{self.number}"
+
+    @property
+    def number(self) -> int:
+        """Of its shard, among all that its fragment has or had."""
+        return self.fragment.before + self.shard
 
     @property
     def lane(self) -> int:
         """Which of the targets of a stream to its fragment it is."""
-        return self.replica * self.fragment.shards + self.shard
+        return self.fragment.before + self.replica * self.fragment.shards + self.shard
 
 
 @dataclass(frozen=True)
@@ -128,16 +141,52 @@ class Link:
         """It connects each replica of a group to itself."""
         return bool(self.source.group) and self.source.group == self.target.group
 
+    @property
+    def divisions(self) -> int:
+        """Over how many logs or connections each producer divides the rows: one for each of the consumer's shards, as
+        many as it had at first."""
+        return self.target.former[0] if self.target.former else self.target.shards
+
     def channels(self) -> tuple[ChannelId, ...]:
-        """From shards of the producer, whichever replica of it speaks, to shards of every replica of the consumer."""
-        shards = self.target.shards
-        one_to_one = self.by is None and self.source.shards == shards
+        """What producers write: from their shards, whichever replica of them speaks, to shards of every replica of the
+        consumer."""
+        shards = self.divisions
+        one_to_one = self.by is None and self.source.shards == shards and not self.source.former
         return tuple(
             ChannelId(self.stream.id, source, lane)
-            for source in range(self.source.shards)
+            for source in range(self.source.before + self.source.shards)
             for lane in range(shards * self.target.replicas)
             if not one_to_one or source == lane % shards
         )
+
+    def views(self) -> tuple[ChannelId, ...]:
+        """What consumers read: the same, unless their number has changed. Then each of them reads, of every producer,
+        the logs in which rows of its own can be; what it reads so is a channel to it alone."""
+        if not self.target.former:
+            return self.channels()
+        each = self.divisions // self._steps
+        return tuple(
+            ChannelId(self.stream.id, source, self.target.before + shard)
+            for shard in range(self.target.shards)
+            for source in range((self.source.before + self.source.shards) * each)
+        )
+
+    @property
+    def _steps(self) -> int:
+        """A shard's rows are in every so many-th log."""
+        return gcd(self.divisions, self.target.shards)
+
+    def written(self, view: ChannelId) -> ChannelId:
+        """As which channel its producer writes what a consumer reads."""
+        if view.target < self.target.before or not self.target.former:
+            return view
+        source, place = divmod(view.source, self.divisions // self._steps)
+        return ChannelId(view.stream, source, (view.target - self.target.before) % self._steps + place * self._steps)
+
+    @property
+    def mixed(self) -> bool:
+        """A consumer that reads a log finds rows of others there."""
+        return self._steps < self.target.shards
 
     def strands(self, channel: ChannelId) -> tuple[ChannelId, ...]:
         """What is connected of a channel: itself, or what each copy of the producer brings."""
@@ -147,14 +196,20 @@ class Link:
         return tuple(channel._replace(source=channel.source + copy * shards) for copy in range(self.source.replicas))
 
     def ends_at(self, channel: ChannelId) -> Pe:
+        if self.target.former:  # of what a producer writes, one of those who read it
+            own = channel.target - self.target.before
+            return Pe(self.target, own if own >= 0 else channel.target % self._steps)
         return Pe(self.target, channel.target % self.target.shards, channel.target // self.target.shards)
 
     def starts_at(self, channel: ChannelId) -> tuple[Pe, ...]:
-        """The elements that may be at its start: one, or the replicas of one. Of copies, each has a strand."""
+        """The elements that may be at its start: one, or the replicas of one. Of copies, each has a strand. None: it
+        was written by a shard that is no more."""
+        channel = self.written(channel)
         if self.retention == "copy":
             return (Pe(self.source, channel.source % self.source.shards, channel.source // self.source.shards),)
+        own = channel.source - self.source.before
         replicas = [self.ends_at(channel).replica] if self.within else range(self.source.replicas)
-        return tuple(Pe(self.source, channel.source, replica) for replica in replicas)
+        return tuple(Pe(self.source, own, replica) for replica in replicas if own >= 0)
 
 
 @dataclass(frozen=True)
@@ -166,6 +221,7 @@ class Layout:
     links: tuple[Link, ...]
     protocol: ProtocolSpec = PARTIAL
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the protocol
+    before: "Layout | None" = None  # with the shards of before, if their number has changed
 
     @cached_property
     def pes(self) -> tuple[Pe, ...]:
@@ -199,8 +255,8 @@ class Layout:
         return tuple(pe.id for pe in self.link(channel.stream).starts_at(channel))
 
     def producer(self, channel: ChannelId) -> str:
-        """The id of the element at the channel's start; of replicas, the first."""
-        return self.producers(channel)[0]
+        """The id of the element at the channel's start; of replicas, the first. "": it is no more."""
+        return next(iter(self.producers(channel)), "")
 
     def consumer(self, channel: ChannelId) -> str:
         """The id of the element at the channel's end."""
@@ -211,9 +267,18 @@ class Layout:
             channel
             for link in self.links
             if link.target == pe.fragment
-            for channel in link.channels()
+            for channel in link.views()
             if channel.target == pe.lane
         )
+
+    def written(self, channel: ChannelId) -> ChannelId:
+        """As which channel its producer writes what a consumer reads."""
+        return channel if self.outward(channel) else self.link(channel.stream).written(channel)
+
+    def change(self, fragment: Fragment) -> "Fragment | None":
+        """What a fragment was before, if its number of shards has just changed."""
+        old = None if self.before is None else next((f for f in self.before.fragments if f.name == fragment.name), None)
+        return old if old is not None and old.former != fragment.former else None
 
     def outputs(self, pe: Pe) -> tuple[ChannelId, ...]:
         """Channels; of an element in copies, its strands of them."""
@@ -387,8 +452,9 @@ class Layout:
         """Elements that reach each other over channels."""
         after: dict[str, list[str]] = {pe.id: [] for pe in self.pes}
         for link in self.links:
-            for channel in link.channels():
-                after[self.producer(channel)].append(self.consumer(channel))
+            for channel in link.views():
+                for producer in self.producers(channel):
+                    after[producer].append(self.consumer(channel))
         return connected_parts(after)
 
     def director(self) -> Director:
@@ -411,8 +477,14 @@ def arrange(
     parallelism: Mapping[str, int] | None = None,
     protocol: ProtocolSpec = PARTIAL,
     settings: Mapping[str, Any] | None = None,
+    *,
+    former: Sequence[Mapping[str, int]] = (),
 ) -> Layout:
-    """Lay out a graph. `parallelism` overrides that of the operators it names; `settings` are of the protocol."""
+    """Lay out a graph. `parallelism` overrides that of the operators it names; `settings` are of the protocol.
+    `former`: the shards of operators in the same run before, each time that some were changed."""
+    before = None
+    if former:
+        before = arrange(graph, fuse, former[-1], protocol, settings, former=former[:-1])
     if fuse not in get_args(Fuse):
         raise UsageError(f"--fuse {fuse}: expected one of {', '.join(get_args(Fuse))}")
     for name, shards in (parallelism or {}).items():
@@ -433,6 +505,7 @@ def arrange(
             "leave out the group, or --protocol"
         )
     fragments = tuple(_fragment(graph, members) for members in fused(graph, fuse, bounded=protocol.name == "recompute"))
+    fragments = tuple(with_former(fragment, before) for fragment in fragments)
     home = {name: fragment for fragment in fragments for name in fragment.members}
     links = tuple(
         _link(graph, stream, home[stream.source], home[stream.target], protocol)
@@ -440,7 +513,7 @@ def arrange(
         if home[stream.source] is not home[stream.target]
     )
     around = replicated(protocol) if groups else copied(protocol) if copies > 1 else protocol
-    layout = Layout(graph, fragments, links, around, dict(settings or {}))
+    layout = Layout(graph, fragments, links, around, dict(settings or {}), before)
     ids = [pe.id for pe in layout.pes]
     for id_ in ids:
         if ids.count(id_) > 1:
@@ -450,6 +523,8 @@ def arrange(
             raise UsageError(refused)
     for fragment in fragments:
         check_continuous(layout, fragment)
+    if before is not None:
+        check_change(before, layout)
     return layout
 
 
@@ -497,13 +572,14 @@ def _fragment(graph: Graph, members: tuple[str, ...]) -> Fragment:
 def _link(graph: Graph, stream: StreamSpec, source: Fragment, target: Fragment, protocol: ProtocolSpec) -> Link:
     key = graph[stream.target].partition_keys[stream.target_port]
     by: tuple[str, ...] | None
-    if target.shards == 1:
+    divisions = target.former[0] if target.former else target.shards
+    if divisions == 1:
         by = None
     elif stream.partitioning == "broadcast":
         by = ()
     elif key:
         by = key
-    elif source.shards == target.shards and stream.feedback is None and not numbers_ports(graph, stream.target):
+    elif source.shards == divisions and stream.feedback is None and not numbers_ports(graph, stream.target):
         by = None
     else:
         by = (SEQ,)  # nobody minds where a row goes; by its number, so that a restart repeats it

@@ -198,6 +198,11 @@ class LogSender:
         self._writer.close()
 
 
+def reader_of(consumer: str) -> str:
+    """The name under which an element reads logs."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", consumer)
+
+
 class LogFollower:
     """The consumer's end of one channel: a thread that delivers from a position on until it is closed."""
 
@@ -220,7 +225,7 @@ class LogFollower:
         self._deliver = deliver
         self._position = position
         self._number = number
-        self._reader = re.sub(r"[^A-Za-z0-9._-]", "-", consumer)
+        self._reader = reader_of(consumer)
         self._stream = open_log(path, schema, stability, clock)
         if self._reader not in self._stream.readers():
             self.released(position)

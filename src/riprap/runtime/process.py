@@ -46,8 +46,9 @@ from riprap.runtime.run import Run
 from riprap.runtime.shelf import StreamShelf
 from riprap.runtime.spending import Meter
 from riprap.runtime.spill import LogSpill
-from riprap.runtime.stored_past import StoredPast, feed_of, log_path
+from riprap.runtime.stored_past import StoredLogs, StoredPast, feed_of, log_path
 from riprap.runtime.stripes import below
+from riprap.runtime.taking_over import TakingOver, takes_over, write
 from riprap.runtime.transport.outlets import Outlet
 from riprap.runtime.transport.transport import Transport
 
@@ -200,7 +201,7 @@ class _Process:
             self._open_transport(stack)
             while True:
                 with ExitStack() as life:
-                    self._begin(beginning, life)
+                    self._begin(beginning, life, beats)
                     beats.metrics = self._metrics
                     self._client.status(WorkerState.CATCHING_UP)
                     beginning = self._loop(beats)
@@ -212,7 +213,7 @@ class _Process:
                 self._transport.renew(beginning.epoch, line)  # without what they brought last
                 self._first = False
 
-    def _begin(self, beginning: Beginning, life: ExitStack) -> None:
+    def _begin(self, beginning: Beginning, life: ExitStack, beats: Beats) -> None:
         """A new element, with everything that belongs to its life alone."""
         run, layout, pe = self._run, self._run.layout, self._pe
         self._epoch, self._line = beginning.epoch, beginning.assignment.line
@@ -227,6 +228,8 @@ class _Process:
                     stability=run.stability_of(channel), beside=layout.plan(pe).exact,
                 )  # fmt: skip
                 life.callback(self._logs[channel].close)
+        if takes_over(layout, pe, self):
+            self._take_over(beats)
         loaded = self._loaded(beginning)
         units = {name: unit.operators for name, unit in layout.plan(pe).units.items()}
         self._checkpointer = None
@@ -261,6 +264,16 @@ class _Process:
         self._meter = Meter(self._transport.sent, self._clock)
         self._client.joined(self._line, self._element.checkpoints)
         self._connect(life)
+
+    def _take_over(self, beats: Beats) -> None:
+        """From shards that are no more, when all that they had been given is there again."""
+        run, pe = self._run, self._pe
+        taking = TakingOver(run.layout, pe, StoredLogs(run.directory, run.layout))
+        while not taking.ready:
+            self._client.check()
+            beats.alive()
+            self._clock.sleep(_TICK)
+        write(taking.founding(), run.layout, pe, self._epoch, self)
 
     def _schedule(self, source: str) -> int:
         """The schedule of a source begins with the run, and is one for all of its replicas: 0, if none has begun."""

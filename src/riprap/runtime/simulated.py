@@ -183,6 +183,24 @@ class MemoryLog:
         return [message.batch.batch() for message in self.stable if message.batch is not None]
 
 
+class SimulatedLogs:
+    """For a shard that takes over from others."""
+
+    def __init__(self, log: Callable[[ChannelId], MemoryLog]) -> None:
+        self._log = log
+
+    def records(self, channel: ChannelId) -> Iterator[bytes]:
+        return reversed(self._log(channel).records)
+
+    def messages(self, channel: ChannelId, position: int) -> Iterator[tuple[Message, int]]:
+        return iter([(message, at) for at, message in enumerate(self._log(channel).stable, 1) if at > position])
+
+    def last(self, channel: ChannelId) -> list[Message]:
+        stable = self._log(channel).stable
+        begin = max((at for at, message in enumerate(stable) if message.batch is not None), default=0)
+        return stable[begin:]
+
+
 class Cells:
     """The cells of a ledger, of which every store is an event: a process can be killed between any two of them."""
 

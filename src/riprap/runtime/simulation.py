@@ -14,7 +14,9 @@ Fault model, each with delays drawn from the seed:
   - the director dies, with what it was told and what it said and had not arrived, and a new one begins with its log;
   - an element that lives goes back to a checkpoint when the director says so;
   - the director suspects an element that lives, and a replica that was replaced goes on sending until it hears of it;
-  - a checkpoint is on disk whole, or not at all; the ledger survives, as memory that the kernel owns does.
+  - a checkpoint is on disk whole, or not at all; the ledger survives, as memory that the kernel owns does;
+  - all elements and the director are killed, and another simulation goes on from what they left, with another number of
+    shards; who takes over from old shards dies in the middle of it.
 Channels keep their order and have little room. Clocks do not jump. Disks do not lie (`checkpoints/` has its own tests).
 """
 
@@ -27,19 +29,24 @@ import pyarrow as pa
 
 from riprap.checkpoints.checkpointer import Checkpointer
 from riprap.checkpoints.load import load
+from riprap.graph.keys import END_KEY
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.events import Acknowledged, ConsumerDown, ConsumerUp, Durable, ProducerGone
 from riprap.protocols.protocol import WHOLE
 from riprap.runtime import simulated
 from riprap.runtime.coordination.director_host import Assignment
 from riprap.runtime.element.element import Element
-from riprap.runtime.element.ledger import Ledger, Ledgers, ledger_shape, memory_ledger
+from riprap.runtime.element.ledger import Ledger, Ledgers, ledger_shape, memory_ledger, reshaped
+from riprap.runtime.element.records import log_of
+from riprap.runtime.former_shards import ENDING
 from riprap.runtime.host import Arrival, HostEvent, Rates
 from riprap.runtime.layout import Layout, Pe, sink_channel
+from riprap.runtime.messages import Kind, Message
 from riprap.runtime.recompute import Recomputation
 from riprap.runtime.simulated import Break, Corrupt, Crash, DirectorCrash, Fault, ListFeed, MemoryLog, PowerCut, Suspect
 from riprap.runtime.simulated_director import DirectedSimulation
 from riprap.runtime.simulated_life import Died, Life
+from riprap.runtime.taking_over import TakingOver, write
 
 __all__ = [
     "Break", "Corrupt", "Crash", "DirectorCrash", "ListFeed", "MemoryLog", "PowerCut", "Simulation", "Suspect",
@@ -61,8 +68,10 @@ class Simulation(DirectedSimulation):
         held_bytes: int = 1 << 20,
         compiled: bool = False,
         fsync: bool = True,
+        after: "Simulation | None" = None,
     ) -> None:
-        """`compiled`: fragments run as generated loops, as they do in a run; to compile one takes a second."""
+        """`compiled`: fragments run as generated loops, as they do in a run; to compile one takes a second.
+        `after`: it goes on from what a run that was killed has left, whose layout is `layout.before` or the same."""
         super().__init__(layout, seed)
         self._compiled, self._fsync = compiled, fsync
         self._unpowered: set[str] = set()  # elements whose ledger is lost
@@ -77,17 +86,35 @@ class Simulation(DirectedSimulation):
         self.shelves: dict[ChannelId, simulated.MemoryShelf] = {}
         self._read: dict[ChannelId, int] = {}  # messages of a log that its reader has had
         self._past = simulated.SimulatedPast(self.storage, self.log, inputs, self.clock)
+        self._after = after
+        if after is not None:
+            self._go_on(after)
         self._direct()
         for pe in layout.pes:
             self._begin(pe)
         for fault in crashes:
             self._later(fault.at, bound(self._strike, fault))
 
+    def _go_on(self, after: "Simulation") -> None:
+        self.clock.time, self._logs, self.shelves = after.clock.time, after._logs, after.shelves
+        self.storage |= {pe: storage for pe, storage in after.storage.items() if pe in self.storage}
+        self.released, self._fsync = after.released, after._fsync
+        for log in self._logs.values():
+            log.crash()
+        for shard in after.layout.pes:
+            for channel in after.layout.outputs(shard) if shard.id not in self.storage else ():  # it is no more
+                log = self.log(channel)
+                log.keep(Message(Kind.END, ENDING, log.next, progress=END_KEY))
+                log.flush()
+
     # Turns ------------------------------------------------------------------------------------------------------------
 
-    def run(self, seconds: float = 3600.0) -> None:
-        """Until everything has ended, or this much virtual time has passed, which is an error."""
+    def run(self, seconds: float = 3600.0, *, until: int | None = None) -> None:
+        """Until everything has ended, or this much virtual time has passed, which is an error; or until a time after
+        the start, when all of it is killed."""
         while not self._ended():
+            if until is not None and self.clock.time - simulated.START >= until:
+                return
             assert self._events, "nothing will happen any more, and not every element has ended"
             time, _, action = heapq.heappop(self._events)
             assert time - simulated.START < seconds * 1e6, "the run does not come to an end"
@@ -97,7 +124,8 @@ class Simulation(DirectedSimulation):
             log.flush()
 
     def _ended(self) -> bool:
-        return all(life.alive and life.element.ended for life in self.lives.values())
+        lives = self.lives.values()
+        return len(lives) == len(self.layout.pes) and all(life.alive and life.element.ended for life in lives)
 
     def _handle(self, life: Life, *events: HostEvent) -> None:
         """The loop of an element comes round, with what is in its inbox and these; it may die in it."""
@@ -140,8 +168,8 @@ class Simulation(DirectedSimulation):
                 self.to_director(pe, lambda directing: directing.silent(pe, life.epoch))
 
     def _crash(self, crash: Crash) -> None:
-        life = self.lives[crash.pe]
-        if not life.alive or life.doomed_at is not None or life.stores is not None:
+        life = self.lives.get(crash.pe)
+        if life is None or not life.alive or life.doomed_at is not None or life.stores is not None:
             return
         life.down = crash.down
         if crash.effect or crash.store:
@@ -193,6 +221,9 @@ class Simulation(DirectedSimulation):
             self._later(self._soon(1_000, 10_000), lambda: self._begin(pe))
             return
         before = self.lives.get(pe.id)
+        if self._waits(pe):
+            self._later(self._soon(1_000, 10_000), lambda: self._begin(pe))
+            return
         if before is not None and not before.alive and self.layout.plan(pe).rounds:
             self._director_host.replaced(pe.id, before.epoch)
         assignment = self._director_host.begins(pe.id, before.epoch + 1 if before is not None else 1)
@@ -201,13 +232,33 @@ class Simulation(DirectedSimulation):
         else:
             self._live(pe, assignment)
 
+    def _waits(self, pe: Pe) -> bool:
+        """Whether it has yet to take over from shards that are no more, and cannot now; or dies as it does."""
+        layout, log = self.layout, simulated.SimulatedLogs(self.log)
+        if layout.change(pe.fragment) is None or self.log(log_of(layout, pe)).records:
+            return False
+        taking = TakingOver(layout, pe, log)
+        if not taking.ready:
+            return True
+        life = Life(self, pe, 0, memory_ledger(ledger_shape(layout, pe)), 0, 0)
+        life.doomed_at = self._soon(0, 4) if self._random.integers(2) else None
+        try:
+            write(taking.founding(), layout, pe, 0, life)
+        except Died:
+            for channel in layout.outlets(pe):
+                self.log(channel).crash()
+            return True
+        return False
+
     def _live(self, pe: Pe, assignment: Assignment, gone_back: Element | None = None) -> None:
         """A life begins, in a new process or in that of the one before."""
-        before = self.lives.get(pe.id)
+        before = self.lives.get(pe.id) or (self._after.lives.get(pe.id) if self._after is not None else None)
         epoch = before.epoch + 1 if before is not None else 1
         counted = before.ledger if before is not None and pe.id not in self._unpowered else None
         self._unpowered.discard(pe.id)
         shape = ledger_shape(self.layout, pe)
+        if counted is not None and before is not None and pe.id not in self.lives and self._after is not None:
+            counted = reshaped(memory_ledger(ledger_shape(self._after.layout, before.pe), counted), shape)
         ledger = memory_ledger(shape, counted)
         process = before.process if before is not None and gone_back is not None else epoch
         life = Life(self, pe, epoch, ledger, assignment.line, process)
@@ -394,10 +445,10 @@ class Simulation(DirectedSimulation):
         """The reader of a log brings what is stable, and looks again."""
         if not life.alive:
             return
-        producer = self.lives[self.layout.producer(channel)]
-        if producer.alive and self._random.integers(2):
+        producer = self.lives.get(self.layout.producer(channel))
+        if producer is not None and producer.alive and self._random.integers(2):
             self.flush_logs(producer)
-        log, at = self.log(channel), self._read[channel]
+        log, at = self.log(self.layout.written(channel)), self._read[channel]
         upto = min(len(log.stable), at + self._soon(1, 12))
         if upto > at and channel not in life.element.unread:
             self._read[channel] = upto

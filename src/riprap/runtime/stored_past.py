@@ -1,6 +1,6 @@
 """What a run has on disk, where it lies, and how it is read again by an element that is not its owner."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any, cast
@@ -15,11 +15,13 @@ from riprap.protocols.protocol import WHOLE
 from riprap.runtime.feed import Feed
 from riprap.runtime.host import Arrival
 from riprap.runtime.idle import IdleFeed, IdleLog
-from riprap.runtime.layout import Pe
+from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.logs import open_log, stored_messages
+from riprap.runtime.messages import Message
 from riprap.runtime.run import Run, stream_path
 from riprap.runtime.spill import LogSpill
 from riprap.runtime.stored_text import StoredText
+from riprap.streams import Stream
 
 
 def log_path(run: Run, channel: ChannelId) -> Path:
@@ -28,7 +30,28 @@ def log_path(run: Run, channel: ChannelId) -> Path:
     if sink is not None:
         path = run.directory / "sinks" / sink
         return path if run.layout.graph[sink].parallelism == 1 else path / str(channel.source)
-    return stream_path(run.directory, channel)
+    return stream_path(run.directory, run.layout.written(channel))
+
+
+class StoredLogs:
+    """Persistent streams between elements, for a shard that takes over from others (`taking_over.py`)."""
+
+    def __init__(self, directory: Path, layout: Layout) -> None:
+        self._directory, self._layout = directory, layout
+
+    def _stream(self, channel: ChannelId) -> Stream:
+        return open_log(stream_path(self._directory, channel), self._layout.schema(channel))
+
+    def records(self, channel: ChannelId) -> Iterator[bytes]:
+        return (found.payload for found in self._stream(channel).records_backwards())
+
+    def messages(self, channel: ChannelId, position: int) -> Iterator[tuple[Message, int]]:
+        return stored_messages(self._stream(channel).read(from_position=position, marks=True))
+
+    def last(self, channel: ChannelId) -> list[Message]:
+        stream = self._stream(channel)
+        begin = max(stream.stable().position - 1, stream.first_position())
+        return [message for message, _ in stored_messages(stream.read(from_position=begin, marks=True))]
 
 
 def feed_of(run: Run, pe: Pe, source: str, position: int, clock: Clock, *, own: bool) -> Feed | IdleFeed:

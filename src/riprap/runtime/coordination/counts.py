@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from riprap.runtime.element.ledger import Ledgers
+from riprap.protocols.channels import ChannelId
+from riprap.runtime.element.ledger import InletRecord, Ledgers
 from riprap.runtime.layout import Layout, Recovery
 
 
@@ -24,11 +25,17 @@ def stream_counts(layout: Layout, ledgers: Ledgers) -> dict[str, Counts]:
     counts = {}
     for link in layout.links:
         sent = received = repeated = forgotten = late = 0
-        for channel in link.channels():
-            inlet = ledgers[layout.consumer(channel)].inlets[channel]
+        readers: dict[ChannelId, list[InletRecord]] = {}  # several, where the number of the consumer's shards changed
+        for channel in link.views():
+            readers.setdefault(link.written(channel), []).append(ledgers[layout.consumer(channel)].inlets[channel])
+        for channel, inlets in readers.items():
+            inlet = min(inlets, key=lambda one: one.received)
             strands = [(p, strand) for strand in link.strands(channel) for p in layout.producers(strand)]
             outlets = [ledgers[producer].outlets[strand] for producer, strand in strands]
-            sent += max(outlet.number + (outlet.discarded if link.retention == "log" else 0) for outlet in outlets)
+            sent += max(
+                (outlet.number + (outlet.discarded if link.retention == "log" else 0) for outlet in outlets),
+                default=inlet.next,  # of a shard that is no more: its log is there, and read to the end
+            )
             received += inlet.received
             repeated += inlet.repeated
             forgotten += inlet.forgotten

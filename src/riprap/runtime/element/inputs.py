@@ -8,9 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.engine.engine import Engine, Output
+from riprap.engine.pruning import carried_columns
+from riprap.graph.graph import StreamSpec
 from riprap.graph.keys import END_KEY, START_KEY, OrderKey
+from riprap.graph.mark_keys import told_by_row
 from riprap.operators.columns import Keys, keys_of
 from riprap.operators.contract import Late, Punctuation
+from riprap.operators.owning import Owner
 from riprap.operators.views import Views
 from riprap.protocols.channel import ALL, Had, Inlet
 from riprap.protocols.channels import ChannelId
@@ -59,6 +63,7 @@ class WayIn:
         self.merge: ShardMerge | None = None
         self.retained: Retained | None = None
         self.missed: MissedRecord | None = None  # of a channel that its producer holds
+        self.owner: Owner | None = None  # of a log in which rows of other shards are too: which are this one's
 
     @property
     def full(self) -> bool:
@@ -110,6 +115,8 @@ class Inputs:
                 stream.target, stream.target_port, merges.get(channel.stream), kept,
             )  # fmt: skip
             way.missed = ledger.missed.get(channel)
+            if pe.fragment.former and layout.link(channel.stream).mixed:
+                way.owner = owner_of(layout, pe, stream)
             # Nothing may come any more of a channel whose end is in the state: its merge knows how far it has come.
             way.reached = engine.known(way.target, way.port) if way.merge is None else way.merge.known(channel.source)
             if inlet.retention == "remember":
@@ -212,7 +219,7 @@ class Inputs:
         if progress is not None:
             way.reached = progress
         event: Given | None = None if over and way.merged is None else message.batch
-        if event is not None and way.merged is None and way.merge is None and message.at is None:
+        if event is not None and way.owner is None and way.merged is None and way.merge is None and message.at is None:
             return self._engine.push(way.stream, event, until=progress)
         if message.punctuation is not None:
             event = Punctuation(message.punctuation)
@@ -224,6 +231,10 @@ class Inputs:
             events = []
         else:
             events = [event] if message.at is None else self._belated(way, event, message.number, message.at)
+        if way.owner is not None and message.batch is not None:  # rows of others say how far their log has come, too
+            events = [own for rows in events if isinstance(rows, Views) and (own := way.owner.own(rows)) is not None]
+            progress = max(progress or START_KEY, told_by_row(message.batch.last_key(self._layout.shape(way.channel))))
+            way.reached = max(way.reached, progress)
         merge = way.merge
         if merge is None:
             return self._push(way.stream, events, progress)
@@ -407,6 +418,13 @@ def _between(first: int, passed: list[Numbers], stop: int) -> list[tuple[int, in
     ends = [first, *(max(first, numbers.stop) for numbers in passed)]
     begins = [*(max(first, numbers.first) for numbers in passed), stop]
     return [(end, begin) for end, begin in zip(ends, begins, strict=True) if end < begin]
+
+
+def owner_of(layout: Layout, pe: Pe, stream: StreamSpec) -> Owner:
+    """Which rows of a stream that is divided by a key are an element's own."""
+    keys = layout.graph[stream.target].partition_keys[stream.target_port]
+    assert keys is not None
+    return Owner(keys, carried_columns(layout.graph, stream, layout.wanted), pe.shard, pe.fragment.shards)
 
 
 def _row_bytes(schema: pa.Schema) -> int:

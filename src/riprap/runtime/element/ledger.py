@@ -27,6 +27,7 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import xxhash
 
@@ -257,6 +258,23 @@ class Ledger:
 Ledgers = Mapping[str, Ledger]  # by element
 
 
+def reshaped(before: Ledger, new: LedgerShape) -> Ledger:
+    """The records of a ledger that another shape has too, in that shape."""
+    after = memory_ledger(new)
+    alike: tuple[tuple[Mapping[Any, _Record], Mapping[Any, _Record]], ...] = (
+        (before.inlets, after.inlets),
+        (before.outlets, after.outlets),
+        (before.operators, after.operators),
+        (before.sources, after.sources),
+        (before.missed, after.missed),
+    )
+    for records, others in alike:
+        for key in records.keys() & others.keys():
+            one, other = records[key], others[key]
+            other.cells[other.at : other.at + other.WIDTH] = one.cells[one.at : one.at + one.WIDTH]
+    return after
+
+
 def memory_ledger(shape: LedgerShape, before: "Ledger | None" = None) -> Ledger:
     """For the simulated host: it outlives a simulated crash."""
     cells = bytes(_size(shape)) if before is None else before.settled()
@@ -281,10 +299,25 @@ def open_ledger(directory: Path, epoch: int, shape: LedgerShape) -> Ledger:
     return Ledger(shape, mapped[_HEAD.size :].cast("q"))
 
 
+def reshape_ledger(directory: Path, old: LedgerShape, new: LedgerShape) -> None:
+    """The newest life's ledger, where it has the old shape, in the new one: what both have stays."""
+    lives = _lives(directory)
+    if old.digest == new.digest or not lives or lives[-1].read_bytes()[: _HEAD.size] != _HEAD.pack(MAGIC, old.digest):
+        return
+    unnamed = directory / f"new-{lives[-1].name}"
+    content = _HEAD.pack(MAGIC, new.digest) + reshaped(read_ledger(directory, old), new).settled()
+    when_room(lambda: unnamed.write_bytes(content), unnamed)
+    unnamed.replace(lives[-1])
+
+
+def _lives(directory: Path) -> list[Path]:
+    """The ledger of each life, oldest first."""
+    return sorted(path for path in directory.iterdir() if path.name.isdecimal()) if directory.is_dir() else []
+
+
 def read_ledger(directory: Path, shape: LedgerShape, below: int | None = None) -> Ledger:
     """A copy of the newest life's ledger (before epoch `below`), all 0 if there was none."""
-    found = sorted(path for path in directory.iterdir() if path.name.isdecimal()) if directory.is_dir() else []
-    lives = [path for path in found if below is None or int(path.name) < below]
+    lives = [path for path in _lives(directory) if below is None or int(path.name) < below]
     if not lives:
         return memory_ledger(shape)
     try:

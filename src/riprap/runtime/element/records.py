@@ -10,6 +10,7 @@ element's own log that no open window needs.
 
 from collections import deque
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple, cast
 
 from riprap.base.clock import Clock
@@ -53,8 +54,8 @@ class Records:
         self.channel = log_of(layout, pe)
         self._name, self._engine, self._host, self._clock = operator, engine, host, clock
         self._operator = cast(WindowedOperator, engine.operators[operator])
-        self._names = {channel: (f"passed {channel}", f"position {channel}") for channel in layout.inputs(pe)}
-        self._sent = {channel: f"sent {channel}" for channel in layout.outlets(pe)}
+        self._names = {channel: _names(channel) for channel in layout.inputs(pe)}
+        self._sent = {channel: _sent(channel) for channel in layout.outlets(pe)}
         asked = layout.graph[operator].annotations.continuous
         assert asked is not None
         pace = pace_of(asked)
@@ -85,10 +86,7 @@ class Records:
 
     def inlet(self, channel: ChannelId) -> tuple[int, int]:
         """The item that is expected, and its position in the log."""
-        if self.recovery is None:
-            return 0, 0
-        passed, position = self._names[channel]
-        return self.recovery.unsaved.numbers[passed], self.recovery.unsaved.numbers[position]
+        return resumed_at(self.recovery, channel)
 
     def source(self, name: str) -> int:
         return 0 if self.recovery is None else self.recovery.unsaved.numbers[_SOURCE + name]
@@ -147,14 +145,9 @@ class Records:
         """The record of what has happened since the last one, which is `wanted`."""
         recorder, began = self._recorder, self._clock.monotonic()
         assert recorder is not None
-        numbers = {_SOURCE + name: position for name, position in sources.items()}
-        for channel, cut in inlets.items():
-            passed, position = self._names[channel]
-            numbers[passed], numbers[position] = cut.passed, cut.passed_position
-        for channel, number in sent.items():
-            numbers[self._sent[channel]] = number
-        numbers |= zip(_TOLD, told, strict=True)
-        numbers[_ROW] = row = self._host.row(self.channel)
+        row = self._host.row(self.channel)
+        passed = {channel: (cut.passed, cut.passed_position) for channel, cut in inlets.items()}
+        numbers = numbers_of(passed, sources, sent, told, row)
         self._rows[recorder.frame] = row
         key = self._engine.reached(self._name)
         record = recorder.record(key, numbers, press=max(0, recorder.frame - _FRAMES))
@@ -216,6 +209,42 @@ class Records:
             for channel, position in last.inlets.items():
                 self._host.release(channel, position)
             self._host.retain(self.channel, last.row)
+
+
+@lru_cache(maxsize=4096)
+def _names(channel: ChannelId) -> tuple[str, str]:
+    return f"passed {channel}", f"position {channel}"
+
+
+@lru_cache(maxsize=4096)
+def _sent(channel: ChannelId) -> str:
+    return f"sent {channel}"
+
+
+def numbers_of(
+    inlets: Mapping[ChannelId, tuple[int, int]],
+    sources: Mapping[str, int],
+    sent: Mapping[ChannelId, int],
+    told: OrderKey,
+    row: int,
+) -> dict[str, int]:
+    """What a record says of channels: of those that come in the item that is expected and its position in the log."""
+    numbers = {_SOURCE + name: position for name, position in sources.items()}
+    for channel, at in inlets.items():
+        numbers |= zip(_names(channel), at, strict=True)
+    for channel, number in sent.items():
+        numbers[_sent(channel)] = number
+    numbers |= zip(_TOLD, told, strict=True)
+    numbers[_ROW] = row
+    return numbers
+
+
+def resumed_at(recovery: Recovery | None, channel: ChannelId) -> tuple[int, int]:
+    """The item of a channel that is expected, and its position in the log. Nothing has come of one that is new."""
+    if recovery is None:
+        return 0, 0
+    passed, position = _names(channel)
+    return recovery.unsaved.numbers.get(passed, 0), recovery.unsaved.numbers.get(position, 0)
 
 
 def log_of(layout: Layout, pe: Pe) -> ChannelId:

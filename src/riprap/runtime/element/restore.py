@@ -94,10 +94,13 @@ class Restore:
     def begin(self) -> Beginning:
         records = self._records
         if records is not None:
+            inlets = {channel: records.inlet(channel) for channel in self._layout.inputs(self._pe)}
+            sent = {channel: records.sent(channel) for channel in self._layout.outlets(self._pe)}
+            self._count_from(inlets, sent)
             return Beginning(
                 None,
-                {channel: records.inlet(channel) for channel in self._layout.inputs(self._pe)},
-                {channel: records.sent(channel) for channel in self._layout.outlets(self._pe)},
+                inlets,
+                sent,
                 {name: records.source(name) for name in self._ledger.sources},
                 {},
                 {},
@@ -133,6 +136,17 @@ class Restore:
             whole.had if whole is not None else {},
         )
 
+    def _count_from(self, inlets: Mapping[ChannelId, tuple[int, int]], sent: Mapping[ChannelId, int]) -> None:
+        """What came and left before the records begin counts, though this ledger has not seen it: it may be that of a
+        shard that took over from others."""
+        self._ledger.begin()
+        for channel, (next_, _) in inlets.items():
+            record = self._ledger.inlets[channel]
+            record.next, record.left = max(record.next, next_), max(record.left, next_)
+        for channel, number in sent.items():
+            self._ledger.outlets[channel].number = max(self._ledger.outlets[channel].number, number)
+        self._ledger.commit()
+
     def _inlet(self, channel: ChannelId) -> tuple[int, int]:
         record, retention = self._ledger.inlets[channel], self._layout.retention(channel)
         unit = self._unit.get(self._layout.stream(channel).target)
@@ -146,9 +160,9 @@ class Restore:
         if unit is None and retention == "hold":
             return record.left, -1
         cut = self._cuts.get(unit) if unit is not None else None
-        inlet = (
-            cut.inlets[channel] if cut is not None else InletCut(0, 0, *((0, 0) if retention == "log" else (-1, -1)))
-        )
+        inlet = InletCut(0, 0, *((0, 0) if retention == "log" else (-1, -1)))
+        if cut is not None:
+            inlet = cut.inlets.get(channel, inlet)  # nothing has come of a shard that is new
         if self._plan.delivered == "taken":
             record.next = record.left = inlet.taken
             record.missed = inlet.missed
@@ -221,18 +235,18 @@ class Restore:
             again = {  # what a log brings again is not in the past yet; producers that are connected tell theirs anew
                 channel.source: link.retention != "log" or cut.inlets[channel].waits
                 for channel in self._layout.inputs(self._pe)
-                if channel.stream == stream.id
+                if channel.stream == stream.id and channel in cut.inlets
             }
             reached, emptied = found.progress[target], self._plan.delivered == "passed"
             if target in mergers and emptied:
                 mergers[target] = mergers[target].emptied(
                     stream.target_port, reached if any(again.values()) else END_KEY
                 )
-            if stream.id in self._merges:
-                gathered = mergers.pop(SHARDS + stream.id)
+            gathered = mergers.pop(SHARDS + stream.id, None)  # None: there was one shard then
+            if stream.id in self._merges and gathered is not None:
                 for shard, comes_again in again.items() if emptied else ():
                     gathered = gathered.emptied(shard, reached if comes_again else END_KEY)
-                self._merges[stream.id].restore(gathered)
+                self._merges[stream.id].restore(gathered.widened(self._merges[stream.id].shards))
         return mergers
 
 

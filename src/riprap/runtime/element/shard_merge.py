@@ -28,6 +28,7 @@ class ShardMerge:
             (shape,) * shards, (schema,) * shards, (stream,) * shards, None, shards=True, same_marks=same_marks
         )
         self._shape, self._same_marks = shape, same_marks
+        self.shards = shards
         self._waited = [True] * shards
         self.reached = self._merger.progress  # nothing at or below this key will be given out any more
 
@@ -136,15 +137,15 @@ def _same_marks(layout: Layout, name: str) -> bool:
 
 def shard_merges(layout: Layout, pe: Pe) -> dict[str, ShardMerge]:
     """In front of the engine, for streams that come from several shards."""
-    inputs = layout.inputs(pe)
+    channels = Counter(channel.stream for channel in layout.inputs(pe))
     return {
         link.stream.id: ShardMerge(
             link.stream.id,
             layout.graph.stream_shape(link.stream),
             layout.schema(link.channels()[0]),
-            link.source.shards,
+            channels[link.stream.id],
             same_marks=_same_marks(layout, link.stream.source),
         )
         for link in layout.links
-        if link.target == pe.fragment and sum(channel.stream == link.stream.id for channel in inputs) > 1
+        if link.target == pe.fragment and channels[link.stream.id] > 1
     }
