@@ -2,6 +2,7 @@
 
 import pytest
 from tests.simulation import (
+    test_changed_shards,
     test_continuous,
     test_counts,
     test_cycles,
@@ -26,6 +27,7 @@ CHECKS = {
     "everything at once": (test_gaps.check_everything_at_once, 1000),
     "replay": (test_replay.check, 3000),
     "continuous": (test_continuous.check, 5000),
+    "changed shards": (test_changed_shards.check, 2000),
     "power": (test_power.check, 2000),
     "fault-free": (test_fault_free.check, 1000),
     "pairs": (test_pairs.check, 1500),
