@@ -46,7 +46,7 @@ def command(
         killed = None if back is None else {**asdict(back), "published": consumer_recovery.PUBLISHED}
         print_json({"rows": rows, "published": PUBLISHED, "kill": killed})
         return
-    table = Table(box=None)
+    table = Table(title="Throughput of a chain, MB/s, and bytes that wait to be stable", box=None)
     for name in ("tuple", "batching", "chain", "native", "async", "fsync", "ratio", "M", "M seen"):
         table.add_column(name, justify="right")
     by_case = {(one.size, one.batching, one.chain, one.mode): one for one in outcomes}
@@ -58,13 +58,15 @@ def command(
         )  # fmt: skip
     OUT.print(table)
     OUT.print(
-        f"MB/s, and the ratio of async to native; published, 4 KiB and batching 16: {PUBLISHED}. M is what equation "
-        "3.1 predicts for the runs with fsync, beside what was seen."
+        f"native: nothing is kept; ratio: of async to native; published, 4 KiB and batching 16: {PUBLISHED}. "
+        "M is what equation 3.1 predicts for the runs with fsync, beside what was seen."
     )
     if back is not None:
         before, catching, after = (each * _SIZE / 1e6 for each in (back.before, back.catching, back.after))
+        end = f"until it was where it would have been, then {after:,.0f} MB/s"
+        if not back.after:
+            end = "until the input ended, before it was where it would have been (give it more --seconds)"
         OUT.print(
             f"a consumer is killed, at {before:,.0f} MB/s: nothing reached the receiver for {back.down:.2f} s, then "
-            f"{catching:,.0f} MB/s for {back.caught:.2f} s until it was where it would have been, then "
-            f"{after:,.0f} MB/s. Published: {consumer_recovery.PUBLISHED}."
+            f"{catching:,.0f} MB/s for {back.caught:.2f} s {end}. Published: {consumer_recovery.PUBLISHED}."
         )
