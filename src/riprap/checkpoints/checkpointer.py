@@ -224,3 +224,9 @@ class Checkpointer:
             self.newest[job.unit] = saved
             self._finished.append(saved)
         counts.bytes += size + writer.look_after(taken)
+        if writer.damaged:
+            self._warn(
+                f"a part of the checkpoints of {taken.unit} is damaged: written anew with the next one; a crash before "
+                "that goes back further"
+            )
+            self._broken.add(job.unit)

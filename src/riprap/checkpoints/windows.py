@@ -74,12 +74,13 @@ class WindowLog:
         self._parts: list[_Part] = []
         self._index = KeyIndex()
         self._taken_at: int | None = None
+        self.damaged = False  # a part of what is in windows cannot be read: nothing can go on from it but a whole
 
     def take(self, captured: WindowPart, kind: WindowKind, number: int, taken_at: int, *, whole: bool) -> SavedWindows:
         """Add a checkpoint: the tables of a delta, or of a snapshot that replaces everything."""
         rates, times, rate = self._rates(captured, taken_at, whole)
         if whole:
-            self._parts, self._index = [], KeyIndex()
+            self._parts, self._index, self.damaged = [], KeyIndex(), False
         head, tail, rows = captured.column(HEAD), captured.column(TAIL), captured.column(ROWS)
         numbers = np.full(len(rows), number, np.int64)
         entries = with_columns(captured.entries, {FROM: tail - rows, NUMBER: numbers, RATE: rates})
@@ -159,7 +160,7 @@ class WindowLog:
                 if part.level < pace:
                     alike.setdefault((pace, part.level), []).append(part)
             full = [(key, parts) for key, parts in alike.items() if len(parts) >= _STEP]
-            if not full:
+            if not full or self.damaged:
                 return
             for (pace, level), parts in full:
                 self._rewrite(parts[:_STEP], kind, pace, level + 1)
@@ -168,13 +169,17 @@ class WindowLog:
         return max(part.pace, _log_step(max(1, number - part.born)))
 
     def _rewrite(self, parts: list[_Part], kind: WindowKind, pace: int, level: int) -> None:
-        """Write what is left of some parts as one. A part that cannot be read is left out: its rows are lost anyway."""
+        """Write what is left of some parts as one. If one cannot be read all stay, so that who loads them sees it."""
         left: list[WindowPart] = []
         for part in parts:
-            data = self._read(part.ref)
             which, first, stop = self._needed(part, kind)
-            if data is not None and len(which):
-                left.append(clipped(decode_part(data), which, first, stop - first))
+            if not len(which):
+                continue
+            data = self._read(part.ref)
+            if data is None:
+                self.damaged = True
+                return
+            left.append(clipped(decode_part(data), which, first, stop - first))
         born = max(part.born for part in parts)
         for part in parts:
             self._drop(part)

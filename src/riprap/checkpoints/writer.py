@@ -103,6 +103,11 @@ class UnitWriter:
             log.look_after(capture.kinds[name][prefix], self._number)
         return self._bytes
 
+    @property
+    def damaged(self) -> bool:
+        """A part that this attempt has written cannot be read any more: the next checkpoint has to be a whole one."""
+        return any(log.damaged for log in self._logs.values())
+
     def _state(self, name: str, state: State, capture: Capture) -> SavedState:
         windows: dict[str, SavedWindows] = {}
         for table, keys in state.tables.items():
