@@ -15,7 +15,7 @@ from riprap.graph.windows import count, time
 from riprap.operators.build import make_operator
 from riprap.operators.contract import merge_states, split_state
 from riprap.operators.groups import GroupTable
-from riprap.operators.owning import Owner
+from riprap.operators.ownership import Owner
 from riprap.operators.strings import StringPool
 
 

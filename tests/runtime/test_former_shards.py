@@ -9,7 +9,7 @@ from riprap.graph.windows import count
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.element.ledger import ledger_shape, open_ledger, read_ledger, reshape_ledger
 from riprap.runtime.element.records import log_of
-from riprap.runtime.handing_over import check_taken_over, hand_over
+from riprap.runtime.handover import check_taken_over, hand_over
 from riprap.runtime.layout import arrange
 from riprap.runtime.logs import open_log
 from riprap.runtime.run import stream_path

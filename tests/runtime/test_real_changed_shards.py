@@ -14,7 +14,7 @@ from riprap.runtime.coordination.coordinator import Coordinator
 from riprap.runtime.coordination.counts import stream_counts
 from riprap.runtime.coordination.summary import read_ledgers
 from riprap.runtime.element.records import log_of
-from riprap.runtime.handing_over import hand_over
+from riprap.runtime.handover import hand_over
 from riprap.runtime.layout import arrange
 from riprap.runtime.process import log_path
 from riprap.runtime.run import Run, stream_path

@@ -34,7 +34,7 @@ from riprap.report.replicas import replicas
 from riprap.report.run import element_table, stream_table
 from riprap.runtime.corruption import parse_corruptions
 from riprap.runtime.fusion import Fuse
-from riprap.runtime.handing_over import check_taken_over, hand_over
+from riprap.runtime.handover import check_taken_over, hand_over
 from riprap.runtime.host import Rates
 from riprap.runtime.kills import parse_kills
 from riprap.runtime.layout import Layout, arrange

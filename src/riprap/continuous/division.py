@@ -29,7 +29,7 @@ from riprap.graph.mark_keys import told_by_row
 from riprap.operators.build import make_operator
 from riprap.operators.contract import State, merge_states
 from riprap.operators.hashes import HashNumbers
-from riprap.operators.owning import Owner, owned
+from riprap.operators.ownership import Owner, owned
 from riprap.operators.views import Views
 from riprap.operators.windowed import WindowedOperator
 

@@ -3,7 +3,7 @@
 What is on disk stays where it is. New shards are numbered on from the old ones, so that each has a name, a ledger and
 logs of its own; the old ones' logs are ended, and their consumers read them to the end beside those of the new ones.
 The producers of the operator know of nothing: they go on dividing its input over as many logs as it had shards at
-first, and each new shard reads those in which rows of its own can be. Where it gets its state from `taking_over.py`
+first, and each new shard reads those in which rows of its own can be. Where it gets its state from `takeover.py`
 says.
 
 Refused is, before anything starts, whatever that does not fit.

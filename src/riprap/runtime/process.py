@@ -48,7 +48,7 @@ from riprap.runtime.spending import Meter
 from riprap.runtime.spill import LogSpill
 from riprap.runtime.stored_past import StoredLogs, StoredPast, feed_of, log_path
 from riprap.runtime.stripes import below
-from riprap.runtime.taking_over import TakingOver, takes_over, write
+from riprap.runtime.takeover import Takeover, takes_over, write
 from riprap.runtime.transport.outlets import Outlet
 from riprap.runtime.transport.transport import Transport
 
@@ -268,7 +268,7 @@ class _Process:
     def _take_over(self, beats: Beats) -> None:
         """From shards that are no more, when all that they had been given is there again."""
         run, pe = self._run, self._pe
-        taking = TakingOver(run.layout, pe, StoredLogs(run.directory, run.layout))
+        taking = Takeover(run.layout, pe, StoredLogs(run.directory, run.layout))
         while not taking.ready:
             self._client.check()
             beats.alive()

@@ -46,7 +46,7 @@ from riprap.runtime.recompute import Recomputation
 from riprap.runtime.simulated import Break, Corrupt, Crash, DirectorCrash, Fault, ListFeed, MemoryLog, PowerCut, Suspect
 from riprap.runtime.simulated_director import DirectedSimulation
 from riprap.runtime.simulated_life import Died, Life
-from riprap.runtime.taking_over import TakingOver, write
+from riprap.runtime.takeover import Takeover, write
 
 __all__ = [
     "Break", "Corrupt", "Crash", "DirectorCrash", "ListFeed", "MemoryLog", "PowerCut", "Simulation", "Suspect",
@@ -237,7 +237,7 @@ class Simulation(DirectedSimulation):
         layout, log = self.layout, simulated.SimulatedLogs(self.log)
         if layout.change(pe.fragment) is None or self.log(log_of(layout, pe)).records:
             return False
-        taking = TakingOver(layout, pe, log)
+        taking = Takeover(layout, pe, log)
         if not taking.ready:
             return True
         life = Life(self, pe, 0, memory_ledger(ledger_shape(layout, pe)), 0, 0)

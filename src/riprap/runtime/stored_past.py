@@ -34,7 +34,7 @@ def log_path(run: Run, channel: ChannelId) -> Path:
 
 
 class StoredLogs:
-    """Persistent streams between elements, for a shard that takes over from others (`taking_over.py`)."""
+    """Persistent streams between elements, for a shard that takes over from others (`takeover.py`)."""
 
     def __init__(self, directory: Path, layout: Layout) -> None:
         self._directory, self._layout = directory, layout

@@ -14,7 +14,7 @@ from riprap.graph.keys import END_KEY, START_KEY, OrderKey
 from riprap.graph.mark_keys import told_by_row
 from riprap.operators.columns import Keys, keys_of
 from riprap.operators.contract import Late, Punctuation
-from riprap.operators.owning import Owner
+from riprap.operators.ownership import Owner
 from riprap.operators.views import Views
 from riprap.protocols.channel import ALL, Had, Inlet
 from riprap.protocols.channels import ChannelId

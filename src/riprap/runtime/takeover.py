@@ -81,7 +81,7 @@ def write(founding: Founding, layout: Layout, pe: Pe, epoch: int, host: Host) ->
     host.flush()
 
 
-class TakingOver:
+class Takeover:
     """By one new shard. What it begins with is what old shards have left, and nobody writes any more."""
 
     def __init__(self, layout: Layout, pe: Pe, logs: Logs) -> None:
