@@ -92,7 +92,14 @@ def test_a_cycle_over_several_elements_gives_what_the_bounded_run_gives(name):
 
 @pytest.mark.parametrize(
     ("name", "seed"),
-    [("repeat", 1027), ("partial", 2020), ("uncoordinated", 1123), ("unaligned", 1237), ("hybrid", 3068)],
+    [
+        ("repeat", 1027),
+        ("partial", 2020),
+        ("uncoordinated", 1123),
+        ("uncoordinated", 1179),
+        ("unaligned", 1237),
+        ("hybrid", 3068),
+    ],
 )
 def test_what_failed_once_does_not_again(name, seed):
     spread(name, seed)

@@ -62,8 +62,12 @@ class CycleMember:
             self.reach = max(self.reach, last, told.ts if told != END_KEY else last)
 
     def bounded(self, way: WayIn, progress: OrderKey) -> OrderKey:
-        """How far progress that has come round counts."""
-        if not way.back or progress == END_KEY or any(entry.reached != END_KEY for entry in self._entries):
+        """How far progress that has come round counts.
+
+        While input comes in, it is no further than a delay behind that, unless a log brings it again before the input:
+        then the input may have ended when it was told.
+        """
+        if not way.back or progress == END_KEY:
             return progress
         return min(progress, all_before(max(self._greatest + 1, self.reach + self._back[way])))
 
