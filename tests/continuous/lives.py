@@ -5,16 +5,16 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 
-from riprap.continuous.record import decode, encode
-from riprap.continuous.recorder import Recorder
-from riprap.continuous.recovery import recover
-from riprap.continuous.schedule import Pace
 from riprap.engine.engine import Engine
 from riprap.graph.builder import App
 from riprap.graph.keys import OrderKey
 from riprap.graph.windows import count, time, zero
 from riprap.operators.build import make_operator
 from riprap.operators.contract import Channel, Punctuation
+from riprap.records.record import decode, encode
+from riprap.records.recorder import Recorder
+from riprap.records.recovery import recover
+from riprap.records.schedule import Pace
 
 SCHEMA = pa.schema([("k", pa.string()), ("x", pa.int64())])
 TS = pa.timestamp("us", "UTC")

@@ -6,9 +6,6 @@ import pytest
 from tests.continuous.lives import SCHEMA, Life, Written, any_items, any_pace, batch, content, go_on, taken
 from tests.continuous.test_recovery import logical
 
-from riprap.continuous.division import Heir, founded, gather, share
-from riprap.continuous.recorder import Recorder
-from riprap.continuous.recovery import recover
 from riprap.graph.builder import App
 from riprap.graph.keys import START_KEY
 from riprap.graph.windows import count, time
@@ -17,6 +14,9 @@ from riprap.operators.contract import merge_states, split_state
 from riprap.operators.groups import GroupTable
 from riprap.operators.ownership import Owner
 from riprap.operators.strings import StringPool
+from riprap.records.division import Heir, founded, gather, share
+from riprap.records.recorder import Recorder
+from riprap.records.recovery import recover
 
 
 def divided_graph(random: Random):

@@ -7,14 +7,14 @@ import pytest
 from tests.continuous.lives import SCHEMA, Life, Written, any_graph, any_items, go_on
 
 from riprap.base.errors import DataError
-from riprap.continuous.goal import Goal
-from riprap.continuous.record import decode, encode
-from riprap.continuous.recorder import Recorder
-from riprap.continuous.recovery import recover
-from riprap.continuous.schedule import Pace, Schedule
 from riprap.graph.builder import App
 from riprap.graph.keys import OrderKey
 from riprap.graph.windows import count
+from riprap.records.goal import Goal
+from riprap.records.record import decode, encode
+from riprap.records.recorder import Recorder
+from riprap.records.recovery import recover
+from riprap.records.schedule import Pace, Schedule
 
 
 def some_records(seed: int, graph=None) -> Written:

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 from tests.continuous.lives import Life, Written, any_graph, any_items, any_pace, come_back, content, go_on
 
-from riprap.continuous.recorder import Recorder
+from riprap.records.recorder import Recorder
 
 
 def check(seed: int, *, looped: bool = False) -> None:

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
+import riprap
+
 SRC = Path(__file__).parents[2] / "src" / "riprap"
 
 # The order of docs/architecture.md, top to bottom.
 LAYERS = [
-    "base", "expressions", "graph", "operators", "engine", "streams", "checkpoints", "continuous", "protocols",
+    "base", "expressions", "graph", "operators", "engine", "streams", "checkpoints", "records", "protocols",
     "replication", "runtime", "faults", "san", "planner", "proof", "spark", "apps", "workloads", "compare", "report",
     "api", "cli",
 ]  # fmt: skip
@@ -29,6 +31,11 @@ def imported_modules(path: Path) -> set[str]:
             found.add(node.module or "")
             found.update(f"{node.module}.{alias.name}" for alias in node.names)
     return found
+
+
+def test_no_package_has_the_name_of_something_that_users_import():
+    """Who imports the package sets it in place of the name."""
+    assert not {path.stem for path in SRC.iterdir()} & set(riprap.__all__)
 
 
 def test_every_package_has_a_layer():

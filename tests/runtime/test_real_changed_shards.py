@@ -9,7 +9,7 @@ from tests.runtime.test_real_lives import PATIENCE, Hosts, _until
 from tests.spark.supply import Supply
 
 from riprap.base.clock import SYSTEM_CLOCK
-from riprap.continuous.listing import newest
+from riprap.records.listing import newest
 from riprap.runtime.coordination.coordinator import Coordinator
 from riprap.runtime.coordination.counts import stream_counts
 from riprap.runtime.coordination.summary import read_ledgers

@@ -12,12 +12,12 @@ from tests.runtime.test_real_lives import PATIENCE, Hosts, _until
 from tests.spark.supply import Supply
 
 from riprap.base.clock import SYSTEM_CLOCK
-from riprap.continuous.listing import newest, records
 from riprap.engine.engine import Engine
 from riprap.engine.inputs import keyed
 from riprap.graph.annotations import backup, continuous
 from riprap.graph.builder import App
 from riprap.graph.windows import count
+from riprap.records.listing import newest, records
 from riprap.runtime.coordination.coordinator import Coordinator
 from riprap.runtime.layout import arrange
 from riprap.runtime.process import log_path

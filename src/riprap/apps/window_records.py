@@ -28,7 +28,6 @@ from riprap.base.quantities import Duration
 from riprap.base.randomness import generator
 from riprap.checkpoints.checkpointer import Checkpointer
 from riprap.checkpoints.storage import LocalStorage
-from riprap.continuous.record import Totals
 from riprap.graph.annotations import Annotations, Continuous, persist
 from riprap.graph.builder import App
 from riprap.graph.graph import Graph
@@ -36,6 +35,7 @@ from riprap.graph.keys import OrderKey
 from riprap.graph.windows import count
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.events import Durable
+from riprap.records.record import Totals
 from riprap.runtime.element.element import Element
 from riprap.runtime.element.ledger import ledger_shape, memory_ledger
 from riprap.runtime.host import Shelf, Spill

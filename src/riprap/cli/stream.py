@@ -72,7 +72,7 @@ def show(stream: Path_, json: Json = False) -> None:
 
     from riprap.base.quantities import format_count, format_size
     from riprap.cli.console import OUT, print_json
-    from riprap.continuous.listing import newest
+    from riprap.records.listing import newest
     from riprap.streams.overview import overview, segment_table
     from riprap.streams.stream import Stream
 
@@ -130,7 +130,7 @@ def verify(stream: Path_, json: Json = False) -> None:
 
     from riprap.base.quantities import format_count, format_size
     from riprap.cli.console import ERR, OUT, print_json
-    from riprap.continuous.listing import check as check_records
+    from riprap.records.listing import check as check_records
     from riprap.streams.stream import Stream
     from riprap.streams.verify import verify as check
 
@@ -169,7 +169,7 @@ def records(
 
     from riprap.base.quantities import format_count, format_size
     from riprap.cli.console import OUT, print_json
-    from riprap.continuous import listing
+    from riprap.records import listing
     from riprap.streams.stream import Stream
 
     found = deque(listing.records(Stream.open(stream)), rows or None)

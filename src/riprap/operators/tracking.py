@@ -5,7 +5,7 @@ the groups that were touched begin and end. Nothing here looks at one window at 
 not touch. Where a step runs, the step itself notes which groups it touched and where their rings began
 (`step_events.py`), and the tracker looks at that when it is asked for something.
 
-Time is counted in *frames*: what happens between two records of an operator's state (`riprap.continuous`) belongs to
+Time is counted in *frames*: what happens between two records of an operator's state (`riprap.records`) belongs to
 the frame that the second one ends. Frame 0 ended at the beginning. A window is *dirty* in a frame if it has rows that
 no record has; its *base* is then the last frame after which all of them came. Its *origin* is the frame of the oldest
 record that is needed to put it together.

@@ -190,7 +190,7 @@ class WindowedOperator(Operator):
     def _held(self) -> int:
         return self.pool.count + self.groups.count + sum(store.used for store in self.stores.values())
 
-    # Records of windows as they change (`riprap.continuous`) ----------------------------------------------------------
+    # Records of windows as they change (`riprap.records`) ----------------------------------------------------------
 
     speaking_period = 0  # microseconds between boundaries, where windows of a count of tuples speak by time
 

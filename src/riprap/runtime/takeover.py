@@ -1,7 +1,7 @@
 """How a new shard gets its state where the number of shards has changed: from the logs of all old ones.
 
 The operator's old shards each came to a cut of their own, and their logs have outputs behind the records of those cuts.
-A new shard brings the windows that are its own now (`continuous/division.py`) from all of those cuts to one key, the
+A new shard brings the windows that are its own now (`records/division.py`) from all of those cuts to one key, the
 same for all new shards: behind every cut, and behind everything that the old logs have. What its windows give out up to
 there and the old shards' logs do not have is the beginning of the new shard's log, in one append with a record of all
 its windows; from then on it is an element like any other, and comes back from its own log. Up to there everything is a
@@ -18,14 +18,14 @@ from typing import Protocol, cast
 
 import numpy as np
 
-from riprap.continuous.division import Heir, founded, gather, share
-from riprap.continuous.recovery import Recovery, recover
 from riprap.engine.engine import Output
 from riprap.graph.keys import END_KEY, START_KEY, KeyShape, OrderKey
 from riprap.graph.mark_keys import behind_trigger, told_by_row
 from riprap.operators.columns import Keys, keys_of
 from riprap.operators.views import Views, concatenated
 from riprap.protocols.channels import ChannelId
+from riprap.records.division import Heir, founded, gather, share
+from riprap.records.recovery import Recovery, recover
 from riprap.runtime.element.arrivals import without
 from riprap.runtime.element.divider import Divider
 from riprap.runtime.element.inputs import Inputs, WayIn, owner_of

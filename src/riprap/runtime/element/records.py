@@ -14,17 +14,17 @@ from functools import lru_cache
 from typing import NamedTuple, cast
 
 from riprap.base.clock import Clock
-from riprap.continuous.goal import Goal
-from riprap.continuous.record import Totals, encode
-from riprap.continuous.recorder import Recorder
-from riprap.continuous.recovery import Coming, Recovery, recover
-from riprap.continuous.schedule import Pace
 from riprap.engine.engine import Engine
 from riprap.graph.annotations import Continuous
 from riprap.graph.keys import END_KEY, OrderKey
 from riprap.operators.windowed import WindowedOperator
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import InletCut
+from riprap.records.goal import Goal
+from riprap.records.record import Totals, encode
+from riprap.records.recorder import Recorder
+from riprap.records.recovery import Coming, Recovery, recover
+from riprap.records.schedule import Pace
 from riprap.runtime.host import Host
 from riprap.runtime.layout import Layout, Pe
 

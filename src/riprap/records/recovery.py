@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.base.errors import DataError
-from riprap.continuous.record import Point, Record, Totals, decode
-from riprap.continuous.recorder import VERSION, Recorder
-from riprap.continuous.schedule import Pace
 from riprap.operators.hashes import HashNumbers
 from riprap.operators.repeating import Past, Repetition
 from riprap.operators.windowed import WindowedOperator
+from riprap.records.record import Point, Record, Totals, decode
+from riprap.records.recorder import VERSION, Recorder
+from riprap.records.schedule import Pace
 
 # What is known of a window on the way back.
 _UNKNOWN, _NEEDS_MORE, _COMPLETE, _CLOSED = 0, 1, 2, 3

@@ -11,7 +11,7 @@ A goal cannot be reached when checking all slow windows once in T would take mor
 reading records alone takes too long: then it is told, with the shortest one that can.
 """
 
-from riprap.continuous.schedule import Pace
+from riprap.records.schedule import Pace
 
 REPEATING = 0.5  # share of the goal, without what reading records takes
 CHECKING = 0.2  # share of the work that may go into checking

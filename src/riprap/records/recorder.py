@@ -9,10 +9,10 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from riprap.continuous.record import Point, Record, Totals
-from riprap.continuous.schedule import Pace, Schedule
 from riprap.graph.keys import START_KEY, OrderKey
 from riprap.operators.windowed import WindowedOperator
+from riprap.records.record import Point, Record, Totals
+from riprap.records.schedule import Pace, Schedule
 
 VERSION = "_version"  # of the operator's state, among the scalars of a record
 _LOOK = 65_536  # groups that are looked at in one frame for windows that need old records

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from riprap.base.errors import DataError
-from riprap.continuous.record import Record, decode
-from riprap.continuous.recovery import recover
+from riprap.records.record import Record, decode
+from riprap.records.recovery import recover
 from riprap.streams import StoredMark, Stream
 
 

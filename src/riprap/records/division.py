@@ -17,10 +17,6 @@ from typing import Any, cast
 import numpy as np
 
 from riprap.base.errors import DataError
-from riprap.continuous.record import encode
-from riprap.continuous.recorder import Recorder
-from riprap.continuous.recovery import Recovery, only
-from riprap.continuous.schedule import Pace
 from riprap.engine.engine import Engine, Output
 from riprap.engine.pruning import Wanted
 from riprap.graph.graph import Graph
@@ -32,6 +28,10 @@ from riprap.operators.hashes import HashNumbers
 from riprap.operators.ownership import Owner, owned
 from riprap.operators.views import Views
 from riprap.operators.windowed import WindowedOperator
+from riprap.records.record import encode
+from riprap.records.recorder import Recorder
+from riprap.records.recovery import Recovery, only
+from riprap.records.schedule import Pace
 
 
 def share(recovery: Recovery, shard: int, shards: int) -> Recovery:
