@@ -33,6 +33,7 @@ from riprap.protocols.registry import FAILOVERS, LOGS, REGISTRY, RULES, SCOPES, 
 from riprap.report.replicas import replicas
 from riprap.report.run import element_table, stream_table
 from riprap.runtime.corruption import parse_corruptions
+from riprap.runtime.former_shards import shards_of
 from riprap.runtime.fusion import Fuse
 from riprap.runtime.handover import check_taken_over, hand_over
 from riprap.runtime.host import Rates
@@ -206,7 +207,7 @@ def run(
             raise UsageError(f"{out} is not empty: go on with it with --resume {out}, or give another directory")
         given = inputs() if callable(inputs) else inputs
         settings = replace(
-            settings, inputs={name: str(_path(path)) for name, path in given.items()}, shards=_shards(layout)
+            settings, inputs={name: str(_path(path)) for name, path in given.items()}, shards=shards_of(layout)
         )
         _check_inputs(layout, settings.inputs, follow=follow)
         phases.done("inputs")
@@ -290,16 +291,12 @@ def read_settings(directory: Path) -> Settings:
     return Settings(**{name: data[name] for name in _SHAPE})
 
 
-def _shards(layout: Layout) -> dict[str, int]:
-    return {name: fragment.shards for fragment in layout.fragments for name in fragment.members}
-
-
 def _changed(
     directory: Path, settings: Settings, graph: Graph | None, parallelism: Mapping[str, int]
 ) -> tuple[Settings, Layout, bool]:
     """The settings, and the layout, with the numbers of shards that are asked for; and whether they are others."""
     asked = replace(settings, parallelism={**settings.parallelism, **parallelism})
-    now = _shards(replace(asked, former=()).layout(graph))
+    now = shards_of(replace(asked, former=()).layout(graph))
     had = {name: settings.shards.get(name, shards) for name, shards in now.items()}
     before = replace(settings, parallelism=had).layout(graph)  # the graph itself may have others
     if now == had:

@@ -38,9 +38,8 @@ class UnitWriter:
         self._number = max((f.number for f in files_in(storage, self._folder, MANIFEST) if f.epoch == epoch), default=0)
         self._part = max((f.number for f in files_in(storage, self._folder, PART) if f.epoch == epoch), default=0)
         self._logs: dict[tuple[str, str], WindowLog] = {}
-        self._blobs: dict[
-            str, list[PartRef]
-        ] = {}  # copies of what each operator was last, the one last named at the end
+        # Copies of what each operator was last, the one last named at the end.
+        self._blobs: dict[str, list[PartRef]] = {}
         self._bytes = 0
         self._there: set[str] = set()  # files in the folder, as far as is known
         self._kept: dict[File, frozenset[str]] = {}  # manifests that are kept, and the parts that they name

@@ -33,7 +33,7 @@ def with_former(fragment: "Fragment", before: "Layout | None") -> "Fragment":
 
 def check_change(before: "Layout", after: "Layout") -> None:
     """Raise for what cannot change between two parts of a run."""
-    graph, old, new = after.graph, _shards(before), _shards(after)
+    graph, old, new = after.graph, shards_of(before), shards_of(after)
     changed = [name for name in new if old[name] != new[name]]
     for name in changed:
         if graph[name].annotations.continuous is None:
@@ -55,7 +55,8 @@ def check_change(before: "Layout", after: "Layout") -> None:
         _check_streams(before, after, name, f"{_was(name, old, new)}, and", f"resume with {old[name]}")
 
 
-def _shards(layout: "Layout") -> dict[str, int]:
+def shards_of(layout: "Layout") -> dict[str, int]:
+    """Of every operator."""
     return {name: fragment.shards for fragment in layout.fragments for name in fragment.members}
 
 

@@ -94,6 +94,11 @@ class Fragment:
         """Shards that it had before: its own are numbered on from there."""
         return sum(self.former)
 
+    @property
+    def divisions(self) -> int:
+        """Over how many logs or connections each producer divides its input: as many as it had shards at first."""
+        return self.former[0] if self.former else self.shards
+
 
 @dataclass(frozen=True)
 class Pe:
@@ -141,16 +146,10 @@ class Link:
         """It connects each replica of a group to itself."""
         return bool(self.source.group) and self.source.group == self.target.group
 
-    @property
-    def divisions(self) -> int:
-        """Over how many logs or connections each producer divides the rows: one for each of the consumer's shards, as
-        many as it had at first."""
-        return self.target.former[0] if self.target.former else self.target.shards
-
     def channels(self) -> tuple[ChannelId, ...]:
         """What producers write: from their shards, whichever replica of them speaks, to shards of every replica of the
         consumer."""
-        shards = self.divisions
+        shards = self.target.divisions
         one_to_one = self.by is None and self.source.shards == shards and not self.source.former
         return tuple(
             ChannelId(self.stream.id, source, lane)
@@ -164,7 +163,7 @@ class Link:
         the logs in which rows of its own can be; what it reads so is a channel to it alone."""
         if not self.target.former:
             return self.channels()
-        each = self.divisions // self._steps
+        each = self.target.divisions // self._steps
         return tuple(
             ChannelId(self.stream.id, source, self.target.before + shard)
             for shard in range(self.target.shards)
@@ -174,13 +173,13 @@ class Link:
     @property
     def _steps(self) -> int:
         """A shard's rows are in every so many-th log."""
-        return gcd(self.divisions, self.target.shards)
+        return gcd(self.target.divisions, self.target.shards)
 
     def written(self, view: ChannelId) -> ChannelId:
         """As which channel its producer writes what a consumer reads."""
         if view.target < self.target.before or not self.target.former:
             return view
-        source, place = divmod(view.source, self.divisions // self._steps)
+        source, place = divmod(view.source, self.target.divisions // self._steps)
         return ChannelId(view.stream, source, (view.target - self.target.before) % self._steps + place * self._steps)
 
     @property
@@ -572,14 +571,13 @@ def _fragment(graph: Graph, members: tuple[str, ...]) -> Fragment:
 def _link(graph: Graph, stream: StreamSpec, source: Fragment, target: Fragment, protocol: ProtocolSpec) -> Link:
     key = graph[stream.target].partition_keys[stream.target_port]
     by: tuple[str, ...] | None
-    divisions = target.former[0] if target.former else target.shards
-    if divisions == 1:
+    if target.divisions == 1:
         by = None
     elif stream.partitioning == "broadcast":
         by = ()
     elif key:
         by = key
-    elif source.shards == divisions and stream.feedback is None and not numbers_ports(graph, stream.target):
+    elif source.shards == target.divisions and stream.feedback is None and not numbers_ports(graph, stream.target):
         by = None
     else:
         by = (SEQ,)  # nobody minds where a row goes; by its number, so that a restart repeats it

@@ -184,7 +184,7 @@ def _given_out(
     for link in (link for link in layout.links if link.source == pe.fragment):
         outlets = [channel for channel in layout.outputs(pe) if channel.stream == link.stream.id]
         shape = layout.shape(outlets[0])
-        divider = Divider(link.by, layout.schema(outlets[0]), link.divisions) if link.by else None
+        divider = Divider(link.by, layout.schema(outlets[0]), link.target.divisions) if link.by else None
         for shard, outputs in given.items():
             for views in (cast(Views, output.event) for output in outputs if output.name == link.stream.id):
                 divided = divider.divide(views) if divider is not None else [views]

@@ -103,7 +103,7 @@ class Outputs:
             link = None if layout.outward(channel) else layout.link(name)
             divider = None
             if link is not None and link.by:
-                divider = Divider(link.by, layout.schema(channel), link.divisions)
+                divider = Divider(link.by, layout.schema(channel), link.target.divisions)
             stream = _Stream(layout.shape(channel), ways, divider, sink=sink is not None)
             if pe.fragment.copied:
                 before = max((record.key for record in ledger.operators.values()), default=START_KEY)
