@@ -59,7 +59,8 @@ def _classic(spark: SparkSession, action: Callable[[], Result], tell: Tell) -> R
     thread.join()
     if "error" in outcome:
         raise outcome["error"]
-    tell(*_tasks(context, group))
+    _, total = _tasks(context, group)
+    tell(total, total)  # all are done, though Spark's status may not have heard of the last ones yet
     result: Result = outcome["result"]
     return result
 
