@@ -1,6 +1,9 @@
 """Appends that are written together say what they would have said one by one."""
 
 import threading
+import time
+from concurrent.futures import Future
+from contextlib import nullcontext
 from random import Random
 
 import numpy as np
@@ -160,3 +163,35 @@ def test_appends_of_several_threads_stay_whole(tmp_path):
     for own in range(4):
         mine = [number for number in numbers if number // 1_000 == own]
         assert mine == list(range(own * 1_000, own * 1_000 + 300)), "in the order of its calls"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_flush_returns_when_every_future_is_done(tmp_path, monkeypatch, fails):
+    """Also where the thread that completes them is held up in the middle, as on a busy machine."""
+
+    class Held(Future):
+        def set_result(self, result):
+            time.sleep(0.05)
+            super().set_result(result)
+
+        def set_exception(self, exception):
+            time.sleep(0.05)
+            super().set_exception(exception)
+
+    monkeypatch.setattr("riprap.streams.writer.GATHERED", 60.0)
+    monkeypatch.setattr("riprap.streams.writer.Future", Held)
+    writer = Stream.create(tmp_path / "s", SCHEMA, stability="async").writer()
+    writer.append(rows_from(0, 5))
+
+    def broken(log, messages):
+        raise OSError("broken")
+
+    if fails:
+        monkeypatch.setattr(Log, "write", broken)
+    futures = [writer.append(rows_from(5 * at, 5)) for at in range(1, 4)]
+    ending = pytest.raises(OSError, match="broken") if fails else nullcontext()
+    with ending:
+        writer.flush()
+    assert all(future.done() for future in futures)
+    with ending:
+        writer.close()

@@ -395,7 +395,7 @@ class Writer:
     def flush(self) -> None:
         """Return when everything appended so far is done, as `stability` has it; raise what went wrong."""
         with self._mutex:
-            while self._failure is None and self._waiting:
+            while self._waiting:
                 self._wait()
             if self._failure is not None:
                 raise self._failure
@@ -501,11 +501,18 @@ class Writer:
             failure: BaseException | None = None
         except BaseException as error:
             failure = error
-        with self._mutex:
-            if failure is not None:
+        if failure is not None:
+            with self._mutex:
                 self._failure = failure
                 group += self._queue
                 self._queue.clear()
+        for append in group:  # before anybody hears that all is done: who flushes may look at them at once
+            if not append.future.done():
+                if failure is None:
+                    append.future.set_result(append.appended)
+                else:
+                    append.future.set_exception(failure)
+        with self._mutex:
             self._writing = False
             self._commits += 1
             self._waiting -= len(group)
@@ -515,12 +522,6 @@ class Writer:
                 self._changed.notify_all()
             if self._closing or (self._queue and not self._attends):
                 self._work.notify()
-        for append in group:
-            if not append.future.done():
-                if failure is None:
-                    append.future.set_result(append.appended)
-                else:
-                    append.future.set_exception(failure)
         return failure is None
 
     def _commit(self, group: list[_Append]) -> None:
