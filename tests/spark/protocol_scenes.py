@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import references
 import tapped
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 from scene_inputs import bounded, numbers_table, same
 from stories import PATIENCE, SILENCE, Watcher, follow
 from supply import Supply
@@ -17,6 +18,7 @@ from supply import Supply
 from riprap import App, count, full_replication
 from riprap.api.run import run
 from riprap.runtime.coordination.states import SystemState
+from riprap.spark.queries import Restarted
 from riprap.streams import Busy, Stream
 from riprap.workloads.catalogue import load_workload
 
@@ -185,9 +187,9 @@ def live_inputs_are_followed(place):
     assert result.summary["pes"]["Both"]["restarts"] >= 1
     assert all(stream["lost"] == 0 for stream in result.summary["streams"].values()), result.summary["streams"]
     behind = spark.readStream.format("riprap").load(result.summary["sinks"]["All"]["path"])
-    behind.writeStream.format("parquet").option("path", str(place / "out")).option(
-        "checkpointLocation", str(place / "out-query")
-    ).trigger(availableNow=True).start().awaitTermination()
+    written = behind.writeStream.format("parquet").option("path", str(place / "out"))
+    written = written.option("checkpointLocation", str(place / "out-query")).trigger(availableNow=True)
+    Restarted(written.start).until(StreamingQuery.awaitTermination)
     out = pq.read_table(place / "out")
     found = sorted(zip(out["_src"].to_pylist(), out["value"].to_pylist(), strict=True))
     held = {name: [v for i in Stream.open(paths[name]).read() for v in i.batch["value"].to_pylist()] for name in paths}

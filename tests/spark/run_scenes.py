@@ -23,6 +23,7 @@ import tap_oracle
 import tapped
 from drivers import main
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 from scene_inputs import BARGAINS, bounded, counts_add_up, market, market_table, numbers_table, same
 from stories import SILENCE, alive, follow
 from supply import Supply
@@ -30,6 +31,7 @@ from supply import Supply
 from riprap.api.run import run
 from riprap.apps.catalogue import load_app
 from riprap.base.errors import CheckFailed
+from riprap.spark.queries import Restarted
 from riprap.spark.session import hosting_session
 
 SLOTS = 10
@@ -81,7 +83,8 @@ def in_shards(place):
     assert sorted(row._seq for row in spark.read.format("riprap").load(path).select("_seq").collect()) == expected
     live = spark.readStream.format("riprap").option("maxRowsPerTrigger", 2 * len(expected) // 3).load(path)
     live = live.writeStream.format("parquet").option("path", str(out))
-    live.option("checkpointLocation", str(place / "q")).trigger(availableNow=True).start().awaitTermination()
+    live = live.option("checkpointLocation", str(place / "q")).trigger(availableNow=True)
+    Restarted(live.start).until(StreamingQuery.awaitTermination)
     assert sorted(pq.read_table(out)["_seq"].to_pylist()) == expected
 
 

@@ -5,6 +5,9 @@ python stream_query.py SOURCE TARGET CHECKPOINT
 
 import sys
 
+from pyspark.sql.streaming import StreamingQuery
+
+from riprap.spark.queries import Restarted
 from riprap.spark.session import session
 
 
@@ -12,7 +15,7 @@ def run_query(spark, source: str, target: str, checkpoint: str, to_the_end: bool
     frame = spark.readStream.format("riprap").option("maxRowsPerTrigger", "40").load(source).where("_seq % 7 <> 3")
     query = frame.writeStream.format("riprap").option("checkpointLocation", checkpoint)
     query = query.trigger(availableNow=True) if to_the_end else query.trigger(processingTime="0 seconds")
-    query.start(target).awaitTermination()
+    Restarted(lambda: query.start(target)).until(StreamingQuery.awaitTermination)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,9 @@ import pytest
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import EqualTo, GreaterThan, IsNotNull, LessThanOrEqual
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming import StreamingQuery
 
+from riprap.spark.queries import Restarted
 from riprap.spark.source import PastReader, narrowed, read_options
 from riprap.streams import Damaged, Stream
 from riprap.streams.keys import Bounds
@@ -41,13 +43,8 @@ def stored(path: Path) -> list[int]:
 def run(spark, source: Path, target: Path, checkpoint: Path, transform=lambda frame: frame, **options) -> list:
     """A query over everything available; returns the rows of each micro-batch."""
     frame = transform(spark.readStream.format("riprap").options(**options).load(str(source)))
-    query = (
-        frame.writeStream.format("riprap")
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
-        .start(str(target))
-    )
-    assert query.awaitTermination(120)
+    writer = frame.writeStream.format("riprap").option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+    query = Restarted(lambda: writer.start(str(target))).until(StreamingQuery.awaitTermination)
     return [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
 
 

@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming import StatefulProcessor
+from pyspark.sql.streaming import StatefulProcessor, StreamingQuery
 
 from riprap.base.clock import SYSTEM_CLOCK
+from riprap.spark.queries import Restarted
 from riprap.streams import Stream
 
 _STEP = 0.02  # seconds between looks at which rows are due
@@ -98,8 +98,8 @@ def work(
     supplies = [Supply(place / name, rows, first, asked) for name, rows in decoded.items()]
     frame = _noting(_queried(_session(spark), asked, {name: place / name for name in inputs}), noted)
     Stream.create(place / "Sink", to_arrow_schema(frame.schema, timezone="UTC"), ordered=False)
-    query, restarts, killed = _started(frame, place), 0, None
-    query.processAllAvailable()
+    running, killed = Restarted(lambda: _started(frame, place), _RESTARTS), None
+    running.until(StreamingQuery.processAllAvailable)
     began = SYSTEM_CLOCK.now() / 1e6
     for supply in supplies:
         supply.began = began
@@ -108,20 +108,14 @@ def work(
         if kill_after is not None and killed is None and SYSTEM_CLOCK.now() / 1e6 - began >= kill_after:
             killed = SYSTEM_CLOCK.now() / 1e6
             _kill(noted)
-        if (failed := query.exception()) is not None:
-            query, restarts = _again(frame, place, failed, restarts), restarts + 1
+        running.look()
         SYSTEM_CLOCK.sleep(_STEP)
-    while True:
-        try:
-            query.processAllAvailable()
-            break
-        except StreamingQueryException as failed:
-            query, restarts = _again(frame, place, failed, restarts), restarts + 1
+    query = running.until(StreamingQuery.processAllAvailable)
     ended = SYSTEM_CLOCK.now() / 1e6
     spent = [_spent(one) for one in query.recentProgress if one["numInputRows"]]
     query.stop()
     batches = len(list((place / "query" / "commits").glob("[0-9]*")))
-    return Worked(began, ended, killed, batches, float(np.mean(spent)) if spent else 0.0, restarts)
+    return Worked(began, ended, killed, batches, float(np.mean(spent)) if spent else 0.0, running.restarts)
 
 
 def _session(spark: SparkSession) -> SparkSession:
@@ -208,15 +202,9 @@ def _decoded(rows: pa.RecordBatch) -> pa.RecordBatch:
     return pa.record_batch(columns, names=rows.schema.names)
 
 
-def _started(frame: DataFrame, place: Path) -> Any:
+def _started(frame: DataFrame, place: Path) -> StreamingQuery:
     writer = frame.writeStream.format("riprap").option("checkpointLocation", str(place / "query"))
     return writer.start(str(place / "Sink"))
-
-
-def _again(frame: DataFrame, place: Path, failed: Exception, restarts: int) -> Any:
-    if restarts == _RESTARTS:
-        raise failed
-    return _started(frame, place)
 
 
 def _noting(frame: DataFrame, noted: Path) -> DataFrame:

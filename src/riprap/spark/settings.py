@@ -72,6 +72,7 @@ def settings(*, loopback: bool, conf: dict[str, str]) -> dict[str, str]:
         "spark.driver.memory": "2g",
         "spark.log.level": "ERROR",
         "spark.python.worker.reuse": "true",
+        "spark.python.authenticate.socketTimeout": "300s",  # 15 s of a machine that is very busy are not enough
         "spark.speculation": "false",
     }
     if loopback:
