@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from riprap.proof.faults import KINDS, cut_connections
+from riprap.proof.faults import KINDS, cut_connections, signal_to
 from riprap.proof.schedule import Fault
 from riprap.runtime.coordination.states import WorkerState
 from riprap.runtime.corruption import Request, asked
@@ -230,3 +230,65 @@ def test_a_corruption_is_asked_of_the_element_itself(sleeper, tmp_path, what):
     assert asked(tmp_path, "A") == Request("", what, 5)
     assert asked(tmp_path, "A") is None
     assert sleeper.poll() is None
+
+
+def ended(kind, victims, **options):
+    """What an action returns, with all of it done at once."""
+    action = KINDS[kind].action(victims, Fault(0, kind, ("A",), **options))
+    while True:
+        try:
+            wait = next(action)
+            if callable(wait):
+                victims.epochs += 1
+        except StopIteration as over:
+            return over.value
+
+
+KILLING = {"kill", "kill-again", "kill-late", "several", "all", "group", "hang", "slow", "executor", "disk-full"}
+DAMAGING = {"checkpoint-deleted", "checkpoint-cut", "checkpoint-flipped"}
+
+
+def test_every_kind_is_held_to_say_whether_it_was_done():
+    asked_of_the_element = {"corrupt-tuple", "corrupt-state"}  # which says so itself
+    assert KILLING | DAMAGING | asked_of_the_element | {"driver", "connection"} == set(KINDS)
+
+
+@pytest.mark.parametrize("kind", sorted(KILLING))
+def test_a_fault_of_a_process_that_is_gone_was_not_done(sleeper, tmp_path, kind):
+    sleeper.kill()
+    sleeper.wait()
+    assert "no process any more" in ended(kind, One(sleeper, tmp_path))
+
+
+@pytest.mark.parametrize("kind", sorted(KILLING - {"kill-again"}))
+def test_a_fault_of_a_process_that_is_there_was_done(sleeper, tmp_path, kind):
+    assert ended(kind, One(sleeper, tmp_path)) == ""
+
+
+def test_a_second_kill_that_hits_nobody_was_not_done(sleeper, tmp_path):
+    action = KINDS["kill-again"].action(One(sleeper, tmp_path), Fault(0, "kill-again", ("A",)))
+    next(action)
+    sleeper.wait()
+    assert callable(next(action))
+    with pytest.raises(StopIteration) as over:
+        next(action)
+    assert "no process any more" in over.value.value
+
+
+@pytest.mark.parametrize("kind", sorted(DAMAGING))
+def test_without_a_checkpoint_nothing_is_damaged(sleeper, tmp_path, kind):
+    victims, fault = One(sleeper, tmp_path), Fault(0, kind, ("A",))
+    assert not KINDS[kind].ready(victims, fault)  # it waits for one
+    assert "no checkpoint" in ended(kind, victims)
+    folder = tmp_path / "checkpoints" / "A" / "fragment"
+    folder.mkdir(parents=True)
+    (folder / "0000000001-0000000001.manifest").write_bytes(b"manifest")
+    assert KINDS[kind].ready(victims, fault)
+
+
+def test_who_has_no_connections_has_none_cut(sleeper, tmp_path):
+    assert "no connections" in ended("connection", One(sleeper, tmp_path))
+
+
+def test_nobody_signals_a_group_of_processes():
+    assert not signal_to(0, signal.SIGCONT)

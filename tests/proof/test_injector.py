@@ -86,3 +86,48 @@ def test_a_fault_of_an_element_that_is_down_waits_for_it(sleeper, tmp_path):
     injector(SystemState.RUNNING, [status])
     assert sleeper.wait() == -9
     injector.close()
+
+
+def missed(directory):
+    return {e["fault"]: e["why"] for e in read_observations(directory) if e["what"] == "not injected"}
+
+
+def test_what_could_not_be_done_is_noted_with_why(sleeper, tmp_path):
+    """Gone, ended, down until the end, without a checkpoint, and behind the end of the run."""
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    schedule = [
+        Fault(0, "kill", ("Gone",)),
+        Fault(0, "kill", ("Ended",)),
+        Fault(0, "checkpoint-cut", ("A",)),
+        Fault(900_000_000, "kill", ("A",)),
+    ]
+    table = [Status("Gone", gone.pid), Status("Ended", sleeper.pid, WorkerState.ENDED), Status("A", sleeper.pid)]
+    injector = Injector(schedule, tmp_path, Ticking())
+    for _ in range(5):
+        injector(SystemState.RUNNING, table)
+    assert set(missed(tmp_path)) == {0, 1}
+    injector.close()
+    told = missed(tmp_path)
+    assert "Gone had no process any more" in told[0]
+    assert "Ended had ended" in told[1]
+    assert "A had no checkpoint" in told[2]
+    assert "the run was over" in told[3]
+    assert sleeper.poll() is None
+
+
+def test_one_that_is_down_until_the_end_was_not_hit(sleeper, tmp_path):
+    injector = Injector([Fault(0, "kill", ("A",))], tmp_path, Ticking())
+    injector(SystemState.RUNNING, [Status("A", sleeper.pid, WorkerState.DOWN)])
+    injector.close()
+    assert "no process until the run was over" in missed(tmp_path)[0]
+
+
+def test_a_kill_that_was_done_is_not_noted_as_missed_when_the_run_ends_at_once(sleeper, tmp_path):
+    injector = Injector([Fault(0, "kill", ("A",)), Fault(0, "kill-again", ("B",))], tmp_path, Ticking())
+    table = [Status("A", sleeper.pid), Status("B", subprocess.Popen(["sleep", "600"]).pid)]
+    injector(SystemState.RUNNING, table)
+    injector(SystemState.RUNNING, table)
+    injector.close()
+    assert set(missed(tmp_path)) == {1}  # it was killed once
+    assert "before all of it" in missed(tmp_path)[1]

@@ -106,7 +106,6 @@ def test_copies_that_differ_are_found_out():
     assert found_out.found_out == ("Copies of Double differed in 2 s of event time.",)
     assert found_out.found_out[0] in proof_report(found_out)
     assert judged("corrupt-state", ("Double#2",), RIGHT, altered="x").holds  # what nobody gives out is not seen
-    assert judged("corrupt-state", ("Double#2",), WRONG, altered="").holds  # it was not this
 
 
 def test_what_was_altered_is_that_of_the_fault():
@@ -117,18 +116,48 @@ def test_what_was_altered_is_that_of_the_fault():
         {"pe": "A", "what": "tuple", "column": "x", "at": 200_000},
         {"pe": "A", "what": "state", "column": None, "at": 10_100_000},
     ]
-    assert [result.altered for result in results(faults, began, corruptions=done)] == ["x", "", None]
+    found = results(faults, began, corruptions=done)
+    assert [result.altered for result in found] == ["x", "", None]
+    assert [result.not_injected for result in found] == [
+        "", "there was nothing in A that could be altered", "the run was over before it; give a longer --for",
+    ]  # fmt: skip
+    waits = results(faults[:1], began[:1])
+    assert waits[0].not_injected.startswith("the run was over before anything came")
 
 
-def test_a_run_that_was_over_before_anything_happened_proves_nothing():
-    def over(*began):
-        faults = [FaultResult(Fault(0, "kill", ("Double#1",)), at, at and at + 1) for at in began]
-        return judge(app(), HOSTS, faults, {"Out": RIGHT}, summary(), bound=None, seed=1)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fault_that_was_not_injected_is_no_proof(kind):
+    """Of every kind: of one that never began, and of one that began and hit nothing."""
+    schedule = [Fault(0, kind, ("Double#1",)), Fault(1, kind, ("Double#2",))]
+    began = [
+        {"what": "began", "fault": 0, "at": 5.0, "ran": 1.0},
+        {"what": "running", "fault": 0, "at": 6.0, "ran": 2.0},
+    ]
+    altered = [{"pe": "Double#1", "what": kind.rpartition("-")[2], "column": "x", "at": 5_500_000}]
 
-    assert not over(None, None).holds
-    assert over(None, None).sentence.startswith("Nothing is proven")
-    assert over(5.0, None, None).holds
-    assert over(5.0, None, None).sentence.endswith("The run was over before 2 more; give a longer --for.")
+    def proven(faults, observations):
+        found = results(faults, observations, corruptions=altered)
+        return judge(app(), HOSTS, found, {"Out": RIGHT}, summary(), bound=None, seed=1)
+
+    assert proven(schedule[:1], began).holds
+    over, hit_nothing = proven(schedule, began), {"what": "not injected", "fault": 0, "why": "X", "at": 5.0, "ran": 1.0}
+    assert not over.holds
+    assert over.sentence.startswith(f"This is no proof: the fault was not injected: {schedule[1]}: the run was over")
+    missed = proven(schedule[:1], [began[0], hit_nothing])
+    assert missed.sentence == f"This is no proof: the fault was not injected: {schedule[0]}: X."
+    assert missed.as_json()["faults"][0]["not_injected"] == "X"
+    assert "Not injected" in proof_report(missed)
+    assert not proven(schedule[:1], []).holds
+
+
+def test_a_promise_that_broke_stands_before_a_fault_that_was_not_injected():
+    faults = [
+        FaultResult(Fault(0, "kill", ("In",)), 5.0, None),
+        FaultResult(Fault(0, "kill"), None, None, not_injected="X"),
+    ]
+    proof = judge(app(), HOSTS, faults, {"Out": RIGHT}, summary(), bound=None, seed=1)
+    assert proof.sentence.startswith("This plan does not hold: after kill In")
+    assert len(proof.broken) == 2
 
 
 def test_copies_do_not_survive_the_driver():

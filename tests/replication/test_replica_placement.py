@@ -47,8 +47,18 @@ def test_a_task_that_begins_anew_gets_what_is_free():
     placement = Placement(PLACES)
     claimed = {task: placement.claim(task, "one" if task % 2 else "other") for task in range(len(PLACES))}
     assert placement.claim(3, "one") == claimed[3]
-    assert placement.task(claimed[3]) == 3
+    assert placement.tasks(claimed[3]) == {3}
     lost = [task for task in claimed if task % 2 == 0]
     again = {placement.claim(task, "third") for task in lost}
     assert again == {claimed[task] for task in lost}
     assert placement.shared() == []
+
+
+def test_while_nobody_is_an_element_every_task_that_is_none_may_become_it():
+    placement = Placement(PLACES)
+    every = set(range(len(PLACES)))
+    assert placement.tasks(PLACES[0].pe) == every
+    claimed = placement.claim(5, "one")
+    other = next(place.pe for place in PLACES if place.pe != claimed)
+    assert placement.tasks(claimed) == {5}
+    assert placement.tasks(other) == every - {5}

@@ -106,6 +106,21 @@ def test_one_that_hangs_is_found_replaced_and_fenced(coordinator, tmp_path, hung
             assert status(coordinator, "G").recoveries[0].detect >= silence
 
 
+def test_elements_that_never_register_are_to_be_started_again(tmp_path):
+    called = []
+    coordinator = Coordinator(
+        tmp_path, LAYOUT, "secret", None, "127.0.0.1", SYSTEM_CLOCK,
+        silence=PATIENCE, start=0.2, on_hang=lambda pe, epoch, pid: called.append((pe, epoch, pid)),
+    )  # fmt: skip
+    coordinator.start()
+    try:
+        for pe in LAYOUT.pes:
+            eventually(lambda pe=pe: called.count((pe.id, 0, 0)) > 1, f"a second call of on_hang for {pe.id}")
+        assert all(not status.connected for status in coordinator.table())
+    finally:
+        coordinator.close()
+
+
 @pytest.fixture
 def clients(coordinator, tmp_path):
     made = []

@@ -14,11 +14,13 @@ import time
 from collections import Counter
 from itertools import accumulate
 from pathlib import Path
+from unittest.mock import patch
 
 import command_scenes
 import protocol_scenes
 import pyarrow.parquet as pq
 import pytest
+import stopped
 import tap_oracle
 import tapped
 from drivers import main
@@ -86,6 +88,20 @@ def in_shards(place):
     live = live.option("checkpointLocation", str(place / "q")).trigger(availableNow=True)
     Restarted(live.start).until(StreamingQuery.awaitTermination)
     assert sorted(pq.read_table(out)["_seq"].to_pylist()) == expected
+
+
+def elements_that_stop_while_they_start_are_replaced(place):
+    """At every stage of it, before they have registered too."""
+    paths = market(TUPLES)
+    with (
+        patch("riprap.spark.running.run_element", stopped.run_element),
+        patch("riprap.runtime.coordination.coordinator.STARTS", 2.0),
+    ):
+        result = run(BARGAINS, paths, out=place / "run", fuse="none", protocol="coordinated", silence="5s")
+    assert all((place / "run" / f"stopped-{stage}").exists() for stage in stopped.STAGES.values())
+    for pe, stage in stopped.STAGES.items():
+        assert result.summary["pes"][pe]["restarts"] or stage == "registering", pe
+    same(result.sink("Sink"), bounded(load_app(BARGAINS), paths))
 
 
 # Kills ----------------------------------------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ def local(tmp_path_factory):
         "in_shards",
         "killed_elements_come_back_alone",
         "a_stopped_element_is_replaced",
+        "elements_that_stop_while_they_start_are_replaced",
         "killed_sources_lose_nothing_uncounted",
         "random_kills_and_true_counts",
         "a_checkpoint_in_the_plan_saves_the_state",

@@ -12,7 +12,7 @@ the run's, `faults.jsonl` what was done and seen, `proof.json` and `proof.html` 
 import json
 import multiprocessing
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -41,7 +41,7 @@ from riprap.report.proof import proof_report
 from riprap.report.replicas import replicas
 from riprap.runtime.fusion import Fuse
 from riprap.runtime.host import Rates
-from riprap.runtime.layout import Layout
+from riprap.runtime.layout import Layout, Pe
 from riprap.streams import Stream
 
 _LOOK = 0.2  # seconds between looks at what was noted
@@ -173,7 +173,16 @@ def _choices(layout: Layout, kinds: tuple[str, ...], *, local: bool) -> Choices:
         if (not kinds or name in kinds) and (kind.local or not local) and (kind.demand.targets != GROUP or of_group)
     }
     elements = {op.name: tuple(pe.id for pe in layout.hosting(op.name)) for op in layout.graph.operators}
-    return Choices(elements, demands, tuple(map(tuple, of_group.values())))
+    return Choices(
+        elements, demands, tuple(map(tuple, of_group.values())),
+        frozenset(pe.id for pe in layout.pes if not layout.plan(pe).units),
+        frozenset(pe.id for pe in layout.pes if not any(_connected(layout, pe))),
+    )  # fmt: skip
+
+
+def _connected(layout: Layout, pe: Pe) -> Iterator[bool]:
+    """Whether each channel of an element is a connection: what is kept in a stream is read from there."""
+    return (layout.retention(channel) != "log" for channel in (*layout.inputs(pe), *layout.outputs(pe)))
 
 
 def _run_through(

@@ -69,7 +69,8 @@ def command(
 
     def tell(entry: Mapping[str, Any], fault: "Fault") -> None:
         if not json:
-            what = {"running": "runs again", "restored": "is restored"}.get(entry["what"], "…")
+            known = {"running": "runs again", "restored": "is restored", "began": "…"}
+            what = known.get(entry["what"]) or f"{entry['what']}: {entry.get('why', '')}"
             ERR.print(f"{entry['ran']:6.1f} s  {fault.kind} {', '.join(fault.targets)} {what}", highlight=False)
 
     def inputs() -> dict[str, Path]:

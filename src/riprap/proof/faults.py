@@ -2,7 +2,8 @@
 
 Each is done to real processes and real files, from outside, without telling the victim. An action is a generator: it
 does something, then yields what it waits for (seconds, or a condition that is looked at some twenty times a second),
-and goes on. So a fault that lasts needs no thread, and several can be under way at once.
+and goes on. So a fault that lasts needs no thread, and several can be under way at once. What it returns is why it was
+not done, or "": a fault that hit nothing proves nothing, so every kind finds out whether it was done.
 
 Fault model: whatever the kernel allows one process to do to another of the same user on this machine. Elements on other
 machines cannot be reached; the injector says so before it begins.
@@ -15,6 +16,7 @@ import resource
 import signal
 import socket
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -31,6 +33,7 @@ from riprap.runtime import corruption
 from riprap.runtime.coordination.states import WorkerState
 
 _PIDFD_GETFD = 438  # the system call's number, on every architecture
+_TRIES = 20  # to get hold of a checkpoint that is the newest
 _LATE = 0.9  # of the time between two checkpoints
 _DOWN = (WorkerState.DOWN, WorkerState.STARTING, WorkerState.HANGING)
 
@@ -55,21 +58,37 @@ class Victims(Protocol):
 
 
 Wait: TypeAlias = float | Callable[[], bool]
-Action: TypeAlias = Generator[Wait, None, None]
+Action: TypeAlias = Generator[Wait, None, str]
+DONE = ""
 
 
-def signal_to(pid: int, number: int) -> None:
-    """Nothing if the process is gone already."""
+def signal_to(pid: int, number: int) -> bool:
+    """Whether the process was there: False if it is gone already."""
+    if pid <= 0:  # there it would be a group of processes
+        return False
     try:
         os.kill(pid, number)
     except ProcessLookupError:
-        return
+        return False
+    return True
+
+
+def _missed(pes: Sequence[str], why: str) -> str:
+    return f"{', '.join(pes)} {why}" if pes else DONE
+
+
+_GONE = "had no process any more"
+
+
+def _signal(victims: Victims, pes: Sequence[str], number: int) -> str:
+    """To elements; why not to all."""
+    return _missed([pe for pe in pes if not signal_to(victims.pid(pe), number)], _GONE)
 
 
 def _kill(victims: Victims, fault: Fault) -> Action:
-    for pe in fault.targets:
-        signal_to(victims.pid(pe), signal.SIGKILL)
+    missed = _signal(victims, fault.targets, signal.SIGKILL)
     yield 0.0
+    return missed
 
 
 def _late(victims: Victims, fault: Fault) -> bool:
@@ -96,25 +115,29 @@ def _late(victims: Victims, fault: Fault) -> bool:
 
 def _kill_again(victims: Victims, fault: Fault) -> Action:
     epochs = {pe: victims.epoch(pe) for pe in fault.targets}
-    yield from _kill(victims, fault)
+    missed = yield from _kill(victims, fault)
     for pe in fault.targets:
         yield lambda pe=pe: victims.epoch(pe) > epochs[pe]  # type: ignore[misc]
-        signal_to(victims.pid(pe), signal.SIGKILL)
+        missed = missed or _signal(victims, [pe], signal.SIGKILL)
+    return missed
 
 
 def _hang(victims: Victims, fault: Fault) -> Action:
-    pids = {pe: victims.pid(pe) for pe in fault.targets}
-    for pid in pids.values():
-        signal_to(pid, signal.SIGSTOP)
-    yield fault.lasts / 1e6
-    for pid in pids.values():
-        signal_to(pid, signal.SIGCONT)
+    pids = [victims.pid(pe) for pe in fault.targets]
+    try:
+        missed = _signal(victims, fault.targets, signal.SIGSTOP)
+        yield fault.lasts / 1e6
+    finally:
+        for pid in pids:
+            signal_to(pid, signal.SIGCONT)
+    return missed
 
 
 def _slow(victims: Victims, fault: Fault) -> Action:
     """Stopped and let go on in turn."""
     period, left = 0.4, fault.lasts / 1e6
     pids = [victims.pid(pe) for pe in fault.targets]
+    missed = _signal(victims, fault.targets, signal.SIGSTOP)
     try:
         while left > 0:
             for pid in pids:
@@ -127,16 +150,19 @@ def _slow(victims: Victims, fault: Fault) -> Action:
     finally:
         for pid in pids:
             signal_to(pid, signal.SIGCONT)
+    return missed
 
 
 def _executor(victims: Victims, fault: Fault) -> Action:
-    signal_to(victims.executor(fault.targets[0]), signal.SIGKILL)
+    done = signal_to(victims.executor(fault.targets[0]), signal.SIGKILL)
     yield 0.0
+    return DONE if done else f"the executor of {fault.targets[0]} {_GONE}"
 
 
 def _driver(victims: Victims, fault: Fault) -> Action:
-    signal_to(os.getpid(), signal.SIGKILL)
+    done = signal_to(os.getpid(), signal.SIGKILL)
     yield 0.0
+    return DONE if done else "the driver lives on"
 
 
 def _manifests(victims: Victims, pe: str) -> list[Path]:
@@ -154,19 +180,37 @@ def _newest_part(victims: Victims, pe: str, draws: np.random.Generator) -> Path 
     return newest if draws.random() < 0.5 else beside[-1]
 
 
+_NO_CHECKPOINT = "had no checkpoint that could be damaged"
+
+
+def _has_checkpoint(victims: Victims, fault: Fault) -> bool:
+    return all(_manifests(victims, pe) for pe in fault.targets)
+
+
 def _damage(how: Callable[[Path, np.random.Generator], None]) -> Callable[[Victims, Fault], Action]:
     def action(victims: Victims, fault: Fault) -> Action:
         draws = generator(fault.seed, "damage")
-        for pe in fault.targets:
-            file = _newest_part(victims, pe, draws)
-            if file is not None:
-                try:
-                    how(file, draws)
-                except FileNotFoundError:  # deleted since, by the element itself
-                    continue
-        yield from _kill(victims, fault)
+        whole = [pe for pe in fault.targets if not _damaged(victims, pe, how, draws)]
+        missed = yield from _kill(victims, fault)
+        return _missed(whole, _NO_CHECKPOINT) or missed
 
     return action
+
+
+def _damaged(
+    victims: Victims, pe: str, how: Callable[[Path, np.random.Generator], None], draws: np.random.Generator
+) -> bool:
+    """Whether a file of the element's newest checkpoint was; it may delete one itself meanwhile."""
+    for _ in range(_TRIES):
+        file = _newest_part(victims, pe, draws)
+        if file is None:
+            return False
+        try:
+            how(file, draws)
+            return True
+        except FileNotFoundError:
+            continue
+    return False
 
 
 def _delete(file: Path, draws: np.random.Generator) -> None:
@@ -191,27 +235,32 @@ def _flip(file: Path, draws: np.random.Generator) -> None:
 def _disk_full(victims: Victims, fault: Fault) -> Action:
     """No file of the process may grow: what the kernel answers to a write is what a used-up quota answers."""
     before: dict[int, tuple[int, int]] = {}
+    missed = []
     for pe in fault.targets:
         pid = victims.pid(pe)
         try:
             before[pid] = resource.prlimit(pid, resource.RLIMIT_FSIZE)
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, before[pid][1]))
         except ProcessLookupError:
-            continue
-    yield fault.lasts / 1e6
-    for pid, limits in before.items():
-        try:
-            resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
-        except ProcessLookupError:
-            continue
+            missed.append(pe)
+    try:
+        yield fault.lasts / 1e6
+    finally:
+        for pid, limits in before.items():
+            with suppress(ProcessLookupError):
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
+    return _missed(missed, _GONE)
 
 
 def _connection(victims: Victims, fault: Fault) -> Action:
     """Shuts down the connections that the element has with other elements; all live on."""
+    missed = []
     for pe in fault.targets:
         pid = victims.pid(pe)
-        cut_connections(pid, [other for other in victims.pids() if other != pid])
+        if not cut_connections(pid, [other for other in victims.pids() if other != pid]):
+            missed.append(pe)
     yield 0.0
+    return _missed(missed, "had no connections with other elements")
 
 
 def cut_connections(pid: int, others: Sequence[int]) -> int:
@@ -266,12 +315,16 @@ def _connections(pid: int) -> Iterator[tuple[socket.socket, Any, Any]]:
 
 
 def _corrupt(what: corruption.What) -> Callable[[Victims, Fault], Action]:
-    """One value in the element becomes another, and nobody is told: on request, the element does it to itself."""
+    """One value in the element becomes another, and nobody is told: on request, the element does it to itself.
+
+    Whether it did is in the summary of the run (`verdict.results`).
+    """
 
     def action(victims: Victims, fault: Fault) -> Action:
         for pe in fault.targets:
             corruption.ask(victims.directory, pe, what, chance=fault.seed)
         yield 0.0
+        return DONE
 
     return action
 
@@ -289,6 +342,7 @@ class FaultKind:
     bounded: bool = True  # whether a plan's bound of recovery is about it
     excused: bool = False  # rows behind what it hit may be lost or wrong: nothing was promised for this
     ready: Callable[[Victims, Fault], bool] = lambda victims, fault: True  # the moment that it waits for
+    waits: str = ""  # why it was not done, where that moment did not come
 
 
 KINDS: Mapping[str, FaultKind] = {
@@ -302,6 +356,7 @@ KINDS: Mapping[str, FaultKind] = {
         Demand(),
         _kill,
         ready=_late,
+        waits="was not about to have a checkpoint on disk",
     ),
     "several": FaultKind("SIGKILL of several elements at once", "all come back", Demand(targets=-1), _kill),
     "all": FaultKind("SIGKILL of every element at once", "all come back", Demand(targets=ALL, drawn=False), _kill),
@@ -336,13 +391,28 @@ KINDS: Mapping[str, FaultKind] = {
         bounded=False,  # Spark itself has to start again
     ),
     "checkpoint-deleted": FaultKind(
-        "a file of the newest checkpoint is gone, then SIGKILL", "an older one serves", Demand(), _damage(_delete)
+        "a file of the newest checkpoint is gone, then SIGKILL",
+        "an older one serves",
+        Demand(saved=True),
+        _damage(_delete),
+        ready=_has_checkpoint,
+        waits=_NO_CHECKPOINT,
     ),
     "checkpoint-cut": FaultKind(
-        "a file of the newest checkpoint is cut, then SIGKILL", "an older one serves", Demand(), _damage(_cut)
+        "a file of the newest checkpoint is cut, then SIGKILL",
+        "an older one serves",
+        Demand(saved=True),
+        _damage(_cut),
+        ready=_has_checkpoint,
+        waits=_NO_CHECKPOINT,
     ),
     "checkpoint-flipped": FaultKind(
-        "a bit of the newest checkpoint is flipped, then SIGKILL", "an older one serves", Demand(), _damage(_flip)
+        "a bit of the newest checkpoint is flipped, then SIGKILL",
+        "an older one serves",
+        Demand(saved=True),
+        _damage(_flip),
+        ready=_has_checkpoint,
+        waits=_NO_CHECKPOINT,
     ),
     "disk-full": FaultKind(
         "no file of an element can grow for some seconds",
@@ -370,7 +440,7 @@ KINDS: Mapping[str, FaultKind] = {
     "connection": FaultKind(
         "the connections between an element and others are cut, and all live on",
         "they are made again",
-        Demand(),
+        Demand(connected=True),
         _connection,
         fatal=False,
     ),

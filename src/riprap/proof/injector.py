@@ -6,6 +6,7 @@ a file, a JSON object a line, flushed at once: so whoever goes on after the driv
     {"what": "began", "fault": 3, "at": …}        seconds of the wall clock
     {"what": "restored", "fault": 3, "at": …}     every element that it killed has its state again
     {"what": "running", "fault": 3, "at": …}      every element that it hit runs again; after a kill of the driver, all
+    {"what": "not injected", "fault": 3, "why": …}  it could not be done, or not all of it
 """
 
 import json
@@ -17,13 +18,15 @@ from typing import Any, TextIO
 
 from riprap.base.clock import Clock
 from riprap.base.errors import UsageError
-from riprap.proof.faults import KINDS, Action, Wait, is_down
+from riprap.proof.faults import DONE, KINDS, Action, Wait, is_down
 from riprap.proof.schedule import Fault
 from riprap.runtime.coordination.states import SystemState, WorkerState
 
 OBSERVATIONS = "faults.jsonl"
 RUN = "run"  # where the run's own directory is in that of a proof
 _HAS_STATE = (WorkerState.CATCHING_UP, WorkerState.RUNNING, WorkerState.ENDED)
+_TAKEN = ("began", "not injected")
+_OVER = "the run was over before it; give a longer --for"
 _LOCAL = ("127.0.0.1", "localhost", "::1", "")
 
 
@@ -34,17 +37,18 @@ class Injector:
         self.directory = directory / RUN
         self._schedule, self._clock = schedule, clock
         past = read_observations(directory)
-        self._next = 1 + max((entry["fault"] for entry in past if entry["what"] == "began"), default=-1)
+        self._next = 1 + max((entry["fault"] for entry in past if entry["what"] in _TAKEN), default=-1)
         self._offset = max((entry["ran"] for entry in past), default=0.0)  # seconds that the run had run before
         self._path = directory / OBSERVATIONS
         self._file: TextIO | None = None  # made with the first line, and so not by a run that never began
         self._table: Mapping[str, Any] = {}
         self._since: float | None = None
-        self._under_way: list[tuple[Action, Wait, float]] = []
+        self._under_way: list[tuple[int, Action, Wait, float]] = []
+        self._ran = 0.0
         self._hit: dict[int, dict[str, int]] = {}  # fault → element → its epoch when it was hit
         self._restored = {entry["fault"] for entry in past if entry["what"] == "restored"}
         for number in range(self._next):
-            if not any(entry["fault"] == number and entry["what"] == "running" for entry in past):
+            if not any(entry["fault"] == number and entry["what"] in ("running", "not injected") for entry in past):
                 self._hit[number] = {}
 
     # The processes, for the faults ------------------------------------------------------------------------------------
@@ -73,20 +77,34 @@ class Injector:
             if state is SystemState.STARTING:
                 return
             self._since = now
-        ran = self._offset + now - self._since
+        ran = self._ran = self._offset + now - self._since
         self._look(ran)
         self._go_on(now)
         while self._next < len(self._schedule) and self._schedule[self._next].at / 1e6 <= ran:
             number, fault = self._next, self._schedule[self._next]
-            if any(is_down(self.state(pe)) for pe in fault.targets):
-                return  # a fault of an element that is down would be no fault: it waits for it
-            if not KINDS[fault.kind].ready(self, fault):
+            if fault.targets and all(self.state(pe) is WorkerState.ENDED for pe in fault.targets):
+                self._next += 1
+                self._miss(number, f"{', '.join(fault.targets)} had ended before it")
+                continue
+            if self._in_its_way(fault):
                 return
             self._next += 1
             self._check_local(fault)
             self._hit[number] = {pe: self.epoch(pe) for pe in fault.targets}
             self._note("began", number, ran)
-            self._start(KINDS[fault.kind].action(self, fault), now)
+            self._start(number, KINDS[fault.kind].action(self, fault), now)
+
+    def _in_its_way(self, fault: Fault) -> str:
+        """Why a fault that is due waits: one of an element that is down would be no fault. "": nothing."""
+        down = [pe for pe in fault.targets if is_down(self.state(pe))]
+        if down:
+            return f"{', '.join(down)} had no process until the run was over"
+        kind = KINDS[fault.kind]
+        return "" if kind.ready(self, fault) else f"{', '.join(fault.targets)} {kind.waits}"
+
+    def _miss(self, number: int, why: str) -> None:
+        self._hit.pop(number, None)
+        self._note("not injected", number, self._ran, why=why)
 
     def _check_local(self, fault: Fault) -> None:
         for pe in fault.targets:
@@ -116,32 +134,42 @@ class Injector:
     def _all_run(self) -> bool:
         return all(status.state in (WorkerState.RUNNING, WorkerState.ENDED) for status in self._table.values())
 
-    def _start(self, action: Action, now: float) -> None:
-        wait = next(action, None)
-        if wait is not None:
-            self._under_way.append((action, wait, now))
+    def _start(self, number: int, action: Action, now: float) -> None:
+        try:
+            self._under_way.append((number, action, next(action), now))
+        except StopIteration as ended:
+            if ended.value != DONE:
+                self._miss(number, ended.value)
 
     def _go_on(self, now: float) -> None:
         waiting, self._under_way = self._under_way, []
-        for action, wait, since in waiting:
+        for number, action, wait, since in waiting:
             if wait() if callable(wait) else now - since >= wait:
-                self._start(action, now)
+                self._start(number, action, now)
             else:
-                self._under_way.append((action, wait, since))
+                self._under_way.append((number, action, wait, since))
 
-    def _note(self, what: str, number: int, ran: float) -> None:
-        entry = {"what": what, "fault": number, "at": self._clock.now() / 1e6, "ran": ran}
+    def _note(self, what: str, number: int, ran: float, **more: str) -> None:
+        entry = {"what": what, "fault": number, "at": self._clock.now() / 1e6, "ran": ran, **more}
         if self._file is None:
             self._file = open(self._path, "a")  # noqa: SIM115
         self._file.write(json.dumps(entry) + "\n")
         self._file.flush()
 
     def close(self) -> None:
-        """Lets go of what is still held, such as a stopped process."""
-        for action, _, _ in self._under_way:
-            for _ in action:
-                pass
+        """Lets go of what is still held, such as a stopped process, and notes what was not done."""
+        for number, action, wait, _ in self._under_way:
+            if callable(wait):
+                self._miss(number, "the run was over before all of it was done; give a longer --for")
+            elif wait == 0.0:  # it is over, and has only to say whether it was done
+                self._start(number, action, 0.0)
+            action.close()
         self._under_way = []
+        for number in range(self._next, len(self._schedule)) if self._since is not None else ():
+            fault = self._schedule[number]
+            due = number == self._next and fault.at / 1e6 <= self._ran
+            self._miss(number, (self._in_its_way(fault) if due else "") or _OVER)
+        self._next = len(self._schedule)
         if self._file is not None:
             self._file.close()
 

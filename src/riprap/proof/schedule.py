@@ -34,6 +34,8 @@ class Demand:
     targets: int = 1  # how many elements: 0 for those that have none, -1 for any number from 2 on, ALL, GROUP
     lasts: Duration = NO_TIME  # how long, by default
     drawn: bool = True  # whether a seed may choose it
+    saved: bool = False  # only of elements that have checkpoints
+    connected: bool = False  # only of elements that have connections with others
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,13 @@ class Choices:
     elements: Mapping[str, tuple[str, ...]]  # operator → ids of the elements that host it
     demands: Mapping[str, Demand] = field(default_factory=dict)  # by kind
     groups: tuple[tuple[str, ...], ...] = ()  # elements of all replicas, of each HA group
+    unsaved: frozenset[str] = frozenset()  # elements that have no checkpoints
+    unconnected: frozenset[str] = frozenset()  # elements that have no connections with others
+
+    def of(self, demand: Demand) -> tuple[str, ...]:
+        """The elements that a seed may choose for it: a fault that cannot be done would prove nothing."""
+        without = self.unsaved if demand.saved else self.unconnected if demand.connected else frozenset[str]()
+        return tuple(id_ for id_ in self.ids if id_ not in without)
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -74,7 +83,7 @@ def draw(
     """Faults every few seconds, the first after `settle` seconds and none in the last: each has time to be over."""
     if not every >= 1:
         raise UsageError(f"--every {every:g}s: faults need 1s or more, so that what they hit can come back in between")
-    kinds = sorted(kind for kind, demand in choices.demands.items() if demand.drawn)
+    kinds = sorted(kind for kind, demand in choices.demands.items() if demand.drawn and choices.of(demand))
     count = int((seconds - 2 * settle) // every) + 1 if seconds >= 2 * settle else 0
     if not kinds or count < 1:
         raise UsageError(
@@ -85,7 +94,7 @@ def draw(
     for number in range(count):
         kind = kinds[int(draws.integers(len(kinds)))]
         demand = choices.demands[kind]
-        ids = choices.ids
+        ids = choices.of(demand)
         if demand.targets == GROUP:
             chosen = choices.groups[int(draws.integers(len(choices.groups)))]
         else:
@@ -173,6 +182,12 @@ def _targets(entry: Mapping[str, Any], demand: Demand, where: str, choices: Choi
             raise PlanError(f"{where}: {', '.join(named)} is in no HA group; name an operator of one, or take kill")
         found = [pe for group in hit for pe in group]
     chosen = tuple(dict.fromkeys(found))
+    unfit = [pe for pe in chosen if pe not in choices.of(demand)]
+    if unfit:
+        what = "checkpoints" if demand.saved else "connections with other elements"
+        raise PlanError(
+            f"{where}: {entry['kind']} is of elements that have {what}, and {unfit[0]} has none; leave it out"
+        )
     if demand.targets == -1 and len(chosen) < 2 <= len(choices.ids):
         raise PlanError(f"{where}: {entry['kind']} needs two targets or more; give another one, or take kill")
     return chosen

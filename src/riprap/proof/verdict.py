@@ -2,7 +2,7 @@
 
 Promises, by what the run says of its elements and what the plan says of itself:
 
-    every fault   the elements that it hit run again
+    every fault   it was done, and the elements that it hit run again
     recovery R    from the fault until they do: at most R (where there is a bound; of a driver nothing is said)
     exactly once  at a sink that only exactly-once elements lead to: nothing lost, doubled or wrong, in order; also
                   behind copies of which one was always left, and behind groups that tell of themselves that they lose
@@ -29,7 +29,7 @@ from riprap.proof.quality import Quality
 from riprap.proof.schedule import Fault
 
 EXACTLY = "exactly once"  # as a run says it of its elements
-NOTHING = "Nothing is proven: the run was over before the first fault; give a longer --for."
+NOT_INJECTED = "the fault was not injected"
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ class FaultResult:
     effect: Effect | None = None  # as measured
     altered: str | None = None  # of a corruption: the attribute that it struck; "": there was nothing to strike
     driverless: float = 0.0  # seconds of its recovery in which a driver that was killed after it was not back
+    not_injected: str = ""  # why it could not be done, or not all of it
 
     @property
     def restart(self) -> float | None:
@@ -123,15 +124,11 @@ class Proof:
     @property
     def sentence(self) -> str:
         if self.holds:
-            done = sum(result.began is not None for result in self.faults)
-            skipped = len(self.faults) - done
-            short = f" The run was over before {skipped} more; give a longer --for." if skipped else ""
-            return (
-                f"This plan holds: {done} fault{'s' * (done != 1)}, and every promise was kept.{self._excused}{short}"
-            )
-        if self.broken[0] == NOTHING:
-            return NOTHING
+            done = len(self.faults)
+            return f"This plan holds: {done} fault{'s' * (done != 1)}, and every promise was kept.{self._excused}"
         more = f" ({len(self.broken) - 1} more)" if len(self.broken) > 1 else ""
+        if self.broken[0].startswith(NOT_INJECTED):  # they stand behind every promise that broke
+            return f"This is no proof: {self.broken[0]}{more}"
         return f"This plan does not hold: {self.broken[0]}{more}"
 
     @property
@@ -181,6 +178,7 @@ class Proof:
                     },
                     "effect": None if result.effect is None else result.effect.as_json(),
                     **({} if result.altered is None else {"altered": result.altered or None}),
+                    "not_injected": result.not_injected or None,
                 }
                 for result in self.faults
             ],
@@ -212,6 +210,7 @@ def results(
     drivers = [
         (when("began", number), when("running", number)) for number, f in enumerate(schedule) if f.kind == "driver"
     ]
+    altered = [_altered(fault, when("began", number), corruptions) for number, fault in enumerate(schedule)]
     return tuple(
         FaultResult(
             fault,
@@ -221,13 +220,28 @@ def results(
             None if predicted is None else predicted.of(fault),
             None if predicted is None or not KINDS[fault.kind].fatal else predicted.restart,
             next((e.get("ran") for e in observations if e["what"] == "began" and e["fault"] == number), None),
-            altered=_altered(fault, when("began", number), corruptions),
+            altered=altered[number],
             driverless=_without(when("began", number), when("running", number), drivers)
             if fault.kind != "driver"
             else 0.0,
+            not_injected=_not_injected(number, fault, observations, altered[number]),
         )
         for number, fault in enumerate(schedule)
     )
+
+
+def _not_injected(number: int, fault: Fault, observations: Sequence[Mapping[str, Any]], altered: str | None) -> str:
+    """Why a fault was not done; "": it was. Of a corruption the element tells it."""
+    noted = next((e["why"] for e in observations if e["what"] == "not injected" and e["fault"] == number), "")
+    if noted:
+        return str(noted)
+    if not any(e["what"] == "began" and e["fault"] == number for e in observations):
+        return "the run was over before it; give a longer --for"
+    if fault.kind.startswith("corrupt") and altered is None:
+        return "the run was over before anything came that could be altered; give a longer --for"
+    if fault.kind.startswith("corrupt") and not altered:
+        return f"there was nothing in {', '.join(fault.targets)} that could be altered"
+    return ""
 
 
 def _without(began: float | None, running: float | None, drivers: Sequence[tuple[float | None, float | None]]) -> float:
@@ -318,9 +332,9 @@ def judge(
     done = [result.fault for result in faults if result.began is not None]
     hit = {pe for fault in done for pe in fault.targets}
     promised = promises(graph, hosts, summary, hit, resumed=any(fault.kind == "driver" for fault in done))
-    broken = [] if done else [NOTHING]
+    broken = []
     for result in faults:
-        if result.began is None:
+        if result.began is None or result.not_injected:
             continue
         if result.running is None:
             broken.append(f"after {result.fault} not everything that it hit ran again.")
@@ -333,6 +347,7 @@ def judge(
         late = sum(counts.get("late", 0) for counts in summary["streams"].values())
         broken += _broken(name, verdict, promised[name], summary["sinks"][name]["tuples"], late)
     broken += _unnoticed(faults, sinks, summary)
+    broken += [f"{NOT_INJECTED}: {result.fault}: {result.not_injected}." for result in faults if result.not_injected]
     pairs = [
         (", ".join(result.fault.targets), result.predicted, result.caught_up)
         for result in faults

@@ -58,9 +58,11 @@ class Placement:
     def _replicas(self, group: str) -> list[int]:
         return sorted({place.replica for place in self._places if place.group == group})
 
-    def task(self, pe: str) -> int | None:
-        """The task that is this element."""
-        return self._task.get(pe)
+    def tasks(self, pe: str) -> set[int]:
+        """The task that is this element; while none is, those that are no element yet."""
+        if pe in self._task:
+            return {self._task[pe]}
+        return set(range(len(self._places))) - set(self._task.values())
 
     def shared(self) -> list[str]:
         """A sentence for each group whose replicas share an executor."""

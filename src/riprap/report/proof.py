@@ -56,9 +56,9 @@ def proof_report(
     if output and len(done) > 1:
         pictures = [p.figure(_picture(result, output), _caption(result)) for result in done[1:_PICTURES]]
         blocks.append(p.section("Output around every other fault, the worst first", *pictures))
-    skipped = [str(result.fault) for result in proof.faults if result.began is None]
+    skipped = [[str(result.fault), result.not_injected] for result in proof.faults if result.not_injected]
     if skipped:
-        blocks.append(p.text(f"The run was over before {', '.join(skipped)}."))
+        blocks.append(p.section("Not injected", p.table(["fault", "why"], skipped)))
     blocks.append(p.section("So", p.text(proof.sentence)))
     return p.page(f"Proof of {proof.app}", blocks, lead=proof.sentence, footer=command)
 

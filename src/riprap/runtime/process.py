@@ -70,7 +70,7 @@ def run_element(run: Run, pe_id: str, attempt: int, executor_pid: int) -> None:
     client = Client(run, pe_id, attempt, executor_pid, wake)
     try:
         beginning = client.register()
-        _Process(run, run.layout.pe(pe_id), client, wakes, first=attempt == 0).run(beginning)
+        _Process(run, run.layout.pe(pe_id), client, wakes, first=client.first).run(beginning)
     except (CoordinatorLost, Fenced):
         return  # the run is over, or another life has taken this one's place
     except Exception as error:

@@ -79,7 +79,8 @@ class Hosted:
         self.warnings = warnings  # what a user should know before something dies; sentences
         self.failures: tuple[Failure, ...] = ()  # known when the job has ended
         self._pes = [pe.id for pe in run.layout.pes]
-        self.task_of: Callable[[str], int | None] = self._pes.index  # may be replaced: where tasks claim their element
+        # Which tasks are, or may become, an element. May be replaced: where tasks claim their element.
+        self.tasks_of: Callable[[str], set[int]] = lambda pe: {self._pes.index(pe)}
         self._clock = clock
         self._directory = run.directory
         self._context = spark.sparkContext
@@ -120,11 +121,11 @@ class Hosted:
         """
         if pe not in self._pes:
             raise UsageError(f"no processing element is called {pe}; there are {', '.join(self._pes)}")
-        index = self.task_of(pe)
+        tasks, killed = self.tasks_of(pe), False
         for task in self._attempts("RUNNING"):
-            if task.index == index and attempt in (None, task.attempt):
-                return bool(self._context._jsc.sc().killTaskAttempt(task.task_id, True, f"{pe} hangs"))
-        return False
+            if task.index in tasks and attempt in (None, task.attempt):
+                killed |= bool(self._context._jsc.sc().killTaskAttempt(task.task_id, True, f"{pe} hangs"))
+        return killed
 
     def cancel(self, timeout: float = 30.0) -> None:
         """End the job and wait until its tasks, and with them their processes, are gone. Harmless when it has ended."""

@@ -106,8 +106,8 @@ def run_on_spark(
 
         def on_hang(pe: str, epoch: int, pid: int) -> None:
             for status in coordinator.table():
-                if (status.pe, status.epoch) == (pe, epoch):  # not the life that has followed it meanwhile
-                    hosts[0].kill_attempt(pe, status.attempt)
+                if (status.pe, status.epoch) == (pe, epoch) and hosts:  # not the life that has followed it meanwhile
+                    hosts[0].kill_attempt(pe, status.attempt if status.connected else None)
 
         coordinator = Coordinator(
             directory, layout, token, certificate, address, clock, silence=silence, on_hang=on_hang
@@ -122,7 +122,7 @@ def run_on_spark(
         hosted = stack.enter_context(host(spark, run, run_element, clock=clock))
         hosts.append(hosted)
         if any(pe.fragment.replicas > 1 for pe in layout.pes):
-            hosted.task_of = coordinator.placement.task
+            hosted.tasks_of = coordinator.placement.tasks
         for text in hosted.warnings:
             warn(text)
         metrics = MetricsFile(directory, clock)

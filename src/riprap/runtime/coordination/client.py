@@ -86,6 +86,7 @@ class Client:
         self.epoch = 0  # of the life that speaks
         self.stopping = False  # the run is to end: finish and say `ended`
         self.booked = False  # it has heard where all elements are
+        self.first = True  # no process of the element has registered before, in this part of the run
         self.left: set[str] = set()  # elements that were somewhere, and are nowhere now
 
     def register(self) -> Beginning:
@@ -110,6 +111,7 @@ class Client:
             target=self._listen, args=(self._reader,), name="answers of the coordinator", daemon=True
         )
         self._listener.start()
+        self.first = registered["first"]
         beginning = _beginning(registered)
         self.begin(beginning)
         return beginning

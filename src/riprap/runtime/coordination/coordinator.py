@@ -15,8 +15,9 @@ the life that speaks: what one said before it heard that it is to go back is a s
       took        {unit, epoch, number, cut, line, tag, forced, bytes, taken}: a checkpoint is durable
       told        something for the director, from the element's protocol
     from the coordinator
-      registered  {epoch, line, newest, target}; the first answer but for books. Where to begin: `directing.Assignment`,
-                  `target` is [PE, unit, epoch, number] or null. It may have to wait for it: then it gives no signs
+      registered  {epoch, line, newest, target, first}; the first answer but for books. Where to begin:
+                  `directing.Assignment`, `target` is [PE, unit, epoch, number] or null; `first`: no process of the
+                  element was there before. It may have to wait for it: then it gives no signs
       back        {epoch, line, newest, target}: begin again from there, in the same process, as this epoch
       line        a number: go on, under this line
       said        something for the element's protocol, from the director
@@ -28,7 +29,8 @@ the life that speaks: what one said before it heard that it is to go back is a s
       gone        true: the coordinator ends
 
 When the call breaks the process is dead, and that is noticed within milliseconds. When it is silent for `silence`
-seconds it hangs: `on_hang` is called, whose business it is to kill it.
+seconds it hangs: `on_hang` is called, whose business it is to kill it; again and again while it is still there. So it
+is for an element that has not registered for `start` seconds: a process of it may hang before it does.
 
 The protocol's director is hosted here (`directing.py`); what it must not forget is in `director.jsonl`, a line per
 decision, synced before anybody is told; a last line that is cut is none.
@@ -66,6 +68,7 @@ OnHang = Callable[[str, int, int], None]  # element, epoch, process id
 _log = logging.getLogger(__name__)
 
 _LOOKS = 10  # times within `silence` that the coordinator looks for elements that hang
+STARTS = 10.0  # times `silence` that a process has to register: it is forked, or imports everything first
 _BEATS = 2.5  # signs of life that may be missing before the director hears of it; it is not killed for that
 _TICK = 0.1  # seconds: the longest between two ticks of the director
 _GOODBYE = 5.0  # seconds that elements have to hang up when the coordinator closes
@@ -94,7 +97,10 @@ class _Call:
 
 
 class Coordinator:
-    """`host`: the address to bind to. `silence`: seconds without a sign of life after which an element hangs."""
+    """`host`: the address to bind to. `silence`: seconds without a sign of life after which an element hangs.
+
+    `start`: seconds without a process after which one that was started hangs (default: `STARTS` times `silence`).
+    """
 
     def __init__(
         self,
@@ -106,6 +112,7 @@ class Coordinator:
         clock: Clock,
         *,
         silence: float = 3.0,
+        start: float | None = None,
         heartbeat: float = 0.2,
         on_hang: OnHang | None = None,
     ) -> None:
@@ -113,6 +120,7 @@ class Coordinator:
         self._layout, self._token, self._tls, self._host = layout, token, tls, host
         self._clock = clock
         self._silence = silence
+        self._start = STARTS * silence if start is None else start
         self._patience = _BEATS * heartbeat
         self._on_hang = on_hang
         self._roster = Roster((pe.id for pe in layout.pes), _read_epochs(self._epochs_file))
@@ -285,7 +293,7 @@ class Coordinator:
                 self._roster.sign(pe, call.epoch, self._clock.monotonic(), self._clock.now())
                 continue
             del self._waiting[pe]
-            call.tell(registered=_assigned(call.epoch, assignment))
+            call.tell(registered=_assigned(call.epoch, assignment) | {"first": self._roster.first(pe)})
             book = {other.id: self._roster.address(other.id) for other in self._layout.pes}
             call.tell(book=book, left=self._roster.left())
             if self._roster.stopping or self._roster.final:
@@ -392,6 +400,8 @@ class Coordinator:
                 looked, before = self._clock.monotonic(), looked
                 if looked - before > 3 * interval:  # the machine or this process was held up, not the elements
                     self._roster.excuse(looked - before)
+                again = self._roster.still_there(self._silence, looked)
+                absent = self._roster.absent_for(self._start, looked)
                 silent = self._roster.silent_for(self._silence, looked, self._clock.now())
                 self._director_host.tick(self._clock.now())
                 for status in self._roster.table(looked):
@@ -407,7 +417,9 @@ class Coordinator:
                 _log.warning("%s is ended; its last sign of life was %.1f s ago", status.pe, status.silent)
             for status in condemned:
                 _log.warning("%s is ended: its replicas need it to begin again", status.pe)
-            for status in (*silent, *condemned):
+            for status in absent:
+                _log.warning("%s has no process yet: one that was started for it is ended", status.pe)
+            for status in (*silent, *again, *absent, *condemned):
                 if self._on_hang is not None:
                     try:
                         self._on_hang(status.pe, status.epoch, status.pid)

@@ -88,6 +88,9 @@ class _Entry:
     last_sign: float = 0.0
     registered: float = 0.0
     patience: float = 1.0  # by how much longer than others it may be silent
+    absent_since: float | None = None  # since when it has had no process that registered; None: nobody has looked yet
+    absent_patience: float = 1.0  # the same, of that
+    ended_at: float = 0.0  # when its process was last to be ended
     restarts: int = 0
     went_back: int = 0  # times that it began anew without dying
     killed: float | None = None  # told by the killer before anybody noticed
@@ -111,6 +114,7 @@ class PeStatus:
     metrics: Mapping[str, Any]
     recoveries: tuple[Recovery, ...]
     went_back: int = 0
+    connected: bool = True  # a process of this epoch is there, as far as is known
 
 
 class Roster:
@@ -142,6 +146,7 @@ class Roster:
         entry.connected = True
         entry.attempt, entry.host, entry.pid, entry.executor_pid = attempt, host, pid, executor_pid
         entry.last_sign = entry.registered = at
+        entry.absent_since = None
         entry.metrics = {}
         entry.killed = None  # of the life before
         if entry.losses and entry.losses[-1].registered is None:
@@ -186,7 +191,7 @@ class Roster:
             if state in (WorkerState.RUNNING, WorkerState.ENDED):
                 loss.caught_up = at
         if state is WorkerState.RUNNING:
-            entry.patience = 1.0
+            entry.patience = entry.absent_patience = 1.0
         self._enter(pe, state, wall)
 
     def fail(self, pe: str, text: str, wall: int, code: int = 1) -> None:
@@ -202,6 +207,7 @@ class Roster:
         if epoch != entry.epoch or not entry.connected:
             return
         entry.connected = False
+        entry.absent_since = at
         entry.location = ""
         if entry.state in (WorkerState.ENDED, WorkerState.FAILED):
             return
@@ -213,6 +219,8 @@ class Roster:
         """The coordinator itself was not awake for so long: nobody is blamed for that time."""
         for entry in self._entries.values():
             entry.last_sign += seconds
+            if entry.absent_since is not None:
+                entry.absent_since += seconds
 
     def silent_for(self, seconds: float, at: float, wall: int) -> list[PeStatus]:
         """The elements that hang from now on: alive as far as known, and without a sign for so long.
@@ -223,11 +231,42 @@ class Roster:
         found = []
         for pe, entry in self._entries.items():
             if entry.connected and entry.state in ALIVE and at - entry.last_sign > seconds * entry.patience:
-                entry.before_hanging = entry.state
+                entry.before_hanging, entry.ended_at = entry.state, at
                 if entry.state is not WorkerState.RUNNING:
                     entry.patience = min(entry.patience * 2, _MOST_PATIENCE)
                 self._notice(entry, at)
                 self._enter(pe, WorkerState.HANGING, wall)
+                found.append(self.one(pe, at))
+        return found
+
+    def still_there(self, seconds: float, at: float) -> list[PeStatus]:
+        """The elements whose silent process is to be ended, and was not, or not for so long: it is to be tried again.
+
+        One that has ended waits for the end of the run, is asked for its end by consumers that come back, and hangs
+        like any other; nothing is lost with it, so its state stays.
+        """
+        found = []
+        for pe, entry in self._entries.items() if not self.final else ():
+            silent = entry.state in (WorkerState.HANGING, WorkerState.ENDED) and entry.connected
+            if silent and at - max(entry.last_sign, entry.ended_at) > seconds * entry.patience:
+                entry.ended_at = at
+                found.append(self.one(pe, at))
+        return found
+
+    def absent_for(self, seconds: float, at: float) -> list[PeStatus]:
+        """The elements that had no process for so long: one may have been started, and be stuck before it registers.
+
+        Each time it has twice as long: a machine may be that slow.
+        """
+        found = []
+        for pe, entry in self._entries.items() if not self.final else ():
+            if entry.connected:
+                continue
+            if entry.absent_since is None:
+                entry.absent_since = at
+            elif at - entry.absent_since > seconds * entry.absent_patience:
+                entry.absent_since = at
+                entry.absent_patience = min(entry.absent_patience * 2, _MOST_PATIENCE)
                 found.append(self.one(pe, at))
         return found
 
@@ -248,6 +287,10 @@ class Roster:
     @property
     def final(self) -> bool:
         return self.system in FINAL
+
+    def first(self, pe: str) -> bool:
+        """Whether no process of the element has registered before the one that it has."""
+        return self._entries[pe].restarts == 0
 
     def epochs(self) -> dict[str, int]:
         return {pe: entry.epoch for pe, entry in self._entries.items()}
@@ -276,6 +319,7 @@ class Roster:
             entry.metrics,
             tuple(loss.recovery() for loss in entry.losses),
             entry.went_back,
+            entry.connected,
         )
 
     def table(self, at: float) -> list[PeStatus]:
