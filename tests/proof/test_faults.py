@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from riprap.proof.faults import KINDS, cut_connections, signal_to
+from riprap.proof.faults import KINDS, cut_connections
 from riprap.proof.schedule import Fault
 from riprap.runtime.coordination.states import WorkerState
 from riprap.runtime.corruption import Request, asked
@@ -288,7 +288,3 @@ def test_without_a_checkpoint_nothing_is_damaged(sleeper, tmp_path, kind):
 
 def test_who_has_no_connections_has_none_cut(sleeper, tmp_path):
     assert "no connections" in ended("connection", One(sleeper, tmp_path))
-
-
-def test_nobody_signals_a_group_of_processes():
-    assert not signal_to(0, signal.SIGCONT)

@@ -1,6 +1,5 @@
 """Cases of a comparison on Spark: real processes, and a real SIGKILL; one session for all of them."""
 
-import os
 import signal
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from riprap.compare.measures import Observation, Output
 from riprap.compare.oracle import expected, judged, rows
 from riprap.compare.simulated_host import inputs_of, laid_out
 from riprap.runtime.coordination.states import SystemState
+from riprap.runtime.kills import signal_to
 from riprap.spark import micro_batches
 from riprap.spark.session import hosting_session
 from riprap.streams import Stream
@@ -76,11 +76,12 @@ class _Killer:
         if self._since is None and state is SystemState.RUNNING:
             self._since = SYSTEM_CLOCK.monotonic()
         if self._victims and self._since is not None and SYSTEM_CLOCK.monotonic() - self._since >= self._after:
-            pids = [status.pid for status in table if status.pe in self._victims]
-            self._victims = []
-            self.at = SYSTEM_CLOCK.now() / 1e6
-            for pid in pids:
-                os.kill(pid, signal.SIGKILL)
+            at = SYSTEM_CLOCK.now() / 1e6
+            there = [status for status in table if status.pe in self._victims and status.connected]
+            killed = [status.pe for status in there if signal_to(status.pid, signal.SIGKILL)]
+            self._victims = [pe for pe in self._victims if pe not in killed]  # who is down is killed when it is back
+            if killed and self.at is None:
+                self.at = at
 
 
 def _seen(case: Case, result: RunResult, inputs: Mapping[str, pa.RecordBatch], killer: _Killer) -> Observation:

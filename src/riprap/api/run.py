@@ -24,6 +24,7 @@ from riprap.base.owner import is_empty, owned
 from riprap.base.phases import Phases
 from riprap.base.quantities import format_duration, parse_duration
 from riprap.engine.input_check import check_columns, check_input
+from riprap.engine.input_record import NOTED, Identity, another_input, check_same, identity, read_noted
 from riprap.graph.annotations import Stability
 from riprap.graph.builder import App
 from riprap.graph.graph import Graph
@@ -32,6 +33,7 @@ from riprap.protocols.commitment import SINKS
 from riprap.protocols.registry import FAILOVERS, LOGS, REGISTRY, RULES, SCOPES, configured
 from riprap.report.replicas import replicas
 from riprap.report.run import element_table, stream_table
+from riprap.runtime.coordination.summary import positions, read_ledgers
 from riprap.runtime.corruption import parse_corruptions
 from riprap.runtime.former_shards import shards_of
 from riprap.runtime.fusion import Fuse
@@ -211,8 +213,10 @@ def run(
         )
         _check_inputs(layout, settings.inputs, follow=follow)
         phases.done("inputs")
+        noted = {name: _identity(Path(path)) for name, path in settings.inputs.items()}
         session = ready_session(layout, kills, spark=spark, master=master, phases=phases)
         _write(directory, settings)
+        _note_inputs(directory, noted)
         result = run_on_spark(
             session, layout, settings.inputs, directory, rate=rate, seconds=seconds, kills=kills,
             corruptions=corruptions, tls=tls, stability=settings.stability, follow=follow, idle=quiet, silence=patience,
@@ -261,6 +265,7 @@ def resume(
     _check_inputs(layout, settings.inputs, follow=settings.follow)
     kills = parse_kills(kill, layout)
     with owned(directory, "run"):
+        _check_same_inputs(directory, layout, settings.inputs)
         if changed:
             _write(directory, settings)
         hand_over(directory, layout, settings.stability)
@@ -413,6 +418,38 @@ def _check_inputs(layout: Layout, inputs: Mapping[str, str], *, follow: bool) ->
             raise UsageError(f"--follow: the input of source {source.name}, {path}, is not a persistent stream")
         else:
             check_input(path, source)
+
+
+def _identity(path: Path) -> Identity:
+    return {"stream": Stream.open(path).description.id.hex()} if is_stream(LocalFiles(path)) else identity(path)
+
+
+def _note_inputs(directory: Path, noted: Mapping[str, Identity]) -> None:
+    LocalFiles(directory).put(NOTED, json.dumps(noted).encode())
+
+
+def _check_same_inputs(directory: Path, layout: Layout, inputs: Mapping[str, str]) -> None:
+    """Raise where an input is another than the one that was read; note what has come behind that."""
+    before = read_noted(directory)
+    now, grown = dict(before), False
+    taken = positions(layout, read_ledgers(directory, layout)) if before else {}
+    for source, path in ((name, Path(inputs[name])) for name in before if name in inputs):
+        noted = before[source]
+        if "stream" not in noted and not is_stream(LocalFiles(path)):
+            if check_same(directory, source, path, noted):
+                now[source], grown = identity(path), True
+            continue
+        found = _identity(path)
+        if found.get("stream") != noted.get("stream"):
+            raise another_input(source, path, "it is another stream" if "stream" in found else "it was a stream")
+        there, had = (
+            Stream.open(path).stable().position,
+            max((n for (_, s), n in taken.items() if s == source), default=0),
+        )
+        if there < had:
+            raise another_input(source, path, f"it has {there:,} rows, and {had:,} were read")
+    if grown:
+        _note_inputs(directory, now)
 
 
 def _stored(directory: Path, result: dict[str, Any]) -> RunResult:

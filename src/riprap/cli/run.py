@@ -244,6 +244,8 @@ def _print(result: "RunResult") -> None:
     for struck in summary["corruptions"]:
         where = f"a tuple that came to {struck['pe']}" if struck["what"] == "tuple" else f"the state of {struck['pe']}"
         OUT.print(f"corrupted: {where}, {struck['column'] or 'in which nothing could be altered'}", soft_wrap=True)
+    for missed in summary["not_injected"]:
+        OUT.print(f"not injected: {missed['fault']}: {missed['why']}", style="yellow", soft_wrap=True)
     for operator, counts in summary["checkpoints"].items():
         OUT.print(
             f"{operator}: {counts['taken']} checkpoints, {counts['bytes'] / 1024:,.0f} KiB"

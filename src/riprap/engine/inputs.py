@@ -7,7 +7,7 @@ lateness: see `lateness.py`.
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,6 +22,8 @@ from riprap.graph.specs import Source
 from riprap.graph.types import logical_type
 
 BATCH_ROWS = 65_536  # a batch that fits the caches and hides the cost of a call
+# Called with a file, the number of a row group or batch that was read, and its columns (None: all).
+Note = Callable[[Path, int, Iterable[str] | None], None]
 _AHEAD = 4  # batches: a row group of a quarter of a million rows is begun when that before it is
 
 
@@ -91,14 +93,19 @@ class Keyer:
 
 
 def read_file(
-    path: str | os.PathLike[str], columns: Iterable[str] | None = None, rows: int = BATCH_ROWS, skip: int = 0
+    path: str | os.PathLike[str],
+    columns: Iterable[str] | None = None,
+    rows: int = BATCH_ROWS,
+    skip: int = 0,
+    note: Note = lambda file, part, columns: None,
 ) -> Iterator[pa.RecordBatch]:
     """Batches of a Parquet or Arrow file (or a directory of Parquet files, in the order of their names).
 
-    `skip` leaves out the first rows; files, row groups and batches that lie wholly among them are not read.
+    `skip` leaves out the first rows; files, row groups and batches that lie wholly among them are not read. `note` is
+    called behind each row group or batch that was read.
     """
     wanted = None if columns is None else set(columns)
-    for file in _files(Path(path)):
+    for file in input_files(Path(path)):
         try:
             there = _row_counts(file) if skip else []
             first = 0  # row group or batch
@@ -106,12 +113,13 @@ def read_file(
                 skip -= there[first]
                 first += 1
             read = _read_parquet if file.suffix == ".parquet" else _read_arrow
-            for part in read(file, wanted, first):
+            for number, part in read(file, wanted, first):
+                note(file, number, wanted)
                 for start in range(skip, part.num_rows, rows):
                     yield part.slice(start, rows)
                 skip = 0
         except (pa.ArrowInvalid, pa.ArrowIOError) as error:
-            raise _unreadable(file, error) from error
+            raise unreadable(file, error) from error
 
 
 def read_ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -135,32 +143,32 @@ def _taken(
 
 
 def file_schema(path: str | os.PathLike[str]) -> pa.Schema:
-    file = _files(Path(path))[0]
+    file = input_files(Path(path))[0]
     try:
         if file.suffix == ".parquet":
             return pq.read_schema(file)
         with pa.memory_map(str(file)) as source:
             return pa.ipc.open_file(source).schema
     except (pa.ArrowInvalid, pa.ArrowIOError) as error:
-        raise _unreadable(file, error) from error
+        raise unreadable(file, error) from error
 
 
 def count_rows(path: str | os.PathLike[str]) -> int:
     """Rows in a file or directory, from what its files say of themselves."""
     total = 0
-    for file in _files(Path(path)):
+    for file in input_files(Path(path)):
         try:
             total += sum(_row_counts(file))
         except (pa.ArrowInvalid, pa.ArrowIOError) as error:
-            raise _unreadable(file, error) from error
+            raise unreadable(file, error) from error
     return total
 
 
-def _unreadable(file: Path, error: Exception) -> DataError:
+def unreadable(file: Path, error: Exception) -> DataError:
     return DataError(f"cannot read {file}: {str(error).splitlines()[0]}; it has to be Parquet or Arrow IPC")
 
 
-def _files(path: Path) -> list[Path]:
+def input_files(path: Path) -> list[Path]:
     if not path.exists():
         raise DataError(f"input {path} does not exist; make one with `riprap data market --out {path}`")
     if not path.is_dir() and not path.is_file():
@@ -188,20 +196,22 @@ def _row_counts(file: Path) -> list[int]:
         return [reader.get_batch(index).num_rows for index in range(reader.num_record_batches)]
 
 
-def _read_parquet(file: Path, columns: set[str] | None, first: int) -> Iterator[pa.RecordBatch]:
+def _read_parquet(file: Path, columns: set[str] | None, first: int) -> Iterator[tuple[int, pa.RecordBatch]]:
     # Row group by row group with all threads off: the caller's process has one core of its own.
     with pq.ParquetFile(file) as parquet:
         names = None if columns is None else [name for name in parquet.schema_arrow.names if name in columns]
         for group in range(first, parquet.num_row_groups):
-            yield from parquet.read_row_group(group, columns=names, use_threads=False).combine_chunks().to_batches()
+            table = parquet.read_row_group(group, columns=names, use_threads=False)
+            yield from ((group, batch) for batch in table.combine_chunks().to_batches())
 
 
-def _read_arrow(file: Path, columns: set[str] | None, first: int) -> Iterator[pa.RecordBatch]:
+def _read_arrow(file: Path, columns: set[str] | None, first: int) -> Iterator[tuple[int, pa.RecordBatch]]:
     with pa.memory_map(str(file)) as source:
         reader = pa.ipc.open_file(source)
         for index in range(first, reader.num_record_batches):
             batch = reader.get_batch(index)
-            yield batch if columns is None else batch.select([name for name in batch.schema.names if name in columns])
+            names = batch.schema.names
+            yield index, batch if columns is None else batch.select([name for name in names if name in columns])
 
 
 def _checked(batch: pa.RecordBatch, source: Source, name: str) -> pa.Array:

@@ -31,6 +31,7 @@ from riprap.base.randomness import generator
 from riprap.proof.schedule import ALL, GROUP, Demand, Fault
 from riprap.runtime import corruption
 from riprap.runtime.coordination.states import WorkerState
+from riprap.runtime.kills import signal_to
 
 _PIDFD_GETFD = 438  # the system call's number, on every architecture
 _TRIES = 20  # to get hold of a checkpoint that is the newest
@@ -60,17 +61,6 @@ class Victims(Protocol):
 Wait: TypeAlias = float | Callable[[], bool]
 Action: TypeAlias = Generator[Wait, None, str]
 DONE = ""
-
-
-def signal_to(pid: int, number: int) -> bool:
-    """Whether the process was there: False if it is gone already."""
-    if pid <= 0:  # there it would be a group of processes
-        return False
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def _missed(pes: Sequence[str], why: str) -> str:

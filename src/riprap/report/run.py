@@ -25,6 +25,9 @@ def run_report(summary: Mapping[str, Any], *, command: str = "") -> str:
         "restarts": f"{sum(pe['restarts'] for pe in summary['pes'].values()):,}",
     }
     blocks = [p.facts(facts), *(p.note(text) for text in summary["warnings"])]
+    missed = [[one["fault"], one["why"]] for one in summary.get("not_injected", ())]
+    if missed:
+        blocks.append(p.section("Not injected", p.table(["fault", "why"], missed)))
     if found := replicas(summary):
         blocks.append(p.section("Replicas", *found))
     blocks.append(p.section("Streams", stream_table(summary)))

@@ -10,6 +10,7 @@ element that is down waits until it is back.
 """
 
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 from urllib.parse import quote
@@ -32,6 +33,7 @@ class Corruption(NamedTuple):
     pes: tuple[str, ...]
     what: What
     chance: int
+    text: str = ""  # as it was given
 
 
 def parse_corruptions(text: str | None, layout: Layout, seed: int = 1) -> tuple[Corruption, ...]:
@@ -44,12 +46,12 @@ def _corruption(part: str, layout: Layout, chance: int) -> Corruption:
     name, at = parse_timed(part, "--corrupt", "OPERATOR")
     for pe in layout.pes:
         if pe.id == name:
-            return Corruption(at, pe.fragment.name, (pe.id,), "state" if chance & 1 else "tuple", chance >> 1)
+            return Corruption(at, pe.fragment.name, (pe.id,), "state" if chance & 1 else "tuple", chance >> 1, part)
     names = [spec.name for spec in layout.graph.operators]
     if name not in names:
         raise UsageError(f"--corrupt {part!r}: no operator or element is called {name}; there are {known(names, name)}")
     pes = tuple(pe.id for pe in layout.hosting(name))
-    return Corruption(at, name, pes, "state" if chance & 1 else "tuple", chance >> 1)
+    return Corruption(at, name, pes, "state" if chance & 1 else "tuple", chance >> 1, part)
 
 
 def ask(directory: Path, pe: str, what: What, *, operator: str = "", chance: int = 0) -> None:
@@ -87,3 +89,24 @@ def done(directory: Path, pe: str, request: Request, column: str | None, at: int
 def what_was_done(directory: Path) -> list[dict[str, Any]]:
     path = directory / _FOLDER / _DONE
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def not_done(
+    asked_for: Sequence[tuple[Corruption, str]],
+    never: Iterable[Corruption],
+    done: Iterable[Mapping[str, Any]],
+    ran: float,
+) -> list[dict[str, str]]:
+    """What was asked of which element, or never came due, and did not happen in a run of so many seconds; and why."""
+    left = list(done)
+    found = [(one, f"the run was over after {ran:.1f} s") for one in never]
+    for one, pe in asked_for:
+        wanted = (pe, one.operator, one.what)
+        line = next((line for line in left if (line["pe"], line["operator"], line["what"]) == wanted), None)
+        if line is None:
+            found.append((one, f"the run was over before anything came to {pe} that could be altered"))
+            continue
+        left.remove(line)
+        if line["column"] is None:
+            found.append((one, f"there was nothing in {pe} that could be altered"))
+    return [{"fault": f"--corrupt {one.text}", "why": why} for one, why in found]

@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from riprap.base.errors import DataError
-from riprap.engine.inputs import Keyer, read_ahead, read_file, times_of_input
+from riprap.engine.inputs import Keyer, Note, read_ahead, read_file, times_of_input
 from riprap.engine.lateness import Sorter
 from riprap.graph.keys import END_KEY, SEQ, TS, OrderKey
 from riprap.graph.specs import Source
@@ -41,10 +41,12 @@ class Feed:
         follow: bool = False,
         shard: int = 0,
         shards: int = 1,
+        note: Note = lambda file, part, columns: None,
     ) -> None:
         """`columns` of the source are read, by default all. `follow` is for streams that are still being written.
 
-        One of several shards gives the rows of its own stripes; its position passes over those of others.
+        One of several shards gives the rows of its own stripes; its position passes over those of others. `note` hears
+        what of a file was read.
         """
         self.position = position  # of the row that comes next
         self._over = False  # the input is read to its end
@@ -63,7 +65,7 @@ class Feed:
         self._sorter = None if source.lateness is None else Sorter(source.lateness)
         self._read = position if self._sorter is None else 0  # rows of the input that were read
         self._passed = 0 if self._sorter is None else position  # rows in order that were given out before
-        self._raw = self._stored() if self._stream else read_ahead(read_file(path, wanted, skip=self._read))
+        self._raw = self._stored() if self._stream else read_ahead(read_file(path, wanted, skip=self._read, note=note))
 
     @property
     def ended(self) -> bool:

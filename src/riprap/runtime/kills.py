@@ -3,14 +3,22 @@
 An operator's name means the elements that host it, `Aggregator/1` one shard. In an HA group it means those of the
 replica that is active then, and `Aggregator#2` is its second replica; of copies it means the first that speaks.
 `executor` is the executor of the first element, `driver` the process that coordinates the run. Times count from when
-the run is running.
+the run is running. What is down when its time has come is killed when it is back; what could not be killed until the
+run was over is told, with why.
 """
 
-from typing import Literal, NamedTuple
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 from riprap.base.errors import UsageError, known
 from riprap.base.quantities import Duration, parse_duration
+from riprap.runtime.coordination.groups import spoken_for
+from riprap.runtime.coordination.roster import PeStatus
+from riprap.runtime.coordination.states import WorkerState
 from riprap.runtime.layout import Layout
+
+_DOWN = (WorkerState.DOWN, WorkerState.STARTING, WorkerState.HANGING)
 
 
 class Kill(NamedTuple):
@@ -18,6 +26,18 @@ class Kill(NamedTuple):
     what: Literal["pe", "executor", "driver"]
     pes: tuple[str, ...] = ()
     active: bool = False  # of replicas, only those that are active
+    text: str = ""  # as it was given
+
+
+def signal_to(pid: int, number: int) -> bool:
+    """Whether the process was there: False if it is gone already."""
+    if pid <= 0:  # there it would be a group of processes
+        return False
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def parse_kills(text: str | None, layout: Layout) -> tuple[Kill, ...]:
@@ -46,9 +66,9 @@ def parse_timed(part: str, option: str, what: str) -> tuple[str, Duration]:
 def _kill(part: str, layout: Layout) -> Kill:
     name, at = parse_timed(part, "--kill", "WHAT")
     if name == "executor":
-        return Kill(at, "executor")
+        return Kill(at, "executor", text=part)
     if name == "driver":
-        return Kill(at, "driver")
+        return Kill(at, "driver", text=part)
     ids = [pe.id for pe in layout.pes]
     hosting = [name] if name in ids else []
     if not hosting and name in layout.graph:
@@ -57,4 +77,65 @@ def _kill(part: str, layout: Layout) -> Kill:
         choices = [*(op.name for op in layout.graph.operators), "executor", "driver"]
         raise UsageError(f"--kill {part!r}: no operator or element is called {name}; there are {known(choices, name)}")
     replicated = name not in ids and any(pe.fragment.replicas > 1 for pe in layout.hosting(name))
-    return Kill(at, "pe", tuple(hosting), active=replicated)
+    return Kill(at, "pe", tuple(hosting), active=replicated, text=part)
+
+
+# End a process and with it these elements; whether it was there.
+End = Callable[[int, Sequence[PeStatus]], bool]
+
+
+class Kills:
+    """The kills of a run, each tried from its time on until it is done."""
+
+    def __init__(self, kills: Sequence[Kill], end: End, end_driver: Callable[[], None]) -> None:
+        self._kills = sorted(kills)
+        self._end, self._end_driver = end, end_driver
+        self._left: dict[int, list[str]] = {}  # by kill that is due: elements that live on
+        self._why: dict[int, str] = {}  # by kill that could not be done yet
+        self._done: set[int] = set()
+
+    def look(self, ran: float, table: Sequence[PeStatus], report: Mapping[str, Any]) -> None:
+        """After so many seconds; `report` is the director's."""
+        for number, kill in enumerate(self._kills):
+            if kill.at / 1e6 > ran:
+                return
+            if number in self._done:
+                continue
+            if kill.what == "driver":
+                self._end_driver()
+                why = ""
+            elif kill.what == "executor":
+                why = self._executor(table)
+            else:
+                why = self._elements(number, kill, table, report)
+            self._why[number] = why
+            if not why:
+                self._done.add(number)
+
+    def _executor(self, table: Sequence[PeStatus]) -> str:
+        doomed = table[0].executor_pid
+        there = doomed > 0 and self._end(doomed, [status for status in table if status.executor_pid == doomed])
+        return "" if there else f"the executor of {table[0].pe} was gone"
+
+    def _elements(self, number: int, kill: Kill, table: Sequence[PeStatus], report: Mapping[str, Any]) -> str:
+        left = self._left.get(number)
+        if left is None:
+            chosen = spoken_for(report, kill.pes) if kill.active else kill.pes
+            if not chosen:
+                return "no replica was active"
+            left = self._left[number] = list(chosen)
+        for status in table:
+            there = status.connected and status.state not in (*_DOWN, WorkerState.ENDED)
+            if status.pe in left and there and self._end(status.pid, [status]):
+                left.remove(status.pe)
+        ended = {status.pe for status in table if status.state is WorkerState.ENDED}
+        return ", ".join(f"{pe} {'had ended' if pe in ended else 'had no process'}" for pe in left)
+
+    def not_injected(self, ran: float) -> list[dict[str, str]]:
+        """What was not done when the run was over, after so many seconds, and why."""
+        over = f"the run was over after {ran:.1f} s"
+        return [
+            {"fault": f"--kill {kill.text}", "why": self._why.get(number, over)}
+            for number, kill in enumerate(self._kills)
+            if number not in self._done
+        ]

@@ -3,6 +3,7 @@
 The run's directory lies where every executor reaches it:
 
     run.json          how the run was started, for `--resume`
+    inputs.json       what its inputs say of themselves, and inputs/PE/SOURCE what was read (`engine/input_record.py`)
     .owner            the process that drives the run, locked while it does (`base/owner.py`)
     streams/          the persistent streams, one directory each
     sinks/NAME        what came out at a sink, a persistent stream

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from riprap.base.clock import Clock
 from riprap.checkpoints.load import Loaded, load
 from riprap.checkpoints.storage import LocalStorage
+from riprap.engine.input_record import Reading, check_same, read_noted
 from riprap.graph.specs import Source
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.protocol import WHOLE
@@ -59,7 +60,13 @@ def feed_of(run: Run, pe: Pe, source: str, position: int, clock: Clock, *, own: 
     graph = run.layout.graph
     columns = run.layout.wanted[source][0]
     path, spec, shards = run.inputs[source], cast(Source, graph[source]), pe.fragment.shards
-    feed = Feed(path, spec, columns, position, follow=run.follow, shard=pe.shard, shards=shards)
+    noted = read_noted(run.directory).get(source, {})
+    if "files" in noted:
+        check_same(run.directory, source, Path(path), noted)  # it may have been replaced under a run that goes on
+    note: dict[str, Any] = {}
+    if own and pe.shard == 0 and "files" in noted:
+        note["note"] = Reading(run.directory, pe.id, source).part
+    feed = Feed(path, spec, columns, position, follow=run.follow, shard=pe.shard, shards=shards, **note)
     if run.idle is None:
         return feed
     log = IdleLog(run.directory / "idle" / quote(pe.id, safe="") / quote(source, safe=""), own=own)

@@ -24,11 +24,11 @@ from riprap.runtime.coordination.coordinator import Coordinator
 from riprap.runtime.coordination.groups import spoken_for, with_kills
 from riprap.runtime.coordination.metrics_file import MetricsFile
 from riprap.runtime.coordination.roster import PeStatus
-from riprap.runtime.coordination.states import SystemState, WorkerState
+from riprap.runtime.coordination.states import SystemState
 from riprap.runtime.coordination.summary import Lives, positions, read_ledgers, summary
-from riprap.runtime.corruption import Corruption, ask, what_was_done
+from riprap.runtime.corruption import Corruption, ask, not_done, what_was_done
 from riprap.runtime.host import Rates
-from riprap.runtime.kills import Kill
+from riprap.runtime.kills import Kill, Kills, signal_to
 from riprap.runtime.layout import Layout
 from riprap.runtime.run import Run
 from riprap.runtime.tls import generate_tls
@@ -136,6 +136,7 @@ def run_on_spark(
         result = summary(directory, layout, table, driver.lives, events, history, before, rate)
         report = coordinator.report()
         result["corruptions"] = what_was_done(directory)
+        result["not_injected"] = driver.not_injected(result["corruptions"])
         result["groups"], result["copies"] = with_kills(report, driver.killed), report.get("copies", {})
     if coordinator.error is not None:
         raise _KINDS.get(coordinator.error_code, CheckFailed)(f"the run has failed: {coordinator.error}")
@@ -165,8 +166,9 @@ class _Driver:
         self.flowed = 0.0  # seconds from when all elements ran until all had ended
         self._coordinator, self._hosted, self._seconds, self._watch = coordinator, hosted, seconds, watch
         self._clock, self._address, self._show, self._metrics = clock, address, show, metrics
-        self._kills = deque(kills)
+        self._kills = Kills(kills, self._kill, self._kill_driver)
         self.corruptions: deque[Corruption] = deque()
+        self._asked: list[tuple[Corruption, str]] = []  # and of which element
         self.directory = Path()  # of the run, where they are asked for
         self._warn = warn
 
@@ -187,7 +189,7 @@ class _Driver:
                     self._warn(text)
             self.flowed = clock.monotonic() - since if since is not None else 0.0
             if since is not None:
-                self._kill_due(table)
+                self._kills.look(self.flowed, table, coordinator.report())
                 self._corrupt_due()
                 if self._seconds is not None and self.flowed >= self._seconds:
                     coordinator.stop()
@@ -201,32 +203,32 @@ class _Driver:
         self._watch(state, table)
         self._show(state, self._metrics.lines)
 
-    def _kill_due(self, table: Sequence[PeStatus]) -> None:
-        while self._kills and self._kills[0].at / 1e6 <= self.flowed:
-            kill = self._kills.popleft()
-            if kill.what == "driver":
-                os.kill(os.getpid(), signal.SIGKILL)
-            elif kill.what == "executor":
-                doomed = table[0].executor_pid
-                self._kill(doomed, [status for status in table if status.executor_pid == doomed])
-            else:
-                report = self._coordinator.report()
-                doomed_pes = spoken_for(report, kill.pes) if kill.active else kill.pes
-                for status in table:
-                    if status.pe in doomed_pes and status.state not in (WorkerState.DOWN, WorkerState.STARTING):
-                        self._kill(status.pid, [status])
-
     def _corrupt_due(self) -> None:
         while self.corruptions and self.corruptions[0].at / 1e6 <= self.flowed:
             one = self.corruptions.popleft()
             speaking = spoken_for(self._coordinator.report(), one.pes) or one.pes
             ask(self.directory, speaking[0], one.what, operator=one.operator, chance=one.chance)
+            self._asked.append((one, speaking[0]))
 
-    def _kill(self, pid: int, victims: Sequence[PeStatus]) -> None:
-        """Kill a process of this machine, and with it these elements."""
+    def _kill(self, pid: int, victims: Sequence[PeStatus]) -> bool:
+        """Kill a process of this machine, and with it these elements; whether it was there."""
         for status in victims:
             if status.host != self._address:  # there the number may be that of any process
                 raise UsageError(f"--kill: {status.pe} runs on {status.host}, and only processes here can be killed")
-            self._coordinator.told_killed(status.pe, self._clock.monotonic())
-            self.killed.setdefault(status.pe, []).append(self._clock.now())
-        os.kill(pid, signal.SIGKILL)
+        at, wall = self._clock.monotonic(), self._clock.now()
+        if not signal_to(pid, signal.SIGKILL):
+            return False
+        for status in victims:
+            self._coordinator.told_killed(status.pe, at)
+            self.killed.setdefault(status.pe, []).append(wall)
+        return True
+
+    def _kill_driver(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def not_injected(self, corrupted: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+        """Faults that were asked for and did not happen, and why."""
+        return [
+            *self._kills.not_injected(self.flowed),
+            *not_done(self._asked, self.corruptions, corrupted, self.flowed),
+        ]

@@ -1,0 +1,224 @@
+"""What a run has read of its inputs, so that one that comes back notices another file in their place.
+
+When a run begins it notes of every file its size, its schema, and of each row group (or record batch) the rows and what
+the file says of it: sizes, places, statistics. While it reads it notes a digest of the bytes of each row group, beside
+the read, when they are in memory anyway. Of a persistent stream it is the stream's id.
+
+A file with the size, inode and time of change that were noted is the same one. Any other has to begin with everything
+that was noted: same schema, same row groups in the same order, and equal bytes where they were read. It may have more
+behind that, as a directory that got further files has.
+
+    inputs.json            {source: {"stream": id} or {"files": [{name, size, changed, inode, schema, parts}, …]}}
+    inputs/PE/SOURCE       a line for each row group that was read: [file, number, columns or null, digest]
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import xxhash
+
+from riprap.base.disk import when_room
+from riprap.base.documents import read_json
+from riprap.base.errors import DataError
+from riprap.engine.inputs import input_files, unreadable
+
+NOTED = "inputs.json"
+_READ = "inputs"
+_AGAIN = "put back what it was, or begin another run with another --out"
+
+Identity = Mapping[str, Any]
+
+
+def identity(path: Path) -> Identity:
+    """What a file, or the Parquet files of a directory, say of themselves."""
+    return {"files": [_about(file) for file in input_files(path)]}
+
+
+def _about(file: Path) -> dict[str, Any]:
+    found = file.stat()
+    try:
+        schema, parts = _parquet_parts(file) if file.suffix == ".parquet" else _arrow_parts(file)
+    except (pa.ArrowInvalid, pa.ArrowIOError) as error:
+        raise unreadable(file, error) from error
+    about = {"name": file.name, "size": found.st_size, "changed": found.st_mtime_ns, "inode": found.st_ino}
+    return {**about, "schema": schema, "parts": parts}
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _parquet_parts(file: Path) -> tuple[str, list[Any]]:
+    metadata = pq.read_metadata(file)
+    groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
+    return _digest(str(metadata.schema.to_arrow_schema())), [
+        [group.num_rows, _digest(repr(group.to_dict()))] for group in groups
+    ]
+
+
+def _arrow_parts(file: Path) -> tuple[str, list[Any]]:
+    with pa.memory_map(str(file)) as source:
+        reader = pa.ipc.open_file(source)
+        batches = [reader.get_batch(at) for at in range(reader.num_record_batches)]
+        return _digest(str(reader.schema)), [[batch.num_rows, str(batch.nbytes)] for batch in batches]
+
+
+# While it is read -----------------------------------------------------------------------------------------------------
+
+
+class Reading:
+    """Notes what one life of a source reads. A line that was cut is none: what it is of is not held to its bytes."""
+
+    def __init__(self, directory: Path, pe: str, source: str) -> None:
+        self._path = directory / _READ / quote(pe, safe="") / quote(source, safe="")
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._metadata: dict[Path, pq.FileMetaData] = {}  # of the file that is being read
+
+    def part(self, file: Path, number: int, columns: Iterable[str] | None) -> None:
+        names = None if columns is None else sorted(columns)
+        if file.suffix == ".parquet" and file not in self._metadata:
+            self._metadata = {file: pq.read_metadata(file)}
+        digest = part_digest(file, number, names, self._metadata.get(file))
+        line = f"\n{json.dumps([file.name, number, names, digest])}\n"  # behind one that a full disk cut, too
+        when_room(lambda: self._append(line), self._path)
+
+    def _append(self, line: str) -> None:
+        with open(self._path, "a") as noted:
+            noted.write(line)
+
+
+def part_digest(file: Path, number: int, columns: Iterable[str] | None, metadata: pq.FileMetaData | None = None) -> str:
+    """Of the bytes of a row group or record batch, in some columns or all."""
+    total = xxhash.xxh3_128()
+    wanted = None if columns is None else set(columns)
+    blocks: Iterator[bytes] | Iterator[pa.Buffer]
+    if file.suffix == ".parquet":
+        blocks = _parquet_bytes(file, (metadata or pq.read_metadata(file)).row_group(number), wanted)
+    else:
+        blocks = _buffers(file, number, wanted)
+    for block in blocks:
+        total.update(block)
+    return str(total.hexdigest())
+
+
+def _parquet_bytes(file: Path, group: pq.RowGroupMetaData, wanted: set[str] | None) -> Iterator[bytes]:
+    with open(file, "rb", buffering=0) as opened:
+        for at in range(group.num_columns):
+            chunk = group.column(at)
+            if wanted is None or chunk.path_in_schema.partition(".")[0] in wanted:
+                first = chunk.data_page_offset
+                if chunk.has_dictionary_page:
+                    first = min(first, chunk.dictionary_page_offset or first)
+                yield os.pread(opened.fileno(), chunk.total_compressed_size, first)
+
+
+def _buffers(file: Path, number: int, wanted: set[str] | None) -> Iterator[pa.Buffer]:
+    with pa.memory_map(str(file)) as source:
+        batch = pa.ipc.open_file(source).get_batch(number)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            if wanted is None or name in wanted:
+                yield from (buffer for buffer in column.buffers() if buffer is not None)
+
+
+# When somebody comes back ---------------------------------------------------------------------------------------------
+
+
+def read_noted(directory: Path) -> dict[str, Identity]:
+    """By source. A run of before has none, and nothing is known of its inputs."""
+    path = directory / NOTED
+    if not path.exists():
+        return {}
+    noted = read_json(path, "what is noted of the inputs of the run in")
+    if not isinstance(noted, dict) or not all(_fits(one) for one in noted.values()):
+        raise DataError(f"{path} is damaged, and without it nobody knows whether the inputs are the same: restore it, "
+                        "or begin another run with another --out")  # fmt: skip
+    return noted
+
+
+def _fits(one: Any) -> bool:
+    if not isinstance(one, dict):
+        return False
+    if isinstance(one.get("stream"), str):
+        return True
+    return isinstance(one.get("files"), list) and all(
+        isinstance(file, dict)
+        and isinstance(file.get("name"), str)
+        and isinstance(file.get("parts"), list)
+        and all(isinstance(part, list) and len(part) == 2 and type(part[0]) is int for part in file["parts"])
+        for file in one["files"]
+    )
+
+
+def check_same(directory: Path, source: str, path: Path, noted: Identity) -> bool:
+    """Whether files have come, or more behind what was noted; raises where what was noted is not there any more."""
+    before = noted["files"]
+    there = {file.name: file for file in input_files(path)}
+    if path.is_dir() and list(there)[: len(before)] != [one["name"] for one in before]:
+        names = [one["name"] for one in before]
+        missing = next((name for name in names if name not in there), None)
+        odd = f"{missing} is not there any more" if missing else f"{_first_new(list(there), names)} comes before others"
+        raise another_input(source, path, odd)
+    files = list(there.values())
+    changed = [(one, file) for one, file in zip(before, files, strict=False) if not _untouched(one, file)]
+    for one, file in changed:
+        _check_file(source, file, one)
+        _check_bytes(directory, source, file)
+    return bool(changed) or len(files) > len(before)
+
+
+def _first_new(now: list[str], before: list[str]) -> str:
+    return next(name for name in now if name not in before)
+
+
+def _untouched(one: Mapping[str, Any], file: Path) -> bool:
+    about = file.stat()
+    return (about.st_size, about.st_mtime_ns, about.st_ino) == (one.get("size"), one.get("changed"), one.get("inode"))
+
+
+def _check_file(source: str, file: Path, before: Mapping[str, Any]) -> None:
+    now = _about(file)
+    if now["schema"] != before.get("schema"):
+        raise another_input(source, file, "its columns are others")
+    rows, had = (sum(part[0] for part in one["parts"]) for one in (now, before))
+    if rows < had:
+        raise another_input(source, file, f"it has {rows:,} rows, and had {had:,}")
+    for number, (one, other) in enumerate(zip(now["parts"], before["parts"], strict=False)):
+        if one != other:
+            raise another_input(source, file, f"row group {number} is another")
+    if len(now["parts"]) < len(before["parts"]):
+        raise another_input(source, file, f"row group {len(now['parts'])} is not there any more")
+
+
+def _check_bytes(directory: Path, source: str, file: Path) -> None:
+    known: set[tuple[int, tuple[str, ...] | None, str]] = set()
+    for path in sorted((directory / _READ).glob(f"*/{quote(source, safe='')}")):
+        try:
+            lines = path.read_text(errors="replace").splitlines()
+        except OSError as error:
+            raise DataError(f"{path}, which has what was read of source {source}, cannot be read ({error.strerror}): "
+                            "restore it, or begin another run with another --out") from error  # fmt: skip
+        for line in lines:
+            try:
+                name, number, columns, digest = json.loads(line)
+                if name == file.name and type(number) is int and number >= 0:
+                    known.add((number, None if columns is None else tuple(map(str, columns)), str(digest)))
+            except (ValueError, TypeError, RecursionError):  # cut by a crash
+                continue
+    try:
+        for number, columns, digest in sorted(known, key=repr):
+            if part_digest(file, number, columns) != digest:
+                raise another_input(source, file, f"row group {number} has other values")
+    except (IndexError, pa.ArrowIndexError):
+        raise another_input(source, file, "it has fewer row groups") from None
+
+
+def another_input(source: str, path: Path, odd: str) -> DataError:
+    """The one sentence that says what differs."""
+    return DataError(f"the input of source {source}, {path}, is not what this run has read: {odd}; {_AGAIN}")
