@@ -10,7 +10,9 @@ from typer.testing import CliRunner
 from riprap.api.recovery_plan import plan_recovery
 from riprap.apps.catalogue import load_app
 from riprap.base.errors import CheckFailed, DataError, PlanError, RiprapError, UsageError
+from riprap.base.quantities import Duration
 from riprap.cli.main import app
+from riprap.planner.costs import TECHNIQUES, Cost, OperatorCosts, write_costs
 
 TOPOLOGY = {
     "name": "pipe",
@@ -170,10 +172,10 @@ def test_what_cannot_be_repeated_cannot_be_planned_or_proven(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "dicing.py").write_text(DICE)
-    with pytest.raises(PlanError, match="Thrown is not deterministic, so it would give out others; make it"):
+    with pytest.raises(PlanError, match=r"Thrown is not deterministic: it would give out others; .* make it"):
         run("plan", "dicing:app", "--recovery", "2s", "--latency", "1s")
     for name, why in (
-        ("sampled", "what Double gives out is retained only while"),
+        ("sampled", "stream Double→Out is retained while its consumer is down, which goes with the protocol partial"),
         ("grouped", "Double runs in replicas"),
     ):
         with pytest.raises(PlanError, match=f"no plan of doubled can hold a bound: .*{why}"):
@@ -194,6 +196,13 @@ def test_a_budget(tmp_path):
     content = {"app": "bargain-discovery", "operators": dict.fromkeys(names, entry), "settings": {"intervals": ["1s"]}}
     (tmp_path / "assessment.json").write_text(json.dumps(content))
     common = ["plan", "bargain-discovery", "--from-assessment", str(tmp_path), "--budget", "cpu=1"]
+    with pytest.raises(PlanError, match="needs what protecting bargain-discovery costs: measure it with `riprap pro"):
+        run(*common)
+    taken = {technique: Cost(0.5, 1e6, 1e4, 1e4) for technique in TECHNIQUES}
+    costs = {name: OperatorCosts(Cost(0.5), taken, Duration(1_000_000)) for name in names}
+    profile = tmp_path / "profile.toml"
+    profile.write_text(write_costs(costs, seconds=5.0, rate=20_000.0))
+    common += ["--profile", str(profile)]
     out = tmp_path / "plan.toml"
     found = json.loads(run(*common, "--out", str(out), "--report", str(tmp_path / "r.html"), "--json"))
     assert found["steps"][-1]["loss"] < found["steps"][0]["loss"]

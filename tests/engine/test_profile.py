@@ -3,6 +3,7 @@
 import itertools
 import tomllib
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -11,6 +12,8 @@ from riprap.apps import market
 from riprap.apps.catalogue import load_app
 from riprap.base.errors import DataError, UsageError
 from riprap.engine.profile import profile, write_profile
+from riprap.graph.builder import App
+from riprap.graph.windows import session_window
 
 
 class Ticking:
@@ -53,3 +56,26 @@ def test_from_python_as_from_the_command_line(tmp_path):
         profile_app("bargain-discovery", {"Other": tmp_path / "market.parquet"})
     with pytest.raises(DataError, match="does not exist"):
         profile_app("bargain-discovery", {"Source": tmp_path / "none.parquet"})
+
+
+def test_the_flush_at_the_end_is_no_time_of_the_data():
+    """What the end closes is emitted later than anything came, and is in the state until then."""
+    app = App("sessions")
+    source = app.source("S", "k string, x long")
+    source.aggregate("count(*) AS n", window=session_window("10m"), by="k", name="Sessions").sink("Out")
+    size = 1_200
+    rows = {
+        "k": pa.array(["a", "b"] * (size // 2)),
+        "x": pa.array(range(size)),
+        "_ts": pa.array([second * 1_000_000 for second in range(size)], pa.timestamp("us", "UTC")),
+        "_seq": pa.array(range(size)),
+    }
+    given = pa.record_batch(rows)
+    graph = app.build()
+    found = profile(graph, {"S": [given]})
+    assert found.seconds == 1_199
+    assert found.operators["S"].mean_rate == found.operators["Sessions"].mean_rate == (size / 1_199,)
+    assert found.operators["Sessions"].tuples_out == (2,)
+    assert found.operators["Sessions"].state_tuples > 0
+    one = profile(graph, {"S": [given.slice(0, 1)]})
+    assert one.operators["S"].mean_rate == (1.0,)

@@ -42,7 +42,13 @@ def problems(draw):
             cpu=draw(number), memory=draw(number), state=draw(st.sampled_from([0.0, 10.0, 40.0])), output=draw(number),
         )  # fmt: skip
     machinery = Settings(SECOND, SECOND // 10, 100.0, 20.0, (SECOND, 4 * SECOND), 2)
-    asked = budget_problem(Assessment("app", operators, machinery), edges, [])
+    together = draw(st.sampled_from([None, "all", "some"]))
+    groups = None if together is None else {names[0]: frozenset(names[:2])} if together == "some" else {}
+    if together == "all":
+        groups = {name: frozenset([name]) for name in names}
+    feedback = [(names[-1], names[0])] if draw(st.booleans()) else []
+    sinks = frozenset(draw(st.lists(st.sampled_from(names))))
+    asked = budget_problem(Assessment("app", operators, machinery), edges, feedback, together=groups, sinks=sinks)
     limit = st.one_of(st.none(), st.sampled_from([0.0, 1.0, 3.0, 8.0]))
     recovery = st.one_of(st.none(), st.integers(1, 6).map(lambda s: s * SECOND))
     return asked, Budget(draw(limit), draw(limit), draw(limit), draw(recovery))
@@ -52,7 +58,19 @@ def every_protection(asked):
     names = asked.order
     for options in product(*(asked.options[name] for name in names)):
         for backups in chain.from_iterable(combinations(names, count) for count in range(len(names) + 1)):
-            yield evaluate(asked, dict(zip(names, options, strict=True)), frozenset(backups))
+            if runs(asked, [v for v, one in zip(names, options, strict=True) if one.technique == "ha_group"], backups):
+                yield evaluate(asked, dict(zip(names, options, strict=True)), frozenset(backups))
+
+
+def runs(asked, replicated, backups):
+    """Whoever is replicated takes along whom it has to; replicas write no stream for others; cycles come back."""
+    for name in replicated:
+        if asked.together is not None and not (name in asked.together and asked.together[name] <= set(replicated)):
+            return False
+        fed = [target for source, target in asked.edges if source == name]
+        if name in backups and (name in asked.sinks or set(fed) - set(replicated)):
+            return False
+    return all(name in backups or name in replicated for name in asked.must)
 
 
 @settings(max_examples=60)

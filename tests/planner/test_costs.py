@@ -78,11 +78,14 @@ def test_a_budget_buys_what_was_measured_to_fit(assessed):
         arguments = ("plan", APP, "--from-assessment", str(assessed), "--budget", "cpu=0.5,storage=0", *more, "--json")
         return json.loads(run(*arguments))["steps"][-1]["operators"]["Aggregator"]
 
-    assert chosen() == "HA group"
+    with pytest.raises(PlanError, match="measure it with `riprap profile bargain-discovery --costs --out profile"):
+        chosen()
     profile = assessed / "profile.toml"
+    none = {spec.name: OperatorCosts(Cost(), {}, SECOND) for spec in load_app(APP)}
     for cores, bought in ((0.4, "HA group"), (0.6, "restart")):
         technique = {"ha_group": Cost(cores, 0.0, 0.0, 1e6), "backup": Cost(9.0)}
-        profile.write_text(write_costs({"Aggregator": OperatorCosts(Cost(), technique, SECOND)}, seconds=5.0, rate=1.0))
+        costs = none | {"Aggregator": OperatorCosts(Cost(), technique, SECOND)}
+        profile.write_text(write_costs(costs, seconds=5.0, rate=1.0))
         assert chosen("--profile", str(profile)) == bought
         found = plan_budget(load_app(APP), [assessed], "cpu=0.5,storage=0", profile=profile)  # the same
         assert found.curve.steps[-1].protection.chosen["Aggregator"].describe() == bought
@@ -94,7 +97,7 @@ def test_a_budget_buys_what_was_measured_to_fit(assessed):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "does not say what techniques cost"),
+        ("", "does not say what protection costs: measure it with"),
         ("[costs]\nevery = 1.0\n[costs.operators.Nobody]\nrunning = {cores=1,memory=1,written=1,sent=1}\n", "Nobody"),
         ("[costs]\nevery = 0\n[costs.operators]\n", "longer than 0 s"),
         ("[costs]\n[costs.operators.VWAP]\n", "every"),
@@ -102,6 +105,10 @@ def test_a_budget_buys_what_was_measured_to_fit(assessed):
         ("[costs]\nevery = 1\n[costs.operators.VWAP]\nrunning = {cores = -1}\n", "a number from 0 to"),
         ("[costs]\nevery = 1\n[costs.operators.VWAP]\nrunning = {cores = 1}\n", "memory"),
         ("costs = 3\n", "expected"),
+        (
+            "[costs]\nevery = 1\n[costs.operators.VWAP]\nrunning = {cores=1,memory=1,written=1,sent=1}\n",
+            "does not say what protection of Source, TradeQuote, .* costs",
+        ),
     ],
 )
 def test_costs_that_are_none(assessed, text, why):

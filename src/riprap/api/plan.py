@@ -18,10 +18,12 @@ from riprap.base.errors import PlanError, known
 from riprap.base.quantities import Duration
 from riprap.graph.graph import Graph
 from riprap.graph.plan import Plan, write_plan
+from riprap.graph.specs import Sink
 from riprap.planner.assessment import merged_assessment, read_assessment
-from riprap.planner.budget import budget_problem, parse_budget
+from riprap.planner.budget import parse_budget
 from riprap.planner.costs import OperatorCosts, read_costs
-from riprap.planner.from_graph import plan_with_protection
+from riprap.planner.files import read_recovery
+from riprap.planner.from_graph import plan_with_protection, problem_of
 from riprap.planner.tradeoff import Tradeoff, tradeoff
 
 
@@ -43,39 +45,39 @@ def plan_budget(
 ) -> BudgetPlan:
     """The assessments are directories of campaigns of this app; `bound` is that on recovery latency.
 
-    `profile`: with the costs of techniques that `riprap profile --costs` measured, which are used instead of estimates.
+    `profile`: with the costs of techniques that `riprap profile --costs` measured, and, where `--recovery` measured it,
+    the time of a restart.
     """
     assessment = merged_assessment([read_assessment(directory) for directory in assessments])
-    if profile is not None:
-        assessment = replace(assessment, costs=_costs(profile, graph))
     if assessment.app != graph.name:
         raise PlanError(f"the assessment in {assessments[0]} is of app {assessment.app}, and this is app {graph.name}")
-    # Sinks hand over what they get: an assessment may leave them out.
-    sinks = {sink.name for sink in graph.sinks} - set(assessment.operators)
-    streams = [stream for stream in graph.streams if not {stream.source, stream.target} & sinks]
-    asked = budget_problem(
-        assessment,
-        [(stream.source, stream.target) for stream in streams if stream.feedback is None],
-        [(stream.source, stream.target) for stream in streams if stream.feedback is not None],
-    )
+    assessment = replace(assessment, costs=_costs(profile, graph))
+    if profile is not None and (restart := read_recovery(profile).get("restart")) is not None:
+        assessment = replace(assessment, settings=replace(assessment.settings, restart=restart))
+    asked = problem_of(graph, assessment)
     curve = tradeoff(asked, parse_budget(budget, bound))
     best = curve.steps[-1].protection
     return BudgetPlan(curve, plan_with_protection(graph, best, assessment.settings.replicas))
 
 
-def _costs(profile: Path, graph: Graph) -> dict[str, OperatorCosts]:
-    costs = read_costs(profile)
-    if not costs:
+def _costs(profile: Path | None, graph: Graph) -> dict[str, OperatorCosts]:
+    """Measured: an estimate of what replicas, checkpoints and backups take is off by orders of magnitude."""
+    measure = f"measure it with `riprap profile {graph.name} --costs --out {profile or 'profile.toml'}`"
+    if profile is None:
         raise PlanError(
-            f"{profile} does not say what techniques cost: measure it with `riprap profile {graph.name} --costs "
-            f"--out {profile}`"
+            f"a budget needs what protecting {graph.name} costs: {measure}, and give it with --profile profile.toml"
         )
+    costs = read_costs(profile)
+    names = [operator.name for operator in graph]
     for name in costs:
         if name not in graph:
-            names = [operator.name for operator in graph]
             raise PlanError(
                 f"{profile} has costs of operator {name}, which {graph.name} does not have: {known(names, name)}"
             )
+    lacking = [spec.name for spec in graph if spec.name not in costs and not isinstance(spec, Sink)]
+    if lacking:
+        of = f" of {', '.join(lacking)}" if costs else ""
+        raise PlanError(f"{profile} does not say what protection{of} costs: {measure}")
     return costs
 
 

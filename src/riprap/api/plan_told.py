@@ -28,6 +28,7 @@ class Asked:
     # Where operators share elements: the operators of each task, and those of them that keep their output.
     elements: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     kept: tuple[str, ...] | None = None
+    usual: tuple[str, ...] = ()  # operators whose interval nothing says: that which a run has then
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,16 @@ def told_of(plan: "BackupPlan", bound: Duration, asked: Asked, proof: Path | Non
                 f"{', '.join(members)} share an element, and are one task, {name}, with the sum of their T."
             )
     for name, every in asked.intervals.items():
-        sentences.append(f"{name} is saved every {show_duration(every)}, for the time between its failures.")
+        if name not in asked.usual:
+            sentences.append(f"{name} is saved every {show_duration(every)}, for the time between its failures.")
+    if asked.usual:
+        every = asked.intervals[asked.usual[0]]
+        sentences.append(f"Saved every {show_duration(every)}, as nothing else is said: {', '.join(asked.usual)}.")
+    for operator in asked.graph or ():
+        if operator.annotations.continuous is not None and asked.kept is None:
+            sentences.append(
+                f"{operator.name} is saved at intervals instead of continuously: under a bound whole elements are."
+            )
     measured = _measured(proof) if proof is not None else {}
     topology = plan.asked.topology
     for name, row in measured.items():

@@ -10,7 +10,6 @@ plan_recovery(graph, "2s", profile="profile.json", check="plan.toml", measured="
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,9 @@ from riprap.planner.files import TaskProfile, optimal_interval, read_profile, re
 from riprap.planner.from_graph import plan_with_backups, topology_of
 from riprap.planner.problem import problem
 from riprap.planner.shared_elements import as_elements, homes, kept_elements
+from riprap.protocols.recompute import EVERY
 from riprap.runtime.fusion import fused
+from riprap.runtime.planned import wrong_with
 
 Times = str | Mapping[str, str]  # of all operators, or by name with those of the others under ""
 COSTS = ("count", "bytes")
@@ -41,18 +42,7 @@ class RecoveryPlan:
     bound: Duration
     plan: BackupPlan
     told: Told
-
-    @cached_property
-    def text(self) -> str:
-        """As a plan file."""
-        if self.asked.graph is not None:
-            return write_plan(
-                plan_with_backups(
-                    self.asked.graph, set(self.asked.kept or self.plan.names), self.bound, self.asked.intervals
-                )
-            )
-        backups = {name: Annotations(backup=True) for name in self.plan.names}
-        return write_plan(Plan(self.plan.asked.topology.name, backups, self.bound))
+    text: str  # as a plan file
 
     @property
     def failure(self) -> str:
@@ -106,7 +96,7 @@ def plan_recovery(
     if check is not None:
         asked, existing = _as_run(asked, Path(check), existing or ())
     elif asked.graph is not None:
-        _check_lossless(asked.graph)
+        _planned(asked.graph, (), bound)  # backups are all that a bound adds: what cannot run without cannot with them
     assert asked.topology is not None
     home = homes(asked.elements.values())
     stated = problem(
@@ -124,7 +114,20 @@ def plan_recovery(
         plan = plan_backups(stated, algorithm=algorithm, existing=existing, time_limit=limit)
         plan = held_as_executed(plan, asked)
     told = told_of(plan, bound, asked, None if measured is None else Path(measured))
-    return RecoveryPlan(asked, bound, plan, told)
+    if asked.graph is not None:
+        file = _planned(asked.graph, asked.kept or plan.names, bound, asked.intervals)
+    else:
+        file = Plan(asked.topology.name, {name: Annotations(backup=True) for name in plan.names}, bound)
+    return RecoveryPlan(asked, bound, plan, told, write_plan(file))
+
+
+def _planned(
+    graph: Graph, backups: Iterable[str], bound: Duration, intervals: Mapping[str, Duration] | None = None
+) -> Plan:
+    plan = plan_with_backups(graph, set(backups), bound, intervals)
+    if wrong := wrong_with(graph, plan):
+        raise PlanError(f"no plan of {graph.name} can hold a bound: {wrong}")
+    return plan
 
 
 def _asked(
@@ -140,7 +143,6 @@ def _asked(
             raise UsageError(f"{target} gives its tasks no cost: add one per task, or plan with --cost count")
         return Asked(None, replace(read, cost=None) if cost == "count" else read)
     graph = load_app(target) if isinstance(target, str) else target.build() if isinstance(target, App) else target
-    _check_repeatable(graph)
     profiles = read_profile(profile) if profile else {}
     recovery = read_recovery(profile) if profile else {}
     durable = recovery.get("durable")
@@ -152,19 +154,35 @@ def _asked(
     otherwise = given.pop("", None)
     for name, value in given.items():
         profiles[name] = replace(profiles.get(name, TaskProfile()), latency=value)
+    usual = _usual(graph, profiles) if otherwise is None else ()
+    intervals |= dict.fromkeys(usual, Duration(EVERY))
+    profiles |= {name: replace(profiles[name], checkpoint=Duration(EVERY)) for name in usual}
     topology = topology_of(
         graph,
         profiles,
         otherwise=otherwise,
         estimate="average" if average else "worst",
         by_bytes=cost == "bytes",
+        profiled=profile,
     )
-    return Asked(graph, topology, profiles, intervals, recovery.get("restart"), durable)
+    return Asked(graph, topology, profiles, intervals, recovery.get("restart"), durable, usual=usual)
+
+
+def _usual(graph: Graph, profiles: Mapping[str, TaskProfile]) -> tuple[str, ...]:
+    """Operators that were measured, and whose interval between checkpoints nothing says: a run has one for them."""
+    measured = [op for op in graph if op.name in profiles and profiles[op.name].output is not None]
+    return tuple(
+        op.name
+        for op in measured
+        if profiles[op.name].reprocessing("worst") is None and op.annotations.checkpoint_every is None
+    )
 
 
 def _as_run(asked: Asked, check: Path, backups: tuple[str, ...]) -> tuple[Asked, tuple[str, ...]]:
     """A plan without a bound runs with backups that share elements: those are the tasks then, and what they keep."""
     given = read_plan(check)
+    if asked.graph is not None and (wrong := wrong_with(asked.graph, given)):
+        raise PlanError(f"{check} cannot run: {wrong}")
     if asked.graph is None or asked.topology is None or given.recovery is not None:
         return asked, backups
     elements = _sharing(given.apply(asked.graph))
@@ -183,32 +201,6 @@ def _sharing(graph: Graph) -> list[tuple[str, ...]]:
         inner = [s for s in graph.streams if {s.source, s.target} <= {*members} and graph[s.source].annotations.backup]
         found += [members] if inner else [(name,) for name in members]
     return found
-
-
-def _check_repeatable(graph: Graph) -> None:
-    """A bound is met by working out again what was lost, which has to give the same."""
-    for operator in graph:
-        if not operator.deterministic:
-            raise PlanError(
-                f"no plan of {graph.name} can hold a bound: it is met by recomputing, and {operator.name} is not "
-                "deterministic, so it would give out others; make it deterministic, or protect the app without a bound"
-            )
-
-
-def _check_lossless(graph: Graph) -> None:
-    """Nor can what an operator did not get be worked out again: a run under the plan would refuse it."""
-    for operator in graph:
-        notes, why = operator.annotations, ""
-        if notes.retain is not None:
-            why = f"what {operator.name} gives out is retained only while its consumer is down, so it has gaps; leave"
-            why += " retain() out"
-        elif notes.ha_group is not None or notes.copies > 1:
-            why = f"{operator.name} runs in replicas, which fail over instead; leave the replicas out"
-        if why:
-            raise PlanError(
-                f"no plan of {graph.name} can hold a bound: it is met by recomputing, and {why}, or protect the app "
-                "without a bound"
-            )
 
 
 def _times(given: Times | None) -> dict[str, Duration]:

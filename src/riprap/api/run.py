@@ -22,7 +22,7 @@ from riprap.base.documents import read_json, shortened
 from riprap.base.errors import DataError, UsageError
 from riprap.base.owner import is_empty, owned
 from riprap.base.phases import Phases
-from riprap.base.quantities import format_duration, parse_duration
+from riprap.base.quantities import parse_duration
 from riprap.engine.input_check import check_columns, check_input
 from riprap.engine.input_record import NOTED, Identity, another_input, check_same, identity, read_noted
 from riprap.graph.annotations import Stability
@@ -30,7 +30,7 @@ from riprap.graph.builder import App
 from riprap.graph.graph import Graph
 from riprap.graph.plan import parse_plan, plan_text
 from riprap.protocols.commitment import SINKS
-from riprap.protocols.registry import FAILOVERS, LOGS, REGISTRY, RULES, SCOPES, configured
+from riprap.protocols.registry import FAILOVERS, LOGS, REGISTRY, RULES, SCOPES
 from riprap.report.replicas import replicas
 from riprap.report.run import element_table, stream_table
 from riprap.runtime.coordination.summary import positions, read_ledgers
@@ -40,7 +40,8 @@ from riprap.runtime.fusion import Fuse
 from riprap.runtime.handover import check_taken_over, hand_over
 from riprap.runtime.host import Rates
 from riprap.runtime.kills import parse_kills
-from riprap.runtime.layout import Layout, arrange
+from riprap.runtime.layout import Layout
+from riprap.runtime.planned import planned_layout
 from riprap.spark.running import Show, Watch, ready_session, run_on_spark
 from riprap.streams import Stream
 from riprap.streams.description import is_stream
@@ -83,35 +84,11 @@ class Settings:
             if not self.app:
                 raise UsageError("this run was begun with a graph, not with a name: give resume() the graph again")
             graph = load_app(self.app)
-        name, interval, sinks = self.protocol, self.interval, None
-        if self.plan is not None:
-            plan = parse_plan(self.plan)
-            graph = plan.apply(graph)
-            if plan.recovery is not None and name not in ("partial", "recompute"):
-                raise UsageError(
-                    f"the plan has a bound of recovery, which is met by recomputing, and --protocol is {name}: leave "
-                    "--protocol out, or `recovery` in the plan"
-                )
-            replicated = [op.name for op in graph if op.annotations.ha_group or op.annotations.copies > 1]
-            if plan.recovery is not None and replicated:
-                raise UsageError(
-                    f"the plan has a bound of recovery, which is met by recomputing, and {replicated[0]} runs in "
-                    "replicas that fail over: leave out the replicas, or `recovery` in the plan"
-                )
-            name = "recompute" if plan.recovery is not None else name
-            if plan.protocol is not None:
-                if name not in ("partial", plan.protocol):
-                    raise UsageError(
-                        f"the plan says protocol = {plan.protocol!r} and --protocol is {name}: leave one out"
-                    )
-                name, sinks = plan.protocol, plan.sinks
-                if interval is None and plan.interval is not None:
-                    interval = format_duration(plan.interval)
-        spec, settings = configured(
-            name, interval=interval, log=self.log, scope=self.scope, rule=self.rule,
-            failover=self.failover, sinks=self.sinks or sinks, virtual=self.virtual,
+        return planned_layout(
+            graph, None if self.plan is None else parse_plan(self.plan), self.fuse, self.parallelism,
+            protocol=self.protocol, interval=self.interval, log=self.log, scope=self.scope, rule=self.rule,
+            failover=self.failover, sinks=self.sinks, virtual=self.virtual, former=self.former,
         )  # fmt: skip
-        return arrange(graph, self.fuse, self.parallelism, spec, settings, former=self.former)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from riprap.engine.piece import RunningPiece
 from riprap.graph.graph import Graph
 from riprap.graph.keys import TS
 from riprap.operators.columns import view
+from riprap.operators.contract import Operator
 
 _SECOND = 1_000_000  # microseconds
 
@@ -31,14 +32,14 @@ class OperatorProfile:
     kind: str
     tuples_in: tuple[int, ...]  # per input port (for a source: what it was given)
     tuples_out: tuple[int, ...]  # per output port
-    mean_rate: tuple[float, ...]  # per input port: tuples over the length of the stream
+    mean_rate: tuple[float, ...]  # per input port: tuples over the time of the data
     peak_rate: tuple[float, ...]  # per input port: the most tuples in any whole second
     selectivity: tuple[float, ...]  # per output port: output tuples per input tuple
     port_selectivity: tuple[float, ...]  # per input port: outputs that this port's tuples triggered, per tuple
     seconds_per_tuple: float  # of the wall clock, in this operator, per input tuple; of a loop, its share
-    state_tuples: int  # in its state at the end
+    state_tuples: int  # in its state when the input ends, before what that closes is emitted
     state_bytes: int
-    port_state: tuple[int, ...] = ()  # per input port: tuples of it in the state at the end
+    port_state: tuple[int, ...] = ()  # per input port: tuples of it in the state
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class PieceProfile:
 @dataclass(frozen=True)
 class Profile:
     app: str
-    seconds: float  # of event time, first tuple to last
+    seconds: float  # of event time, first tuple of a source to last
     tuples: int  # given to the sources
     operators: Mapping[str, OperatorProfile]
     pieces: tuple[PieceProfile, ...] = ()
@@ -78,19 +79,24 @@ def profile(graph: Graph, inputs: Mapping[str, Iterable[pa.RecordBatch]], *, clo
 
     engine, timed = Engine(graph, watch=watch, clock=clock), Engine(graph, clock=clock)
     taken = 0.0
+    open_, states = {source.name for source in graph.sources}, {}
     for name, batch in engine.events({name: chain(first_batches[name], rest) for name, rest in reading.items()}):
+        if batch is None:
+            open_.discard(name)
+            if not open_:  # the end closes windows, and what they hold is gone
+                states = {spec.name: _state(engine.operators[spec.name], spec.inputs) for spec in graph}
         engine.end(name) if batch is None else engine.push(name, batch)
         start = clock.monotonic()
         timed.end(name) if batch is None else timed.push(name, batch)
         taken += clock.monotonic() - start
     seconds = _seconds(engine, timed)
-    first = min((s.first for ports in per_second.values() for s in ports if s.total), default=0)
-    last = max((s.last for ports in per_second.values() for s in ports if s.total), default=0)
-    length = max(last - first, 1) / _SECOND
+    # The time of the data, without the flush behind it: a window that the end closes may emit at a much later time.
+    given = [port for source in graph.sources for port in per_second[source.name] if port.total]
+    first, last = min((port.first for port in given), default=0), max((port.last for port in given), default=0)
+    length = (last - first) / _SECOND or 1.0  # all at one time: what comes in a second
     operators = {}
     for spec in graph:
         statistics, ports = engine.statistics[spec.name], per_second[spec.name]
-        operator = engine.operators[spec.name]
         total = sum(statistics.tuples_in)
         operators[spec.name] = OperatorProfile(
             spec.name,
@@ -105,12 +111,15 @@ def profile(graph: Graph, inputs: Mapping[str, Iterable[pa.RecordBatch]], *, clo
                 for triggered, taken in zip(statistics.triggered, statistics.tuples_in, strict=True)
             ),
             seconds[spec.name] / total if total else 0.0,
-            operator.size(),
-            operator.snapshot().nbytes,
-            tuple(operator.port_size(port) for port in range(spec.inputs)),
+            *states[spec.name],
         )
-    given = sum(sum(engine.statistics[source.name].tuples_in) for source in graph.sources)
-    return Profile(graph.name, length, given, operators, tuple(map(_piece, timed.running)), taken)
+    tuples = sum(sum(engine.statistics[source.name].tuples_in) for source in graph.sources)
+    return Profile(graph.name, length, tuples, operators, tuple(map(_piece, timed.running)), taken)
+
+
+def _state(operator: Operator, inputs: int) -> tuple[int, int, tuple[int, ...]]:
+    """Tuples, bytes, and tuples of each input port."""
+    return operator.size(), operator.snapshot().nbytes, tuple(operator.port_size(port) for port in range(inputs))
 
 
 def _seconds(apart: Engine, timed: Engine) -> dict[str, float]:

@@ -8,6 +8,7 @@ from riprap.faults.models import StateOutcome
 from riprap.faults.verdict import Verdict
 from riprap.graph.annotations import Annotations, HaGroup
 from riprap.graph.graph import Graph
+from riprap.graph.groups import connected, replicable
 from riprap.graph.plan import Plan
 
 CHECKPOINT_EVERY = Duration(1_000_000)  # what the plan proposes
@@ -15,17 +16,28 @@ GROUP = "critical"
 
 
 def proposed_plan(graph: Graph, found: Mapping[str, Verdict]) -> Plan:
-    """The verdicts as a plan."""
-    operators: dict[str, Annotations] = {}
-    names: dict[tuple[str, ...], str] = {}
+    """The verdicts as a plan, instead of the protection in the code.
+
+    Whoever has to be in a group with its members is, and what cannot be replicated is checkpointed.
+    """
+    together = replicable(graph)
+    sinks = {sink.name for sink in graph.sinks}
+    operators = {s.name: Annotations() for s in graph if s.annotations != Annotations() and s.name not in sinks}
+    groups: list[set[str]] = []
     for target, verdict in found.items():
-        if verdict.advice == "replicate":
-            name = names.setdefault(verdict.group, f"{GROUP}-{len(names) + 1}" if names else GROUP)
-            operators |= {member: Annotations(ha_group=HaGroup(name, 2)) for member in verdict.group}
-        elif verdict.advice == "checkpoint":
-            for member in target.split("+"):
-                if any(graph[member].stateful):
-                    operators.setdefault(member, Annotations(checkpoint_every=CHECKPOINT_EVERY))
+        members = [*verdict.group, *target.split("+")] if verdict.advice in ("replicate", "checkpoint") else []
+        for member in members:
+            if any(graph[member].stateful):
+                operators[member] = Annotations(checkpoint_every=CHECKPOINT_EVERY)
+        group = {name for member in verdict.group for name in together.get(member, ())}
+        for other in [one for one in groups if one & group]:
+            groups.remove(other)
+            group |= other
+        groups += [group] if group else []
+    parts = [part for group in groups for part in connected(graph, group)]
+    for number, part in enumerate(parts):
+        name = f"{GROUP}-{number + 1}" if number else GROUP
+        operators |= {member: Annotations(ha_group=HaGroup(name, 2)) for member in part}
     return Plan(graph.name, {name: operators[name] for name in graph.order if name in operators})
 
 

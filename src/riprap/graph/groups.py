@@ -2,11 +2,12 @@
 remember.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from riprap.base.errors import GraphError
 from riprap.graph.annotations import HaGroup
+from riprap.graph.cycles import cyclic_parts
 from riprap.graph.graph import Graph
 from riprap.graph.spec_base import OperatorSpec
 from riprap.graph.specs import Sink, Source
@@ -40,6 +41,42 @@ def ha_groups(graph: Graph) -> Mapping[HaGroup, tuple[str, ...]]:
                 f"HA group {group.name} is not connected: no stream of the group leads from {members[0]} to "
                 f"{' or '.join(apart)}; make it several groups, or add the operators in between"
             )
+    return found
+
+
+def replicable(graph: Graph) -> dict[str, frozenset[str]]:
+    """By operator that can be in an HA group: all that are in it then, itself included.
+
+    A consumer that cannot bear loss is in the group that feeds it, and a cycle is in one group or in none. A sink runs
+    once, and a cycle of replicas runs in one process, which cannot have shards.
+    """
+    needs: dict[str, set[str]] = {spec.name: {spec.name} for spec in graph}
+    alone = {sink.name for sink in graph.sinks}
+    for stream in graph.streams:
+        if not graph[stream.target].tolerates_loss:
+            needs[stream.source].add(stream.target)
+    for cycle in cyclic_parts(graph):
+        if any(graph[name].parallelism > 1 for name in cycle):
+            alone |= {*cycle}
+        for name in cycle:
+            needs[name] |= {*cycle}
+    for group in needs.values():
+        waiting = [*group]
+        while waiting:
+            more = needs[waiting.pop()] - group
+            group |= more
+            waiting += more
+    return {name: frozenset(group) for name, group in needs.items() if not group & alone}
+
+
+def connected(graph: Graph, members: Collection[str]) -> list[tuple[str, ...]]:
+    """The members, in the parts that streams between them connect, in the order of the graph."""
+    found: list[tuple[str, ...]] = []
+    for name in graph.order:
+        if name in members and not any(name in part for part in found):
+            left = tuple(other for other in graph.order if other in members and other != name)
+            apart = _apart(graph, (name, *left))
+            found.append((name, *(other for other in left if other not in apart)))
     return found
 
 

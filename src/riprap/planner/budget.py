@@ -2,8 +2,9 @@
 latency.
 
 Exact, as an integer program: one binary per operator, option and "its input is kept"; one per backup; a latency per
-operator, scaled by the bound. The solver's answer is evaluated again from the definitions (`evaluate`), which share
-nothing with the program; an answer that does not hold there is cut off and the program solved again.
+operator, scaled by the bound; and rows for what cannot run together (`possible`). The solver's answer is evaluated
+again from the definitions (`evaluate`), which share nothing with the program; an answer that does not hold there is cut
+off and the program solved again.
 """
 
 from collections.abc import Mapping
@@ -51,11 +52,28 @@ class Protection:
 class BudgetProblem:
     assessment: Assessment
     edges: tuple[tuple[str, str], ...]  # streams of the app between assessed operators, without feedback
-    must: frozenset[str] = frozenset()  # backups in any case: they feed a stream that leads back
+    must: frozenset[str] = frozenset()  # backups unless they are replicated: they feed a stream that leads back
+    # By operator that can be replicated, all that are replicated with it; None: any can, by itself.
+    together: Mapping[str, frozenset[str]] | None = None
+    sinks: frozenset[str] = frozenset()  # operators that feed a sink
 
     @cached_property
     def options(self) -> dict[str, list[Option]]:
-        return {name: options(self.assessment, name) for name in self.assessment.operators}
+        found = {name: options(self.assessment, name) for name in self.assessment.operators}
+        if self.together is None:
+            return found
+        return {
+            name: [option for option in choices if option.technique != "ha_group" or name in self.together]
+            for name, choices in found.items()
+        }
+
+    @cached_property
+    def outside(self) -> dict[str, frozenset[str]]:
+        """By operator, what it feeds; a backup of it beside replicas needs all of that in its group. "": a sink."""
+        fed = {name: {""} if name in self.sinks else set() for name in self.assessment.operators}
+        for source, target in self.edges:
+            fed[source].add(target)
+        return {name: frozenset(targets) for name, targets in fed.items()}
 
     @cached_property
     def upstream(self) -> dict[str, list[str]]:
@@ -78,14 +96,20 @@ class BudgetProblem:
 
 
 def budget_problem(
-    assessment: Assessment, edges: list[tuple[str, str]], feedback: list[tuple[str, str]]
+    assessment: Assessment,
+    edges: list[tuple[str, str]],
+    feedback: list[tuple[str, str]],
+    *,
+    together: Mapping[str, frozenset[str]] | None = None,
+    sinks: frozenset[str] = frozenset(),
 ) -> BudgetProblem:
     """`edges` and `feedback` name operators of the app; each must be assessed."""
     for name in {end for edge in (*edges, *feedback) for end in edge}:
         if name not in assessment.operators:
             assessed = known(assessment.operators, name)
             raise PlanError(f"operator {name} is not in the assessment of {assessment.app}, which has {assessed}")
-    return BudgetProblem(assessment, tuple(dict.fromkeys(edges)), frozenset(source for source, _ in feedback))
+    must = frozenset(source for source, _ in feedback)
+    return BudgetProblem(assessment, tuple(dict.fromkeys(edges)), must, together, sinks)
 
 
 def evaluate(asked: BudgetProblem, chosen: Mapping[str, Option], backups: frozenset[str]) -> Protection:
@@ -98,9 +122,21 @@ def evaluate(asked: BudgetProblem, chosen: Mapping[str, Option], backups: frozen
         loss += option.loss_replayed if kept else option.loss
         takes = takes.plus(option.resources)
         if name in backups:
-            takes = takes.plus(backup_resources(asked.assessment, name))
+            takes = takes.plus(backup_resources(asked.assessment, name) or Resources())
         late[name] = option.latency + max((late[u] for u in before if u not in backups), default=0)
     return Protection(dict(chosen), backups, loss, takes, Duration(max(late.values())))
+
+
+def possible(asked: BudgetProblem, protection: Protection) -> bool:
+    """Whether a run can have it: replicas fail over together where they have to, and write no backup together."""
+    replicated = {name for name, option in protection.chosen.items() if option.technique == "ha_group"}
+    backups = protection.backups
+    return (
+        all((asked.together or {}).get(name, {name}) <= replicated for name in replicated)
+        and all(asked.outside[name] <= replicated for name in replicated & backups)
+        and all(backup_resources(asked.assessment, name) is not None for name in backups)
+        and asked.must <= replicated | backups
+    )
 
 
 def fits(protection: Protection, budget: Budget) -> bool:
@@ -145,12 +181,13 @@ class _Program:
         self.highs.setOptionValue("mip_rel_gap", 0.0)
         self.highs.setOptionValue("mip_abs_gap", 1e-9)
         count = self.share + 1
-        low = np.zeros(count)
-        low[[self.m[v] for v in asked.must]] = 1.0
-        self.highs.addVars(count, low, np.ones(count))
+        high = np.ones(count)
+        high[[self.m[v] for v in self.names if backup_resources(asked.assessment, v) is None]] = 0.0
+        self.highs.addVars(count, np.zeros(count), high)
         whole = np.arange(self.share - len(self.names), dtype=np.int32)
         self.highs.changeColsIntegrality(len(whole), whole, np.full(len(whole), highspy.HighsVarType.kInteger))
         self._choices()
+        self._replicas()
         self._resources()
         self._latencies()
         self._objective()
@@ -165,6 +202,26 @@ class _Program:
             for u in self.asked.upstream[v]:  # "kept" only where every operator that feeds v keeps a backup
                 self._row(0.0, np.inf, {self.m[u]: 1.0} | {self.z[v, o, 1]: -1.0 for o in span})
 
+    def _replicas(self) -> None:
+        """What `possible` says."""
+        replicas = {
+            v: {
+                self.z[v, o, kept]: 1.0
+                for o, one in enumerate(choices)
+                if one.technique == "ha_group"
+                for kept in (0, 1)
+            }
+            for v, choices in self.asked.options.items()
+        }
+        for v, own in replicas.items():
+            if v in self.asked.must:
+                self._row(1.0, np.inf, {self.m[v]: 1.0} | own)
+            for w in (self.asked.together or {}).get(v, frozenset()) - {v} if own else ():
+                self._row(-np.inf, 0.0, own | dict.fromkeys(replicas.get(w, {}), -1.0))
+            for w in self.asked.outside[v] - {v} if own else ():
+                others = dict.fromkeys(replicas.get(w, {}), -1.0)
+                self._row(-np.inf, 1.0, {self.m[v]: 1.0} | own | others)
+
     def _resources(self) -> None:
         for i, limit in self.budget.limits().items():
             terms: dict[int, float] = {}
@@ -173,7 +230,7 @@ class _Program:
                 for o, option in enumerate(self.asked.options[v]):
                     for kept in (0, 1):
                         terms[self.z[v, o, kept]] = option.resources[i] / scale
-                terms[self.m[v]] = backup_resources(self.asked.assessment, v)[i] / scale
+                terms[self.m[v]] = (backup_resources(self.asked.assessment, v) or Resources())[i] / scale
             if limit:
                 self._row(-np.inf, 0.0, terms | {self.share: -1.0})
             else:
@@ -225,7 +282,7 @@ class _Program:
             picked = {key: column for key, column in self.z.items() if values[column] > 0.5}
             kept = frozenset(v for v in self.names if values[self.m[v]] > 0.5)
             found = evaluate(self.asked, {v: self.asked.options[v][o] for v, o, _ in picked}, kept)
-            if fits(found, self.budget):
+            if fits(found, self.budget) and possible(self.asked, found):
                 return found
             # Within the solver's tolerance but not within the bounds: exclude exactly this choice.
             ones = [*picked.values(), *(self.m[v] for v in kept)]
@@ -243,7 +300,8 @@ def _why_impossible(asked: BudgetProblem, budget: Budget) -> str:
                 f"no protection recovers within {show_duration(budget.recovery)}: {slow} takes "
                 f"{show_duration(fastest[slow].latency)} even with {fastest[slow].describe()}"
             )
-    return "no protection fits the budget together with the recovery bound: raise one of them"
+        return "no protection fits the budget together with the recovery bound: raise one of them"
+    return f"no protection fits the budget: {', '.join(sorted(asked.must))} needs a backup, to come back from a cycle"
 
 
 def parse_budget(text: str, recovery: Duration | None) -> Budget:

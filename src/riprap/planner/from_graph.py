@@ -6,6 +6,7 @@ backup or none does: the operator stands for them, and a backup of it counts onc
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -13,11 +14,16 @@ from riprap.base.errors import PlanError, known
 from riprap.base.quantities import Duration
 from riprap.graph.annotations import Annotations, HaGroup
 from riprap.graph.graph import Graph
+from riprap.graph.groups import connected, replicable
 from riprap.graph.plan import Plan
 from riprap.graph.specs import OperatorSpec, Sink
-from riprap.planner.budget import Protection
+from riprap.planner.assessment import Assessment, OperatorImpact
+from riprap.planner.budget import BudgetProblem, Protection, budget_problem
 from riprap.planner.files import Estimate, TaskProfile
 from riprap.planner.topology import Topology, topology
+from riprap.runtime.planned import wrong_with
+
+UNASSESSED = OperatorImpact(0.0, {Duration(0): ((Duration(1_000_000), 0.0),)})
 
 
 def topology_of(
@@ -27,10 +33,11 @@ def topology_of(
     otherwise: Duration | None = None,
     estimate: Estimate = "average",
     by_bytes: bool = False,
+    profiled: Path | None = None,
 ) -> Topology:
     """T(v) from the profile, else from the operator's checkpoint interval, else `otherwise`.
 
-    A backup costs one per shard, or, `by_bytes`, the bytes/s that the profile says.
+    A backup costs one per shard, or, `by_bytes`, the bytes/s that the profile says. `profiled`: the profile's file.
     """
     names = [operator.name for operator in graph]
     for name in profile:
@@ -50,9 +57,11 @@ def topology_of(
         else:
             latency[operator.name] = found
     if unknown:
+        where = f", and {profiled} does not say it" if profiled is not None else ""
+        instead = f"an entry of each in {profiled}" if profiled is not None else "--profile FILE"
         raise PlanError(
-            f"how long {', '.join(unknown)} of {graph.name} need to reprocess their recent input is not known: give it "
-            "with --latency 1s (for all), --latency NAME=1s, --profile FILE, or a checkpoint interval in the app"
+            f"how long {', '.join(unknown)} of {graph.name} need to reprocess their recent input is not known{where}: "
+            f"give it with --latency 1s (for all), --latency NAME=1s, {instead}, or a checkpoint interval in the app"
         )
     edges = list(dict.fromkeys((stream.source, stream.target) for stream in graph.streams))
     feedback = {(stream.source, stream.target) for stream in graph.streams if stream.feedback is not None}
@@ -84,35 +93,61 @@ def _width(type_: pa.DataType) -> float:
 def plan_with_backups(
     graph: Graph, backups: set[str], bound: Duration | None = None, intervals: Mapping[str, Duration] | None = None
 ) -> Plan:
-    """What the code asks for, with these backups instead of its own, and these intervals where it has none."""
+    """What the code asks for, with these backups instead of its own, and these intervals where it has none.
+
+    Under a bound what was lost is recomputed from checkpoints of whole elements, so there are no continuous ones.
+    """
     operators: dict[str, Annotations] = {}
     for operator in graph:
-        own = operator.annotations
-        every = own.checkpoint_every or (intervals or {}).get(operator.name)
-        if own.continuous is not None:
-            every = None
-        wanted = replace(own, checkpoint_every=every, backup=operator.name in backups)
+        own, kept = operator.annotations, operator.name in backups
+        wanted = replace(
+            own,
+            checkpoint_every=own.checkpoint_every or (intervals or {}).get(operator.name),
+            backup=kept,
+            continuous=None,
+            stability=own.stability if kept or own.persist or isinstance(operator, Sink) else None,
+        )
         if wanted not in (Annotations(), own) or own != Annotations():
             operators[operator.name] = wanted
     return Plan(graph.name, operators, bound)
 
 
+def problem_of(graph: Graph, assessment: Assessment) -> BudgetProblem:
+    """What can be chosen for the operators of an app. Sinks hand over what they get: an assessment may leave them out.
+    Of others that were not assessed nothing is known to be lost, so they restart."""
+    for name in assessment.operators:
+        if name not in graph:
+            names = [operator.name for operator in graph]
+            raise PlanError(
+                f"the assessment has operator {name}, which {graph.name} does not have: {known(names, name)}; assess "
+                "the app again"
+            )
+    sinks = {sink.name for sink in graph.sinks}
+    assessed = assessment.operators
+    operators = {
+        spec.name: assessed.get(spec.name, UNASSESSED) for spec in graph if spec.name not in sinks - assessed.keys()
+    }
+    between = [stream for stream in graph.streams if stream.target in operators]
+    return budget_problem(
+        replace(assessment, operators=operators),
+        [(stream.source, stream.target) for stream in between if stream.feedback is None],
+        [(stream.source, stream.target) for stream in between if stream.feedback is not None],
+        together=replicable(graph),
+        sinks=frozenset(stream.source for stream in graph.streams if stream.target in sinks),
+    )
+
+
 def plan_with_protection(graph: Graph, protection: Protection, replicas: int) -> Plan:
-    """A plan file for a choice of techniques. Neighbours that are replicated form one HA group."""
+    """A plan file for a choice of techniques, instead of those in the code. Neighbours that are replicated form one HA
+    group."""
     replicated = {name for name, option in protection.chosen.items() if option.technique == "ha_group"}
-    group = {name: name for name in replicated}
-    for stream in graph.streams:
-        if {stream.source, stream.target} <= replicated:
-            old, new = group[stream.target], group[stream.source]
-            group = {name: new if of == old else of for name, of in group.items()}
+    group = {name: HaGroup(part[0], replicas) for part in connected(graph, replicated) for name in part}
     operators = {}
     for name, option in protection.chosen.items():
-        annotations = Annotations(
-            option.interval,
-            None,
-            name in protection.backups,
-            HaGroup(group[name], replicas) if name in replicated else None,
-        )
-        if annotations != Annotations():
+        annotations = Annotations(option.interval, None, name in protection.backups, group.get(name))
+        if Annotations() != annotations or graph[name].annotations != annotations:
             operators[name] = annotations
-    return Plan(graph.name, operators)
+    plan = Plan(graph.name, operators)
+    if wrong := wrong_with(graph, plan):
+        raise PlanError(f"no plan of {graph.name} can be written: {wrong}")
+    return plan

@@ -13,8 +13,8 @@ missed is replayed: the effective outage is 0, and with a checkpoint, or without
 happened. Expected loss is failures per day × the assessed quality impact of that outage and age, summed over the
 operators: a sum leaves out that failures may coincide and that one operator's loss may hide another's.
 
-What a technique takes is what was measured in runs, where a profile says so (`costs.py`); else it is estimated from
-what the operator takes, from its state and from its output.
+What a technique takes is what was measured in runs (`costs.py`); one that was not measured is not chosen. Without any
+costs it is estimated from what the operator takes, from its state and from its output.
 
 T(v), for the bound on recovery latency, is the time until it runs again plus what it has to reprocess (τ/2).
 """
@@ -65,16 +65,22 @@ def options(assessment: Assessment, operator: str) -> list[Option]:
     # An operator without state has none to lose: what it gets again it processes as if nothing had happened.
     gone = LOST if impact.state else Duration(0)
     found = [_option(impact, "restart", None, Resources(), settings.restart, settings.restart, gone, gone)]
-    if impact.state:
+    if impact.state and _known(assessment, operator, "checkpoint"):
         takes = [_checkpoint_resources(assessment, operator, interval) for interval in settings.intervals]
         pairs = zip(reversed(settings.intervals), reversed(takes), strict=True)
         found += [_checkpoint(impact, settings, interval, resources) for interval, resources in pairs]
+    if not _known(assessment, operator, "ha_group"):
+        return found
     extra = settings.replicas - 1
     replica = measured(assessment, operator, "ha_group") or Cost(impact.cpu, impact.memory, 0.0, impact.output)
     replicas = Resources(*(extra * part for part in replica))
     kept = Duration(0)
     found.append(_option(impact, "ha_group", None, replicas, settings.failover, settings.failover, kept, kept))
     return found
+
+
+def _known(assessment: Assessment, operator: str, technique: str) -> bool:
+    return not assessment.costs or measured(assessment, operator, technique) is not None
 
 
 def measured(assessment: Assessment, operator: str, technique: str) -> Cost | None:
@@ -114,10 +120,12 @@ def _option(
     return Option(technique, interval, takes, latency, missed, min(missed, replayed))
 
 
-def backup_resources(assessment: Assessment, operator: str) -> Resources:
-    """Of keeping all output streams of an operator."""
+def backup_resources(assessment: Assessment, operator: str) -> Resources | None:
+    """Of keeping all output streams of an operator; None: that was not measured."""
     cost = measured(assessment, operator, "backup")
     if cost is not None:
         return Resources(*cost)
+    if assessment.costs:
+        return None
     output = assessment.operators[operator].output
     return Resources(output / assessment.settings.write_per_core, 0.0, output)

@@ -71,7 +71,7 @@ def _everything(asked: BudgetProblem) -> Resources:
     total = Resources()
     for name, choices in asked.options.items():
         dearest = Resources(*(max(option.resources[i] for option in choices) for i in range(len(total))))
-        total = total.plus(dearest).plus(backup_resources(asked.assessment, name))
+        total = total.plus(dearest).plus(backup_resources(asked.assessment, name) or Resources())
     return total
 
 

@@ -34,7 +34,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import gcd
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -59,14 +59,13 @@ from riprap.protocols.protocol import (
 )
 from riprap.replication.full import copied
 from riprap.replication.ha import replicated
-from riprap.runtime.continuous_check import check_continuous
+from riprap.runtime.checks import check_graph, check_layout
 from riprap.runtime.former_shards import check_change, with_former
-from riprap.runtime.fusion import Fuse, fused, numbers_ports, spread
+from riprap.runtime.fusion import Fuse, fused, numbers_ports
 from riprap.runtime.retentions import retention_of, share_of
 
 Recovery = Literal["gap", "buffer", "replay", "recompute", "failover", "while-down", "copies"]
 
-MOST_SHARDS = 1024  # of one operator
 RECOVERIES: Mapping[Retention, Recovery] = {
     "discard": "gap", "hold": "buffer", "log": "replay", "recompute": "recompute", "remember": "failover",
     "while-down": "while-down",
@@ -484,25 +483,9 @@ def arrange(
     before = None
     if former:
         before = arrange(graph, fuse, former[-1], protocol, settings, former=former[:-1])
-    if fuse not in get_args(Fuse):
-        raise UsageError(f"--fuse {fuse}: expected one of {', '.join(get_args(Fuse))}")
     for name, shards in (parallelism or {}).items():
         graph = graph.with_operator(replace(graph[name], parallelism=shards))
-    for spec in graph:
-        if spec.parallelism > MOST_SHARDS:
-            raise UsageError(f"{spec.name} would run in {spec.parallelism} shards; at most {MOST_SHARDS} are possible")
-    _check_cycles(graph, fuse, protocol, virtual=bool((settings or {}).get("virtual")))
-    groups, copies = ha_groups(graph), copies_of(graph)
-    if copies > 1 and protocol.name != PARTIAL.name:
-        raise UsageError(
-            f"--protocol {protocol.name}: every operator runs in {copies} copies, which need no other protocol; "
-            "leave out the copies, or --protocol"
-        )
-    if groups and protocol.name != PARTIAL.name:
-        raise UsageError(
-            f"--protocol {protocol.name}: HA group {next(iter(groups)).name} fails over by itself, under partial only; "
-            "leave out the group, or --protocol"
-        )
+    check_graph(graph, fuse, protocol, virtual=bool((settings or {}).get("virtual")))
     fragments = tuple(_fragment(graph, members) for members in fused(graph, fuse, bounded=protocol.name == "recompute"))
     fragments = tuple(with_former(fragment, before) for fragment in fragments)
     home = {name: fragment for fragment in fragments for name in fragment.members}
@@ -511,58 +494,17 @@ def arrange(
         for stream in graph.streams
         if home[stream.source] is not home[stream.target]
     )
-    around = replicated(protocol) if groups else copied(protocol) if copies > 1 else protocol
+    around = replicated(protocol) if ha_groups(graph) else copied(protocol) if copies_of(graph) > 1 else protocol
     layout = Layout(graph, fragments, links, around, dict(settings or {}), before)
-    ids = [pe.id for pe in layout.pes]
-    for id_ in ids:
-        if ids.count(id_) > 1:
-            raise UsageError(f"two processing elements would be called {id_}: name the operators differently")
-    for surroundings in layout.surroundings.values():
-        if refused := protocol.refuses(surroundings):
-            raise UsageError(refused)
-    for fragment in fragments:
-        check_continuous(layout, fragment)
+    check_layout(layout)
     if before is not None:
         check_change(before, layout)
     return layout
 
 
-def _check_cycles(graph: Graph, fuse: Fuse, protocol: ProtocolSpec, *, virtual: bool) -> None:
-    """What a cycle within one element cannot have, and what one over several cannot."""
-    for cycle in cyclic_parts(graph):
-        several = spread(graph, cycle, fuse, bounded=protocol.name == "recompute")
-        if several and virtual:
-            raise UsageError(
-                f"--virtual: {cycle[0]} is on a cycle over several elements, all of which have to go back together: "
-                "leave --virtual out, or --fuse none and parallelism"
-            )
-        for name in cycle:
-            if graph[name].parallelism > 1 and not several:
-                why = "nothing else is on it" if len(cycle) == 1 else "it is replicated, or may be recomputed"
-                raise UsageError(
-                    f"{name} is on a cycle that runs in one process, as {why}: leave its parallelism at 1, "
-                    f"not {graph[name].parallelism}"
-                )
-            if several and not graph[name].deterministic and protocol.name != PARTIAL.name:
-                raise UsageError(
-                    f"{name} is not deterministic and lies on a cycle over several elements, of which {protocol.name} "
-                    "could not say what is still to come round: leave --fuse none and parallelism out, or --protocol"
-                )
-        for stream in graph.streams:
-            apart = graph[stream.source].annotations.continuous is not None or share_of(graph, stream) is not None
-            if {stream.source, stream.target} <= set(cycle) and apart:
-                raise UsageError(
-                    f"stream {stream.id} lies on a cycle, where nothing can be kept for {stream.target} alone: leave "
-                    "continuous() and retain() out, backup() keeps what leaves the cycle"
-                )
-
-
 def _fragment(graph: Graph, members: tuple[str, ...]) -> Fragment:
     first = graph[members[0]]
     group, copies = first.annotations.ha_group, first.annotations.copies
-    for name in members:
-        if graph[name].annotations.ha_group != group:
-            raise UsageError(f"{first.name} and {name} are on one cycle: put all of it into one HA group, or nothing")
     if group is None:
         return Fragment(members, first.parallelism, replicas=copies, copied=copies > 1)
     return Fragment(members, first.parallelism, group.name, group.replicas)

@@ -1,0 +1,76 @@
+"""A plan for an app: the layout that a run of it has, and what is wrong with it.
+
+`run` and `prove` lay out with `planned_layout`, and the planner writes only plans of which `wrong_with` says nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from riprap.base.errors import RiprapError, UsageError
+from riprap.base.quantities import format_duration
+from riprap.graph.graph import Graph
+from riprap.graph.plan import Plan
+from riprap.protocols.registry import FAILOVERS, configured
+from riprap.runtime.fusion import Fuse
+from riprap.runtime.layout import Layout, arrange
+
+
+def planned_layout(
+    graph: Graph,
+    plan: Plan | None,
+    fuse: Fuse = "auto",
+    parallelism: Mapping[str, int] | None = None,
+    *,
+    protocol: str = "partial",
+    interval: str | None = None,
+    log: str | None = None,
+    scope: str | None = None,
+    rule: str | None = None,
+    failover: str = FAILOVERS[0],
+    sinks: str | None = None,
+    virtual: bool = False,
+    former: Sequence[Mapping[str, int]] = (),
+) -> Layout:
+    """What runs: the graph under the plan, with the protocol of either. Raises for what cannot."""
+    if plan is not None:
+        graph = plan.apply(graph)
+        protocol, interval, sinks = _protocol(graph, plan, protocol, interval, sinks)
+    spec, settings = configured(
+        protocol, interval=interval, log=log, scope=scope, rule=rule, failover=failover, sinks=sinks, virtual=virtual
+    )
+    return arrange(graph, fuse, parallelism, spec, settings, former=former)
+
+
+def wrong_with(graph: Graph, plan: Plan) -> str:
+    """Why an app cannot run under a plan, as `run` and as `prove` lay it out; "": nothing is wrong."""
+    try:
+        planned_layout(graph, plan, "auto")
+        planned_layout(graph, plan, "none")
+    except RiprapError as error:
+        return str(error)
+    return ""
+
+
+def _protocol(
+    graph: Graph, plan: Plan, name: str, interval: str | None, sinks: str | None
+) -> tuple[str, str | None, str | None]:
+    """The protocol, its interval and its kind of sinks: the plan's, where it has some."""
+    if plan.recovery is not None:
+        if name not in ("partial", "recompute"):
+            raise UsageError(
+                f"the plan has a bound of recovery, which is met by recomputing, and --protocol is {name}: leave "
+                "--protocol out, or `recovery` in the plan"
+            )
+        replicated = [op.name for op in graph if op.annotations.ha_group or op.annotations.copies > 1]
+        if replicated:
+            raise UsageError(
+                f"the plan has a bound of recovery, which is met by recomputing, and {replicated[0]} runs in "
+                "replicas that fail over: leave out the replicas, or `recovery` in the plan"
+            )
+        name = "recompute"
+    if plan.protocol is not None:
+        if name not in ("partial", plan.protocol):
+            raise UsageError(f"the plan says protocol = {plan.protocol!r} and --protocol is {name}: leave one out")
+        name, sinks = plan.protocol, sinks or plan.sinks
+        if interval is None and plan.interval is not None:
+            interval = format_duration(plan.interval)
+    return name, interval, sinks
