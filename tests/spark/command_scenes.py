@@ -17,10 +17,17 @@ from scene_inputs import BARGAINS, bounded, market_table, numbers_file, same
 from stories import PATIENCE, SILENCE
 from supply import Supply
 
+from riprap.api.plan import plan_budget
 from riprap.api.run import RunResult
 from riprap.apps.catalogue import load_app
+from riprap.apps.samples import cache_directory, sample_inputs
 from riprap.base.owner import owned
+from riprap.base.quantities import Duration
 from riprap.cli.main import main as riprap
+from riprap.graph.plan import write_plan
+from riprap.graph.specs import Sink
+from riprap.planner.costs import Cost, OperatorCosts, write_costs
+from riprap.proof.oracle import expected_rows
 from riprap.streams import Stream
 
 
@@ -123,6 +130,34 @@ def the_command_tells_what_became_of_the_run(place):
     code, out, err = command("tapped:failing", "--input", numbers_file(place, 10_000), "--out", place / "failing")
     assert code == 1
     assert "the run has failed: In: ValueError: three thousand is too much" in err
+
+
+def a_plan_for_a_budget_runs(place, app):
+    """With replicas, backups and checkpoints, as the planner chose them; what comes out is right, as nothing fails."""
+    graph = load_app(app)
+    names = [spec.name for spec in graph if not isinstance(spec, Sink)]
+    impact = [{"outage": "1s", "impact": 4}, {"outage": "1s", "state_age": "lost", "impact": 9}]
+    entry = {"failures_per_day": 1, "impact": impact, "state": 1e5}
+    (place / "assessment.json").write_text(json.dumps({"app": app, "operators": dict.fromkeys(names, entry)}))
+    cheap, costs = Cost(0.01, 1.0, 1.0, 1.0), {}
+    for at, name in enumerate(names):  # in the middle replicas, around them checkpoints
+        technique = "ha_group" if 0 < at < len(names) - 2 else "checkpoint"
+        costs[name] = OperatorCosts(Cost(), {technique: cheap, "backup": cheap}, Duration(1_000_000))
+    (place / "profile.toml").write_text(write_costs(costs, seconds=5.0, rate=20_000.0))
+    plan = plan_budget(graph, [place], "cpu=0.5", profile=place / "profile.toml").plan
+    used = plan.operators.values()
+    assert any(notes.ha_group for notes in used), write_plan(plan)
+    assert any(notes.backup for notes in used), write_plan(plan)
+    (place / "plan.toml").write_text(write_plan(plan))
+    paths = sample_inputs(graph, 20_000, 1, cache_directory())
+    given = [f"--input={name}={path}" for name, path in paths.items()]
+    arguments = ("--plan", place / "plan.toml", "--silence", SILENCE, "--out", place / "run", "--json")
+    code, out, err = command(app, *given, *arguments)
+    assert code == 0, err
+    expected = expected_rows(graph, paths)
+    for name, rows in expected.items():
+        found = RunResult(place / "run", json.loads(out)).sink(name)
+        assert found.num_rows == rows.num_rows, name
 
 
 def the_resumed_run_is_exact(place, directory, source):

@@ -52,6 +52,11 @@ def test_local(local, scene):
     local(scene)
 
 
+@pytest.mark.parametrize("app", [BARGAINS, "sensor-fleet"])
+def test_a_plan_for_a_budget_runs(local, app):
+    local("a_plan_for_a_budget_runs", app)
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("scene", ["fused_chains", "all_in_one", "five_minutes_of_kills", "fifty_kills_of_sources"])
 def test_longer(local, scene):
