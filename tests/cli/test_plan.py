@@ -8,11 +8,19 @@ import pytest
 from typer.testing import CliRunner
 
 from riprap.api.recovery_plan import plan_recovery
+from riprap.apps import market
 from riprap.apps.catalogue import load_app
 from riprap.base.errors import CheckFailed, DataError, PlanError, RiprapError, UsageError
 from riprap.base.quantities import Duration
 from riprap.cli.main import app
+from riprap.engine.profile import profile as measured
+from riprap.engine.profile import write_profile
+from riprap.graph.annotations import backup, continuous
+from riprap.graph.builder import App
+from riprap.graph.plan import parse_plan
+from riprap.graph.windows import count
 from riprap.planner.costs import TECHNIQUES, Cost, OperatorCosts, write_costs
+from riprap.runtime.planned import wrong_with
 
 TOPOLOGY = {
     "name": "pipe",
@@ -181,6 +189,9 @@ def test_what_cannot_be_repeated_cannot_be_planned_or_proven(tmp_path, monkeypat
         with pytest.raises(PlanError, match=f"no plan of doubled can hold a bound: .*{why}"):
             run("plan", f"dicing:{name}", "--recovery", "4s", "--latency", "1s")
     (tmp_path / "plan.toml").write_text('app = "dice"\nrecovery = "2s"\n[operators]\n')
+    for given, why in (("Nobody=1s", "--latency Nobody: doubled has In, Double, Out"), ("0s", "longer than nothing")):
+        with pytest.raises(UsageError, match=why):
+            run("plan", "dicing:sampled", "--recovery", "4s", "--latency", given)
     with pytest.raises(UsageError, match=r"Thrown is not deterministic.*leave `recovery` out of the plan"):
         run("prove", "dicing:app", "--plan", "plan.toml")
     os.mkfifo(tmp_path / "pipe.arrow")
@@ -223,6 +234,7 @@ def test_a_budget(tmp_path):
         ([], "a plan needs a bound"),
         (["--recovery", "2"], "cannot read '2' as a duration"),
         (["--recovery", "500ms"], "the least bound that can be met is 1s"),
+        (["--recovery", "0s"], "must be longer than 0s"),
         (["--recovery", "2s", "--k", "0"], "k must be 1 or more"),
         (["--recovery", "2s", "--k", "3"], "failures at once"),
         (["--recovery", "2s", "--algorithm", "exat"], "did you mean exact"),
@@ -248,3 +260,32 @@ def test_too_many_tasks_to_try_everything(tmp_path):
     path.write_text(json.dumps({"tasks": tasks, "edges": [[f"t{i}", f"t{i + 1}"] for i in range(29)]}))
     with pytest.raises(UsageError, match="too many to try every set"):
         run("plan", str(path), "--recovery", "2s", "--algorithm", "exhaust")
+
+
+def test_a_measured_profile_is_enough_for_a_bound(tmp_path):
+    """Without intervals in the app: a run saves it at its usual interval, and the plan says which."""
+    profile = tmp_path / "profile.toml"
+    batches = market.generate(3_000, seed=1).combine_chunks().to_batches()
+    profile.write_text(write_profile(measured(load_app("bargain-discovery"), {"Source": batches})))
+    common = ("plan", "bargain-discovery", "--recovery", "2s", "--profile", str(profile))
+    told = run(*common, "--out", str(tmp_path / "plan.toml"))
+    assert "Saved every 1s, as nothing else is said: Source, TradeQuote" in told
+    assert "comes on top of that, and was not measured: `riprap profile bargain-discovery --recovery" in told
+    written = tomllib.loads((tmp_path / "plan.toml").read_text())
+    assert {name for name, entry in written["operators"].items() if entry["checkpoint"] == "1s"} == set(
+        load_app("bargain-discovery").order
+    )
+    lacking = profile.read_text().replace('[operators."VWAP"]', '[other."VWAP"]')
+    profile.write_text(lacking)
+    with pytest.raises(PlanError, match=rf"how long VWAP of .*, and {profile} does not say it: .*an entry of each in"):
+        run(*common)
+
+
+def test_continuous_checkpoints_are_at_intervals_under_a_bound(tmp_path):
+    kept = App("kept")
+    source = kept.source("In", "k string, x long", protect=backup())
+    source.aggregate("sum(x) AS x", window=count(3), by="k", name="Sum", protect=continuous("1s")).sink("Out")
+    graph = kept.build()
+    found = plan_recovery(graph, "2s", latency="500ms")
+    assert not wrong_with(graph, parse_plan(found.text))
+    assert "Sum is saved at intervals instead of continuously" in " ".join(found.told.sentences)

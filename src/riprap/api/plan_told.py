@@ -59,12 +59,17 @@ def told_of(plan: "BackupPlan", bound: Duration, asked: Asked, proof: Path | Non
             f"Of {show_duration(bound)} a process takes {show_duration(asked.restart)} to be there again and to have "
             f"its state; {show_duration(left)} are left for recomputing."
         )
+    elif asked.graph is not None:
+        sentences.append(
+            "The time until a failed process is there again and has its state comes on top of that, and was not "
+            f"measured: `riprap profile {asked.graph.name} --recovery --out profile.toml` does, for --profile."
+        )
     executed = _executed(plan, asked)
     if executed:
         slowest = max(executed, key=lambda name: executed[name])
         sentences.append(
-            f"As executed, at the measured speed of the operators, recomputing takes {executed[slowest]:.2g} s at "
-            f"most ({slowest})."
+            f"As executed, at the measured speed of the operators and the rate of the recorded data, recomputing takes "
+            f"{executed[slowest]:.2g} s at most ({slowest}); where more comes a second, so many times longer."
         )
     for name, members in asked.elements.items():
         if len(members) > 1:

@@ -85,6 +85,8 @@ def plan_recovery(
         raise UsageError("--previous works with --algorithm exact only")
     asked = _asked(target, latency, None if profile is None else Path(profile), average, mtbf, cost)
     restart = asked.restart or Duration(0)
+    if bound <= 0:
+        raise UsageError(f"--recovery {recovery}: a bound must be longer than 0s")
     if bound <= restart:
         raise PlanError(
             f"no plan recovers within {show_duration(bound)}: by the profile it takes {show_duration(restart)} until a "
@@ -152,6 +154,11 @@ def _asked(
         profiles[name] = replace(own, checkpoint=intervals.get(name, own.checkpoint), durable=durable)
     given = _times(latency)
     otherwise = given.pop("", None)
+    for name, value in _times(latency).items():
+        if name and name not in graph:
+            raise UsageError(f"--latency {name}: {graph.name} has {known([op.name for op in graph], name)}")
+        if value <= 0:
+            raise UsageError("--latency 0s: give the time that reprocessing takes, which is longer than nothing")
     for name, value in given.items():
         profiles[name] = replace(profiles.get(name, TaskProfile()), latency=value)
     usual = _usual(graph, profiles) if otherwise is None else ()
