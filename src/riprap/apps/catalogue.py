@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from riprap.base.errors import RiprapError, UsageError, known
+from riprap.base.errors import RiprapError, UsageError, known, users_line
 from riprap.graph.builder import App
 from riprap.graph.graph import Graph
 
@@ -52,15 +52,16 @@ def load_app(name: str) -> Graph:
             f"cannot import {error.name} for app {name}; give a module that Python finds from here, as module:attribute"
         ) from error
     except (Exception, SystemExit) as error:
-        raise UsageError(f"cannot import {module_name} for app {name}: {_told(error)}") from error
+        raise _failed(error, f"cannot import {module_name} for app {name}") from error
     if not hasattr(module, attribute):
         public = [item for item in dir(module) if not item.startswith("_")]
         raise UsageError(f"module {module_name} has no {attribute}; it has {known(public, attribute)}")
     found: object = getattr(module, attribute)
+    where = getattr(module, "__file__", None) or module_name
     if inspect.isfunction(found) and not any(_required(each) for each in inspect.signature(found).parameters.values()):
-        found = _built(found, name)
+        found = _built(found, name, where)
     if isinstance(found, App):
-        found = _built(found.build, name)
+        found = _built(found.build, name, where)
     if not isinstance(found, Graph):
         raise UsageError(
             f"{name} is a {type(found).__name__}; it has to be an App, a Graph, or a function that returns one "
@@ -74,22 +75,22 @@ def _required(parameter: inspect.Parameter) -> bool:
     return parameter.default is inspect.Parameter.empty and parameter.kind not in optional
 
 
-def _built(build: Callable[[], object], name: str) -> object:
+def _built(build: Callable[[], object], name: str, where: str) -> object:
     try:
         return build()
-    except RiprapError:
-        raise
     except (Exception, SystemExit) as error:
-        raise UsageError(f"app {name} cannot be built: {_told(error)}") from error
+        raise _failed(error, f"app {name} cannot be built", where) from error
 
 
-def _told(error: BaseException) -> str:
-    """An exception of somebody's module, and where it came from."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    at = f" ({trace.tb_frame.f_code.co_filename}, line {trace.tb_lineno})" if trace is not None else ""
-    return f"{type(error).__name__}: {' '.join(str(error).split()) or 'no reason given'}{at}"
+def _failed(error: BaseException, what: str, where: str = "") -> RiprapError:
+    """What somebody's module raised, as one sentence that ends with the line of theirs that it came through, or with
+    `where` if it came through none.
+    """
+    at = f" ({line})" if (line := users_line(error) or where) else ""
+    reason = " ".join(str(error).split()) or "no reason given"
+    if isinstance(error, RiprapError):
+        return type(error)(f"{what}: {reason}{at}")
+    return UsageError(f"{what}: {type(error).__name__}: {reason}{at}")
 
 
 def refuse_planted(name: str, directory: Path) -> None:
@@ -119,7 +120,7 @@ def load_function(text: str) -> Callable[..., Any]:
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:  # the user's module may fail in any way
-        raise UsageError(f"cannot import {module_name} for the function {text}: {_told(error)}") from error
+        raise _failed(error, f"cannot import {module_name} for the function {text}") from error
     function: object = getattr(module, name, None)
     if not callable(function):
         names = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]

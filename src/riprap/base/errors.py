@@ -8,9 +8,15 @@ shown with its traceback.
     3  the environment lacks something (Java, a Spark setting, disk)
 """
 
+import os
+import sysconfig
+import traceback
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
 from typing import ClassVar
+
+_PACKAGE = str(Path(__file__).parents[1])
 
 
 class RiprapError(Exception):
@@ -49,6 +55,21 @@ class MissingPrerequisite(RiprapError):
     """The environment lacks something: Java, a Spark setting, a free port, disk space."""
 
     exit_code: ClassVar[int] = 3
+
+
+def users_line(error: BaseException) -> str:
+    """`FILE, line N` of the user's own code that an exception came through last; "" where there is none.
+
+    That is the innermost frame of its traceback outside this package, Python's library and installed packages; outside
+    this package alone where all of the user's code is installed.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    places = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    for foreign in ((_PACKAGE, *places), (_PACKAGE, *places[:2])):
+        for frame in reversed(frames):
+            if not frame.filename.startswith(("<", *(place + os.sep for place in foreign))):
+                return f"{frame.filename}, line {frame.lineno}"
+    return ""
 
 
 def as_sentence(text: str, most: int = 800) -> str:

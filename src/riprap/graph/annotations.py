@@ -122,7 +122,13 @@ def backup(*, stability: Stability | None = None) -> Annotations:
 
 def persist(*ports: int, stability: Stability | None = None) -> Annotations:
     """Keep the streams of these output ports (all of port 0 when none is named)."""
+    _check_ports("persist", ports)
     return Annotations(persist=frozenset(ports or (0,)), stability=_stable(stability))
+
+
+def _check_ports(of: str, ports: tuple[int, ...]) -> None:
+    if any(type(port) is not int or port < 0 for port in ports):
+        raise GraphError(f"{of}({', '.join(map(repr, ports))}): ports are whole numbers from 0")
 
 
 def retain(how: str, *ports: int, sample: float = 1.0) -> Annotations:
@@ -132,8 +138,7 @@ def retain(how: str, *ports: int, sample: float = 1.0) -> Annotations:
     """
     if how != WHILE_DOWN:
         raise GraphError(f'retain({how!r}): there is retain("{WHILE_DOWN}")')
-    if any(type(port) is not int or port < 0 for port in ports):
-        raise GraphError(f"retain({how!r}, {', '.join(map(repr, ports))}): ports are whole numbers from 0")
+    _check_ports("retain", ports)
     if not isinstance(sample, int | float) or isinstance(sample, bool) or not 0 < sample <= 1:
         raise GraphError(f"retain(sample={sample!r}): expected a share, more than 0 and at most 1")
     return Annotations(retain=Retain(frozenset(ports) if ports else None, float(sample)))

@@ -89,6 +89,9 @@ class Aggregate(OperatorSpec):
         return (pa.schema(fields),)
 
     def _check_windows(self) -> None:
+        for window in (self.window, self.every):
+            if not isinstance(window, Window):
+                raise GraphError(f"operator {self.name}: {window!r} is no window; write one, as in count(5)")
         if isinstance(self.window, Zero) or isinstance(self.every, Zero):
             raise GraphError(
                 f"operator {self.name}: an aggregate over a window of nothing; use count, time or punctuated"
