@@ -118,16 +118,21 @@ class Recording:
                 out[mine] = source.position[source.rows_at(keys.seq[mine])]
         return out
 
-    def parts_of(self, positions: np.ndarray) -> np.ndarray:
-        """The part of the source tuple at each position."""
-        if len(self.sources) == 1:  # what time triggers behind the last tuple belongs to no other
-            return self.sources[0].part[np.minimum(positions, self.tuples - 1)]
-        out = np.empty(len(positions), np.int32)
+    @cached_property
+    def part(self) -> np.ndarray:
+        """The part of the tuple at each position."""
+        if len(self.sources) == 1:
+            return self.sources[0].part
+        part = np.empty(self.tuples, np.int32)
         for source in self.sources:
-            rows = np.minimum(np.searchsorted(source.position, positions), len(source.position) - 1)
-            mine = source.position[rows] == positions
-            out[mine] = source.part[rows[mine]]
-        return out
+            part[source.position] = source.part
+        return part
+
+    def parts_of(self, positions: np.ndarray) -> np.ndarray:
+        """The part of the source tuple at each position. What time triggers behind the last tuple counts as the last
+        tuple's.
+        """
+        return self.part[np.minimum(positions, self.tuples - 1)]
 
     def rows_left(self, parts: np.ndarray, start: int) -> int:
         """About how many tuples of these parts come from a cut on, if their rates do not change."""
@@ -170,10 +175,10 @@ def record(
     tables: dict[str, pa.RecordBatch] = {}
     for source in graph.sources:
         names = wanted[source.name][0] | frozenset((columns or {}).get(source.name, ()))
-        table = pa.Table.from_batches(list(keyed(inputs[source.name], source, names)))
-        if table.num_rows == 0:
+        batches = list(keyed(inputs[source.name], source, names))
+        if not batches:
             raise DataError(f"the input of source {source.name} is empty; there is nothing to inject a fault into")
-        tables[source.name] = table.unify_dictionaries().combine_chunks().to_batches()[0]
+        tables[source.name] = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()[0]
     positions = _merged_positions(graph, tables)
     parts, hashes = _parts(graph, tables, columns)
     time = np.empty(sum(len(p) for p in positions.values()), np.int64)
