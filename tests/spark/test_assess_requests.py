@@ -5,9 +5,11 @@ import json
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from riprap.api.assess import assess, run_request
+from riprap.api.plan import plan_budget
 from riprap.api.request import Request, settings_of
 from riprap.base.errors import UsageError
 from riprap.engine.engine import Engine
@@ -55,6 +57,36 @@ def inputs(tmp_path_factory):
 def request(inputs, **options):
     asked = {"offsets": [0.5], "outages": ["0.5s"], "rates": ["average"], "reps": 1, "golden": 2, "section": 200}
     return Request(activity(), inputs, **asked | {"osf": {"All": "sum(total)"}, "reassess": False} | options)
+
+
+def test_operators_that_cannot_be_assessed_are_told_first_and_left_out(inputs, spark, tmp_path):
+    app = App("some")
+    left, right = app.source("Left", SCHEMA), app.source("Right", SCHEMA)
+    left.filter("x > 1e9", name="Never").aggregate("sum(x) AS x", window=count(2), by="k", name="Behind").sink("Rare")
+    left.union(right, name="Both").sink("All")
+    table = pa.table({"k": ["a"], "x": [1.0], "_ts": pa.array([0], pa.timestamp("us", "UTC"))})
+    pq.write_table(table, tmp_path / "right.parquet")
+    asked = Request(
+        app.build(), {"Left": inputs["Left"], "Right": tmp_path / "right.parquet"}, offsets=[0.5], outages=["0.5s"],
+        reps=1, golden=2, section=200,
+    )  # fmt: skip
+    heard, waves = [], []
+    told = [heard.append, lambda wave, done, total: waves.append((wave, list(heard)))]
+    found = run_request(asked, tmp_path / "out", spark=spark, warn=told[0], tell=told[1])
+    reasons = {
+        "Right": "all 1 tuples of Right come before offset 3.0 k: a fault after it would do nothing",
+        "Behind": "no tuple of this stream reaches Behind",
+    }
+    reasons["Right"] = found.result.unassessable["Right"]
+    assert "come before offset" in reasons["Right"]
+    assert found.to_json()["unassessable"] == found.result.unassessable == reasons
+    assert {name for name, _ in waves if not _} == {"profile"}, "before anything else is done"
+    assert set(found.to_json()["operators"]) == {"Left", "Never", "Both"}
+    assert "not assessed" in found.report.read_text()
+    written = read_assessment(tmp_path / "out")
+    assert written.unassessed == {"Right": reasons["Right"], "Behind": reasons["Behind"]}
+    plan = plan_budget(app.build(), [tmp_path / "out"], "cpu=2,memory=1GB")
+    assert not {"Right", "Behind"} & set(plan.plan.operators)
 
 
 def test_a_stateful_operator_has_its_own_numbers_where_state_is_lost(inputs, spark, tmp_path):

@@ -22,7 +22,7 @@ from riprap.api.impact import write_impact, write_request
 from riprap.api.request import SCALES, Request, functions_of, settings_of
 from riprap.apps.catalogue import load_app
 from riprap.base.quantities import Duration, format_count, format_duration, parse_duration
-from riprap.faults.campaign import Settings
+from riprap.faults.campaign import NothingToAssess, Settings
 from riprap.faults.metrics import can_tell
 from riprap.faults.models import ALTERS
 from riprap.faults.ordering import Order, orders, spread, unsteady
@@ -33,7 +33,7 @@ from riprap.faults.verdict import Verdict, deciding, verdicts
 from riprap.graph.graph import Graph
 from riprap.graph.plan import Plan, read_plan, write_plan
 from riprap.report.assessment import AssessmentReport, report, summary_blocks
-from riprap.spark.campaign import CampaignResult, Tell, golden_frame, rows_frame, run_campaign, trials_frame
+from riprap.spark.campaign import CampaignResult, Tell, Warn, golden_frame, rows_frame, run_campaign, trials_frame
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Assessment:
 
     def to_json(self) -> dict[str, Any]:
         """The object that `--json` prints. With several sinks, `operators` has the one that decides the verdict."""
-        settings = self.result.settings
+        settings, left_out = self.result.settings, self.result.unassessable
         worst = deciding(self.summaries)
         out: dict[str, Any] = {
             "operators": {
@@ -102,6 +102,8 @@ class Assessment:
             },
             "report": str(self.report),
         }
+        if left_out:
+            out["unassessable"] = dict(left_out)
         if self.protected:
             out["protected"] = {name: _shown(summary.paired) for name, summary in self.protected.items()}
         if len(settings.scores) > 1:
@@ -145,8 +147,13 @@ def assess(
     return run_request(Request(graph, paths, **options), Path(out))
 
 
-def run_request(request: Request, out: Path, *, spark: Any = None, tell: Tell | None = None) -> Assessment:
-    """Run what was asked for, or what is left of it, and write the report and the plan to `out`."""
+def run_request(
+    request: Request, out: Path, *, spark: Any = None, tell: Tell | None = None, warn: Warn | None = None
+) -> Assessment:
+    """Run what was asked for, or what is left of it, and write the report and the plan to `out`.
+
+    `warn` is told at once of operators that cannot be assessed; they are in the result, too.
+    """
     graph = load_app(request.app) if isinstance(request.app, str) else request.app
     settings = settings_of(graph, request)
     plan = read_plan(request.plan) if request.plan is not None else None
@@ -155,8 +162,9 @@ def run_request(request: Request, out: Path, *, spark: Any = None, tell: Tell | 
         plan.apply(graph)  # one that does not fit is told before anything runs
     functions = functions_of(graph, request)
     result = run_campaign(
-        graph, settings, request.inputs, out / "campaign", functions=functions, spark=spark, tell=tell
+        graph, settings, request.inputs, out / "campaign", functions=functions, spark=spark, tell=tell, warn=warn
     )
+    settings = result.settings
     summaries = summarise(settings, result.trials, result.golden, result.tuples)
     placed = placements(graph, settings.fault, settings.scores, settings.targets[0].state)
     found = verdicts(graph, placed, summaries, failover, altered=settings.fault in ALTERS)
@@ -168,11 +176,11 @@ def run_request(request: Request, out: Path, *, spark: Any = None, tell: Tell | 
     protected = _protected(graph, settings, request, out, plan, result, spark, tell) if plan is not None else {}
     content = AssessmentReport(
         graph, settings, placed, summaries, found, protected, _techniques(graph, plan), _facts(result, summaries),
-        _method(request, result), [*unsteady(settings, steady), *_warnings(settings, summaries)], write_plan(proposed),
-        order,
+        _method(request, result), [*_left_out(result), *unsteady(settings, steady), *_warnings(settings, summaries)],
+        write_plan(proposed), order, result.unassessable,
     )  # fmt: skip
     (out / "plan.toml").write_text(write_plan(proposed))
-    write_impact(graph, settings, request.inputs, placed, summaries, out)
+    write_impact(graph, settings, request.inputs, placed, summaries, result.unassessable, out)
     write_request(request, out)
     (out / "report.html").write_text(report(content))
     return Assessment(
@@ -195,12 +203,15 @@ def _protected(
     again = replace(settings, targets=tuple(dict.fromkeys(targets.values())), golden=settings.reps)
     recorded = before.path / "recorded"
     name = f"protected-{blake2b((write_plan(plan) + request.failover).encode(), digest_size=4).hexdigest()}"
-    result = run_campaign(
-        graph, again, request.inputs, out / name, functions=functions_of(graph, request), recorded=recorded,
-        spark=spark, tell=tell,
-    )  # fmt: skip
-    found = deciding(summarise(again, result.trials, result.golden, result.tuples))
-    return {name: found[target.name] for name, target in targets.items()}
+    try:
+        result = run_campaign(
+            graph, again, request.inputs, out / name, functions=functions_of(graph, request), recorded=recorded,
+            spark=spark, tell=tell,
+        )  # fmt: skip
+    except NothingToAssess:
+        return {}
+    found = deciding(summarise(result.settings, result.trials, result.golden, result.tuples))
+    return {name: found[target.name] for name, target in targets.items() if target.name in found}
 
 
 def _techniques(graph: Graph, plan: Plan | None) -> dict[str, str]:
@@ -240,6 +251,10 @@ def _version(name: str) -> str:
         return version(name)
     except PackageNotFoundError:
         return "from source"
+
+
+def _left_out(result: CampaignResult) -> list[str]:
+    return [f"{name} was not assessed: {reason}." for name, reason in result.unassessable.items()]
 
 
 def _warnings(settings: Settings, summaries: Sequence[TargetSummary]) -> list[str]:

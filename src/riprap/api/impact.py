@@ -32,14 +32,14 @@ _TEXT_BYTES = 8  # assumed for a string on a stream
 
 def write_impact(
     graph: Graph, settings: Settings, inputs: Mapping[str, Path], placed: Iterable[Placement],
-    summaries: Iterable[TargetSummary], out: Path,
+    summaries: Iterable[TargetSummary], unassessable: Mapping[str, str], out: Path,
 ) -> None:  # fmt: skip
     """Write `assessment.json` to `out`: impact by outage, and what each operator takes, from a profile of the same
-    input.
+    input; and of which operators nothing is known, with the reason.
     """
     impacts = _impacts(settings, summaries)
     taken = profile(graph, {s.name: keyed(read_file(inputs[s.name]), s) for s in graph.sources}).operators
-    operators = {}
+    operators, unassessed = {}, {}
     for place in placed:
         rows = impacts.get(place.operator) or impacts.get(place.like)
         if rows:
@@ -48,7 +48,10 @@ def write_impact(
                 "impact": rows,
                 **_resources(graph, taken[place.operator]),
             }
-    content = {"app": graph.name, "operators": operators}
+        else:
+            reason = unassessable.get(place.operator) or unassessable.get(place.like)
+            unassessed[place.operator] = reason or place.reason
+    content = {"app": graph.name, "operators": operators} | ({"unassessed": unassessed} if unassessed else {})
     (out / "assessment.json").write_text(json.dumps(content, indent=2) + "\n")
 
 

@@ -147,10 +147,18 @@ def _run(run: Any, request: Any, folder: Path, spark: Any, *, show: bool) -> "As
         task = progress.add_task("injecting", total=None)
 
         def tell(wave: str, done: int, total: int) -> None:
-            words = {"prepare": "golden runs for the trials", "golden": "golden runs"}.get(wave, "injecting")
+            words = {
+                "profile": "what reaches each operator",
+                "prepare": "golden runs for the trials",
+                "golden": "golden runs",
+            }.get(wave, "injecting")
             progress.update(task, description=words, completed=done, total=total)
 
-        found: Assessment = run(request, folder, spark=spark, tell=tell)
+        def warn(sentence: str) -> None:
+            if show:
+                ERR.print(sentence, style="yellow", soft_wrap=True, markup=False)
+
+        found: Assessment = run(request, folder, spark=spark, tell=tell, warn=warn)
     return found
 
 

@@ -7,7 +7,7 @@ app and the recorded stream; nothing depends on the order in which units run.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -31,6 +31,10 @@ Rate = Literal["average", "peak"]
 Errors = Literal["absolute", "over"]
 _SECOND = 1_000_000  # microseconds
 _MOST_RUNS, _MOST_TUPLES = 100_000, 10**12
+
+
+class NothingToAssess(UsageError):
+    """A campaign none of whose targets a fault can be injected into."""
 
 
 @dataclass(frozen=True)
@@ -173,11 +177,8 @@ def profile_targets(graph: Graph, recording: Recording, targets: Sequence[Target
         inputs = np.concatenate(ports) if ports else np.empty(0, np.int32)
         if len(ports) > 1:
             inputs.sort()
-        if not len(inputs):
-            raise UsageError(f"no tuple of this stream reaches {target.name}; there is nothing to inject a fault into")
-        seconds = recording.time[inputs] // _SECOND
-        peak = int(np.bincount(seconds - seconds[0]).max())
-        profiles.append(TargetProfile(target, inputs, len(inputs) / length, float(peak)))
+        _, in_second = np.unique(recording.time[inputs] // _SECOND, return_counts=True)
+        profiles.append(TargetProfile(target, inputs, len(inputs) / length, float(in_second.max(initial=0))))
     return profiles
 
 
@@ -191,8 +192,15 @@ def _edges(graph: Graph, target: Target) -> list[tuple[str, int]]:
     return edges
 
 
-def outages_of(settings: Settings, profile: TargetProfile, index: int, offset: int, tuples: int) -> list[Outage]:
-    """All outages of a target at an offset, fewest tuples first."""
+def outages_of(settings: Settings, profile: TargetProfile, index: int, offset: int) -> list[Outage]:
+    """All outages of a target at an offset, fewest tuples first; raises `UsageError` for one that cannot be."""
+    if not len(profile.inputs):
+        raise UsageError(f"no tuple of this stream reaches {profile.target.name}")
+    if profile.inputs[-1] < offset:
+        raise UsageError(
+            f"all {format_count(len(profile.inputs))} tuples of {profile.target.name} come before offset "
+            f"{format_count(offset)}: a fault after it would do nothing"
+        )
     # With another type of number the whole array would be converted to look at a few entries.
     before = int(np.searchsorted(profile.inputs, profile.inputs.dtype.type(offset)))
     found: dict[tuple[Duration, Rate], Outage] = {}
@@ -210,6 +218,24 @@ def outages_of(settings: Settings, profile: TargetProfile, index: int, offset: i
             end = int(profile.inputs[before + lost])
             found[duration, rate] = Outage(index, offset, duration, rate, lost, max(end, offset + 1))
     return sorted(found.values(), key=lambda outage: (outage.tuples, outage.duration))
+
+
+def assessable(
+    graph: Graph, recording: Recording, settings: Settings, profiles: Sequence[TargetProfile]
+) -> tuple[Settings, dict[str, str]]:
+    """The settings with those targets that faults can be injected into; and why not, by the name of each other."""
+    reasons: dict[str, str] = {}
+    for index, profile in enumerate(profiles):
+        try:
+            for offset in settings.offsets:
+                for outage in outages_of(settings, profile, index, offset):
+                    outage.fault(graph, recording, settings)
+        except UsageError as error:
+            reasons[profile.target.name] = str(error)
+    kept = tuple(target for target in settings.targets if target.name not in reasons)
+    if not kept:
+        raise NothingToAssess(f"no operator can be assessed: {'; '.join(dict.fromkeys(reasons.values()))}")
+    return replace(settings, targets=kept), reasons
 
 
 def check_settings(settings: Settings, tuples: int) -> None:

@@ -10,7 +10,7 @@
                   input-N.arrow, SINK.COLUMN.npy, positions.npy      tuples to run again; outputs of all seeds; triggers
                   outputs.json                                       {"members", "inputs": streams by N, "sinks",
                                                                      "positions": whether there are any}
-    profile/    the targets: N.npy, positions of the tuples that reach target N; rates.json, its rates
+    profile/    the targets: N.npy, positions of the tuples that reach target N; rates.json, its name and rates
 
 Each is sealed (`sealed.py`).
 """
@@ -31,8 +31,13 @@ from riprap.faults.states import decode_state, encode_state
 
 def prepared(path: Path, settings: Settings) -> bool:
     """Whether everything that units share is there, and sound."""
-    names = [*(f"golden-{run}" for run in range(settings.reps)), "outputs", "profile"]
+    names = [*(f"golden-{run}" for run in range(settings.reps)), "outputs"]
     return all(sound(path / name) for name in names)
+
+
+def profiled(path: Path) -> bool:
+    """Whether it is known, and sound, what reaches each target."""
+    return sound(path / "profile")
 
 
 # Golden runs ----------------------------------------------------------------------------------------------------------
@@ -114,17 +119,17 @@ def save_profiles(path: Path, profiles: Sequence[TargetProfile]) -> None:
     work = fresh(path / "profile")
     for number, profile in enumerate(profiles):
         np.save(work / f"{number}.npy", profile.inputs)
-    (work / "rates.json").write_text(json.dumps([(profile.average, profile.peak) for profile in profiles]))
+    rates = [(profile.target.name, profile.average, profile.peak) for profile in profiles]
+    (work / "rates.json").write_text(json.dumps(rates))
     finished(work, path / "profile")
 
 
 def load_profiles(path: Path, settings: Settings) -> list[TargetProfile]:
+    """Of the targets of the settings, which may be some of those that were profiled."""
     folder = path / "profile"
-    rates = json.loads((folder / "rates.json").read_text())
-    return [
-        TargetProfile(target, mapped(folder / f"{number}.npy"), *rates[number])
-        for number, target in enumerate(settings.targets)
-    ]
+    known = {name: (n, rates) for n, (name, *rates) in enumerate(json.loads((folder / "rates.json").read_text()))}
+    found = [(target, *known[target.name]) for target in settings.targets]
+    return [TargetProfile(target, mapped(folder / f"{number}.npy"), *rates) for target, number, rates in found]
 
 
 def _save_rows(folder: Path, sink: str, rows: OutputRows) -> None:

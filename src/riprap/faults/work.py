@@ -1,7 +1,8 @@
 """The work of a campaign's tasks: functions from a job and a few numbers to rows of results.
 
-Order of work: `prepare` (one task per entry of `preparations`), then `run_unit` for every unit, then `run_golden` for
-every golden run, which are scored on what the units found to be affected.
+Order of work: `profile_all`, which tells the targets that can be assessed from others; `prepare` (one task per entry of
+`preparations`), then `run_unit` for every unit, then `run_golden` for every golden run, which are scored on what the
+units found to be affected.
 
 Memory of a task: the recorded stream and the golden outputs are mapped, not loaded. A unit holds the state of the
 engine, one chunk of the replayed tuples (at most the tuples between two checks that belong to keys not yet back to
@@ -123,23 +124,24 @@ class Job:
         return -(-self.recording.tuples // self.settings.section)
 
     def outages(self, target: int, offset: int) -> list[Outage]:
-        return outages_of(
-            self.settings, self.profiles[target], target, self.settings.offsets[offset], self.recording.tuples
-        )
+        return outages_of(self.settings, self.profiles[target], target, self.settings.offsets[offset])
 
 
 # Preparation ----------------------------------------------------------------------------------------------------------
 
 
 def preparations(settings: Settings) -> list[str]:
-    return [*(f"golden {run}" for run in range(settings.reps)), "outputs", "profile"]
+    return [*(f"golden {run}" for run in range(settings.reps)), "outputs"]
+
+
+def profile_all(job: Job) -> None:
+    """Find out what reaches each target: which of them can be assessed follows from it."""
+    store.save_profiles(job.path, profile_targets(job.graph, job.recording, job.settings.targets))
 
 
 def prepare(job: Job, what: str) -> None:
     """Make one of the things that units share."""
-    if what == "profile":
-        store.save_profiles(job.path, profile_targets(job.graph, job.recording, job.settings.targets))
-    elif what == "outputs":
+    if what == "outputs":
         bound = job.settings.jitter_bound
         outputs = golden_outputs(job.graph, job.recording, job.readers, bound, divided=job.divided)
         store.save_outputs(job.path, outputs)

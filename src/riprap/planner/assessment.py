@@ -13,6 +13,7 @@ A directory with `assessment.json`:
          "memory": 8000000,           bytes that it holds
          "state": 2000000,            bytes of a checkpoint
          "output": 150000}},          bytes/s that it emits
+     "unassessed": {"Table": "no tuple of this stream reaches Table"},
      "settings": {"restart": "0.5s", "failover": "0.1s", "read": 200e6, "write_per_core": 500e6,
                   "intervals": ["1s", "10s"], "replicas": 2}}
 
@@ -20,7 +21,8 @@ A directory with `assessment.json`:
 "lost": empty). Between the rows it is interpolated: linearly in the outage for each age, then linearly in the age.
 Beyond the longest outage or age it stays what it is there. Without rows for lost state the oldest age stands for it.
 An outage of 0 with state kept is no failure at all: impact 0. `quality` and `recovery` (in sections of the output) of
-the same failure may be left out, and are interpolated in the same way. All settings have defaults.
+the same failure may be left out, and are interpolated in the same way. All settings have defaults. Operators under
+`unassessed`, each with the reason, are known to be there and no more: a plan for a budget leaves them to a restart.
 """
 
 from bisect import bisect_left
@@ -115,6 +117,12 @@ class Assessment:
     operators: Mapping[str, OperatorImpact]
     settings: Settings = field(default_factory=Settings)
     costs: Mapping[str, OperatorCosts] = field(default_factory=dict)  # measured; of other operators as estimated
+    unassessed: Mapping[str, str] = field(default_factory=dict)  # operators of which nothing is known, and why
+
+    def with_unassessed(self) -> "Assessment":
+        """Those, too, as operators whose failure costs nothing, so that nothing is spent on them."""
+        harmless = OperatorImpact(0.0, {Duration(0): ((Duration(0), 0.0),)})
+        return replace(self, operators={**dict.fromkeys(self.unassessed, harmless), **self.operators})
 
 
 def read_assessment(directory: Path) -> Assessment:
@@ -122,24 +130,26 @@ def read_assessment(directory: Path) -> Assessment:
     if not path.exists():
         raise DataError(f"there is no assessment at {path}: give the directory that an assessment wrote")
     where = str(path)
-    top = as_object(read_json(path), where, ("app", "operators", "settings"))
-    operators = top.get("operators")
+    top = as_object(read_json(path), where, ("app", "operators", "unassessed", "settings"))
+    operators, unassessed = top.get("operators"), as_object(top.get("unassessed", {}), f"{where}: unassessed")
     if not isinstance(top.get("app"), str) or not isinstance(operators, dict) or not operators:
         raise DataError(f'{where} is no assessment: expected {{"app": NAME, "operators": {{NAME: …}}}}')
     return Assessment(
         top["app"],
         {name: _operator(entry, f"{where}: {name}") for name, entry in operators.items()},
         _settings(top.get("settings", {}), f"{where}: settings"),
+        unassessed={name: str(reason) for name, reason in unassessed.items()},
     )
 
 
 def merged_assessment(parts: Sequence[Assessment]) -> Assessment:
     """Assessments of one app with state of different ages, as one."""
     first = parts[0]
-    operators = dict(first.operators)
+    operators, unassessed = dict(first.operators), dict(first.unassessed)
     for part in parts[1:]:
         if part.app != first.app:
             raise DataError(f"one assessment is of app {first.app} and another of {part.app}; give those of one app")
+        unassessed |= part.unassessed
         for name, entry in part.operators.items():
             known = operators.get(name, entry)
             operators[name] = replace(
@@ -148,7 +158,8 @@ def merged_assessment(parts: Sequence[Assessment]) -> Assessment:
                 quality={**entry.quality, **known.quality},
                 recovery={**entry.recovery, **known.recovery},
             )
-    return replace(first, operators=operators)
+    unknown = {name: reason for name, reason in unassessed.items() if name not in operators}
+    return replace(first, operators=operators, unassessed=unknown)
 
 
 def _operator(entry: Any, where: str) -> OperatorImpact:

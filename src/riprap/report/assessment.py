@@ -3,7 +3,7 @@ results.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import log1p
 
 import numpy as np
@@ -44,6 +44,7 @@ class AssessmentReport:
     warnings: Sequence[str]
     proposed: str  # the plan that follows, as TOML
     order: Mapping[str, Mapping[str, Order]]  # by sink and metric
+    unassessable: Mapping[str, str] = field(default_factory=dict)  # targets that no fault could strike, and why
 
 
 def report(content: AssessmentReport) -> str:
@@ -96,9 +97,9 @@ def drawing(content: AssessmentReport) -> tuple[list[Node], list[Edge]]:
         placement = like.get(spec.name)
         summary_of = found.get(spec.name) or found.get(placement.like if placement else "")
         if summary_of is None:
-            nodes.append(
-                Node(spec.name, spec.name, "", shape, tooltip=placement.reason if placement else spec.describe())
-            )
+            words = "not assessed" if spec.name in content.unassessable else ""
+            about = content.unassessable.get(spec.name) or (placement.reason if placement else spec.describe())
+            nodes.append(Node(spec.name, spec.name, words, shape, tooltip=about))
             continue
         own = spec.name in found
         words = f"I {summary_of.paired.I:.1f} · R {summary_of.paired.R}" if own else f"like {summary_of.target}"

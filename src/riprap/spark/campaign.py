@@ -10,7 +10,7 @@ All but `campaign.json` follows from the inputs: what was damaged is noticed and
     DIR/campaign.json      what the campaign is: a hash of app and settings, digests of the inputs, settings in words
     DIR/recorded/          the recorded stream
     DIR/shared/            golden runs and profiles, mapped by all tasks (`riprap.faults.store`)
-    DIR/waves/NAME/        Parquet: prepare, trials-000 …, golden
+    DIR/waves/NAME/        Parquet: profile, prepare, trials-000 …, golden
 """
 
 import json
@@ -37,7 +37,7 @@ from riprap.engine.compiling import ROWS
 from riprap.engine.identity import content_digest
 from riprap.engine.inputs import file_schema, read_file
 from riprap.faults import store, work
-from riprap.faults.campaign import Settings, check_settings, units
+from riprap.faults.campaign import Settings, assessable, check_settings, units
 from riprap.faults.divided import dividing_columns
 from riprap.faults.functions import ScoreFunction
 from riprap.faults.gated import golden_engine
@@ -49,6 +49,7 @@ from riprap.spark.progress import with_progress
 from riprap.spark.session import session
 
 Tell = Callable[[str, int, int], None]  # what is being done, tasks done, tasks in all
+Warn = Callable[[str], None]
 _PER_SLOT = 8  # tasks of a wave for each slot, so that a long one does not keep the others waiting
 _PREPARED = pa.schema([("what", pa.string())])
 
@@ -57,7 +58,8 @@ _PREPARED = pa.schema([("what", pa.string())])
 class CampaignResult:
     """The tables of a campaign, and how it was obtained."""
 
-    settings: Settings
+    settings: Settings  # with the targets that were assessed
+    unassessable: Mapping[str, str]  # targets that no fault can be injected into, and why
     trials: pa.Table  # work.TRIALS
     golden: pa.Table  # work.GOLDEN
     tuples: int  # of the recorded stream
@@ -78,22 +80,26 @@ def run_campaign(
     recorded: Path | None = None,
     spark: SparkSession | None = None,
     tell: Tell | None = None,
+    warn: Warn | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> CampaignResult:
     """Run a campaign, or what is left of it. `recorded` is a recording of the same input, if there is one; `functions`
     are score functions of the user's own, by sink, which the texts of the settings describe.
+
+    Targets that no fault can be injected into are found by one run of the app, `warn`ed of before anything else is
+    done, and left out.
     """
     begun = clock.monotonic()
     path = path.absolute()
     for file in inputs.values():
         file_schema(file)  # a file that is not there, or is none, is told before anything is made
     with owned(path, "campaign"):
-        return _run(graph, settings, inputs, path, functions or {}, recorded, session(spark), tell, clock, begun)
+        return _run(graph, settings, inputs, path, functions or {}, recorded, session(spark), tell, warn, clock, begun)
 
 
 def _run(
     graph: Graph, settings: Settings, inputs: Mapping[str, Path], path: Path, functions: Mapping[str, ScoreFunction],
-    recorded: Path | None, spark: SparkSession, tell: Tell | None, clock: Clock, begun: float,
+    recorded: Path | None, spark: SparkSession, tell: Tell | None, warn: Warn | None, clock: Clock, begun: float,
 ) -> CampaignResult:  # fmt: skip
     identity = _claim(path, graph, settings, inputs)
     recorded = recorded or path / "recorded"
@@ -104,11 +110,18 @@ def _run(
     (path / "shared").mkdir(exist_ok=True)
     if recording.tuples > ROWS:  # tasks will want it
         golden_engine(graph, settings.jitter(0)).compile_first()
-    job = work.Job(graph, settings, path / "shared", recorded, identity, functions)
-    campaign = _Campaign(spark, job, path / "waves", tell)
-    trials, golden = campaign.run()
+    asked = work.Job(graph, settings, path / "shared", recorded, identity, functions)
+    campaign = _Campaign(spark, path / "waves", tell)
+    campaign.profile(asked)
+    chosen, unassessable = assessable(graph, recording, settings, asked.profiles)
+    for name, reason in unassessable.items():
+        if warn is not None:
+            warn(f"{name} cannot be assessed: {reason}")
+    job = replace(asked, settings=chosen, identity=f"{identity} without {sorted(unassessable)}")
+    trials, golden = campaign.run(job)
     return CampaignResult(
-        settings,
+        chosen,
+        unassessable,
         trials,
         golden,
         recording.tuples,
@@ -176,44 +189,36 @@ def _claim(path: Path, graph: Graph, settings: Settings, inputs: Mapping[str, Pa
 
 
 class _Campaign:
-    def __init__(self, spark: SparkSession, job: work.Job, path: Path, tell: Tell | None) -> None:
-        self.spark, self.job, self.path, self.tell = spark, job, path, tell
+    def __init__(self, spark: SparkSession, path: Path, tell: Tell | None) -> None:
+        self.spark, self.path, self.tell = spark, path, tell
         self.slots = task_slots(spark)
-        self.resumed = self.waves = 0
-        settings = job.settings
-        self.preparations = work.preparations(settings)
-        self.units = list(units(settings))
-        chunks = min(settings.golden, _PER_SLOT * self.slots)
-        self.runs = [list(range(chunk, settings.golden, chunks)) for chunk in range(chunks)]
-        self.done, self.total = 0, len(self.preparations) + len(self.units) + len(self.runs)
+        self.resumed = self.waves = self.done = 0
+        self.total = 1
 
-    def run(self) -> tuple[pa.Table, pa.Table]:
-        shipped = replace(self.job)  # without anything that it has mapped here
-        if not store.prepared(self.job.path, self.job.settings):
+    def profile(self, job: work.Job) -> None:
+        if not store.profiled(job.path):
+            remove(self.path / "profile")
+        self._wave("profile", partial_task(_profile, replace(job), None), 1, _PREPARED)
+
+    def run(self, job: work.Job) -> tuple[pa.Table, pa.Table]:
+        settings, shipped = job.settings, replace(job)  # without anything that it has mapped here
+        preparations, todo = work.preparations(settings), list(units(settings))
+        chunks = min(settings.golden, _PER_SLOT * self.slots)
+        runs = [list(range(chunk, settings.golden, chunks)) for chunk in range(chunks)]
+        self.total += len(preparations) + len(todo) + len(runs)
+        if not store.prepared(job.path, settings):
             remove(self.path / "prepare")
-        self._wave("prepare", partial_task(_prepare, shipped, self.preparations), len(self.preparations), _PREPARED)
-        for target, offset in self.units:
-            self.job.outages(target, offset)  # an outage that cannot be is told here, not by a task
-        waves = -(-len(self.units) // (_PER_SLOT * self.slots))
+        self._wave("prepare", partial_task(_prepare, shipped, preparations), len(preparations), _PREPARED)
+        waves = -(-len(todo) // (_PER_SLOT * self.slots))
         trials = []
         for number in range(waves):
-            chosen = self.units[number::waves]  # waves of about the same size
+            chosen = todo[number::waves]  # waves of about the same size
             task = partial_task(_run_units, shipped, chosen)
             trials.append(self._wave(f"trials-{number:03d}", task, len(chosen), work.TRIALS))
         table = pa.concat_tables(trials)
-        affected = self._affected(table)
-        golden = self._wave(
-            "golden", partial_task(_run_golden, shipped, (self.runs, affected)), len(self.runs), work.GOLDEN
-        )
+        affected = _affected(table, job.path / "affected.arrow")
+        golden = self._wave("golden", partial_task(_run_golden, shipped, (runs, affected)), len(runs), work.GOLDEN)
         return table.drop_columns(["affected"]), golden
-
-    def _affected(self, trials: pa.Table) -> Path:
-        """Write the affected parts for the golden runs: a file, because what a task carries with it is slow to ship."""
-        path = self.job.path / "affected.arrow"
-        found = trials.filter(trials["affected"].is_valid()).select(["sink", "target", "offset", "affected"])
-        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, found.schema) as writer:
-            writer.write_table(found)
-        return path
 
     def _wave(
         self, name: str, task: Callable[..., Iterator[pa.RecordBatch]], count: int, schema: pa.Schema
@@ -238,6 +243,14 @@ class _Campaign:
     def _progress(self, name: str, done: int) -> None:
         if self.tell is not None:
             self.tell(name, self.done + done, self.total)
+
+
+def _affected(trials: pa.Table, path: Path) -> Path:
+    """Write the affected parts for the golden runs: a file, because what a task carries with it is slow to ship."""
+    found = trials.filter(trials["affected"].is_valid()).select(["sink", "target", "offset", "affected"])
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, found.schema) as writer:
+        writer.write_table(found)
+    return path
 
 
 def partial_task(run: Callable[..., Iterator[pa.RecordBatch]], job: work.Job, tasks: Any) -> Callable[..., Any]:
@@ -267,6 +280,11 @@ def _kept(job: work.Job) -> work.Job:
         _JOBS.clear()
         _JOBS[key] = known = job
     return known
+
+
+def _profile(job: work.Job, tasks: None, number: int) -> Iterator[pa.RecordBatch]:
+    work.profile_all(job)
+    yield pa.RecordBatch.from_pylist([{"what": "profile"}], schema=_PREPARED)
 
 
 def _prepare(job: work.Job, tasks: Sequence[str], number: int) -> Iterator[pa.RecordBatch]:
