@@ -8,17 +8,21 @@ STAMP  := $(VENV)/.installed
 JOBS   ?= 4  # more than two cores: tests of real runs wait most of their time
 export JAVA_TOOL_OPTIONS :=
 
-.PHONY: demo test suite bench soak lint install clean
+.PHONY: demo test suite bounds bench soak lint install clean
 
 demo: install            ## the main job, on an embedded local Spark
 	@scripts/demo
 
-test: install            ## linters and the whole suite, side by side
+test: install            ## linters, the whole suite, and the tests of compiled functions with bounds checked
 	@scripts/ensure-chromium
-	@$(MAKE) --no-print-directory -j2 lint suite
+	@$(MAKE) --no-print-directory -j2 lint suite $(if $(ARGS),,bounds)
 
 suite: install
 	@PYTHONHASHSEED=0 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not soak" $(ARGS)
+
+bounds: install          ## the tests of every compiled function, with bounds checked
+	@NUMBA_BOUNDSCHECK=1 NUMBA_OPT=1 NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)/bounds PYTHONHASHSEED=0 \
+	  $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not soak" $$($(BIN)/python -m tests.bounds)
 
 bench: install           ## ratios measured side by side; ONLY=name runs one
 	@$(BIN)/python -m benchmarks.run $(if $(ONLY),--only $(ONLY))

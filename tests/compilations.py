@@ -16,12 +16,15 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from tests import bounds
+
 MOST = 55  # and four in test_pieces.py, in caches of their own
 SETTING = "RIPRAP_COMPILED"
 
 
 def begin(config) -> None:
     """Make the cache; workers and whatever tests start inherit the setting from the process that began the run."""
+    bounds.begin()
     if hasattr(config, "workerinput"):
         _compile_alone(Path(os.environ[SETTING]))
     else:
@@ -54,12 +57,18 @@ def _compile_alone(place: Path) -> None:
 
 
 def finish(session) -> None:
-    """Fail a run that compiled too much."""
-    place = getattr(session.config, "compiled", None)
-    found = len(list(Path(place).glob("*.done"))) if place else 0
+    """Fail a run that compiled too much; and one with bounds checked (`tests/bounds.py`) that left a function out."""
+    place = Path(os.environ[SETTING])
+    bounds.note(place, getattr(session.config, "workerinput", {}).get("workerid", "alone"))
+    if not hasattr(session.config, "compiled"):
+        return
+    found, wrong = len(list(place.glob("*.done"))), []
     if found > MOST:
-        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-        reporter.write_line(f"the suite compiled {found} fragments, more than {MOST}: let tests run interpreted")
+        wrong.append(f"the suite compiled {found} fragments, more than {MOST}: let tests run interpreted")
+    if bounds.is_on() and (missing := bounds.never_called(place)):
+        wrong.append(f"no test of `make bounds` calls {', '.join(missing)}: add one to tests/bounds.py")
+    for sentence in wrong:
+        session.config.pluginmanager.get_plugin("terminalreporter").write_line(sentence)
         session.exitstatus = 1
 
 

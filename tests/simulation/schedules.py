@@ -64,11 +64,11 @@ class Case:
 # Apps of all operators ------------------------------------------------------------------------------------------------
 
 
-def any_app(random: Random, kinds: dict[str, Callable] | None = None) -> Graph:
+def any_app(random: Random, kinds: dict[str, Callable] | None = None, *, sources: int = 2, operators: int = 4) -> Graph:
     """Chains, diamonds, several sources, of many kinds of operators, or of `kinds`; every loose end leads to a sink."""
     build = kinds or BUILD
     app = App("any")
-    streams = [app.source(f"S{j}", "k string, x long, id long") for j in range(random.randint(1, 2))]
+    streams = [app.source(f"S{j}", "k string, x long, id long") for j in range(random.randint(1, sources))]
     unused = list(streams)
 
     def pick():
@@ -77,7 +77,7 @@ def any_app(random: Random, kinds: dict[str, Callable] | None = None) -> Graph:
             unused.remove(stream)
         return stream
 
-    for j in range(random.randint(1, 4)):
+    for j in range(random.randint(1, operators)):
         kind = random.choice(list(build))
         made = build[kind](random, pick, f"{kind}{j}")
         streams += made

@@ -24,8 +24,14 @@ _ANSWER = "scene: "
 
 
 def environment() -> dict[str, str]:
-    """For processes, and their Spark workers, that import riprap and the modules of this directory."""
-    paths = [str(HERE), str(REFERENCES), str(SOURCES), *filter(None, [os.environ.get("PYTHONPATH")])]
+    """For processes, and their Spark workers, that import riprap, the modules of this directory and `tests`."""
+    paths = [
+        str(HERE),
+        str(REFERENCES),
+        str(SOURCES),
+        str(HERE.parents[1]),
+        *filter(None, [os.environ.get("PYTHONPATH")]),
+    ]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
