@@ -37,6 +37,9 @@ class Host:
     def kept(self, channel):
         return max((m.number + m.items for c, m in self.kept_messages if c == channel), default=0)
 
+    def kept_until(self, channel):
+        return -(2**63)
+
     def flush(self):
         pass
 

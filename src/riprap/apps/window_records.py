@@ -32,6 +32,7 @@ from riprap.graph.annotations import Annotations, Continuous, persist
 from riprap.graph.builder import App
 from riprap.graph.graph import Graph
 from riprap.graph.keys import OrderKey
+from riprap.graph.reach import BEGINNING
 from riprap.graph.windows import count
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.events import Durable
@@ -149,6 +150,9 @@ class LogHost:
 
     def kept(self, channel: ChannelId) -> int:
         return self.logs[channel].next if channel in self.logs else 0
+
+    def kept_until(self, channel: ChannelId) -> int:
+        return self.logs[channel].until if channel in self.logs else BEGINNING
 
     def flush(self) -> None:
         for log in self.logs.values():

@@ -42,7 +42,7 @@ class CheckpointId(NamedTuple):
 
 @dataclass(frozen=True)
 class Cut:
-    """`reached` has every operator of the unit; the channels are those of the whole element."""
+    """`reached` has every operator of the unit; the sources and channels are those of the whole element."""
 
     reached: Mapping[str, OrderKey] = field(default_factory=dict)  # by operator: the key that its input had reached
     sources: Mapping[str, int] = field(default_factory=dict)  # by source: rows taken from its input

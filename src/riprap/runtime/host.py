@@ -118,6 +118,9 @@ class Host(Protocol):
     def kept(self, channel: ChannelId) -> int:
         """The number of the first item that the persistent stream of the channel does not have."""
 
+    def kept_until(self, channel: ChannelId) -> int:
+        """The greatest event time in the persistent stream of the channel."""
+
     def flush(self) -> None:
         """Return when all that was kept would survive this process."""
 

@@ -104,6 +104,11 @@ class LogSender:
         return self._writer.last_sequence + 1
 
     @property
+    def until(self) -> int:
+        """The greatest event time in the log."""
+        return self._stream.stable().max_ts
+
+    @property
     def written(self) -> int:
         """Bytes, by this sender."""
         return self._writer.appended_bytes

@@ -156,6 +156,9 @@ class _Process:
     def kept(self, channel: ChannelId) -> int:
         return self._logs[channel].next
 
+    def kept_until(self, channel: ChannelId) -> int:
+        return self._logs[channel].until
+
     def flush(self) -> None:
         for log in self._logs.values():
             log.flush()

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from riprap.base.clock import Clock
 from riprap.base.errors import DataError
 from riprap.checkpoints.load import Loaded
+from riprap.graph.reach import BEGINNING
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import Cut
 from riprap.protocols.events import ConsumerUp, Durable
@@ -298,6 +299,9 @@ class _Shadow:
 
     def kept(self, channel: ChannelId) -> int:
         return 0
+
+    def kept_until(self, channel: ChannelId) -> int:
+        return BEGINNING
 
     def flush(self) -> None:
         pass

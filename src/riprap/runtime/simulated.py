@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from riprap.checkpoints.load import Loaded, load
 from riprap.checkpoints.storage import Storage
-from riprap.graph.keys import OrderKey
+from riprap.graph.keys import TS, OrderKey
+from riprap.graph.reach import BEGINNING
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.protocol import WHOLE
 from riprap.runtime.host import Arrival
@@ -178,6 +179,13 @@ class MemoryLog:
         """The process that writes it dies."""
         self._tail, self._tail_records = [], []
         self.next = max((m.number + m.items for m in self.stable), default=0)
+
+    @property
+    def until(self) -> int:
+        """The greatest event time that its readers see."""
+        return max(
+            (int(m.batch.column(TS).values.max()) for m in self.stable if m.batch is not None), default=BEGINNING
+        )
 
     def rows(self) -> list[pa.RecordBatch]:
         return [message.batch.batch() for message in self.stable if message.batch is not None]

@@ -105,6 +105,9 @@ class Life:
     def kept(self, channel: ChannelId) -> int:
         return self._simulation.log(channel).next
 
+    def kept_until(self, channel: ChannelId) -> int:
+        return self._simulation.log(channel).until
+
     def flush(self) -> None:
         self._effect()
         self._simulation.flush_logs(self)

@@ -78,6 +78,7 @@ class Simulation(DirectedSimulation):
         self.inputs = inputs
         self.released: dict[ChannelId, int] = {}
         self.restarts: dict[str, int] = {pe.id: 0 for pe in layout.pes}
+        self.past: dict[str, list[tuple[int, Ledger]]] = {}  # the ledgers of lives that are over, by element
         self.corrupted: dict[str, str | None] = {}  # by element: the column that was struck
         self._rates = rate
         self._stores = {fault.pe for fault in crashes if isinstance(fault, Crash) and fault.store}
@@ -259,7 +260,9 @@ class Simulation(DirectedSimulation):
         shape = ledger_shape(self.layout, pe)
         if counted is not None and before is not None and pe.id not in self.lives and self._after is not None:
             counted = reshaped(memory_ledger(ledger_shape(self._after.layout, before.pe), counted), shape)
-        ledger = memory_ledger(shape, counted)
+        if counted is not None and counted.shape == shape:
+            self.past.setdefault(pe.id, []).append((epoch - 1, counted))
+        ledger = memory_ledger(shape, counted).new_life()
         process = before.process if before is not None and gone_back is not None else epoch
         life = Life(self, pe, epoch, ledger, assignment.line, process)
         if pe.id in self._stores:
@@ -473,3 +476,12 @@ class Simulation(DirectedSimulation):
 
     def ledgers(self) -> Ledgers:
         return {id_: life.ledger for id_, life in self.lives.items()}
+
+    def all_ledgers(self) -> dict[str, list[tuple[int, Ledger]]]:
+        """Of all lives of each element, by epoch."""
+        shape = bound(ledger_shape, self.layout)
+        lives = {id_: [*self.past.get(id_, ()), (life.epoch, life.ledger)] for id_, life in self.lives.items()}
+        return {
+            id_: [(epoch, memory_ledger(shape(self.layout.pe(id_)), ledger)) for epoch, ledger in found]
+            for id_, found in lives.items()
+        }

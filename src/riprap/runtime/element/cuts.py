@@ -55,7 +55,7 @@ class Cuts:
             parked |= {c: tuple(map(encode_message, way.backlog.all())) for c, way in ways.items() if way.backlog}
         return Cut(
             {name: self._engine.reached(name) for name in names},
-            {name: position for name, position in self._resume_points.taken.items() if name in names},
+            dict(self._resume_points.taken),
             {channel: way.cut() for channel, way in ways.items()},
             {channel: way.outlet.number for channel, way in self._outputs.ways.items()},
             self._protocol.snapshot(),

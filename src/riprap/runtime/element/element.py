@@ -108,7 +108,7 @@ class Element:
             Records(layout, pe, self.plan.continuous, self._engine, host, clock) if self.plan.continuous else None
         )
         begins = Restore(
-            layout, pe, self.plan, self._engine, self._merges, ledger, loaded, host.kept, self._records
+            layout, pe, self.plan, self._engine, self._merges, ledger, loaded, host.kept, host.kept_until, self._records
         ).begin()
         self._inputs = Inputs(
             layout, pe, self._engine, host, ledger, self._merges, begins.inlets, begins.behind, held_bytes,
@@ -422,8 +422,12 @@ class Element:
         """Take a message into the element."""
         if skip and message.items:
             message = without(message, skip)
-        if message.number > way.inlet.next and self.plan.delivered == "taken":
-            way.record.missed += message.number - way.inlet.next
+        if way.hurt_before is not None and message.items:
+            self._inputs.found(way, message)
+        if message.number > way.inlet.next:
+            self._inputs.skipped(way, message)
+            if self.plan.delivered == "taken":
+                way.record.missed += message.number - way.inlet.next
         way.inlet.next = message.number + message.items
         way.position = position
         if way.merged is not None and way.inlet.retention == "remember":  # else when the operators have had it

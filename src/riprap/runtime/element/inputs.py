@@ -63,6 +63,8 @@ class WayIn:
         self.merge: ShardMerge | None = None
         self.retained: Retained | None = None
         self.missed: MissedRecord | None = None  # of a channel that its producer holds
+        self.counts_damage = False  # what it misses is missing for good, and when that was is noted
+        self.hurt_before: int | None = None  # what is missing lies before the next item: the least that is noted then
         self.owner: Owner | None = None  # of a log in which rows of other shards are too: which are this one's
 
     @property
@@ -115,6 +117,7 @@ class Inputs:
                 stream.target, stream.target_port, merges.get(channel.stream), kept,
             )  # fmt: skip
             way.missed = ledger.missed.get(channel)
+            way.counts_damage = not exact and inlet.retention in _HOLED
             if pe.fragment.former and layout.link(channel.stream).mixed:
                 way.owner = owner_of(layout, pe, stream)
             # Nothing may come any more of a channel whose end is in the state: its merge knows how far it has come.
@@ -177,6 +180,40 @@ class Inputs:
         if skip == HOLE or (skip == message.items and not news):
             return None
         return replace(without(message, skip) if skip else message, number=way.inlet.next)
+
+    def skipped(self, way: WayIn, message: Message) -> None:
+        """Items between what has come on a channel and this message will never come: note their event times."""
+        if not way.counts_damage or way.record.position == END_KEY.ts:
+            return
+        if message.items:
+            way.record.add_hurt(way.record.position, self._place(way, message).ts)
+        else:  # progress does not bound them: a producer that was restarted may tell less than another life of it had
+            way.hurt_before = max(way.record.add_hurt(way.record.position, END_KEY.ts), way.record.position)
+
+    def found(self, way: WayIn, message: Message) -> None:
+        """The first items behind those that are known to be missing."""
+        assert way.hurt_before is not None
+        way.record.end_hurt(max(way.hurt_before, self._place(way, message).ts))
+        way.hurt_before = None
+
+    def _place(self, way: WayIn, message: Message) -> OrderKey:
+        """A key that what came before these items in their channel is not beyond."""
+        return max(self._first_key(way, message), message.at or START_KEY)
+
+    def _came_late(self, way: WayIn, first: OrderKey, at: OrderKey) -> None:
+        if way.counts_damage:
+            way.record.add_hurt(first.ts, max(first.ts, at.ts))
+
+    def _note_times(self, way: WayIn, last: OrderKey) -> None:
+        """How far a channel has come in event time: `last` is the greatest key that has come on it."""
+        record, reached = way.record, self._engine.reached(way.target).ts
+        known = max(way.reached, last).ts
+        if way.merged is not None:
+            known = min(known, reached)
+        if known > record.position:
+            record.position = known
+        if max(reached, last.ts if way.merged is None else reached) > record.reached:
+            record.reached = max(reached, last.ts if way.merged is None else reached)
 
     def lags(self, way: WayIn) -> bool:
         """No other channel of the same merge is known less far."""
@@ -290,6 +327,8 @@ class Inputs:
                 reached = max(reached, way.merge.reached)
             late = way.inlet.late(keys, reached) if message.at is None else end - first
         events: list[Given] = []
+        if late:
+            self._came_late(way, keys.at(0), max(reached, cursor.last, message.at or START_KEY))
         if late and way.takes_late and (rows or way.merge is None):
             # A punctuation of shards comes from each of them, and may have passed: one that is late is lost.
             at = max(reached, cursor.last, message.at or START_KEY)
@@ -321,6 +360,12 @@ class Inputs:
             return [Late(event, at, again=had > 0)]
         return [Late(event.slice(0, had), at, again=True), Late(event.slice(had), at)]
 
+    def _first_key(self, way: WayIn, message: Message) -> OrderKey:
+        if message.batch is not None:
+            return message.batch.first_key(self._layout.shape(way.channel))
+        assert message.punctuation is not None
+        return message.punctuation
+
     # What the operators have had --------------------------------------------------------------------------------------
 
     def had(self, way: WayIn, message: Message, position: int) -> None:
@@ -337,7 +382,13 @@ class Inputs:
             if not way.takes_late:
                 number = end
             record.late += max(0, end - max(number, before))
+            if message.items:
+                self._came_late(way, self._first_key(way, message), message.at)
         way.cursor.came(number, None, end, position)
+        if way.counts_damage:
+            rows = message.batch if message.at is None else None
+            last = rows.last_key(self._layout.shape(way.channel)) if rows is not None else START_KEY
+            self._note_times(way, last)
         if number == before or self._by_taken:  # in order
             record.next = record.left = end
             return
@@ -352,6 +403,8 @@ class Inputs:
             assert merged is not None
             before, reached = merged.next, self._engine.reached(way.target)
             passed = merged.passed(reached)
+            if way.counts_damage:
+                self._note_times(way, merged.last)
             if merged.next == before:
                 continue
             changed.append(way)

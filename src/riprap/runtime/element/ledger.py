@@ -8,8 +8,9 @@ that was replaced without knowing it cannot spoil the counts.
 
     0    8 bytes  RPRPLEDG
     8    u64      xxh3-64 of the shape: which records there are, in which order
-    16   i64 …    the records, one after the other: of channels that come in (12 cells each), that go out (6),
-                  of operators that other elements feed (4), of sources (4), of what held channels missed (8)
+    16   i64 …    the records, one after the other: of channels that come in (30 cells each), that go out (7),
+                  of operators that other elements feed (4), of sources (6), of what held channels missed (8), of
+                  operators with state (2)
          i64      1 while a call is being counted, else 0
          i64 …    the records as they were before that call
 
@@ -34,12 +35,14 @@ import xxhash
 from riprap.base.disk import when_room
 from riprap.base.errors import DataError
 from riprap.graph.keys import START_KEY, OrderKey
+from riprap.graph.reach import BEGINNING, END, Span
 from riprap.protocols.channel import Had
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.layout import Layout, Pe
 
 MAGIC = b"RPRPLEDG"
 _HEAD = struct.Struct("<8sQ")
+_HURT = 14  # cells of a channel's record before its spans
 
 
 def _cell(offset: int, meaning: str) -> property:
@@ -48,6 +51,18 @@ def _cell(offset: int, meaning: str) -> property:
 
     def write(record: "_Record", value: int) -> None:
         record.cells[record.at + offset] = value
+
+    return property(read, write, doc=meaning)
+
+
+def _time(offset: int, meaning: str, unset: int = BEGINNING) -> property:
+    """An event time; a cell that was never written says `unset`."""
+
+    def read(record: "_Record") -> int:
+        return record.cells[record.at + offset] ^ unset
+
+    def write(record: "_Record", value: int) -> None:
+        record.cells[record.at + offset] = value ^ unset
 
     return property(read, write, doc=meaning)
 
@@ -66,7 +81,7 @@ class InletRecord(_Record):
     """A channel that comes in."""
 
     __slots__ = ()
-    WIDTH = 12
+    WIDTH = 30
     next = _cell(0, "number of the first item that the operators have not had and may still get")
     missed = _cell(1, "items below it that they never had: lost. The others were received, and one store counts them")
     repeated = _cell(2, "items that they were given again after a crash, unless all that they did before was undone")
@@ -74,6 +89,8 @@ class InletRecord(_Record):
     forgotten = _cell(4, "items that operators had had and whose traces a crash took; where they are not given again")
     began = _cell(5, "of those received, how many were when this life began: what is forgotten of them is counted")
     late = _cell(6, "items that they had behind others that belong after them: a merge had gone on without them")
+    position = _time(12, "all items at or before this event time were had, or counted as missing")
+    reached = _time(13, "nothing that its operator has had is after this event time")
 
     @property
     def received(self) -> int:
@@ -90,6 +107,31 @@ class InletRecord(_Record):
     def had(self, had: Had) -> None:
         cells, at = self.cells, self.at + 7
         (cells[at], cells[at + 1], cells[at + 2], cells[at + 3]), cells[at + 4] = had
+
+    @property
+    def hurt(self) -> list[Span]:
+        """Event times of items that this life never got, or got late; ascending as they were noticed."""
+        times = [cell ^ BEGINNING for cell in self.cells[self.at + _HURT : self.at + self.WIDTH]]
+        return [Span(*times[at : at + 2]) for at in range(0, len(times), 2) if times[at + 1] != BEGINNING]
+
+    def add_hurt(self, since: int, until: int) -> int:
+        """Where there is no room for another span, the last one grows; gives where that one ended, or BEGINNING."""
+        spans, new, ended = self.hurt, Span(since, until), BEGINNING
+        full = 2 * len(spans) == self.WIDTH - _HURT
+        if spans and (full or new.since <= spans[-1].until):
+            ended = spans[-1].until
+            new = new.joined(spans.pop())
+        at = self.at + _HURT + 2 * len(spans)
+        self.cells[at], self.cells[at + 1] = new.since ^ BEGINNING, new.until ^ BEGINNING
+        return ended
+
+    def end_hurt(self, until: int) -> None:
+        """The last span ends there."""
+        self.cells[self.at + _HURT + 2 * len(self.hurt) - 1] = until ^ BEGINNING
+
+    def new_life(self) -> None:
+        for cell in range(self.at + _HURT, self.at + self.WIDTH):
+            self.cells[cell] = 0
 
 
 class _KeyRecord(_Record):
@@ -114,8 +156,9 @@ class OutletRecord(_KeyRecord):
     """A channel that goes out; its key is that up to which it was promised to bring nothing more."""
 
     __slots__ = ()
-    WIDTH, KEY = 6, 2
+    WIDTH, KEY = 7, 2
     number = _cell(0, "of the next item")
+    kept = _time(6, "of a log that lacked items when this life began: the greatest event time in it; else END", END)
     discarded = _cell(1, "items that nobody was there for; of a log, that had not got into it when the process died")
 
 
@@ -128,11 +171,22 @@ class OperatorRecord(_KeyRecord):
 
 class SourceRecord(_Record):
     __slots__ = ()
-    WIDTH = 4
+    WIDTH = 6
     position = _cell(0, "rows taken from its input: where a life that has no checkpoint goes on")
     started_at = _cell(1, "wall clock, microseconds, when its first row was due; 0: not known yet")
     waiting = _cell(2, "of those, rows that wait in merges of the element and are not read again")
     lost = _cell(3, "rows that waited so when the process died")
+    reached = _time(4, "event time of the last row that was taken")
+    began = _cell(5, "`position` when this life began")
+
+
+class StateRecord(_Record):
+    """An operator with state, of an element that may go back without being given again what it had."""
+
+    __slots__ = ()
+    WIDTH = 2
+    undone = _cell(0, "rows that it had had, and that the state with which this life began does not have")
+    unsure = _cell(1, "1: that state may lack something")
 
 
 class MissedRecord(_Record):
@@ -189,6 +243,7 @@ class LedgerShape:
     operators: tuple[str, ...]
     sources: tuple[str, ...]
     held: tuple[ChannelId, ...]  # of those that come in
+    stateful: tuple[str, ...] = ()  # operators
 
     @property
     def cells(self) -> int:
@@ -198,6 +253,7 @@ class LedgerShape:
             + OperatorRecord.WIDTH * len(self.operators)
             + SourceRecord.WIDTH * len(self.sources)
             + MissedRecord.WIDTH * len(self.held)
+            + StateRecord.WIDTH * len(self.stateful)
         )
 
     @cached_property
@@ -209,14 +265,15 @@ def ledger_shape(layout: Layout, pe: Pe) -> LedgerShape:
     fed = dict.fromkeys(link.stream.target for link in layout.links if link.target == pe.fragment)
     sources = tuple(s.name for s in layout.graph.sources if s.name in pe.fragment.members)
     held = tuple(channel for channel in layout.inputs(pe) if layout.retention(channel) == "hold")
-    return LedgerShape(layout.inputs(pe), layout.outlets(pe), tuple(fed), sources, held)
+    stateful = tuple(name for name in pe.fragment.members if any(layout.graph[name].stateful))
+    return LedgerShape(layout.inputs(pe), layout.outlets(pe), tuple(fed), sources, held, stateful)
 
 
 class Ledger:
     """The records of an element over cells (a memoryview of format "q", or what behaves like one)."""
 
     def __init__(self, shape: LedgerShape, cells: memoryview) -> None:
-        self.cells, self._width = cells, shape.cells
+        self.shape, self.cells, self._width = shape, cells, shape.cells
         at = 0
         self.inlets: dict[ChannelId, InletRecord] = {}
         self.outlets: dict[ChannelId, OutletRecord] = {}
@@ -238,6 +295,20 @@ class Ledger:
         for channel in shape.held:
             self.missed[channel] = MissedRecord(cells, at)
             at += MissedRecord.WIDTH
+        self.states: dict[str, StateRecord] = {}
+        for name in shape.stateful:
+            self.states[name] = StateRecord(cells, at)
+            at += StateRecord.WIDTH
+
+    def new_life(self) -> "Ledger":
+        """Clear what is said of one life alone: what its beginning cost, and what did not come while it lived."""
+        for inlet in self.inlets.values():
+            inlet.new_life()
+        for outlet in self.outlets.values():
+            outlet.kept = END
+        for state in self.states.values():
+            state.undone = state.unsure = 0
+        return self
 
     def begin(self) -> None:
         """What is counted from here on counts only with `commit`."""
@@ -267,6 +338,7 @@ def reshaped(before: Ledger, new: LedgerShape) -> Ledger:
         (before.operators, after.operators),
         (before.sources, after.sources),
         (before.missed, after.missed),
+        (before.states, after.states),
     )
     for records, others in alike:
         for key in records.keys() & others.keys():
@@ -291,7 +363,7 @@ def open_ledger(directory: Path, epoch: int, shape: LedgerShape) -> Ledger:
     directory.mkdir(parents=True, exist_ok=True)
     # Whole before it has its name: a life that is killed right here must not leave a ledger that has forgotten.
     unnamed = directory / f"new-{epoch:08d}"
-    content = _HEAD.pack(MAGIC, shape.digest) + before.settled()
+    content = _HEAD.pack(MAGIC, shape.digest) + before.new_life().settled()
     when_room(lambda: unnamed.write_bytes(content), unnamed)
     path = unnamed.replace(directory / f"{epoch:08d}")
     with open(path, "r+b") as file:
@@ -324,8 +396,21 @@ def read_ledger(directory: Path, shape: LedgerShape, below: int | None = None) -
         data = lives[-1].read_bytes()
     except IsADirectoryError:
         raise DataError(f"{lives[-1]} is a directory, and a ledger was written there: remove it") from None
-    if len(data) != _HEAD.size + _size(shape) or _HEAD.unpack_from(data) != (MAGIC, shape.digest):
+    found = _decoded(data, shape)
+    if found is None:
         raise DataError(
             f"{lives[-1]} is the ledger of another layout: resume with the plan, --fuse and --parallelism of before"
         )
+    return found
+
+
+def read_lives(directory: Path, shape: LedgerShape) -> list[tuple[int, Ledger]]:
+    """Copies of the ledgers of all lives by their epochs, oldest first, but for those of another layout."""
+    found = ((int(path.name), _decoded(path.read_bytes(), shape)) for path in _lives(directory) if path.is_file())
+    return [(epoch, ledger) for epoch, ledger in found if ledger is not None]
+
+
+def _decoded(data: bytes, shape: LedgerShape) -> Ledger | None:
+    if len(data) != _HEAD.size + _size(shape) or _HEAD.unpack_from(data) != (MAGIC, shape.digest):
+        return None
     return memory_ledger(shape, Ledger(shape, memoryview(bytearray(data[_HEAD.size :])).cast("q")))

@@ -16,6 +16,9 @@ numbers go on, for a log from what it has: what was numbered and did not get int
 
 Where all go back together (*delivered* means taken) the counts of the ledger go back too: what was received or missed
 behind the checkpoint has not happened.
+
+What an operator had taken since its checkpoint and is not given again is *undone*: the ledger of the new life says how
+much that is, and the ledger of the one before how far in event time it goes (`coordination/damage.py`).
 """
 
 from collections.abc import Callable, Mapping
@@ -25,11 +28,12 @@ from riprap.checkpoints.load import Loaded
 from riprap.engine.engine import Engine
 from riprap.engine.merger import MergerState
 from riprap.graph.keys import END_KEY, START_KEY, OrderKey
+from riprap.graph.reach import BEGINNING
 from riprap.protocols.channel import Had
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId, Cut, InletCut
 from riprap.protocols.protocol import WHOLE, RestorePlan
-from riprap.runtime.element.ledger import InletRecord, Ledger
+from riprap.runtime.element.ledger import Ledger
 from riprap.runtime.element.message_bytes import decode_message
 from riprap.runtime.element.records import Records
 from riprap.runtime.element.shard_merge import ShardMerge
@@ -53,7 +57,7 @@ class Beginning:
 
 
 class Restore:
-    """`kept` tells how many items a log has."""
+    """`kept` tells how many items a log has, `kept_until` the greatest event time in it."""
 
     def __init__(
         self,
@@ -65,9 +69,10 @@ class Restore:
         ledger: Ledger,
         loaded: Mapping[str, Loaded | None],
         kept: Callable[[ChannelId], int],
+        kept_until: Callable[[ChannelId], int],
         records: Records | None = None,
     ) -> None:
-        self._records = records
+        self._records, self._kept_until = records, kept_until
         self._layout, self._pe, self._plan, self._engine, self._merges = layout, pe, plan, engine, merges
         self._ledger, self._loaded, self._kept = ledger, loaded, kept
         self._cuts = {
@@ -105,6 +110,7 @@ class Restore:
                 {},
                 {},
             )
+        self._count_undone()
         whole, found = self._cuts.get(WHOLE), self._loaded.get(WHOLE)
         if self._plan.whole:
             if found is not None:
@@ -150,8 +156,6 @@ class Restore:
     def _inlet(self, channel: ChannelId) -> tuple[int, int]:
         record, retention = self._ledger.inlets[channel], self._layout.retention(channel)
         unit = self._unit.get(self._layout.stream(channel).target)
-        if retention == "while-down":
-            self._forget(channel, record)
         if retention == "copy" and WHOLE in self._cuts:
             copied = self._cuts[WHOLE].inlets[channel]
             record.next, record.left, record.missed = copied.passed, copied.passed, copied.missed
@@ -169,19 +173,50 @@ class Restore:
             return inlet.taken, inlet.taken_position
         return inlet.passed, inlet.passed_position
 
-    def _forget(self, channel: ChannelId, record: InletRecord) -> None:
-        """Count what some state of the element does not have any more, and no life has counted."""
-        stateful = (name for name in self._pe.fragment.members if any(self._layout.graph[name].stateful))
-        saved = min((self._saved(name, channel) for name in stateful), default=record.received)
-        self._ledger.begin()
-        record.forgotten += max(record.received - max(saved, record.began), 0)
-        record.began = record.received
-        self._ledger.commit()
+    def _count_undone(self) -> None:
+        """What the states with which this life begins do not have of what was taken, and no life has counted."""
+        ledger, layout = self._ledger, self._layout
+        promised = min((outlet.key.ts for outlet in ledger.outlets.values()), default=BEGINNING)
+        ledger.begin()
+        for name, state in ledger.states.items() if not self._plan.exact else ():
+            entries = _leading_to(layout, self._pe, name)
+            channels = [c for c in layout.inputs(self._pe) if layout.stream(c).target in entries]
+            gone = [
+                max(ledger.inlets[c].received - max(self._saved(name, c), ledger.inlets[c].began), 0)
+                for c in channels
+                if not self._comes_again(name, c) and ledger.inlets[c].received
+            ]
+            cut = self._cuts.get(self._unit.get(name, ""))
+            for source, taken in ledger.sources.items():
+                if source in entries and taken.position and not self._plan.whole:
+                    saved = cut.sources.get(source, 0) if cut is not None else 0
+                    gone.append(max(taken.position - max(saved, taken.began), 0))
+            state.undone, state.unsure = sum(gone), int(bool(gone))
+        for channel, record in ledger.inlets.items():
+            retention = layout.retention(channel)
+            if retention == "while-down":
+                saved = min((self._saved(name, channel) for name in ledger.states), default=record.received)
+                record.forgotten += max(record.received - max(saved, record.began), 0)
+            elif retention == "hold":  # it comes again from further back; what it causes up to there has been given out
+                record.position = min(record.position, promised)
+            record.began = record.received
+        for taken in ledger.sources.values():
+            taken.began = taken.position
+        ledger.commit()
+
+    def _comes_again(self, operator: str, channel: ChannelId) -> bool:
+        """Whether an operator is given again what it had of a channel since its checkpoint."""
+        retention = self._layout.retention(channel)
+        if self._plan.whole or retention != "hold":
+            return self._plan.whole and retention in ("log", "hold")
+        retains = operator in self._unit or self._engine.operators[operator].retains
+        return self._layout.stream(channel).target == operator and retains
 
     def _saved(self, operator: str, channel: ChannelId) -> int:
         """How many items of a channel had come when the state of an operator was saved."""
         cut = self._cuts.get(self._unit.get(operator, ""))
-        return cut.inlets[channel].passed - cut.inlets[channel].missed if cut is not None else 0
+        inlet = cut.inlets.get(channel) if cut is not None else None
+        return inlet.passed - inlet.missed if inlet is not None else 0
 
     def _sent(self, channel: ChannelId) -> int:
         record = self._ledger.outlets[channel]
@@ -198,6 +233,7 @@ class Restore:
             if kept < record.number:  # numbered, and not in the log when the process died
                 self._ledger.begin()
                 record.discarded += record.number - kept
+                record.kept = self._kept_until(channel)
                 record.number = kept
                 self._ledger.commit()
         return record.number
@@ -248,6 +284,16 @@ class Restore:
                     gathered = gathered.emptied(shard, reached if comes_again else END_KEY)
                 self._merges[stream.id].restore(gathered.widened(self._merges[stream.id].shards))
         return mergers
+
+
+def _leading_to(layout: Layout, pe: Pe, operator: str) -> set[str]:
+    """Operators of an element from which tuples come to another one inside of it, itself included."""
+    seen, ahead = {operator}, [operator]
+    while ahead:
+        found = [s.source for s in layout.graph.inputs(ahead.pop()) if s.source in pe.fragment.members]
+        ahead += [name for name in found if name not in seen]
+        seen.update(found)
+    return seen
 
 
 def _with_parked(cut: Cut, parked: Mapping[ChannelId, tuple[Message, ...]]) -> Cut:

@@ -44,6 +44,8 @@ class ResumePoints:
     def took(self, source: str, batch: pa.RecordBatch, position: int) -> None:
         """The engine was given rows up to `position`."""
         self.taken[source] = position
+        record, last = self._ledger.sources[source], batch.slice(batch.num_rows - 1)
+        record.reached = max(record.reached, int(keys_of(last, self._graph.shape(source)).ts[0]))
         cursor = self._cursors[source]
         keys = keys_of(batch, self._graph.shape(source)) if self._merges[source] else None
         cursor.came(position - batch.num_rows, keys, position, -1)

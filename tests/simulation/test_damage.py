@@ -1,0 +1,101 @@
+"""Whatever crashes, the bound on the damage holds: a row that differs from the run without faults lies inside of it.
+
+The oracle reads inputs and sinks alone. Rows that are in one of both outputs and not in the other differ; each has to
+have an event time in a span that some failure names for its sink. Where only windows of time remember, the bound ends.
+"""
+
+from collections import Counter
+from dataclasses import replace
+from random import Random
+
+import pytest
+from tests.simulation.schedules import (
+    BUILD,
+    Case,
+    any_app,
+    batches,
+    bounded,
+    case,
+    cyclic_app,
+    dropping_late,
+    protected,
+    simulated,
+)
+
+from riprap.graph.builder import App
+from riprap.graph.reach import END, Span, reach
+from riprap.graph.windows import session_window, time, zero
+from riprap.runtime.coordination.damage import Failure, failures
+from riprap.runtime.simulation import Simulation
+
+
+def check(seed: int) -> None:
+    """All operators, any protection."""
+    random = Random(seed)
+    graph = any_app(random) if random.random() < 0.9 else cyclic_app(random)
+    graph = protected(graph, random, kept=random.choice([0.0, 0.0, 0.3]), saved=random.choice([0.0, 0.5, 1.0]))
+    within(case(seed, dropping_late(graph) if random.random() < 0.3 else graph, random))
+
+
+def _timed(random, pick, name):
+    size = random.choice(["5ms", "20ms"])
+    every = random.choice([None, time("5ms")])
+    return [pick().aggregate("sum(x) AS x", "count(*) AS id", window=time(size), every=every, by="k", name=name)]
+
+
+def _met(random, pick, name):
+    left, right = pick(), pick().rename({"x": "y", "id": "other"}, name=f"{name}r")
+    windows = random.choice([(time("5ms"), time("2ms")), (zero(), time("5ms")), (time("20ms"), zero())])
+    select = ["k", "x", "other AS id"]
+    return [left.join(right, on="k", left_window=windows[0], right_window=windows[1], select=select, name=name)]
+
+
+TIMED = {
+    "filter": BUILD["filter"],
+    "union": BUILD["union"],
+    "aggregate": _timed,
+    "join": _met,
+    "delay": lambda random, pick, name: [pick().delay("3ms", name=name)],
+    "sort": lambda random, pick, name: [pick().sort("x", window=time("5ms"), name=name)],
+}
+
+
+def check_timed(seed: int) -> None:
+    """Nothing remembers but windows of time: the damage of a crash before the end is over before the end."""
+    random = Random(seed)
+    graph = protected(any_app(random, TIMED), random, kept=0.0, saved=random.choice([0.5, 1.0]))
+    run = case(seed, graph, random)
+    found, _ = within(run)
+    memory = sum(20_000 for _ in graph.operators)  # of all operators one behind the other, at most
+    for failure in found:
+        for spans in failure.sinks.values():
+            latest = max((span.until for spans in failure.hurt.values() for span in spans), default=0)
+            assert latest == END or max(span.until for span in spans) <= latest + memory, f"seed {seed}: {failure}"
+
+
+def within(run: Case) -> tuple[list[Failure], Simulation]:
+    simulation = run.simulation()
+    try:
+        simulation.run(seconds=5.0)
+        found = failures(run.layout, simulation.all_ledgers())
+        right, given = bounded(run.layout.graph, run.inputs), simulated(simulation)
+        for sink, rows in right.items():
+            spans = [span for failure in found for span in failure.sinks.get(sink, ())]
+            wrong = (Counter(rows) - Counter(given[sink])) + (Counter(given[sink]) - Counter(rows))
+            outside = [row for row in wrong if not any(s.since <= row[-1] <= s.until for s in spans)]
+            assert not outside, f"{sink}: {len(outside)} of {len(wrong)} outside of {spans}, as {sorted(outside)[:3]}"
+    except Exception as error:
+        raise AssertionError(f"seed {run.seed} repeats it: {run}") from error
+    return found, simulation
+
+
+@pytest.mark.parametrize("seeds", batches(300), ids=str)
+def test_what_differs_lies_within_the_bound(seeds):
+    for seed in seeds:
+        check(seed)
+
+
+@pytest.mark.parametrize("seeds", batches(160), ids=str)
+def test_damage_to_windows_of_time_ends(seeds):
+    for seed in seeds:
+        check_timed(seed)
