@@ -203,10 +203,11 @@ def test_the_page_of_a_run_has_streams_elements_and_replicas():
     summary = {
         "app": "x", "tuples": 10, "throughput": 5.0, "seconds": 2.0, "latency": {"p50": None, "p99": None},
         "protocol": {"name": "partial"}, "warnings": ["beware of <this>"], "copies": {}, "groups": {"g": GROUP},
+        "failures": [{"undone": {"A": 1_204}}],
         "pes": {"A#1": {"restarts": 2, "delivery": "with gaps"}, "B": {"restarts": 0, "delivery": "with gaps"}},
         "costs": {"A#1": {"cores": 0.5, "memory": 2e6, "written": 0.0, "sent": 1e3}},
         "streams": {"A→B": {"recovery": "failover", "sent": 9, "received": 8, "late": 0, "lost": 1, "repeated": 0}},
     }  # fmt: skip
     shown = words(run_report(summary, command="riprap run x"))
-    for expected in ("Run of x", "Replicas", "A→B", "beware of <this>", "0.500", "riprap run x"):
+    for expected in ("Run of x", "Replicas", "A→B", "beware of <this>", "0.500", "1,204", "riprap run x"):
         assert expected in shown, expected

@@ -319,6 +319,15 @@ def a_checkpoint_in_the_plan_saves_the_state(place):
         else:
             assert again == [1]
             assert result.summary["checkpoints"] == {}
+        # What Count had taken is in its state at the end, or was undone; and the bound has every row since.
+        [failure] = [one for one in result.summary["failures"] if one["pe"] == "Count"]
+        received = result.summary["streams"]["In→Count"]["received"]
+        assert received == told[-1] + failure["undone"]["Count"]
+        assert any("rows at Count" in text and "of Out from" in text for text in result.summary["warnings"])
+        [[since, until]] = failure["sinks"]["Out"]
+        times = result.sink("Out")["_ts"].cast("int64").to_pylist()
+        assert until is None  # a running count never heals
+        assert all(times[at] >= since for at in range(len(told)) if told[at] in again and at)
 
 
 # Errors ---------------------------------------------------------------------------------------------------------------

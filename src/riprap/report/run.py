@@ -21,6 +21,7 @@ def run_report(summary: Mapping[str, Any], *, command: str = "") -> str:
         "tuples/s": f"{summary['throughput']:,.0f}",
         "latency, half within": "not known" if latency is None else f"{latency:.3g} ms",
         "lost": f"{sum(stream['lost'] for stream in streams):,}",
+        "undone": f"{sum(rows for failure in summary['failures'] for rows in failure['undone'].values()):,}",
         "repeated": f"{sum(stream['repeated'] for stream in streams):,}",
         "restarts": f"{sum(pe['restarts'] for pe in summary['pes'].values()):,}",
     }

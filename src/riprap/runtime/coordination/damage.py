@@ -15,6 +15,7 @@ How far that goes `graph/reach.py` says. Elements that are exact, in HA groups o
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from riprap.graph.graph import Graph
@@ -47,6 +48,33 @@ class Failure:
             "hurt": {name: _listed(spans) for name, spans in self.hurt.items()},
             "sinks": {name: _listed(spans) for name, spans in self.sinks.items()},
         }
+
+    def sentence(self, at: float | None = None) -> str:
+        """For people. `at`: seconds into the run when the life before died."""
+        undone = [f"undone {rows:,} rows at {name}" for name, rows in self.undone.items()]
+        what = ", ".join([*undone, *([f"lost {self.lost:,}"] if self.lost or not undone else [])])
+        touched = [f"{sink} {_in_words(spans)}" for sink, spans in self.sinks.items()]
+        after = "" if at is None else f" (died at {at:.1f} s)"
+        reached = f"rows of {'; of '.join(touched)} may be wrong" if touched else "no sink shows it"
+        return f"{self.pe}{after}: {what}: {reached}"
+
+
+def _in_words(spans: Sequence[Span]) -> str:
+    return " and ".join(
+        f"{'from the beginning' if span.since == BEGINNING else f'from {_moment(span.since, 0)}'} "
+        f"{f'to {_moment(span.until, 999)}' if span.ends else 'to the end'}"
+        for span in spans
+    )
+
+
+def _moment(time: int, rounding: int) -> str:
+    """An event time, in milliseconds that are not later, or with 999 not earlier."""
+    whole = (time + rounding) // 1_000
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=whole)
+    except OverflowError:
+        return f"{time} us"
+    return moment.strftime("%Y-%m-%d %H:%M:%S") + f".{whole % 1_000:03d}"
 
 
 def _listed(spans: Sequence[Span]) -> list[list[int | None]]:

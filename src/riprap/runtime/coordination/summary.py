@@ -8,11 +8,13 @@ from urllib.parse import quote
 
 from riprap.protocols.protocol import WHOLE
 from riprap.runtime.coordination.counts import stream_counts
+from riprap.runtime.coordination.damage import Failure, failures
 from riprap.runtime.coordination.history import History
 from riprap.runtime.coordination.metrics import CheckpointMetrics, Metrics
 from riprap.runtime.coordination.roster import PeStatus, Transition
+from riprap.runtime.coordination.states import WorkerState
 from riprap.runtime.element.latency import Latencies
-from riprap.runtime.element.ledger import Ledger, Ledgers, ledger_shape, read_ledger
+from riprap.runtime.element.ledger import Ledger, Ledgers, ledger_shape, read_ledger, read_lives
 from riprap.runtime.host import Rates, pace_of
 from riprap.runtime.layout import Layout, sink_channel
 from riprap.runtime.run import stream_path
@@ -21,6 +23,8 @@ from riprap.streams import Stream
 from riprap.streams.description import is_stream
 from riprap.streams.files import files_at
 from riprap.streams.shards import shards
+
+_SENTENCES = 20  # of failures, in the warnings
 
 
 class Lives:
@@ -96,6 +100,13 @@ def read_ledgers(directory: Path, layout: Layout) -> dict[str, Ledger]:
     }
 
 
+def read_failures(directory: Path, layout: Layout) -> list[Failure]:
+    """What the failures of a run did, from the ledgers of all lives."""
+    folder = directory / "ledgers"
+    lives = {pe.id: read_lives(folder / quote(pe.id, safe=""), ledger_shape(layout, pe)) for pe in layout.pes}
+    return failures(layout, lives)
+
+
 def positions(layout: Layout, ledgers: Ledgers) -> dict[tuple[str, str], int]:
     """Rows taken, by element and source; of replicas, which read the same, by the first."""
     taken: dict[tuple[str, str], int] = {}
@@ -134,6 +145,11 @@ def summary(
     tuples = sum(taken.values())
     since = tuples - sum(before.values())
     latencies = lives.latencies()
+    failed = [(failure, _died(events, failure, begun)) for failure in read_failures(directory, layout)]
+    sentences = [failure.sentence(at) for failure, at in failed]
+    if len(sentences) > _SENTENCES:
+        more = f"{len(sentences) - _SENTENCES:,} more failures whose effect may show: see failures in summary.json"
+        sentences[_SENTENCES:] = [more]
     return {
         "app": layout.graph.name,
         "pes": {
@@ -176,8 +192,16 @@ def summary(
         "seconds": seconds,
         "throughput": since / seconds if seconds > 0 else 0.0,
         "latency": {"p50": latencies.quantile(0.5), "p99": latencies.quantile(0.99)},
-        "warnings": lives.warnings(),
+        "failures": [{**failure.as_json(), "at": at} for failure, at in failed],
+        "warnings": lives.warnings() + sentences,
     }
+
+
+def _died(events: Sequence[Transition], failure: Failure, begun: int) -> float | None:
+    """Seconds into this part of the run when the life before died; None: it did not, or in another part."""
+    states = (WorkerState.DOWN, WorkerState.HANGING)
+    died = [e.at for e in events if e.pe == failure.pe and e.epoch == failure.epoch - 1 and e.after in states]
+    return max((died[0] - begun) / 1e6, 0.0) if died and begun else None
 
 
 def rows_in(path: Path) -> int:

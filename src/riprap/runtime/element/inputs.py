@@ -204,16 +204,13 @@ class Inputs:
         if way.counts_damage:
             way.record.add_hurt(first.ts, max(first.ts, at.ts))
 
-    def _note_times(self, way: WayIn, last: OrderKey) -> None:
-        """How far a channel has come in event time: `last` is the greatest key that has come on it."""
-        record, reached = way.record, self._engine.reached(way.target).ts
-        known = max(way.reached, last).ts
-        if way.merged is not None:
-            known = min(known, reached)
-        if known > record.position:
-            record.position = known
-        if max(reached, last.ts if way.merged is None else reached) > record.reached:
-            record.reached = max(reached, last.ts if way.merged is None else reached)
+    def _note_times(self, way: WayIn, known: OrderKey, reached: OrderKey) -> None:
+        """A channel has brought all up to a key that it knows, and its operator has had all up to another one."""
+        record, position = way.record, min(known, reached).ts
+        if position > record.position:
+            record.position = position
+        if reached.ts > record.reached:
+            record.reached = reached.ts
 
     def lags(self, way: WayIn) -> bool:
         """No other channel of the same merge is known less far."""
@@ -385,10 +382,10 @@ class Inputs:
             if message.items:
                 self._came_late(way, self._first_key(way, message), message.at)
         way.cursor.came(number, None, end, position)
-        if way.counts_damage:
+        if not self._exact:
             rows = message.batch if message.at is None else None
             last = rows.last_key(self._layout.shape(way.channel)) if rows is not None else START_KEY
-            self._note_times(way, last)
+            self._note_times(way, max(way.reached, last), max(self._engine.reached(way.target), last))
         if number == before or self._by_taken:  # in order
             record.next = record.left = end
             return
@@ -403,8 +400,8 @@ class Inputs:
             assert merged is not None
             before, reached = merged.next, self._engine.reached(way.target)
             passed = merged.passed(reached)
-            if way.counts_damage:
-                self._note_times(way, merged.last)
+            if not self._exact:
+                self._note_times(way, way.reached, reached)  # what came late says nothing of what else is to come
             if merged.next == before:
                 continue
             changed.append(way)
