@@ -4,12 +4,26 @@ import gc
 import logging
 import os
 import signal
-import socket
 import threading
 import time
 
 import pytest
-from wiring import BUFFER, GAP, LAYOUT, PATIENCE, SCHEMA, Book, Peer, eventually, fork_server, rows, run_in
+from wiring import (
+    BUFFER,
+    GAP,
+    LAYOUT,
+    PATIENCE,
+    SCHEMA,
+    Consumer,
+    Peer,
+    Producer,
+    dialled,
+    eventually,
+    fork_server,
+    opening_frame,
+    rows,
+    run_in,
+)
 
 from riprap.base.randomness import generator
 from riprap.graph.keys import END_KEY, OrderKey
@@ -17,104 +31,7 @@ from riprap.protocols.events import Acknowledged, ConsumerDown, ConsumerUp, Prod
 from riprap.runtime.host import Arrival
 from riprap.runtime.messages import Kind, Message
 from riprap.runtime.transport.codec import Encoder
-from riprap.runtime.transport.opening import Opening, columns_of, digest_of, opening_frame
-from riprap.runtime.transport.outlets import Outlet
-from riprap.runtime.transport.transport import ALL, Transport
-from riprap.runtime.wire import Address
-
-
-class Producer:
-    """A transport with one channel out, and what it told its element."""
-
-    def __init__(self, run, channel=GAP, epoch=1, schema=SCHEMA):
-        self.book = Book()
-        self.channel = channel
-        self.consumer = run.layout.consumer(channel)
-        self.events = []
-        outlet = Outlet(schema, self.consumer, run.layout.link(channel.stream).recovery == "buffer")
-        self.transport = Transport("S", epoch, {}, {channel: outlet}, lambda _: 0, self.book.find, run)
-
-    def at(self, location, epoch=1):
-        self.book.addresses[self.consumer] = Address(location, epoch)
-        self.transport.wake()
-
-    def poll(self, timeout=0.0):
-        self.events += self.transport.poll(timeout)
-
-    def next(self, kind, of=None):
-        """The next event of this kind that was not asked for before; `of` is polled meanwhile."""
-
-        def look():
-            self.poll(0.005)
-            if of is not None:
-                of.poll()
-            for index, event in enumerate(self.events):
-                if isinstance(event, kind):
-                    del self.events[: index + 1]
-                    return event
-            return None
-
-        return eventually(look, kind.__name__)
-
-    def offer(self, message, seconds=0.0):
-        deadline = time.monotonic() + seconds
-        while not self.transport.send(self.channel, message):
-            if time.monotonic() >= deadline:
-                return False
-            self.poll(0.01)
-        self.poll()
-        return True
-
-    def send(self, message):
-        assert self.offer(message, PATIENCE)
-
-    def fill(self, seconds=0.3, most=2_000_000):
-        """Send until it says no; gives the number of the next item."""
-        number = 0
-        while self.offer(rows(number, 20_000), seconds):
-            number += 20_000
-            assert number < most, "80 MB are in flight, and nothing stopped the producer"
-        return number
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.transport.close()
-
-
-class Consumer:
-    """A transport in this process with channels in."""
-
-    def __init__(self, run, channels=(GAP,), epoch=1, expected=0):
-        self.transport = Transport(
-            "F", epoch, dict.fromkeys(channels, SCHEMA), {}, lambda _: expected, lambda *_: None, run
-        )
-        self.location = self.transport.location
-        self.events = []
-
-    def poll(self, timeout=0.0, **parked):
-        self.events += self.transport.poll(timeout, **parked)
-
-    def take(self, kind, of=None):
-        """All of this kind, and at least one; what came before them in `events` is forgotten."""
-
-        def look():
-            self.poll(0.005)
-            if of is not None:
-                of.poll()
-            found = [event for event in self.events if isinstance(event, kind)]
-            if found:
-                self.events = []
-            return found or None
-
-        return eventually(look, kind.__name__)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.transport.close()
+from riprap.runtime.transport.transport import ALL
 
 
 @pytest.fixture(autouse=True)
@@ -314,9 +231,8 @@ def test_what_a_killed_producer_had_sent_comes_before_the_news(tmp_path):
     run = run_in(tmp_path)
     for parked in (False, True):
         with Consumer(run) as consumer:
-            plain = socket.create_connection(consumer.transport._listening.getsockname())
-            opening = Opening(GAP, 1, columns_of(SCHEMA))
-            plain.sendall(opening_frame(opening, digest_of("secret")))
+            plain, challenge = dialled(consumer)
+            plain.sendall(opening_frame(challenge, consumer.location))
             eventually(lambda c=consumer: c.poll(0.01) or c.transport._inlets.connected, "the hello")
             encoder = Encoder(SCHEMA)
             for number in range(0, 50_000, 1_000):
@@ -430,7 +346,7 @@ def test_strangers_are_refused_and_logged(tmp_path, caplog):
     with Consumer(run) as consumer, Producer(run_in(tmp_path, token="guessed")) as stranger:
         stranger.at(consumer.location)
         eventually(
-            lambda: stranger.poll(0.01) or consumer.poll() or "a stranger: it carried a wrong token" in caplog.text
+            lambda: stranger.poll(0.01) or consumer.poll() or "a stranger: it carried a wrong proof" in caplog.text
         )
         assert stranger.events == []
         assert consumer.events == []
@@ -445,10 +361,10 @@ def test_whatever_a_stranger_says_is_survived(tmp_path, caplog, what):
         "noise": random.bytes(5_000),
         "message": b"".join(Encoder(SCHEMA).encode(rows(0, 10))),
         "silence": b"",
-        "endless": opening_frame(Opening(GAP, 1, columns_of(SCHEMA)), digest_of("wrong"))[:128] * 10_000,
+        "endless": opening_frame(bytes(128), "")[:128] * 10_000,
     }[what]
     with Consumer(run) as consumer, Producer(run) as producer:
-        stranger = socket.create_connection(consumer.transport._listening.getsockname())
+        stranger, _ = dialled(consumer)
         with stranger:
             stranger.setblocking(False)
             sent = 0
@@ -459,7 +375,7 @@ def test_whatever_a_stranger_says_is_survived(tmp_path, caplog, what):
                     break
                 consumer.poll(0.001)
             if said:
-                eventually(lambda: consumer.poll(0.001) or "refused 127.0.0.1" in caplog.text)
+                eventually(lambda: consumer.poll(0.001) or "refused a process of this machine" in caplog.text)
             producer.at(consumer.location)
             assert producer.next(ConsumerUp, of=consumer) == ConsumerUp(GAP, 1, 0)
             assert consumer.events == []
@@ -470,9 +386,9 @@ def test_frames_that_cannot_be_end_the_connection_and_nothing_else(tmp_path, cap
     with Consumer(run, (GAP, BUFFER)) as consumer, Producer(run, BUFFER) as other:
         other.at(consumer.location)
         other.next(ConsumerUp, of=consumer)
-        plain = socket.create_connection(consumer.transport._listening.getsockname())
+        plain, challenge = dialled(consumer)
         with plain:
-            plain.sendall(opening_frame(Opening(GAP, 1, columns_of(SCHEMA)), digest_of("secret")))
+            plain.sendall(opening_frame(challenge, consumer.location))
             eventually(lambda: consumer.poll(0.01) or consumer.transport._inlets._inlets[GAP].connection)
             plain.sendall(b"".join(Encoder(SCHEMA).encode(rows(0, 10))) + bytes(500))
             eventually(lambda: consumer.poll(0.01) or len(consumer.events) == 2)

@@ -21,7 +21,7 @@ from riprap.runtime.messages import Kind, Message
 from riprap.runtime.transport import codec
 from riprap.runtime.transport.codec import Decoder, Encoder, frames
 from riprap.runtime.transport.frame import HEADER_SIZE, FrameKind, Header, pack, unpack
-from riprap.runtime.transport.opening import Opening, digest_of, opening_frame, read_opening
+from riprap.runtime.transport.opening import Handshake, Opening, read_opening
 
 UNSIGNED = st.integers(0, 2**63 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -367,7 +367,7 @@ def test_text_that_points_nowhere_or_is_no_text_is_an_error(values, codes, what)
 
 def test_an_opening_comes_back_and_nonsense_does_not():
     opening = Opening(ChannelId("A→B", 1, 2), 7, [["k", "string"]], 3)
-    frame = opening_frame(opening, digest_of("secret"))
+    frame = Handshake("secret", "unix://x", bytes(32)).opening(opening)
     header = unpack(memoryview(frame))
     assert read_opening(header, memoryview(frame[HEADER_SIZE:])) == opening
     for text in (

@@ -1,51 +1,62 @@
-"""Which way elements of one machine reach each other."""
+"""Which way elements reach each other: there is one, and no other is tried."""
 
+import os
 import socket
 import sys
 
 import pytest
 
-from riprap.runtime.transport.sockets import listen, listen_beside, location_of, start_connecting
+from riprap.base.errors import DataError
+from riprap.runtime.transport.sockets import listen, of_same_user, start_connecting
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="names without files are Linux's")
 
 
-@pytest.fixture
-def port():
-    with listen("127.0.0.1") as listening:
-        yield listening
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
+def test_on_loopback_there_is_a_name_and_no_port(host):
+    listening, location = listen(host, None)
+    with listening, start_connecting(location) as made:
+        assert listening.family == socket.AF_UNIX
+        assert location.startswith("unix://riprap-")
+        listening.setblocking(True)
+        accepted, peer = listening.accept()
+        with accepted:
+            made.send(b"x")
+            assert accepted.recv(1) == b"x"
+            assert (made.getsockname(), made.getpeername()) == (peer, accepted.getsockname())
+            assert peer, "no name, so nobody can tell which two ends belong together"
 
 
-def way(listening: socket.socket, tls: bool = False) -> int:
-    with start_connecting(location_of(listening, object() if tls else None)) as made:
-        return made.family
+def test_elsewhere_and_under_tls_there_is_a_port():
+    for host, tls, scheme in (("0.0.0.0", None, "tcp://"), ("127.0.0.1", object(), "tls://127.0.0.1:")):
+        listening, location = listen(host, tls)
+        with listening, start_connecting(location.replace("0.0.0.0", "127.0.0.1")) as made:
+            assert location.startswith(scheme)
+            assert listening.family == made.family == socket.AF_INET
 
 
-def test_who_listens_beside_its_port_is_reached_there(port):
-    with listen_beside(port) as beside:
-        with start_connecting(location_of(port, None)) as made:
-            accepted, peer = beside.accept()
+def test_nobody_is_reached_in_another_way_when_nobody_listens():
+    listening, location = listen("127.0.0.1", None)
+    listening.close()
+    with pytest.raises(ConnectionRefusedError):
+        start_connecting(location)
+
+
+def test_another_user_who_has_the_name_is_neither_connected_to_nor_admitted(monkeypatch):
+    listening, location = listen("127.0.0.1", None)
+    with listening:
+        with start_connecting(location):
+            listening.setblocking(True)
+            accepted, _ = listening.accept()
             with accepted:
-                made.send(b"x")
-                assert accepted.recv(1) == b"x"
-                assert (made.getsockname(), made.getpeername()) == (peer, accepted.getsockname())
-                assert peer, "no name, so nobody can tell which two ends belong together"
-        assert way(port, tls=True) == socket.AF_INET
+                assert of_same_user(accepted)
+                monkeypatch.setattr(os, "getuid", lambda: 2**16)
+                assert not of_same_user(accepted)
+        with pytest.raises(DataError, match="another user listens at riprap-"):
+            start_connecting(location)
 
 
-def test_where_nobody_listens_beside_the_port_is_taken(port):
-    assert way(port) == socket.AF_INET
-    listen_beside(port).close()
-    assert way(port) == socket.AF_INET
-
-
-def test_whoever_took_the_name_before_is_not_spoken_with_unless_it_is_the_same_user(port, monkeypatch):
-    with listen_beside(port):
-        assert listen_beside(port) is None
-        monkeypatch.setattr("os.getuid", lambda: 2**16)
-        assert way(port) == socket.AF_INET
-
-
-def test_only_loopback_has_such_names():
-    with listen("0.0.0.0") as listening:
-        assert listen_beside(listening) is None
+@pytest.mark.parametrize("location", ["", "unix://", "tcp://x", "grpc://127.0.0.1:1", "riprap-3", "tcp://"])
+def test_what_is_no_location_is_refused(location):
+    with pytest.raises(DataError, match="is no location of an element"):
+        start_connecting(location)

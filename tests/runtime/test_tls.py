@@ -5,8 +5,7 @@ import os
 import socket
 
 import pytest
-from test_channels import Consumer, Producer
-from wiring import GAP, LAYOUT, eventually, rows, run_in
+from wiring import GAP, LAYOUT, Consumer, Producer, eventually, opening_frame, rows, run_in
 
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.protocols.events import ConsumerDown, ConsumerUp, ProducerGone
@@ -14,7 +13,6 @@ from riprap.runtime.coordination.client import Client, CoordinatorLost
 from riprap.runtime.coordination.coordinator import Coordinator
 from riprap.runtime.host import Arrival
 from riprap.runtime.tls import generate_tls
-from riprap.runtime.transport.opening import Opening, columns_of, digest_of, opening_frame
 from riprap.runtime.transport.transport import ALL
 
 
@@ -61,8 +59,7 @@ def test_who_lacks_the_certificate_gets_nowhere(tls, tmp_path, caplog):
             assert other.events == []
         address = consumer.transport._listening.getsockname()
         with socket.create_connection(address) as plain:
-            opening = Opening(GAP, 1, columns_of(run.layout.graph.physical("S", 0)))
-            plain.sendall(opening_frame(opening, digest_of("secret")))
+            plain.sendall(opening_frame(bytes(128), consumer.location))
             eventually(lambda: consumer.poll(0.01) or "no connection of this run" in caplog.text)
         assert consumer.events == []
         with Producer(run) as producer:

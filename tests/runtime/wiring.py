@@ -1,9 +1,11 @@
 """A small app, its run, and a consumer as a process of its own, to be killed or stopped."""
 
+import contextlib
 import json
 import multiprocessing
 import os
 import pickle
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -19,6 +21,11 @@ from riprap.protocols.channels import ChannelId
 from riprap.runtime.layout import arrange
 from riprap.runtime.messages import Kind, Message
 from riprap.runtime.run import Run
+from riprap.runtime.transport.frame import HEADER_SIZE, credentials
+from riprap.runtime.transport.opening import Handshake, Opening, columns_of
+from riprap.runtime.transport.outlets import Outlet
+from riprap.runtime.transport.sockets import start_connecting
+from riprap.runtime.transport.transport import Transport
 from riprap.runtime.wire import Address
 
 PRELOADED = ["riprap.runtime.process", "riprap.protocols.registry"]  # by the fork server; there is one
@@ -39,6 +46,7 @@ BUFFER = next(c for link in LAYOUT.links if link.target.name == "B" for c in lin
 assert LAYOUT.link(GAP.stream).recovery == "gap"
 assert LAYOUT.link(BUFFER.stream).recovery == "buffer"
 SCHEMA = LAYOUT.graph.physical("S", 0)
+OPENING = Opening(GAP, 1, columns_of(SCHEMA))
 
 
 def run_in(directory: Path, **options) -> Run:
@@ -71,6 +79,28 @@ def eventually(condition: Callable[[], object], what: str = "it") -> object:
     raise AssertionError(f"{what} did not happen within {PATIENCE} s")
 
 
+def dialled(consumer) -> tuple[socket.socket, bytes]:
+    """A bare connection to a consumer of this process, and the frame that it begins with."""
+    plain = start_connecting(consumer.location)
+    first = b""
+
+    def challenged() -> bool:
+        nonlocal first
+        consumer.poll()
+        with contextlib.suppress(BlockingIOError):
+            first += plain.recv(HEADER_SIZE - len(first))
+        return len(first) == HEADER_SIZE
+
+    eventually(challenged, "the challenge")
+    plain.setblocking(True)
+    return plain, first
+
+
+def opening_frame(challenge: bytes, location: str, opening: Opening | None = None, token: str = "secret") -> bytes:
+    """What a producer answers to a challenge."""
+    return Handshake(token, location, credentials(challenge)[0]).opening(opening or OPENING)
+
+
 class Book:
     """An address book for senders."""
 
@@ -86,6 +116,100 @@ class Book:
             if time.monotonic() >= deadline:
                 return None
             time.sleep(0.002)
+
+
+class Producer:
+    """A transport with one channel out, and what it told its element."""
+
+    def __init__(self, run, channel=GAP, epoch=1, schema=SCHEMA):
+        self.book = Book()
+        self.channel = channel
+        self.consumer = run.layout.consumer(channel)
+        self.events = []
+        outlet = Outlet(schema, self.consumer, run.layout.link(channel.stream).recovery == "buffer")
+        self.transport = Transport("S", epoch, {}, {channel: outlet}, lambda _: 0, self.book.find, run)
+
+    def at(self, location, epoch=1):
+        self.book.addresses[self.consumer] = Address(location, epoch)
+        self.transport.wake()
+
+    def poll(self, timeout=0.0):
+        self.events += self.transport.poll(timeout)
+
+    def next(self, kind, of=None):
+        """The next event of this kind that was not asked for before; `of` is polled meanwhile."""
+
+        def look():
+            self.poll(0.005)
+            if of is not None:
+                of.poll()
+            for index, event in enumerate(self.events):
+                if isinstance(event, kind):
+                    del self.events[: index + 1]
+                    return event
+            return None
+
+        return eventually(look, kind.__name__)
+
+    def offer(self, message, seconds=0.0):
+        deadline = time.monotonic() + seconds
+        while not self.transport.send(self.channel, message):
+            if time.monotonic() >= deadline:
+                return False
+            self.poll(0.01)
+        self.poll()
+        return True
+
+    def send(self, message):
+        assert self.offer(message, PATIENCE)
+
+    def fill(self, seconds=0.3, most=2_000_000):
+        """Send until it says no; gives the number of the next item."""
+        number = 0
+        while self.offer(rows(number, 20_000), seconds):
+            number += 20_000
+            assert number < most, "80 MB are in flight, and nothing stopped the producer"
+        return number
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.transport.close()
+
+
+class Consumer:
+    """A transport in this process with channels in."""
+
+    def __init__(self, run, channels=(GAP,), epoch=1, expected=0, **options):
+        self.transport = Transport(
+            "F", epoch, dict.fromkeys(channels, SCHEMA), {}, lambda _: expected, lambda *_: None, run, **options
+        )
+        self.location = self.transport.location
+        self.events = []
+
+    def poll(self, timeout=0.0, **parked):
+        self.events += self.transport.poll(timeout, **parked)
+
+    def take(self, kind, of=None):
+        """All of this kind, and at least one; what came before them in `events` is forgotten."""
+
+        def look():
+            self.poll(0.005)
+            if of is not None:
+                of.poll()
+            found = [event for event in self.events if isinstance(event, kind)]
+            if found:
+                self.events = []
+            return found or None
+
+        return eventually(look, kind.__name__)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.transport.close()
 
 
 def fork_server():

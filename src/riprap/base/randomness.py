@@ -21,3 +21,8 @@ def generator(seed: int, *names: object) -> np.random.Generator:
 def secret_token() -> str:
     """The one thing that must not follow from a seed: what a stranger cannot guess."""
     return secrets.token_urlsafe(32)
+
+
+def nonce() -> bytes:
+    """32 bytes that nobody has seen before, for one challenge."""
+    return secrets.token_bytes(32)

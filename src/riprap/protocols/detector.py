@@ -143,6 +143,9 @@ class DetectingDirector(Director):
     def begins(self, pe: str, epoch: int) -> Begins:
         return self._director.begins(pe, epoch)
 
+    def terms(self) -> Mapping[str, int]:
+        return self._director.terms()
+
     def report(self) -> Mapping[str, Any]:
         return self._director.report()
 

@@ -140,6 +140,10 @@ class Director:
         """Where this life of an element begins, unless a line says it. It may be asked again and again."""
         return OWN
 
+    def terms(self) -> Mapping[str, int]:
+        """Of elements that open channels under another number than the epoch of their life, the last one issued."""
+        return {}
+
     def report(self) -> Mapping[str, Any]:
         """What the live table and the summary show of it: a JSON object."""
         return {}

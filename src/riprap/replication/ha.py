@@ -530,6 +530,9 @@ class HaDirector(Director):
             self._group[pe].resumed(message["resumed"], message["channel"], message, self._now)
         return commands
 
+    def terms(self) -> Mapping[str, int]:
+        return {pe: group.term for pe, group in self._group.items()}
+
     def report(self) -> Mapping[str, Any]:
         return {**self._inner.report(), "groups": {name: group.report() for name, group in self.groups.items()}}
 

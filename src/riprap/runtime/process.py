@@ -332,11 +332,19 @@ class _Process:
         expected = lambda channel: self._element.expected(channel)  # noqa: E731
         had = lambda channel, unread: self._element.had(channel, unread)  # noqa: E731
         find, epoch = self._client.find, self._client.epoch
-        self._transport = Transport(pe.id, epoch, inlets, outlets, expected, find, run, self._clock, had=had)
+        self._transport = Transport(
+            pe.id, epoch, inlets, outlets, expected, find, run, self._clock, had=had, issued=self._issued
+        )
         self._outlets = outlets
         self._wakes.append(self._transport.wake)
         stack.callback(self._wakes.clear)
         stack.callback(self._transport.close)
+
+    def _issued(self, channel: ChannelId) -> int:
+        """The highest number under which somebody may open a channel: a term, or the epoch of a life."""
+        layout, client = self._run.layout, self._client
+        numbers = client.terms if layout.retention(channel) == "remember" else client.issued
+        return max((numbers.get(pe, 0) for pe in layout.producers(channel)), default=0)
 
     def _connect(self, life: ExitStack) -> None:
         layout = self._run.layout

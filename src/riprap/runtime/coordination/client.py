@@ -22,7 +22,7 @@ from riprap.runtime.coordination.roster import Fenced
 from riprap.runtime.coordination.states import WorkerState
 from riprap.runtime.host import Unneeded
 from riprap.runtime.run import Run
-from riprap.runtime.wire import Address, call_options, connect, own_address
+from riprap.runtime.wire import Address, called, connect, own_address
 
 _BROKEN = (flight.FlightError, pa.ArrowException, OSError, StopIteration)
 _FAREWELL = 5.0  # seconds that the coordinator has to end the call when the client closes
@@ -47,7 +47,7 @@ def claimed(run: Run, task: int, executor_pid: int) -> str:
     client = connect(run.coordinator, run.tls)
     try:
         descriptor = flight.FlightDescriptor.for_command(json.dumps({"claim": task, "executor": executor}).encode())
-        writer, reader = client.do_exchange(descriptor, call_options(run.token))
+        writer, reader = called(client, run.coordinator, run.token, descriptor)
         pe = str(_read(reader)["pe"])
         writer.close()
         return pe
@@ -88,13 +88,15 @@ class Client:
         self.booked = False  # it has heard where all elements are
         self.first = True  # no process of the element has registered before, in this part of the run
         self.left: set[str] = set()  # elements that were somewhere, and are nowhere now
+        self.issued: dict[str, int] = {}  # the last epoch of each element, as far as it was announced
+        self.terms: dict[str, int] = {}  # the last term of each element of a group
 
     def register(self) -> Beginning:
         """Begin a life of the element."""
         try:
             self._client = connect(self._run.coordinator, self._run.tls)
             descriptor = flight.FlightDescriptor.for_command(json.dumps(self._about).encode())
-            self._writer, self._reader = self._client.do_exchange(descriptor, call_options(self._run.token))
+            self._writer, self._reader = called(self._client, self._run.coordinator, self._run.token, descriptor)
             message = _read(self._reader)
             while "registered" not in message:  # it has to wait; of books, the whole one follows
                 if "fenced" in message:
@@ -244,6 +246,8 @@ class Client:
                 with self._changed:
                     self.booked = self.booked or "book" in message
                     self.left.update(message.get("left", ()))
+                    self.issued.update(message.get("issued", {}))
+                    self.terms.update(message.get("terms", {}))
                     for pe, address in message.get("book", {}).items():
                         if address is not None:
                             self._book[pe] = Address(*address)

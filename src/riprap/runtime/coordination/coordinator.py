@@ -1,8 +1,9 @@
 """The coordinator, in the driver: a Flight server that every processing element is connected to while it lives.
 
-An element opens one `DoExchange` call, which is its registration, its heartbeats and its death notice in one. Messages
-are JSON objects in `app_metadata`, whose first entry says what they are. Those of an element also have the `epoch` of
-the life that speaks: what one said before it heard that it is to go back is a sign of life, and nothing else.
+An element opens one `DoExchange` call, which is its registration, its heartbeats and its death notice in one. Both ends
+prove that they know the run's token before anything is said (`wire.py`). Messages are JSON objects in `app_metadata`,
+whose first entry says what they are. Those of an element also have the `epoch` of the life that speaks: what one said
+before it heard that it is to go back is a sign of life, and nothing else.
 
     from the element
       {pe, attempt, host, pid, executor_pid}  the registration; it is the call's descriptor
@@ -24,6 +25,8 @@ the life that speaks: what one said before it heard that it is to go back is a s
       delete      [[unit, epoch, number], …]: nobody will go back to these checkpoints
       book        {PE: [location, epoch] or null}: what changed in the address book; at first, all of it, and with it
       left        [PE, …]: of those without an address, the ones that had a process before
+      issued      {PE: epoch}: the last that were issued; at first, all. Nobody takes messages of a higher one
+      terms       {PE: term}: the same of elements of groups, which open channels under these
       stop        true: end
       fenced      text: a newer life has taken over; end at once
       gone        true: the coordinator ends
@@ -60,7 +63,7 @@ from riprap.runtime.coordination.roster import ALIVE, Fenced, PeStatus, Roster, 
 from riprap.runtime.coordination.states import IllegalTransition, SystemState, WorkerState
 from riprap.runtime.layout import Layout
 from riprap.runtime.run import Tls
-from riprap.runtime.wire import Address, Server, location, server_arguments
+from riprap.runtime.wire import Address, Guard, Server, location, server_arguments
 from riprap.streams.files import LocalFiles
 
 OnHang = Callable[[str, int, int], None]  # element, epoch, process id
@@ -128,6 +131,7 @@ class Coordinator:
             Place(pe.id, COPIES if pe.fragment.copied else pe.fragment.group, pe.replica) for pe in layout.pes
         )
         self._calls: dict[str, _Call] = {}
+        self._terms: Mapping[str, int] = {}  # that were announced
         self._waiting: dict[str, _Call] = {}  # that have not been told where to begin
         self._condemned: list[str] = []  # that are to end
         self._changed = Condition(RLock())  # guards everything here
@@ -149,9 +153,10 @@ class Coordinator:
     # For the driver ---------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        arguments = server_arguments("the coordinator", self._host, self._token, self._tls)
+        guard = Guard("the coordinator", self._token)
+        arguments = server_arguments(self._host, guard, self._tls)
         self._server = Server(self.serve, (Fenced, RiprapError), flight.FlightUnauthorizedError, **arguments)
-        self.location = location(self._host, self._server.port, self._tls)
+        self.location = guard.location = location(self._host, self._server.port, self._tls)
         self._watcher.start()
 
     def close(self) -> None:
@@ -295,7 +300,9 @@ class Coordinator:
             del self._waiting[pe]
             call.tell(registered=_assigned(call.epoch, assignment) | {"first": self._roster.first(pe)})
             book = {other.id: self._roster.address(other.id) for other in self._layout.pes}
-            call.tell(book=book, left=self._roster.left())
+            call.tell(
+                book=book, left=self._roster.left(), issued=self._roster.epochs(), terms=self._director_host.terms()
+            )
             if self._roster.stopping or self._roster.final:
                 call.tell(stop=True)
 
@@ -362,6 +369,10 @@ class Coordinator:
     # For the director, under the lock ---------------------------------------------------------------------------------
 
     def say(self, pe: str, message: Mapping[str, Any]) -> None:
+        if self._calls and (terms := self._director_host.terms()) != self._terms:
+            self._terms = terms
+            for call in self._calls.values():
+                call.tell(terms=terms)
         if pe in self._calls:
             self._calls[pe].tell(said=dict(message))
 
@@ -388,7 +399,7 @@ class Coordinator:
         """Tell every element where this one is. The lock keeps two changes of one element in their order."""
         with self._changed:
             for call in self._calls.values():
-                call.tell(book={pe: self._roster.address(pe)})
+                call.tell(book={pe: self._roster.address(pe)}, issued={pe: self._roster.epochs()[pe]})
 
     def _watch(self) -> None:
         interval = min(self._silence / _LOOKS, _TICK)

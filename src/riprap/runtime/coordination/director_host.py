@@ -172,6 +172,9 @@ class DirectorHost:
     def report(self) -> Mapping[str, Any]:
         return self._director.report()
 
+    def terms(self) -> Mapping[str, int]:
+        return self._director.terms()
+
     def finished(self, pe: str, epoch: int) -> None:
         self._tell(Finished(pe, epoch))
 

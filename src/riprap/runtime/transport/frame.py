@@ -14,8 +14,8 @@ before it, so that no length is believed that was not written. Integers are litt
     24      8     epoch of the sender
     32      8     number of the first item
     40      8     born, microseconds since 1970 UTC; 0: unknown
-    48      32    progress key; in an opening frame the SHA-256 of the run's token
-    80      32    punctuation key
+    48      32    progress key; in a challenge and in an opening frame its nonce
+    80      32    punctuation key; in an opening frame and in the first answer to it the proof (`opening.py`)
     112     8     body check: xxh3-64 of the body, where given (in files; on the wire TCP or TLS vouch for it)
     120     8     header check: xxh3-64 of bytes 0 to 119
     128           the body
@@ -28,6 +28,7 @@ Kinds 1 to 5 are those of messages. The others belong to the conversation:
     19  ACKNOWLEDGEMENT  all items below `number` are taken
     20  GOODBYE          the consumer ends
     21  REFUSED          the consumer will not speak with this producer; the body says why
+    22  CHALLENGE        the first of all, from the consumer: a nonce
 """
 
 from enum import IntEnum
@@ -53,7 +54,8 @@ assert _CHECKED + _CHECK.size == HEADER_SIZE
 
 _PROGRESS, _PUNCTUATION, _BODY_CHECK = 1, 2, 4
 _NO_KEY = (0, 0, 0, 0)
-_DIGEST = slice(48, 80)
+_NONCE, _PROOF = slice(48, 80), slice(80, 112)
+SIGNED = _PROOF.start  # bytes of a header that a proof covers
 
 
 class FrameKind(IntEnum):
@@ -68,6 +70,7 @@ class FrameKind(IntEnum):
     ACKNOWLEDGEMENT = 19
     GOODBYE = 20
     REFUSED = 21
+    CHALLENGE = 22
 
 
 _KINDS = {int(kind): kind for kind in FrameKind}
@@ -90,11 +93,12 @@ class Header(NamedTuple):
     body_check: int | None = None
 
 
-def pack(header: Header, digest: bytes = b"") -> bytes:
-    """The bytes of a header; `digest` is the token's, in an opening frame."""
+def pack(header: Header, nonce: bytes = b"", proof: bytes = b"") -> bytes:
+    """The bytes of a header; frames that open a channel carry a nonce and a proof where others have keys."""
     packed = pack_fields(*header)
-    if digest:
-        fields = packed[: _DIGEST.start] + digest + packed[_DIGEST.stop : _CHECKED]
+    if nonce or proof:
+        given = (nonce or packed[_NONCE]) + (proof or packed[_PROOF])
+        fields = packed[: _NONCE.start] + given + packed[_PROOF.stop : _CHECKED]
         packed = fields + _CHECK.pack(xxhash.xxh3_64_intdigest(fields))
     return packed
 
@@ -162,9 +166,9 @@ def unpack(data: memoryview, at: int = 0) -> Header:
     )
 
 
-def digest_at(data: memoryview, at: int = 0) -> bytes:
-    """The token's digest in an opening frame."""
-    return bytes(data[at + _DIGEST.start : at + _DIGEST.stop])
+def credentials(frame: bytes) -> tuple[bytes, bytes]:
+    """The nonce and the proof in a frame that opens a channel."""
+    return frame[_NONCE], frame[_PROOF]
 
 
 def _key(parts: tuple[int, ...]) -> OrderKey:

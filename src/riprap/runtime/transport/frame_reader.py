@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from riprap.base.errors import DataError
-from riprap.runtime.transport.frame import HEADER_SIZE, FrameKind, Header, digest_at, unpack
+from riprap.runtime.transport.frame import HEADER_SIZE, Header, unpack
 from riprap.runtime.transport.sockets import Socket
 
 SCRATCH_BYTES = 1 << 18
@@ -38,7 +38,10 @@ class Received(NamedTuple):
 
 
 class FrameReader:
-    """The receiving end of one connection. `admit` sees the header of each frame before anything is made for it."""
+    """The receiving end of one connection.
+
+    `admit` sees the header of each frame, and its bytes, before anything is made for it.
+    """
 
     def __init__(self, scratch: memoryview, admit: Admit) -> None:
         self._scratch = scratch
@@ -93,7 +96,7 @@ class FrameReader:
         while end - at >= HEADER_SIZE:
             header = unpack(scratch, at)
             if self.admit is not None:
-                self.admit(header, digest_at(scratch, at) if header.kind is FrameKind.OPEN else b"")
+                self.admit(header, bytes(scratch[at : at + HEADER_SIZE]))
             at += HEADER_SIZE
             length = header.body
             if not length:

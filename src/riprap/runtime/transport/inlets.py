@@ -1,12 +1,13 @@
 """The receiving end of an element's channels.
 
-A producer connects, opens its channel and hears which item is expected next. Then its messages become arrivals, and
-acknowledgements go back, at most every 20 ms.
+A producer connects, opens its channel (`opening.py`) and hears which item is expected next. Then its messages become
+arrivals, and acknowledgements go back, at most every 20 ms.
 
-Refused, and logged: whoever does not know the token (before anything is made for it), a channel that does not end
-here, columns that are not those of the stream, a producer whose epoch is older than one that was seen, and frames that
-cannot be. A producer that connects again takes its channel over: first what had come on its older connection is taken,
-then that one is said to be gone.
+Refused, and logged: whoever does not prove that it knows the token, a channel that does not end here, columns that are
+not those of the stream, a producer whose epoch is older than one that was seen, and frames that cannot be. A producer
+whose epoch the coordinator has not announced yet waits for the announcement, which may be on its way; where none comes
+it is refused too. A producer that connects again takes its channel over: first what had come on its older connection
+is taken, then that one is said to be gone.
 
 Faults: a connection that breaks without END gives `ProducerGone`, behind all that had come on it. Nothing is said of
 items that were on their way; their numbers tell. A parked channel is not read, so neither its messages nor the end of
@@ -32,8 +33,8 @@ from riprap.runtime.transport.codec import Decoder
 from riprap.runtime.transport.frame import MAX_ANSWER, FrameKind, Header, pack
 from riprap.runtime.transport.frame_reader import FrameReader, Received, State
 from riprap.runtime.transport.loop import READ, WRITE, Loop, Writing
-from riprap.runtime.transport.opening import Opening, columns_of, read_opening, same_digest
-from riprap.runtime.transport.sockets import Security, Socket
+from riprap.runtime.transport.opening import Handshake, Opening, columns_of, read_opening
+from riprap.runtime.transport.sockets import Security, Socket, of_same_user
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +49,11 @@ class _Connection:
         self.to = to
         self.peer = peer
         self.since = loop.clock.monotonic()
-        self.ready = False  # TLS has agreed
+        self.ready = False  # TLS has agreed, and it was challenged
+        self.handshake: Handshake
+        self.frame = b""  # the header of its opening, as it came
+        self.opening: Opening | None = None  # what it has proved to bring
+        self.answered = False  # and it has had the proof of this end
         self.writing = Writing(to, loop)
         self.inlet: _Inlet | None = None
         self.epoch = -1
@@ -81,7 +86,7 @@ def _parked(connection: _Connection) -> bool:
 
 class Inlets:
     """`expected` is asked which item of a channel its element expects next; `had` how far one from a group has come,
-    when these messages are taken too.
+    when these messages are taken too; `issued` which is the highest epoch that a producer of a channel may have.
     """
 
     def __init__(
@@ -92,14 +97,16 @@ class Inlets:
         channels: Mapping[ChannelId, pa.Schema],
         expected: Callable[[ChannelId], int],
         layout: Layout,
-        digest: bytes,
+        token: str,
+        location: str,
         security: Security,
         *,
         had: Callable[[ChannelId, list[Message]], Had],
+        issued: Callable[[ChannelId], float],
     ) -> None:
-        self._had = had
+        self._had, self._issued = had, issued
         self._loop, self._pe, self._epoch, self._expected, self._layout = loop, pe, epoch, expected, layout
-        self._digest, self._security = digest, security
+        self._token, self._location, self._security = token, location, security
         self._inlets = {channel: _Inlet(channel, schema) for channel, schema in channels.items()}
         self._strangers: dict[_Connection, None] = {}  # in the order in which they came
         self._closing = False
@@ -153,7 +160,7 @@ class Inlets:
         if self._strangers:
             oldest = next(iter(self._strangers))
             if now - oldest.since > _INTRODUCTION:
-                self._refuse(oldest, "it did not say within 5 s which channel it brings")
+                self._refuse(oldest, _late(oldest.opening))
 
     # Connections ------------------------------------------------------------------------------------------------------
 
@@ -161,21 +168,39 @@ class Inlets:
         with contextlib.suppress(OSError):
             while True:
                 plain, peer = listening.accept()
+                if not of_same_user(plain):  # before anything is made for it
+                    plain.close()
+                    continue
                 name = "a process of this machine" if plain.family == socket.AF_UNIX else str(peer[0])
                 connection = _Connection(self._security.accepted(plain), name, self._loop)
                 connection.reader = FrameReader(self._loop.scratch, self._admitting(connection))
+                connection.handshake = Handshake(self._token, self._location)
                 self._strangers[connection] = None
                 if len(self._strangers) > _STRANGERS:
                     self._refuse(next(iter(self._strangers)), "too many connect and say nothing")
-                self._watch(connection)
+                if self._challenged(connection):
+                    self._watch(connection)
 
     def _admitting(self, connection: _Connection) -> Callable[[Header, bytes], None]:
-        def admit(header: Header, digest: bytes) -> None:
-            if header.kind is not FrameKind.OPEN or not same_digest(digest, self._digest):
-                carried = "a wrong token" if header.kind is FrameKind.OPEN else "no token"
-                raise DataError(f"a stranger: it carried {carried}, and this endpoint belongs to a run")
+        def admit(header: Header, frame: bytes) -> None:
+            if connection.frame:
+                raise DataError("a frame before the hello")
+            if header.kind is not FrameKind.OPEN:
+                raise DataError("a stranger: it carried no proof, and this endpoint belongs to a run")
+            connection.frame = frame
 
         return admit
+
+    def _challenged(self, connection: _Connection) -> bool:
+        """Agree on TLS, and challenge whoever is there, once; whether the connection lives."""
+        try:
+            if not connection.ready and connection.to.handshake():
+                connection.ready = True
+                connection.writing.write([connection.handshake.challenge()])
+        except OSError as error:
+            self._refuse(connection, f"no connection of this run ({error})")
+            return False
+        return True
 
     def _watch(self, connection: _Connection) -> None:
         mask = 0 if _parked(connection) else READ
@@ -187,14 +212,8 @@ class Inlets:
         if mask == READ and connection.ready:
             self._read(connection)
             return
-        if not connection.ready:
-            try:
-                connection.ready = connection.to.handshake()
-            except OSError as error:
-                self._refuse(connection, f"no connection of this run ({error})")
-                return
-            if not connection.ready:
-                return
+        if not connection.ready and not (self._challenged(connection) and connection.ready):
+            return
         if mask & WRITE and connection.writing.waiting:
             with contextlib.suppress(OSError):  # what it had sent is still to be read
                 connection.writing.flush()
@@ -235,7 +254,10 @@ class Inlets:
     def _take(self, connection: _Connection, header: Header, body: memoryview | None) -> None:
         inlet = connection.inlet
         if inlet is None:
-            self._open(connection, read_opening(header, body))
+            if not connection.handshake.admits(connection.frame, body):
+                raise DataError("a stranger: it carried a wrong proof, and this endpoint belongs to a run")
+            connection.opening = read_opening(header, body)
+            self._open(connection, connection.opening)
             return
         if connection.decoder is None:
             raise DataError(f"channel {inlet.channel}: a message before the hello")
@@ -259,6 +281,8 @@ class Inlets:
         if line != self.line:
             self._turn_away(connection, f"it lives under line {line} and {self._pe} under line {self.line}")
             return
+        if epoch > self._issued(channel):
+            return  # `announced` asks again
         self._strangers.pop(connection, None)
         connection.inlet, connection.epoch, inlet.newest = inlet, epoch, epoch
         connection.reader.admit = None  # what it may send from here on, its decoder knows
@@ -267,6 +291,15 @@ class Inlets:
         inlet.successor = connection
         if inlet.connection is None or not inlet.parked:
             self._take_over(inlet)
+
+    def announced(self) -> None:
+        """The coordinator has said something: perhaps that it has issued the epoch of a producer that waits here."""
+        for connection in [stranger for stranger in self._strangers if stranger.opening is not None]:
+            assert connection.opening is not None
+            try:
+                self._open(connection, connection.opening)
+            except DataError as wrong:
+                self._refuse(connection, str(wrong))
 
     def _not_here(self, channel: ChannelId) -> str:
         try:
@@ -354,7 +387,11 @@ class Inlets:
             header = Header(kind, len(text), epoch=self._epoch, number=number)
             if had is not None and had.key > START_KEY:
                 header = header._replace(progress=had.key, born=had.items)
-            connection.writing.write([pack(header) + text])
+            if kind is FrameKind.REFUSED or connection.answered:
+                connection.writing.write([pack(header) + text])
+            else:
+                connection.answered = True
+                connection.writing.write([connection.handshake.answer(header)])
             self._watch(connection)
 
     def goodbye(self) -> None:
@@ -379,3 +416,9 @@ class Inlets:
             for open_ in (inlet.connection, inlet.successor):
                 if open_ is not None:
                     self._close(open_)
+
+
+def _late(opening: Opening | None) -> str:
+    if opening is None:
+        return "it did not say within 5 s which channel it brings"
+    return f"channel {opening.channel}: the coordinator has issued no epoch {opening.epoch} of its producer"

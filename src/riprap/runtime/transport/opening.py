@@ -1,9 +1,19 @@
-"""How a producer opens a channel: the first frame of a connection.
+"""How a channel is opened: both ends prove that they know the run's token, and nothing travels that can be used again.
 
-Its header carries the SHA-256 of the run's token, which is compared in constant time before the body is made room for.
-Its number is the *line* that the producer lives under: elements that went back to different checkpoints of a run do not
-speak with each other, because what one holds is from a past that the other has abandoned; they try again until both
-have gone back.
+    consumer  CHALLENGE  a nonce, as soon as somebody connects
+    producer  OPEN       a nonce of its own; its epoch and line; JSON: the channel and its columns; its proof
+    consumer  HELLO      what it expects; its proof
+
+A proof is an HMAC-SHA-256 under a key that is derived from the token. It covers the role, both nonces, the location
+that the producer has dialled, the whole opening frame (epoch, line, channel, columns) and, in the consumer's answer,
+that answer. So an opening that was overheard opens nothing, neither end can be made to sign for the other, and whoever
+takes the port of an element that died can pass nothing on to another one: that listens elsewhere. Proofs are compared
+in constant time. Before a producer has proved itself it may send one frame of at most 4,096 bytes, within 5 s; before a
+consumer has, nothing that it says counts and no row goes to it.
+
+The opening's number is the *line* that the producer lives under: elements that went back to different checkpoints of a
+run do not speak with each other, because what one holds is from a past that the other has abandoned; they try again
+until both have gone back.
 
 The body is JSON: `{"channel": [stream, producer's shard, consumer's shard], "columns": [[name, type], …]}`.
 """
@@ -16,9 +26,10 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from riprap.base.errors import DataError
+from riprap.base.randomness import nonce
 from riprap.graph.types import plain_schema
 from riprap.protocols.channels import ChannelId
-from riprap.runtime.transport.frame import MAX_ANSWER, FrameKind, Header, pack
+from riprap.runtime.transport.frame import MAX_ANSWER, SIGNED, FrameKind, Header, credentials, pack
 
 _SPACE = b" "
 
@@ -30,13 +41,52 @@ class Opening(NamedTuple):
     line: int = 0  # the recovery line that its sender lives under
 
 
-def digest_of(token: str) -> bytes:
-    return hashlib.sha256(token.encode()).digest()
+class Handshake:
+    """One opening, at either end. `location` is the consumer's, as it was announced."""
 
+    def __init__(self, token: str, location: str, challenge: bytes = b"") -> None:
+        self._key = hashlib.sha256(b"riprap channel\0" + token.encode()).digest()
+        self._location = hashlib.sha256(location.encode()).digest()
+        self._challenge = challenge
+        self._opened = b""  # the opening frame, as far as it is signed, and its body
 
-def same_digest(given: bytes, expected: bytes) -> bool:
-    """In constant time."""
-    return hmac.compare_digest(given, expected)
+    # At the consumer --------------------------------------------------------------------------------------------------
+
+    def challenge(self) -> bytes:
+        """The first frame of a connection, with a new nonce."""
+        self._challenge = nonce()
+        return pack(Header(FrameKind.CHALLENGE, 0), self._challenge)
+
+    def admits(self, frame: bytes, body: memoryview | None) -> bool:
+        """Whether an opening frame was made for this challenge by somebody who knows the token."""
+        self._opened = frame[:SIGNED] + (b"" if body is None else body.tobytes())
+        return hmac.compare_digest(credentials(frame)[1], self._proof(b"producer"))
+
+    def answer(self, header: Header) -> bytes:
+        """The first frame that a producer gets from a consumer which has admitted it."""
+        return pack(header, proof=self._proof(b"consumer", pack(header)[:SIGNED]))
+
+    # At the producer --------------------------------------------------------------------------------------------------
+
+    def opening(self, opening: Opening) -> bytes:
+        """The frame that opens a channel, for the challenge that came."""
+        text = json.dumps({"channel": opening.channel, "columns": opening.columns}).encode()
+        text += _SPACE * (-len(text) & 7)
+        if len(text) > MAX_ANSWER:
+            raise DataError(f"channel {opening.channel} has a name that is too long to be opened")
+        header, own = Header(FrameKind.OPEN, len(text), epoch=opening.epoch, number=opening.line), nonce()
+        self._opened = pack(header, own)[:SIGNED] + text
+        return pack(header, own, self._proof(b"producer")) + text
+
+    def believes(self, frame: bytes) -> bool:
+        """Whether this answer is that of a consumer which has admitted this opening."""
+        return bool(self._opened) and hmac.compare_digest(
+            credentials(frame)[1], self._proof(b"consumer", frame[:SIGNED])
+        )
+
+    def _proof(self, role: bytes, answer: bytes = b"") -> bytes:
+        signed = role + self._challenge + self._location + hashlib.sha256(self._opened).digest() + answer
+        return hmac.digest(self._key, signed, "sha256")
 
 
 def columns_of(schema: pa.Schema) -> list[list[str]]:
@@ -46,14 +96,6 @@ def columns_of(schema: pa.Schema) -> list[list[str]]:
     if len(text.encode()) <= MAX_ANSWER // 2:
         return columns
     return [[f"{len(columns)} columns", hashlib.sha256(text.encode()).hexdigest()]]
-
-
-def opening_frame(opening: Opening, digest: bytes) -> bytes:
-    text = json.dumps({"channel": opening.channel, "columns": opening.columns}).encode()
-    text += _SPACE * (-len(text) & 7)
-    if len(text) > MAX_ANSWER:
-        raise DataError(f"channel {opening.channel} has a name that is too long to be opened")
-    return pack(Header(FrameKind.OPEN, len(text), epoch=opening.epoch, number=opening.line), digest) + text
 
 
 def read_opening(header: Header, body: memoryview | None) -> Opening:

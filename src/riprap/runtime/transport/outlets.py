@@ -1,9 +1,10 @@
 """The sending end of an element's channels.
 
-A channel finds its consumer in the address book, opens a connection and gives `ConsumerUp` with the item that the
-consumer expects. From then on messages go straight into the kernel's buffer, the first of each turn of the loop at once
-and those behind it joined, when the element has nothing more to say. When the buffer is full, what follows waits, up to
-a small bound, and is joined where several wait; beyond the bound `send` says no.
+A channel finds its consumer in the address book, connects, opens (`opening.py`) and gives `ConsumerUp` with the item
+that the consumer expects. Whoever listens there and cannot prove that it knows the token is left. From then on messages
+go straight into the kernel's buffer, the first of each turn of the loop at once and those behind it joined, when the
+element has nothing more to say. When the buffer is full, what follows waits, up to a small bound, and is joined where
+several wait; beyond the bound `send` says no.
 
 When the connection breaks it drops what waits, gives `ConsumerDown`, and tries again: the newest life of the consumer,
 which may be the same one. How many of the last messages arrived nobody knows then; the `next` of the following
@@ -14,6 +15,7 @@ A consumer that hangs keeps its connection, and its channel is full. When the ad
 old connection is closed. (The system's own limits of time would also end connections to consumers that only stall.)
 """
 
+import contextlib
 import errno
 import logging
 import os
@@ -30,11 +32,11 @@ from riprap.protocols.channels import ChannelId
 from riprap.protocols.events import Acknowledged, ConsumerDown, ConsumerUp
 from riprap.runtime.messages import Kind, Message
 from riprap.runtime.transport.codec import Encoder
-from riprap.runtime.transport.frame import FrameKind, Header
+from riprap.runtime.transport.frame import FrameKind, Header, credentials
 from riprap.runtime.transport.frame_reader import FrameReader, State
 from riprap.runtime.transport.joining import take_joined
 from riprap.runtime.transport.loop import READ, WRITE, Loop, Writing
-from riprap.runtime.transport.opening import Opening, columns_of, opening_frame
+from riprap.runtime.transport.opening import Handshake, Opening, columns_of
 from riprap.runtime.transport.sockets import Security, Socket, start_connecting
 from riprap.runtime.transport.weight import weight_of
 from riprap.runtime.wire import Address
@@ -72,6 +74,8 @@ class _Connection:
         self.writing: Writing
         self.reader: FrameReader
         self.secured = False
+        self.handshake: Handshake | None = None  # from the consumer's challenge on
+        self.believed = False  # the consumer has proved that it knows the token
         self.greeted = False  # the consumer has said hello: messages may go
         self.goodbye = False  # it ends: this life of it will not answer again
 
@@ -118,12 +122,12 @@ class Outlets:
         epoch: int,
         channels: Mapping[ChannelId, Outlet],
         find: Find,
-        digest: bytes,
+        token: str,
         security: Security,
         bound: int,
         batch_rows: int,
     ) -> None:
-        self._loop, self._epoch, self._find, self._digest, self._security = loop, epoch, find, digest, security
+        self._loop, self._epoch, self._find, self._token, self._security = loop, epoch, find, token, security
         self._bound, self._most_rows = bound, min(_JOINED_ROWS, batch_rows)
         self._channels = {name: _Channel(name, outlet) for name, outlet in channels.items()}
         self._look_at = 0.0
@@ -281,13 +285,9 @@ class Outlets:
                 self._loop.forget(connection.plain)
                 connection.to = self._security.connected(connection.plain)
                 connection.writing = Writing(connection.to, self._loop)
-                connection.reader = FrameReader(self._loop.scratch, _admit)
+                connection.reader = FrameReader(self._loop.scratch, self._admitting(connection))
             if not connection.secured:
-                if connection.to.handshake():
-                    connection.secured = True
-                    epoch = self._epoch if channel.epoch is None else channel.epoch
-                    opening = Opening(channel.name, epoch, columns_of(channel.outlet.schema), self.line)
-                    connection.writing.write([opening_frame(opening, self._digest)])
+                connection.secured = connection.to.handshake()
                 self._watch(channel, connection)
                 return
             if mask & WRITE:
@@ -313,12 +313,40 @@ class Outlets:
 
     # Answers ----------------------------------------------------------------------------------------------------------
 
+    def _admitting(self, connection: _Connection) -> Callable[[Header, bytes], None]:
+        """What may come: a challenge, then the proof, then anything that a consumer says; or that it refuses."""
+
+        def admit(header: Header, frame: bytes) -> None:
+            kind = header.kind
+            if kind < FrameKind.HELLO or (kind is FrameKind.CHALLENGE) != (connection.handshake is None):
+                if kind is not FrameKind.REFUSED:
+                    raise DataError(f"a frame of kind {kind.name} where another answer was expected")
+            elif connection.handshake is None:
+                challenge, _ = credentials(frame)
+                connection.handshake = Handshake(self._token, connection.address.location, challenge)
+            elif not connection.believed and kind is not FrameKind.REFUSED:
+                if kind is FrameKind.ACKNOWLEDGEMENT or not connection.handshake.believes(frame):
+                    raise DataError("whoever listens there does not prove that it belongs to this run")
+                connection.believed = True
+
+        return admit
+
+    def _open(self, channel: _Channel, connection: _Connection) -> None:
+        assert connection.handshake is not None
+        epoch = self._epoch if channel.epoch is None else channel.epoch
+        opening = Opening(channel.name, epoch, columns_of(channel.outlet.schema), self.line)
+        with contextlib.suppress(OSError):  # who is not there any more is noticed when its connection is read
+            connection.writing.write([connection.handshake.opening(opening)])
+            self._watch(channel, connection)
+
     def _hear(self, channel: _Channel, connection: _Connection) -> bool:
         """Take what the consumer says; whether it may say more."""
         assert connection.to is not None
         received = connection.reader.receive(connection.to)
         for header, body in received.frames:
             match header.kind:
+                case FrameKind.CHALLENGE:
+                    self._open(channel, connection)
                 case FrameKind.HELLO:
                     channel.encoder = Encoder(channel.outlet.schema)
                     connection.greeted = channel.up = True
@@ -420,11 +448,6 @@ class Outlets:
         for channel in self._channels.values():
             if channel.connection is not None:
                 self._drop(channel, channel.connection)
-
-
-def _admit(header: Header, _: bytes) -> None:
-    if header.kind < FrameKind.HELLO:
-        raise DataError(f"a frame of kind {header.kind.name} where an answer was expected")
 
 
 def _absent(error: OSError) -> bool:

@@ -16,9 +16,11 @@ import struct
 import sys
 import tempfile
 from collections.abc import Sequence
+from typing import Any
 from urllib.parse import urlsplit
 
 from riprap.base.errors import DataError
+from riprap.base.randomness import nonce
 from riprap.runtime.run import Tls
 from riprap.runtime.transport.columns import Buffer, size_of
 from riprap.runtime.wire import CERTIFICATE_NAME
@@ -151,10 +153,18 @@ def _gathered(buffers: Sequence[Buffer], skip: int) -> memoryview:
     return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
 
 
-def listen(host: str) -> socket.socket:
-    """A listening socket on a port that the system chooses."""
-    family, _, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    listening = socket.socket(family, socket.SOCK_STREAM)
+def listen(host: str, tls: Tls | None) -> tuple[socket.socket, str]:
+    """A listening socket, and its location: where producers connect.
+
+    On a loopback address and without TLS it is a Unix socket, over which bytes take half the processor's time, and no
+    port at all. It has no file, only a name that nobody can guess beforehand, and is seen wherever the address is.
+    """
+    if tls is None and _local(host):
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        address: Any = f"\0riprap-{nonce().hex()[:24]}"
+    else:
+        family, _, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         listening.bind(address)
         listening.listen(_BACKLOG)
@@ -162,70 +172,59 @@ def listen(host: str) -> socket.socket:
     except OSError:
         listening.close()
         raise
-    return listening
+    return listening, _location_of(listening, tls)
 
 
-def listen_beside(listening: socket.socket) -> socket.socket | None:
-    """Where producers on the same machine connect: a Unix socket, over which bytes take half the processor's time.
-
-    It has no file, only a name, which belongs to the loopback port and is seen wherever that is. None: there is none,
-    as the port is not a loopback one's, or the system has no such names, or somebody has taken this one.
-    """
+def _location_of(listening: socket.socket, tls: Tls | None) -> str:
+    if listening.family == socket.AF_UNIX:
+        return f"unix://{listening.getsockname()[1:].decode()}"
     host, port = listening.getsockname()[:2]
-    if not _local(host):
-        return None
-    beside = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        beside.bind(_name_beside(port))
-        beside.listen(_BACKLOG)
-        beside.setblocking(False)
-    except OSError:
-        beside.close()
-        return None
-    return beside
+    return f"{'tls' if tls else 'tcp'}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def _connected_beside(port: int) -> socket.socket | None:
-    """To whom of this user's listens beside a port; None: nobody does."""
+def _local(host: str) -> bool:
+    """Whether it is a loopback address of a system that has Unix sockets with names and without files."""
+    return sys.platform == "linux" and (host.startswith("127.") or host in ("::1", "localhost"))
+
+
+def of_same_user(connected: socket.socket) -> bool:
+    """Whether the other end of a Unix socket belongs to this user: names belong to whoever takes them first. Of another
+    socket nothing is known."""
+    if connected.family != socket.AF_UNIX:
+        return True
+    _, user, _ = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return bool(user == os.getuid())
+
+
+def start_connecting(location: str) -> socket.socket:
+    """A socket that is being connected: writable as soon as it is, or has failed. There is one way to each location:
+    where it leads to nobody, or to another user, no other is tried."""
+    parts = urlsplit(location)
+    if parts.scheme == "unix" and parts.netloc:
+        return _connected_to(parts.netloc)
+    if parts.scheme not in ("tcp", "tls") or parts.hostname is None or parts.port is None:
+        raise DataError(
+            f"{location} is no location of an element; expected unix://NAME, tcp://HOST:PORT or tls://HOST:PORT"
+        )
+    family, _, _, _, address = socket.getaddrinfo(parts.hostname, parts.port, type=socket.SOCK_STREAM)[0]
+    made = socket.socket(family, socket.SOCK_STREAM)
+    made.setblocking(False)
+    made.connect_ex(address)
+    return made
+
+
+def _connected_to(name: str) -> socket.socket:
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         made.setblocking(False)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)
         made.bind(b"")  # a name that the system chooses: so both ends of a connection can be told
-        made.connect(_name_beside(port))
-        _, user, _ = struct.unpack("3i", made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        if user == os.getuid():  # names belong to whoever comes first, and the token is not for others
-            return made
-    except OSError:
-        pass
-    made.close()
-    return None
-
-
-def _local(host: str) -> bool:
-    return sys.platform == "linux" and (host.startswith("127.") or host == "::1")
-
-
-def _name_beside(port: int) -> bytes:
-    return b"\0riprap-%d" % port
-
-
-def location_of(listening: socket.socket, tls: Tls | None) -> str:
-    host, port = listening.getsockname()[:2]
-    return f"{'tls' if tls else 'tcp'}://{f'[{host}]' if ':' in host else host}:{port}"
-
-
-def start_connecting(location: str) -> socket.socket:
-    """A socket that is being connected: writable as soon as it is, or has failed."""
-    parts = urlsplit(location)
-    if parts.scheme not in ("tcp", "tls") or parts.hostname is None or parts.port is None:
-        raise DataError(f"{location} is no location of an element; expected tcp://HOST:PORT or tls://HOST:PORT")
-    family, _, _, _, address = socket.getaddrinfo(parts.hostname, parts.port, type=socket.SOCK_STREAM)[0]
-    if parts.scheme == "tcp" and _local(str(address[0])) and (beside := _connected_beside(parts.port)) is not None:
-        return beside
-    made = socket.socket(family, socket.SOCK_STREAM)
-    made.setblocking(False)
-    made.connect_ex(address)
+        made.connect(f"\0{name}")
+        if not of_same_user(made):
+            raise DataError(f"another user listens at {name}: it is not an element of this run")
+    except (OSError, DataError):
+        made.close()
+        raise
     return made
 
 

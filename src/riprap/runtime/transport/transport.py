@@ -9,6 +9,7 @@ From other threads come what log followers read (`put`), events (`post`), and `w
 """
 
 import contextlib
+import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
@@ -23,9 +24,8 @@ from riprap.runtime.run import Run
 from riprap.runtime.transport.inlets import Inlets
 from riprap.runtime.transport.loop import READ, Event, Loop
 from riprap.runtime.transport.mailbox import Mailbox
-from riprap.runtime.transport.opening import digest_of
 from riprap.runtime.transport.outlets import Find, Outlet, Outlets
-from riprap.runtime.transport.sockets import Security, listen, listen_beside, location_of
+from riprap.runtime.transport.sockets import Security, listen
 from riprap.runtime.wire import own_address
 
 _BOUND = 1 << 18  # bytes that wait on a channel beside what the kernel holds
@@ -45,7 +45,8 @@ Parked = Collection[ChannelId] | _All
 
 
 class Transport:
-    """`inlets` have their schema; `expected` is asked which item of one its element expects next."""
+    """`inlets` have their schema; `expected` is asked which item of one its element expects next, and `issued` which is
+    the highest epoch of its producer that the coordinator has announced."""
 
     def __init__(
         self,
@@ -59,23 +60,31 @@ class Transport:
         clock: Clock = SYSTEM_CLOCK,
         *,
         had: Callable[[ChannelId, list[Message]], Had] = lambda channel, unread: Had(),
+        issued: Callable[[ChannelId], float] = lambda channel: math.inf,
     ) -> None:
         self._clock = clock
         self._parked: Parked = NONE
         self._closed = False
-        security, digest = Security(run.tls), digest_of(run.token)
+        security = Security(run.tls)
+        self._listening, self.location = listen(run.host or own_address(run.coordinator), run.tls)
         self._loop = Loop(clock)
         self._mailbox = Mailbox(run.buffer_bytes, self._loop.ring)
-        self._inlets = Inlets(self._loop, pe, epoch, inlets, expected, run.layout, digest, security, had=had)
+        self._inlets = Inlets(
+            self._loop,
+            pe,
+            epoch,
+            inlets,
+            expected,
+            run.layout,
+            run.token,
+            self.location,
+            security,
+            had=had,
+            issued=issued,
+        )
         bound = min(_BOUND, run.buffer_bytes)
-        self._outlets = Outlets(self._loop, epoch, outlets, find, digest, security, bound, run.batch_rows)
-        self._listening = listen(run.host or own_address(run.coordinator))
-        self._doors = [self._listening]
-        if run.tls is None and (beside := listen_beside(self._listening)) is not None:
-            self._doors.append(beside)
-        for door in self._doors:
-            self._loop.watch(door, READ, lambda _, door=door: self._inlets.accept(door))
-        self.location = location_of(self._listening, run.tls)
+        self._outlets = Outlets(self._loop, epoch, outlets, find, run.token, security, bound, run.batch_rows)
+        self._loop.watch(self._listening, READ, lambda _: self._inlets.accept(self._listening))
 
     def poll(self, timeout: float, parked: Parked = NONE) -> list[HostEvent]:
         """What happened; waits for something up to `timeout` seconds. Channels that are `parked` are not read.
@@ -106,6 +115,7 @@ class Transport:
         if loop.rung:
             loop.rung = False
             outlets.timers(self._clock.monotonic(), rung=True)
+            inlets.announced()
 
     def send(self, channel: ChannelId, message: Message, after: int | None = None) -> bool:
         """Take a message for the consumer. False: it is not there, has no room, or the message would tear a hole.
@@ -158,10 +168,9 @@ class Transport:
             return
         self._closed = True
         self._mailbox.close()
-        for door in self._doors:
-            with contextlib.suppress(OSError):
-                self._loop.forget(door)
-                door.close()
+        with contextlib.suppress(OSError):
+            self._loop.forget(self._listening)
+            self._listening.close()
         try:
             if drain:
                 self._outlets.turn()  # what went to the kernel here, no event would tell of
