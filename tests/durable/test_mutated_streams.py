@@ -1,11 +1,13 @@
 """Persistent streams as nobody wrote them: damage is told, what is read is what was written, and a writer goes on."""
 
+import shutil
+from itertools import combinations_with_replacement
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.durable.mutations import Case
+from tests.durable.mutations import Case, attempt
 
 from riprap.cli.stream import export
 from riprap.graph.keys import OrderKey
@@ -83,6 +85,44 @@ def test_what_was_written_is_fine(tmp_path):
 
 def test_hundreds_of_mutations(tmp_path):
     CASE.share(tmp_path)
+
+
+def _gone(path: Path) -> None:
+    path.unlink()
+
+
+def _cut(share: float):
+    def cut(path: Path) -> None:
+        path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share)])
+
+    return cut
+
+
+LOSSES = {"gone": _gone, "cut": _cut(0.6)}
+
+
+def test_wherever_rows_are_lost_the_stream_is_not_called_sound(tmp_path):
+    """Any two files, each of them gone or cut: what can still be read is all, or somebody says so."""
+    make_stream(tmp_path / "sample")
+    names = sorted(str(p.relative_to(tmp_path / "sample")) for p in (tmp_path / "sample").rglob("*") if p.is_file())
+    assert {"mark", "catalogue", "stream.json", "writer.lock"} < set(names)
+    done = [(name, how) for name in names for how in LOSSES]
+    lost = 0
+    for first, second in combinations_with_replacement(done, 2):
+        if first[0] == second[0] and first != second:
+            continue
+        work = tmp_path / "work"
+        shutil.copytree(tmp_path / "sample", work)
+        for name, how in {first, second}:
+            LOSSES[how](work / name)
+        found = [0]
+        refused = attempt(lambda: found.extend(item.batch.num_rows for item in Stream.open(work).read()))  # noqa: B023
+        if refused is None and sum(found) < 120:
+            lost += 1
+            refused = attempt(lambda: found.append(len(verify(Stream.open(work)).damage)))  # noqa: B023
+            assert refused is not None or found[-1] > 0, f"{first} and {second}: {sum(found[:-1])} rows, and sound"
+        shutil.rmtree(work)
+    assert lost > 30
 
 
 @pytest.mark.soak

@@ -1,7 +1,6 @@
 """Cases of a comparison on Spark: real processes, and a real SIGKILL; one session for all of them."""
 
 import signal
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pyarrow.parquet as pq
 from riprap.api.run import RunResult, run
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.base.quantities import format_duration
+from riprap.base.scratch import scratch
 from riprap.compare.grid import MICRO_BATCHES, NONE, Case
 from riprap.compare.measures import Observation, Output
 from riprap.compare.oracle import expected, judged, rows
@@ -38,10 +38,10 @@ class OnSpark:
     def __call__(self, case: Case) -> Observation:
         if self._session is None:
             self._session = hosting_session(self._slots, master=self._master)
-        with tempfile.TemporaryDirectory(prefix="riprap-compare-") as place:
+        with scratch("compare") as place:
             if case.protocol == MICRO_BATCHES:
-                return _micro_batched(case, self._session, Path(place))
-            return self._observed(case, Path(place))
+                return _micro_batched(case, self._session, place)
+            return self._observed(case, place)
 
     def _observed(self, case: Case, place: Path) -> Observation:
         layout, inputs = laid_out(case), inputs_of(case)

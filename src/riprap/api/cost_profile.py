@@ -13,7 +13,6 @@ again is counted at the operator that does. Under full replication sources run o
 counted at them. What the driver and Spark themselves take is not counted.
 """
 
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from riprap.api.run import Inputs, run
 from riprap.apps.catalogue import load_app
 from riprap.base.errors import RiprapError, UsageError
 from riprap.base.quantities import Duration
+from riprap.base.scratch import scratch
 from riprap.graph.annotations import Annotations, HaGroup
 from riprap.graph.graph import Graph
 from riprap.graph.groups import copied
@@ -97,9 +97,9 @@ def cost_profile(
         result = run(graph, given, out=folder / name, fuse="none", rate=rate, seconds=seconds, spark=spark)
         return by_operator(graph, result.summary["costs"])
 
-    with tempfile.TemporaryDirectory(prefix="riprap-costs-") as directory:
-        running = measured(bare, "running", Path(directory))
-        taken = {name: measured(graph, name, Path(directory)) for name, graph in protected.items()}
+    with scratch("costs") as directory:
+        running = measured(bare, "running", directory)
+        taken = {name: measured(graph, name, directory) for name, graph in protected.items()}
     operators = {}
     for name, cost in running.items():
         if not isinstance(bare[name], Sink):

@@ -8,7 +8,6 @@ found.durable      # seconds from the capture of a checkpoint until it is on dis
 The longest, since a bound is to hold for every kill.
 """
 
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 from riprap.api.prove import Tell, prove
 from riprap.api.run import Inputs
 from riprap.base.errors import CheckFailed
+from riprap.base.scratch import scratch
 from riprap.checkpoints.manifest import decode
 from riprap.graph.graph import Graph
 from riprap.proof.schedule import EVERY, SETTLE
@@ -47,8 +47,8 @@ def recovery_profile(
     tell: Tell = lambda entry, fault: None,
     warn: Callable[[str], None] = lambda text: None,
 ) -> RecoveryProfile:
-    with tempfile.TemporaryDirectory(prefix="riprap-recovery-") as directory:
-        out = Path(directory) / "proof"
+    with scratch("recovery") as directory:
+        out = directory / "proof"
         proof = prove(
             app, inputs, out=out, plan=plan, seconds=seconds_for(kills), seed=seed, kinds=("kill",), master=master,
             tell=tell, warn=warn,

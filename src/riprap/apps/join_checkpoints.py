@@ -16,7 +16,6 @@ window) have no counterpart: here a part is what came between two checkpoints.
 
 import math
 import statistics
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from scipy.stats import t as student
 
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.base.randomness import generator
+from riprap.base.scratch import scratch
 from riprap.checkpoints.checkpointer import Checkpointer
 from riprap.checkpoints.storage import LocalStorage
 from riprap.engine.engine import Engine
@@ -109,8 +109,8 @@ class Outcome:
 
 def measure(case: Case, interval: int, seconds: float, *, block: float | None = None) -> Outcome:
     """Run one case for at most so many seconds, at least five pairs of blocks. `block`: seconds, for tests."""
-    with tempfile.TemporaryDirectory(prefix="riprap-joins-") as scratch:
-        trial = _Trial(case, interval, scratch, block or float(interval))
+    with scratch("joins") as folder:
+        trial = _Trial(case, interval, str(folder), block or float(interval))
         until, pairs = SYSTEM_CLOCK.monotonic() + seconds, list[tuple[_Block, _Block]]()
         while True:
             pairs.append((trial.run(checkpoints=True), trial.run(checkpoints=False)))

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import ClassVar
+from unicodedata import category
 
 _PACKAGE = str(Path(__file__).parents[1])
 
@@ -77,8 +78,19 @@ def as_sentence(text: str, most: int = 800) -> str:
 
     Names and values of users are in messages as they are; here is where that becomes harmless.
     """
-    line = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in " ".join(text.split()))
+    line = harmless(" ".join(text.split()))
     return line if len(line) <= most else f"{line[: most // 2]} … {line[-most // 2 :]}"
+
+
+def harmless(text: str) -> str:
+    """Text as a terminal may get it: what it would obey (control characters, those of the second block too), what turns
+    the direction of reading, and what cannot be encoded is escaped. Spaces, tabs and the ends of lines stay."""
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() or letter in "\n\t" or category(letter) == "Zs" else ascii(letter)[1:-1]
+        for letter in text
+    )
 
 
 def known(names: Iterable[object], wanted: object = None) -> str:

@@ -4,13 +4,14 @@
     1-3  a `RiprapError`: one sentence, and the code that `riprap.base.errors` gives to its kind
     2    arguments that are no such, and paths that do not lead where they should
     3    what the system refuses (a full disk, no permission), and a JVM that has died
-    130  Ctrl-C, from the first moment on
+    130  Ctrl-C or SIGTERM, from the first moment on; both let a command end what it has begun and clear up
 
 Anything else is a bug of ours and is shown with its traceback. Modules load inside `main`: to interrupt that would show
 a traceback out of the middle of somebody's import, so it ends the process at once.
 """
 
 import errno
+import logging
 import os
 import signal
 import sys
@@ -37,14 +38,18 @@ def __getattr__(name: str) -> Any:
 
 def main() -> None:
     """Entry point."""
-    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not where it is ignored, as behind nohup
-    if ours:
-        signal.signal(signal.SIGINT, lambda number, frame: os._exit(INTERRUPTED))
+    # Not where one is ignored, as behind nohup.
+    ours = [one for one in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(one) is not signal.SIG_IGN]
+    for one in ours:
+        signal.signal(one, lambda number, frame: os._exit(INTERRUPTED))
     from riprap.base.errors import RiprapError
+    from riprap.base.scratch import sweep
     from riprap.cli.commands import app
 
-    if ours:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for one in ours:
+        signal.signal(one, signal.default_int_handler if one is signal.SIGINT else _terminated)
+    _make_remarks_harmless()
+    sweep()
     try:
         sys.exit(app(prog_name="riprap", standalone_mode=False))
     except RiprapError as error:
@@ -67,6 +72,24 @@ def main() -> None:
         raise
 
 
+def _terminated(number: int, frame: object) -> NoReturn:
+    """The same as Ctrl-C; who is in a hurry sends it twice."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    raise KeyboardInterrupt
+
+
+def _make_remarks_harmless() -> None:
+    """What is logged, and handled by nobody, goes to the terminal as it is; strangers' words may be in it."""
+    from riprap.base.errors import harmless
+
+    class Remark(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            return harmless(super().format(record))
+
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(Remark("%(message)s"))
+
+
 def _misused(error: Any) -> NoReturn:
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
@@ -83,10 +106,10 @@ def _jvm_gone(error: Exception) -> bool:
 
 
 def _end(sentence: str, code: int) -> NoReturn:
-    from riprap.base.errors import as_sentence
+    from riprap.base.errors import as_sentence, harmless
 
     # A check that failed may show more: the traceback of an operator, a list of damage.
-    print("riprap:", sentence if code == 1 else as_sentence(sentence), file=sys.stderr)
+    print("riprap:", harmless(sentence) if code == 1 else as_sentence(sentence), file=sys.stderr)
     sys.exit(code)
 
 

@@ -14,10 +14,8 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Figures 4.3 and 4.4: fast, slow and mixed windows with and without records; and recovery, never published."""
-    import tempfile
     from dataclasses import asdict
     from itertools import product
-    from pathlib import Path
     from statistics import median
 
     from rich.table import Table
@@ -25,22 +23,23 @@ def command(
     from riprap.apps.window_records import MODES, PACED, SCENARIOS, measure, prices
     from riprap.apps.window_recovery import ESTIMATE, returns
     from riprap.base.errors import MissingPrerequisite
+    from riprap.base.scratch import scratch
     from riprap.cli.console import ERR, OUT, print_json
 
     outcomes, recoveries, peers = [], [], []
-    with tempfile.TemporaryDirectory(prefix="riprap-cec-") as scratch:
+    with scratch("cec") as folder:
         for scenario in SCENARIOS:
             table = prices(scenario, rows)
             for mode in MODES:
                 for every in (2_000, 10_000, 20_000, 100_000) if mode in PACED else (0,):
                     ERR.print(f"{scenario.name}, {mode} …", style="dim")
-                    measure(scenario, mode, table.slice(0, rows // 10), Path(scratch), every=every)  # warms up
-                    outcomes.append(measure(scenario, mode, table, Path(scratch), every=every))
+                    measure(scenario, mode, table.slice(0, rows // 10), folder, every=every)  # warms up
+                    outcomes.append(measure(scenario, mode, table, folder, every=every))
         for scenario in (*SCENARIOS, ESTIMATE):
             for every in (0, 20_000, 100_000):
                 ERR.print(f"recovery, {scenario.name} …", style="dim")
                 taken = 1_800_000 if scenario is ESTIMATE else rows
-                recoveries += returns(scenario, min(rows, taken), every, kills, Path(scratch))
+                recoveries += returns(scenario, min(rows, taken), every, kills, folder)
         if spark:
             from riprap.spark import changelog_peer
             from riprap.spark.session import session
@@ -48,7 +47,7 @@ def command(
             own = session()
             for scenario, mode in product(SCENARIOS, changelog_peer.MODES):
                 ERR.print(f"{scenario.name}, Structured Streaming, {mode} …", style="dim")
-                place = Path(scratch) / f"{scenario.name}-{mode}"
+                place = folder / f"{scenario.name}-{mode}"
                 table = prices(scenario, min(rows, _PEER_ROWS))
                 try:
                     peers.append((scenario.name, changelog_peer.measure(own, mode, table, scenario.span, place)))

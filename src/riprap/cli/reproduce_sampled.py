@@ -11,17 +11,16 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Bargain Discovery after an outage, with 0 to 100 % of what came meanwhile: suggested, and never measured."""
-    import tempfile
     from dataclasses import asdict
-    from pathlib import Path
 
     from rich.table import Table
 
     from riprap.apps.sampled_outage import points
+    from riprap.base.scratch import scratch
     from riprap.cli.console import OUT, print_json
 
-    with tempfile.TemporaryDirectory(prefix="riprap-sampled-") as scratch:
-        found = points(tuples, seed, Path(scratch))
+    with scratch("sampled") as folder:
+        found = points(tuples, seed, folder)
     if json:
         print_json({"points": [asdict(point) for point in found]})
         return

@@ -1,6 +1,5 @@
 """`riprap reproduce streams`: what persistent output costs, and a consumer that comes back, published beside ours."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,28 +16,28 @@ def command(
 ) -> None:
     """Figures 3.5 to 3.9 and table 3.1: tuples of 256 B to 4 KiB, batching 1 to 64, chains of 1 to 8 filters; and 3.10:
     a consumer of a persistent stream is killed."""
-    import tempfile
     from dataclasses import asdict
 
     from rich.table import Table
 
     from riprap.api import consumer_recovery
     from riprap.apps.persistent_chain import BATCHING, CHAINS, MODES, PUBLISHED, SIZES, measure
+    from riprap.base.scratch import scratch
     from riprap.cli.console import ERR, OUT, print_json
 
     cases = [(size, batching, 1) for size in SIZES for batching in BATCHING]
     cases += [(4096, 16, chain) for chain in CHAINS[1:]]
     outcomes = []
-    with tempfile.TemporaryDirectory(prefix="riprap-streams-") as scratch:
+    with scratch("streams") as folder:
         for size, batching, chain in cases:
             ERR.print(f"tuples of {size} bytes, batching {batching}, chain of {chain} …", style="dim")
             for mode in MODES:
-                measure(size, batching, chain, mode, 4 << 20, Path(scratch))  # warms up
-                outcomes.append(measure(size, batching, chain, mode, megabytes << 20, Path(scratch)))
+                measure(size, batching, chain, mode, 4 << 20, folder)  # warms up
+                outcomes.append(measure(size, batching, chain, mode, megabytes << 20, folder))
         back = None
         if seconds:
             back = consumer_recovery.reproduce(
-                Path(scratch) / "kill", size=_SIZE, rate=_RATE, seconds=seconds,
+                folder / "kill", size=_SIZE, rate=_RATE, seconds=seconds,
                 say=lambda text: ERR.print(text, style="dim"),
             )  # fmt: skip
     if json:

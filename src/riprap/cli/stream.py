@@ -289,11 +289,13 @@ def _when(ts: int | None) -> str:
 def _print_rows(batch: "pa.RecordBatch", json: bool) -> None:
     from json import dumps
 
+    from riprap.cli.console import print_line
+
     for row in batch.to_pylist():
         if json:
-            print(dumps(row, default=str), flush=True)
+            print_line(dumps(row, default=str))
         else:
-            print("  ".join(f"{name}={value}" for name, value in row.items()), flush=True)
+            print_line("  ".join(f"{name}={value}" for name, value in row.items()))
 
 
 def _file_writer(suffix: str, target: Path, schema: "pa.Schema") -> Any:

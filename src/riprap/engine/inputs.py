@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from riprap.base.errors import DataError, GraphError, known
@@ -21,6 +22,7 @@ from riprap.graph.keys import SEQ, TS, TS_TYPE
 from riprap.graph.specs import Source
 from riprap.graph.types import logical_type
 
+_UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
 BATCH_ROWS = 65_536  # a batch that fits the caches and hides the cost of a call
 # Called with a file, the number of a row group or batch that was read, and its columns (None: all).
 Note = Callable[[Path, int, Iterable[str] | None], None]
@@ -71,12 +73,14 @@ class Keyer:
         self._last_ts: int | None = None
         self._last_seq: int | None = None
 
-    def check(self, batch: pa.RecordBatch) -> None:
-        """Raise `DataError` if a batch with these columns cannot be keyed, whatever is in its rows."""
+    def check(self, schema: pa.Schema) -> None:
+        """Raise `DataError` if batches with these columns cannot be keyed, whatever is in their rows."""
         for name in self._names:
-            _checked(batch, self._source, name)
-        times_of_input(batch, self._source)
-        _numbers(batch, self._source, 0)
+            _check_type(schema, self._source, name)
+        keys = [field for field in schema if field.name in (TS, SEQ, self._source.time)]
+        empty = pa.RecordBatch.from_arrays([_nothing(field.type) for field in keys], names=[key.name for key in keys])
+        times_of_input(empty, self._source)
+        _numbers(empty, self._source, 0)
 
     def keyed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch of at least one row with the source's columns, `_ts` and `_seq`; raises `DataError`."""
@@ -118,7 +122,7 @@ def read_file(
                 for start in range(skip, part.num_rows, rows):
                     yield part.slice(start, rows)
                 skip = 0
-        except (pa.ArrowInvalid, pa.ArrowIOError) as error:
+        except _UNREADABLE as error:
             raise unreadable(file, error) from error
 
 
@@ -149,7 +153,7 @@ def file_schema(path: str | os.PathLike[str]) -> pa.Schema:
             return pq.read_schema(file)
         with pa.memory_map(str(file)) as source:
             return pa.ipc.open_file(source).schema
-    except (pa.ArrowInvalid, pa.ArrowIOError) as error:
+    except _UNREADABLE as error:
         raise unreadable(file, error) from error
 
 
@@ -159,7 +163,7 @@ def count_rows(path: str | os.PathLike[str]) -> int:
     for file in input_files(Path(path)):
         try:
             total += sum(_row_counts(file))
-        except (pa.ArrowInvalid, pa.ArrowIOError) as error:
+        except _UNREADABLE as error:
             raise unreadable(file, error) from error
     return total
 
@@ -214,31 +218,61 @@ def _read_arrow(file: Path, columns: set[str] | None, first: int) -> Iterator[tu
             yield index, batch if columns is None else batch.select([name for name in names if name in columns])
 
 
-def _checked(batch: pa.RecordBatch, source: Source, name: str) -> pa.Array:
-    if name not in batch.schema.names:
-        raise DataError(
-            f"the input of source {source.name} has no column {name}; it has {known(batch.schema.names, name)}"
-        )
-    column, expected = _column(batch, source, name), source.schema.field(name)
+def _check_type(schema: pa.Schema, source: Source, name: str) -> None:
+    if name not in schema.names:
+        raise DataError(f"the input of source {source.name} has no column {name}; it has {known(schema.names, name)}")
+    _only_one(schema, source, name)
+    type_, expected = schema.field(name).type, source.schema.field(name).type
     try:
-        found = logical_type(column.type)
+        found = logical_type(type_)
     except GraphError as error:
         raise DataError(f"the input of source {source.name}: column {name}: {error}") from error
-    if found != expected.type:
-        raise DataError(f"the input of source {source.name}: column {name} is {column.type}, expected {expected.type}")
+    if found != expected:
+        raise DataError(f"the input of source {source.name}: column {name} is {type_}, expected {expected}")
+
+
+def _nothing(type_: pa.DataType) -> pa.Array:
+    """No row of a type; of one that no time or number can be, no row of nothing."""
+    known_ = pa.types.is_timestamp(type_) or pa.types.is_integer(type_) or pa.types.is_floating(type_)
+    return pa.nulls(0, type_ if known_ or pa.types.is_string(type_) else pa.null())
+
+
+def _checked(batch: pa.RecordBatch, source: Source, name: str) -> pa.Array:
+    """A column as operators take it. Text and bytes are checked or copied here where they are not as they should be:
+    nobody behind a source looks at them again."""
+    _check_type(batch.schema, source, name)
+    column, expected = batch.column(name), source.schema.field(name)
     if column.null_count and not expected.nullable:
         raise DataError(
             f"the input of source {source.name}: column {name} has nulls and is declared not null; declare it nullable"
         )
-    if pa.types.is_timestamp(column.type) and column.type != expected.type:
-        return _cast(column, expected.type, source, name)
-    return column
+    if pa.types.is_run_end_encoded(column.type):
+        column = pc.run_end_decode(column)
+    if expected.type != pa.string():
+        return column if column.type == expected.type else _cast(column, expected.type, source, name)
+    values = column.dictionary if pa.types.is_dictionary(column.type) else column
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise DataError(
+            f"the input of source {source.name}: column {name} is not text ({str(error).splitlines()[0]}); "
+            "write it as UTF-8, or declare it binary"
+        ) from error
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        return column
+    values = _cast(values, pa.string(), source, name)
+    return pa.DictionaryArray.from_arrays(column.indices, values) if pa.types.is_dictionary(column.type) else values
+
+
+def _only_one(schema: pa.Schema, source: Source, name: str) -> None:
+    if schema.names.count(name) > 1:
+        raise DataError(f"the input of source {source.name} has several columns {name}; rename or drop all but one")
 
 
 def _column(batch: pa.RecordBatch, source: Source, name: str) -> pa.Array:
-    if batch.schema.names.count(name) > 1:
-        raise DataError(f"the input of source {source.name} has several columns {name}; rename or drop all but one")
-    return batch.column(name)
+    _only_one(batch.schema, source, name)
+    column = batch.column(name)
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def times_of_input(batch: pa.RecordBatch, source: Source) -> pa.Array:
@@ -276,7 +310,7 @@ def _numbers(batch: pa.RecordBatch, source: Source, row: int) -> np.ndarray:
 def _cast(column: pa.Array, type_: pa.DataType, source: Source, name: str) -> pa.Array:
     try:
         return column.cast(type_)
-    except pa.ArrowInvalid as error:
+    except pa.ArrowException as error:
         raise DataError(
             f"the input of source {source.name}: column {name} cannot be taken as {type_}: {str(error).splitlines()[0]}"
         ) from error

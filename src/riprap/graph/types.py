@@ -40,11 +40,11 @@ SchemaLike: TypeAlias = pa.Schema | Mapping[str, str | pa.DataType] | str
 
 def logical_type(type_: pa.DataType) -> pa.DataType:
     """The type without its encoding; raises for types that operators cannot hold."""
-    if pa.types.is_dictionary(type_):
+    if pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
         return logical_type(type_.value_type)
     if pa.types.is_large_string(type_) or type_ == pa.string_view():
         return pa.string()
-    if pa.types.is_large_binary(type_):
+    if pa.types.is_large_binary(type_) or type_ == pa.binary_view():
         return pa.binary()
     if pa.types.is_timestamp(type_):
         return pa.timestamp("us", "UTC")

@@ -119,11 +119,6 @@ class Assessment:
     costs: Mapping[str, OperatorCosts] = field(default_factory=dict)  # measured; of other operators as estimated
     unassessed: Mapping[str, str] = field(default_factory=dict)  # operators of which nothing is known, and why
 
-    def with_unassessed(self) -> "Assessment":
-        """Those, too, as operators whose failure costs nothing, so that nothing is spent on them."""
-        harmless = OperatorImpact(0.0, {Duration(0): ((Duration(0), 0.0),)})
-        return replace(self, operators={**dict.fromkeys(self.unassessed, harmless), **self.operators})
-
 
 def read_assessment(directory: Path) -> Assessment:
     path = directory / "assessment.json" if directory.is_dir() else directory

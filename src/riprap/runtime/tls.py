@@ -7,11 +7,11 @@ library that would be needed for nothing else. The key is on the disk, in a priv
 
 import ipaddress
 import subprocess
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
 from riprap.base.errors import MissingPrerequisite
+from riprap.base.scratch import scratch
 from riprap.runtime.run import Tls
 from riprap.runtime.wire import CERTIFICATE_NAME
 
@@ -20,7 +20,7 @@ _DAYS = 3650  # a run may take long, and its certificate serves nothing else
 
 def generate_tls(hosts: Iterable[str]) -> Tls:
     names = ",".join([f"DNS:{CERTIFICATE_NAME}", *(_alternative(host) for host in hosts)])
-    with tempfile.TemporaryDirectory(prefix="riprap-tls-") as directory:
+    with scratch("tls") as directory:
         certificate, key = Path(directory, "certificate.pem"), Path(directory, "key.pem")
         command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
         command += ["-days", str(_DAYS), "-subj", f"/CN={CERTIFICATE_NAME}", "-addext", f"subjectAltName={names}"]

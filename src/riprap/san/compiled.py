@@ -18,6 +18,7 @@ from types import ModuleType
 import numpy as np
 
 from riprap.base.errors import known
+from riprap.base.scratch import scratch_directory
 from riprap.san import generator, machine, samplers
 from riprap.san.codegen import generate, parameter_array, sizes
 from riprap.san.formalism import Network
@@ -124,4 +125,4 @@ def _cache_directory() -> Path:
             return directory
     except (OSError, RuntimeError):
         pass
-    return Path(tempfile.mkdtemp(prefix="riprap-networks-"))
+    return Path(scratch_directory("networks"))

@@ -21,9 +21,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from riprap.base.clock import SYSTEM_CLOCK
+from riprap.base.scratch import scratch_directory
 from riprap.spark import nursery
 from riprap.spark.class_archive import ClassArchive
-from riprap.spark.settings import JAVA, local_hosting, scratch_directory
+from riprap.spark.settings import JAVA, local_hosting
 
 _LOOK = 0.02  # seconds between looks whether the JVM is there
 _END = 120.0  # seconds that a JVM may take to write its archive
@@ -36,7 +37,7 @@ _launch: "_Launch | None" = None
 class _Launch:
     def __init__(self, home: str, archive: bool) -> None:
         self.failure: Exception | None = None
-        self._scratch = Path(scratch_directory("riprap-jvm-"))
+        self._scratch = Path(scratch_directory("jvm"))
         settings = dict(local_hosting())
         options = settings[JAVA].partition(" ")[2]  # without the file that logging is configured with
         self.archive = ClassArchive(_java(), home, options, self._scratch if archive else None)

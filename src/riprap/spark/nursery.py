@@ -9,14 +9,15 @@ waits; the nursery forks, and the fork is what Spark takes for its daemon.
       │                  ▲ socket           ▲
       └── pipe ── JVM ── starts ── daemon.py┘ its files
 
-Fault model. The nursery ends when its driver does, at the end of its pipe; the daemon when the JVM does, likewise. A
-nursery that is not there any more is no loss: the daemon imports for itself. Daemons may be asked for any number of
-times. The socket is in a directory that only the user can enter.
+Fault model. The nursery ends when its driver does, at the end of its pipe, also while it still imports (a signal tells
+of it); the daemon when the JVM does, likewise. A nursery that is not there any more is no loss: the daemon imports for
+itself. Daemons may be asked for any number of times. The socket is in a directory that only the user can enter.
 
 A request, in one connection: length of what follows (4 bytes) with the three files, then JSON. The connection ends with
 the daemon.
 """
 
+import fcntl
 import gc
 import json
 import os
@@ -80,17 +81,35 @@ def main(path: str) -> None:
     """Load everything, then fork a daemon for whoever asks, until the driver has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for daemons
+    _end_with(0)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(path)
         listening.listen()
         from riprap.spark import warm
 
         gc.freeze()
+        _end_with(None)
         while 0 not in select.select([0, listening.fileno()], [], [])[0]:
             request = _taken(listening)
             if request is not None:
                 listening.close()
                 warm.serve(_become(*request))
+
+
+def _end_with(pipe: int | None) -> None:
+    """End at once, whatever it does, when the other end of this pipe is closed; None: from now on it looks itself.
+
+    Nothing but a signal interrupts imports that take seconds, and nobody starts a thread where forks come from.
+    """
+    flags = fcntl.fcntl(0, fcntl.F_GETFL) & ~os.O_ASYNC
+    if pipe is None:
+        fcntl.fcntl(0, fcntl.F_SETFL, flags)
+        return
+    signal.signal(signal.SIGIO, signal.SIG_DFL)  # ends the process
+    fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(pipe, fcntl.F_SETFL, flags | os.O_ASYNC)
+    if select.select([pipe], [], [], 0)[0]:  # it was closed before
+        sys.exit(0)
 
 
 def _taken(listening: socket.socket) -> tuple[socket.socket, list[int], dict[str, Any]] | None:

@@ -66,8 +66,9 @@ def _is_master(active: SparkSession, master: str) -> bool:
 
 
 def _build(master: str, conf: dict[str, str]) -> SparkSession:
-    loopback = master.startswith("local") or "127.0.0.1" in master or "localhost" in master
-    wanted = local_hosting() if loopback and conf == hosting() else settings(loopback=loopback, conf=conf)
+    local = master.startswith("local")
+    loopback = local or "127.0.0.1" in master or "localhost" in master
+    wanted = local_hosting() if local and conf == hosting() else settings(loopback=loopback, same_user=local, conf=conf)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_not_of_the_bridge)  # added once, however often
     builder = SparkSession.builder.master(master).appName("riprap")
@@ -80,7 +81,7 @@ def _build(master: str, conf: dict[str, str]) -> SparkSession:
         except Exception as error:
             advice = (
                 "run `riprap doctor` to see what is missing"
-                if master.startswith("local")
+                if local
                 else "see that a cluster can be reached there, or leave --master out"
             )
             raise MissingPrerequisite(f"Spark did not start on {master} ({_first_line(error)}): {advice}") from error

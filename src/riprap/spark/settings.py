@@ -3,13 +3,12 @@
 Without pyspark: a JVM is started with them before anything else is imported (`launching.py`).
 """
 
-import atexit
 import os
-import shutil
 import sys
-import tempfile
 from functools import cache
 from pathlib import Path
+
+from riprap.base.scratch import scratch_directory
 
 _QUIET = """\
 rootLogger.level = error
@@ -22,6 +21,7 @@ appender.stderr.layout.pattern = %p %c{1}: %m%n
 """
 
 DAEMON = "riprap.spark.daemon"  # see there; for the sessions that host processing elements
+MOST_SOCKET_DIRECTORY = 107 - len("/.00000000-0000-0000-0000-000000000000.sock")  # bytes of a path that has a socket's
 FAILURES = 1_000_000_000  # of one task, before Spark gives the job up: never
 JAVA = "spark.driver.extraJavaOptions"
 # Tuples never pass through a JVM that hosts elements, so it does without the costly compiler and starts sooner.
@@ -50,15 +50,15 @@ def hosting() -> dict[str, str]:
 @cache
 def local_hosting() -> dict[str, str]:
     """Of a local session that hosts elements, but for its master: known before anything else is."""
-    return settings(loopback=True, conf=hosting())
+    return settings(loopback=True, same_user=True, conf=hosting())
 
 
-def settings(*, loopback: bool, conf: dict[str, str]) -> dict[str, str]:
-    """All of a session, with `conf` on top."""
+def settings(*, loopback: bool, same_user: bool, conf: dict[str, str]) -> dict[str, str]:
+    """All of a session, with `conf` on top. `same_user`: executors are known to be this user's, on this machine."""
     if loopback:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    scratch = scratch_directory("riprap-spark-")
+    scratch = scratch_directory("spark")
     log4j = os.path.join(scratch, "log4j2.properties")
     with open(log4j, "w") as file:
         file.write(_QUIET)
@@ -77,18 +77,16 @@ def settings(*, loopback: bool, conf: dict[str, str]) -> dict[str, str]:
     }
     if loopback:
         found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if loopback and (same_user or conf.get("spark.python.daemon.module") == DAEMON):
+        found |= _unix_sockets(scratch)
     found |= conf
     found[JAVA] = f"-Dlog4j2.configurationFile=file:{log4j} {conf.get(JAVA, '')}"
     return found
 
 
-def scratch_directory(prefix: str) -> str:
-    """One of this process, which is gone when it ends."""
-    made = tempfile.mkdtemp(prefix=prefix)
-    atexit.register(_remove, made, os.getpid())
-    return made
-
-
-def _remove(scratch: str, owner: int) -> None:
-    if os.getpid() == owner:  # not a process forked from it
-        shutil.rmtree(scratch, ignore_errors=True)
+def _unix_sockets(directory: str) -> dict[str, str]:
+    """Python workers behind Unix sockets in a directory that only this user can enter, and not behind a port: there
+    Spark's daemon forks for whoever connects, before it asks for a secret. PySpark before 4.1 ignores the settings."""
+    if len(os.fsencode(directory)) > MOST_SOCKET_DIRECTORY:
+        return {}
+    return {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": directory}

@@ -7,8 +7,9 @@ A file of 64 bytes that the writer maps and overwrites after every group commit,
 
 A torn or stale mark cannot mislead: torn, its check fails and the reader reads again; stale, it names a point that
 was stable, and still is. After a crash of the process it is as the writer left it. After a crash of the machine it
-may be older or missing; then, once no writer holds the stream, a reader looks for whole batches behind it and syncs
-the file before it delivers them. What lies before the mark has to be there: `Stream.loss` tells where it is not.
+may be older; then, once no writer holds the stream, a reader looks for whole batches behind it and syncs the file
+before it delivers them. It is there before the first segment is, so no crash leaves segments without one. What lies
+before the mark has to be there: `Stream.loss` tells where it is not, and where nobody can tell as there is no mark.
 """
 
 import mmap
@@ -21,6 +22,8 @@ import xxhash
 
 from riprap.base.clock import Clock
 from riprap.base.disk import when_room
+from riprap.streams.files import sync_directory
+from riprap.streams.keys import NOTHING
 
 MARK = "mark"
 _MARK = struct.Struct("<4sIqqqqqqQ")
@@ -42,6 +45,9 @@ class Mark(NamedTuple):
     def place(self) -> tuple[int, int, int]:
         """What moves when something was written, marks of the log included."""
         return self[:3]
+
+
+BEGINNING = Mark(-1, 0, 0, NOTHING, 0)  # of a stream that has no segment yet
 
 
 def read_mark(directory: Path) -> Mark | None:
@@ -106,7 +112,10 @@ class MarkFile:
             os.close(file)
         self.store(mark)
         self._map.flush()  # so that no crash leaves a mark without a check
+        first = not (directory / MARK).exists()
         os.rename(temporary, directory / MARK)
+        if first:
+            sync_directory(directory)
 
     def store(self, mark: Mark) -> None:
         data = _MARK.pack(_MAGIC, _VERSION, *mark, 0, 0)[:-8]

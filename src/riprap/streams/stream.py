@@ -32,7 +32,7 @@ from riprap.streams.live import Live, written_here
 from riprap.streams.lock import is_written
 from riprap.streams.mark import MARK, Mark, read_mark, watch
 from riprap.streams.reader import Reader
-from riprap.streams.segment import read_start, recover, segment_name
+from riprap.streams.segment import read_start, recover, segment_name, segment_numbers
 from riprap.streams.summary import Summary
 from riprap.streams.writer import Writer
 
@@ -204,9 +204,9 @@ class Stream:
         return Mark(found.open, recovered.builder.end, recovered.carry.position, recovered.carry.last_ts, 0)
 
     def loss(self) -> Damaged | None:
-        """What the mark promises and is not there; also a mark that is there and says nothing, as it cannot be told.
+        """What the mark promises and is not there; also a mark that is missing or says nothing, as it cannot be told.
 
-        A crash leaves no such thing: it leaves a mark that is older than the bytes, or none (see `mark.py`). Nor are
+        A crash leaves no such thing: it leaves a mark that may be older than the bytes (see `mark.py`). Nor are
         the first rows gone unless `trimmed.json` says so.
         """
         first = self.first_position()  # before what was trimmed: that is written before anything goes
@@ -221,9 +221,12 @@ class Stream:
             return None
         mark = read_mark(self._spool)
         if mark is None:
-            path = self._spool / MARK
-            broken = "its check does not hold, so it cannot be told how much of the stream has to be there"
-            return Damaged(str(path), 0, broken) if path.exists() else None
+            path, unknown = self._spool / MARK, "so it cannot be told how much of the stream has to be there"
+            if path.exists():
+                return Damaged(str(path), 0, f"its check does not hold, {unknown}")
+            names = self.files.names()
+            begun = segment_numbers(names) or catalogues.CATALOGUE in names
+            return Damaged(str(path), 0, f"it is missing, {unknown}") if begun else None
         if not self._may_be_stale(mark):
             return None
         end = self._found_end()

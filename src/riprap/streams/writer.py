@@ -49,9 +49,10 @@ from riprap.streams.keys import EMPTY, Range
 from riprap.streams.live import Live, Recent, announce, withdraw
 from riprap.streams.lock import acquire
 from riprap.streams.log import Cut, Log
-from riprap.streams.mark import MarkFile
+from riprap.streams.mark import BEGINNING, MARK, MarkFile
 from riprap.streams.order import Order
 from riprap.streams.retention import Discard, enforce
+from riprap.streams.segment import segment_numbers
 from riprap.streams.syncing import BackgroundSync
 
 _KINDS: dict[str, int] = {name: kind for kind, name in MARKS.items()}
@@ -110,6 +111,8 @@ class Writer:
         self._producer = producer_id(producer)
         self._lock = acquire(directory, producer, epoch, clock)
         try:
+            if not (directory / MARK).exists() and not segment_numbers(files.names()):
+                MarkFile(directory, BEGINNING).close()  # before any segment: a mark that is missing later was lost
             self._log = Log(files, directory, description, self._lock, clock)
             known_epoch, self._sequence = self._log.carry.producers.get(self._producer, (epoch, -1))
             if known_epoch > epoch:
