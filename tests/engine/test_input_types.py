@@ -93,10 +93,10 @@ def written(request, tmp_path):
     return write
 
 
-def run(path, type_):
+def run(path, type_, **options):
     """What a source gives its operators, after these have taken it."""
     app = App("types")
-    app.source("S", f"v {type_}, ts timestamp", time="ts").select("v", "ts", name="P").sink("Sink")
+    app.source("S", f"v {type_}, ts timestamp", time="ts", **options).select("v", "ts", name="P").sink("Sink")
     graph = app.build()
     check_input(path, graph["S"])
     engine, given = Engine(graph), []
@@ -109,7 +109,9 @@ def run(path, type_):
 @pytest.mark.parametrize("kind", TAKEN)
 def test_encodings_are_all_the_same(written, kind):
     type_, values, plain = TAKEN[kind]
-    assert run(written(values), type_) == plain.to_pylist()
+    path = written(values)
+    assert run(path, type_) == plain.to_pylist()
+    assert run(path, type_, lateness="2 s") == plain.to_pylist(), "sorted on its way in"
 
 
 @pytest.mark.parametrize("kind", REFUSED)

@@ -117,8 +117,9 @@ def read_file(
                 skip -= there[first]
                 first += 1
             read = _read_parquet if file.suffix == ".parquet" else _read_arrow
-            for number, part in read(file, wanted, first):
+            for number, batch in read(file, wanted, first):
                 note(file, number, wanted)
+                part = _plain(batch)
                 for start in range(skip, part.num_rows, rows):
                     yield part.slice(start, rows)
                 skip = 0
@@ -237,6 +238,35 @@ def _nothing(type_: pa.DataType) -> pa.Array:
     return pa.nulls(0, type_ if known_ or pa.types.is_string(type_) else pa.null())
 
 
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch whose encodings everybody behind it knows: few of Arrow's functions take views, runs, and dictionaries of
+    anything but text. What cannot be decoded stays, for whoever wants the column to say so."""
+    for at, field in enumerate(batch.schema):
+        if not _known_encoding(field.type):
+            try:
+                batch = batch.set_column(at, field.name, _decoded(batch.column(at)))
+            except pa.ArrowException:
+                continue
+    return batch
+
+
+def _known_encoding(type_: pa.DataType) -> bool:
+    if pa.types.is_dictionary(type_):
+        return bool(pa.types.is_string(type_.value_type) or pa.types.is_large_string(type_.value_type))
+    return not (pa.types.is_run_end_encoded(type_) or type_ in (pa.string_view(), pa.binary_view()))
+
+
+def _decoded(column: pa.Array) -> pa.Array:
+    if pa.types.is_run_end_encoded(column.type):
+        column = pc.run_end_decode(column)
+    if pa.types.is_dictionary(column.type):
+        values = _decoded(column.dictionary)
+        column = pa.DictionaryArray.from_arrays(column.indices, values)
+        return column if _known_encoding(column.type) else column.dictionary_decode()
+    plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    return column.cast(plain[column.type]) if column.type in plain else column
+
+
 def _checked(batch: pa.RecordBatch, source: Source, name: str) -> pa.Array:
     """A column as operators take it. Text and bytes are checked or copied here where they are not as they should be:
     nobody behind a source looks at them again."""
@@ -246,8 +276,8 @@ def _checked(batch: pa.RecordBatch, source: Source, name: str) -> pa.Array:
         raise DataError(
             f"the input of source {source.name}: column {name} has nulls and is declared not null; declare it nullable"
         )
-    if pa.types.is_run_end_encoded(column.type):
-        column = pc.run_end_decode(column)
+    if not _known_encoding(column.type):  # of rows that come from elsewhere than from a file
+        column = _decoded(column)
     if expected.type != pa.string():
         return column if column.type == expected.type else _cast(column, expected.type, source, name)
     values = column.dictionary if pa.types.is_dictionary(column.type) else column
@@ -258,10 +288,7 @@ def _checked(batch: pa.RecordBatch, source: Source, name: str) -> pa.Array:
             f"the input of source {source.name}: column {name} is not text ({str(error).splitlines()[0]}); "
             "write it as UTF-8, or declare it binary"
         ) from error
-    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-        return column
-    values = _cast(values, pa.string(), source, name)
-    return pa.DictionaryArray.from_arrays(column.indices, values) if pa.types.is_dictionary(column.type) else values
+    return column
 
 
 def _only_one(schema: pa.Schema, source: Source, name: str) -> None:
@@ -271,8 +298,7 @@ def _only_one(schema: pa.Schema, source: Source, name: str) -> None:
 
 def _column(batch: pa.RecordBatch, source: Source, name: str) -> pa.Array:
     _only_one(batch.schema, source, name)
-    column = batch.column(name)
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    return batch.column(name)
 
 
 def times_of_input(batch: pa.RecordBatch, source: Source) -> pa.Array:
