@@ -186,25 +186,18 @@ def test_no_byte_of_an_opening_can_be_changed(tmp_path):
         for _ in range(60):
             plain, challenge = dialled(consumer)
             with plain:
-                frame = bytearray(opening_frame(challenge, consumer.location))
+                genuine = opening_frame(challenge, consumer.location)
+                frame = bytearray(genuine)
                 at = int(random.integers(len(frame)))
                 frame[at] ^= 1 << int(random.integers(8))
                 frame[HEADER_SIZE - 8 : HEADER_SIZE] = xxhash.xxh3_64_intdigest(frame[:120]).to_bytes(8, "little")
-                if bytes(frame) == opening_frame_like(frame, challenge, consumer.location):
+                if frame == genuine:
                     continue  # the check itself was hit, and made to fit again
                 plain.sendall(frame)
                 plain.shutdown(socket.SHUT_WR)  # a length that is too long never comes
                 eventually(lambda: consumer.poll(0.002) or not consumer.transport._inlets._strangers, f"byte {at}")
             assert not consumer.transport._inlets.connected, f"byte {at}"
             assert consumer.events == []
-
-
-def opening_frame_like(frame, challenge, location):
-    """The same frame if it is a genuine one, else nothing."""
-    handshake = Handshake("secret", location, credentials(challenge)[0])
-    header, body = bytes(frame[:HEADER_SIZE]), memoryview(bytes(frame[HEADER_SIZE:]))
-    whole = frame[6] == FrameKind.OPEN and int.from_bytes(frame[8:16], "little") == len(frame)
-    return bytes(frame) if whole and handshake.admits(header, body) else b""
 
 
 def test_an_epoch_that_the_coordinator_has_not_issued_is_refused_and_stops_nobody(tmp_path, monkeypatch, caplog):

@@ -55,7 +55,6 @@ assert _CHECKED + _CHECK.size == HEADER_SIZE
 _PROGRESS, _PUNCTUATION, _BODY_CHECK = 1, 2, 4
 _NO_KEY = (0, 0, 0, 0)
 _NONCE, _PROOF = slice(48, 80), slice(80, 112)
-SIGNED = _PROOF.start  # bytes of a header that a proof covers
 
 
 class FrameKind(IntEnum):
@@ -164,6 +163,11 @@ def unpack(data: memoryview, at: int = 0) -> Header:
         punctuation,
         fields[18] if flags & _BODY_CHECK else None,
     )
+
+
+def signed(frame: bytes) -> bytes:
+    """What a proof covers of a header: all but the proof itself, and the check behind it."""
+    return frame[: _PROOF.start] + frame[_PROOF.stop : _CHECKED]
 
 
 def credentials(frame: bytes) -> tuple[bytes, bytes]:

@@ -29,7 +29,7 @@ from riprap.base.errors import DataError
 from riprap.base.randomness import nonce
 from riprap.graph.types import plain_schema
 from riprap.protocols.channels import ChannelId
-from riprap.runtime.transport.frame import MAX_ANSWER, SIGNED, FrameKind, Header, credentials, pack
+from riprap.runtime.transport.frame import MAX_ANSWER, FrameKind, Header, credentials, pack, signed
 
 _SPACE = b" "
 
@@ -48,7 +48,7 @@ class Handshake:
         self._key = hashlib.sha256(b"riprap channel\0" + token.encode()).digest()
         self._location = hashlib.sha256(location.encode()).digest()
         self._challenge = challenge
-        self._opened = b""  # the opening frame, as far as it is signed, and its body
+        self._opened = b""  # what is signed of the opening frame, and its body
 
     # At the consumer --------------------------------------------------------------------------------------------------
 
@@ -59,12 +59,12 @@ class Handshake:
 
     def admits(self, frame: bytes, body: memoryview | None) -> bool:
         """Whether an opening frame was made for this challenge by somebody who knows the token."""
-        self._opened = frame[:SIGNED] + (b"" if body is None else body.tobytes())
+        self._opened = signed(frame) + (b"" if body is None else body.tobytes())
         return hmac.compare_digest(credentials(frame)[1], self._proof(b"producer"))
 
     def answer(self, header: Header) -> bytes:
         """The first frame that a producer gets from a consumer which has admitted it."""
-        return pack(header, proof=self._proof(b"consumer", pack(header)[:SIGNED]))
+        return pack(header, proof=self._proof(b"consumer", signed(pack(header))))
 
     # At the producer --------------------------------------------------------------------------------------------------
 
@@ -75,18 +75,18 @@ class Handshake:
         if len(text) > MAX_ANSWER:
             raise DataError(f"channel {opening.channel} has a name that is too long to be opened")
         header, own = Header(FrameKind.OPEN, len(text), epoch=opening.epoch, number=opening.line), nonce()
-        self._opened = pack(header, own)[:SIGNED] + text
+        self._opened = signed(pack(header, own)) + text
         return pack(header, own, self._proof(b"producer")) + text
 
     def believes(self, frame: bytes) -> bool:
         """Whether this answer is that of a consumer which has admitted this opening."""
         return bool(self._opened) and hmac.compare_digest(
-            credentials(frame)[1], self._proof(b"consumer", frame[:SIGNED])
+            credentials(frame)[1], self._proof(b"consumer", signed(frame))
         )
 
     def _proof(self, role: bytes, answer: bytes = b"") -> bytes:
-        signed = role + self._challenge + self._location + hashlib.sha256(self._opened).digest() + answer
-        return hmac.digest(self._key, signed, "sha256")
+        what = role + self._challenge + self._location + hashlib.sha256(self._opened).digest() + answer
+        return hmac.digest(self._key, what, "sha256")
 
 
 def columns_of(schema: pa.Schema) -> list[list[str]]:
