@@ -3,10 +3,13 @@
 import contextlib
 import io
 import sys
+from dataclasses import asdict
 from subprocess import CompletedProcess
 
 import pytest
 
+from riprap.api.run import Settings
+from riprap.apps.catalogue import load_app
 from riprap.base.errors import MissingPrerequisite
 from riprap.cli.main import main
 from riprap.spark import launching, session
@@ -26,7 +29,15 @@ def no_spark(monkeypatch, tmp_path):
     monkeypatch.setattr(session.SparkSession, "getActiveSession", lambda: None)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")  # which every command sets for what it starts
     monkeypatch.chdir(tmp_path)
+
+
+def run_settings(plan, parallelism, inputs, rate, seconds) -> dict:
+    """What `run.json` has, of a run of bargain-discovery."""
+    name = "bargain-discovery"
+    settings = Settings(name, load_app(name).fingerprint, plan, "auto", parallelism, inputs, rate, seconds)
+    return {"format": 2, **asdict(settings)}
 
 
 def ran(*arguments: object) -> CompletedProcess:

@@ -10,9 +10,9 @@ import random
 import time
 
 import pytest
-from refusals import CODES, check_sentence, ended, no_spark  # noqa: F401
+from refusals import CODES, check_sentence, ended, no_spark, run_settings  # noqa: F401
 
-from riprap.api.run import read_settings
+from riprap.api.run import read_settings, resumed_app
 from riprap.apps.catalogue import load_app
 from riprap.base.errors import RiprapError, as_sentence
 from riprap.graph.plan import read_plan
@@ -48,10 +48,7 @@ TOPOLOGY = {
     "edges": [["a", "b"], {"from": "b", "to": "c"}, {"from": "c", "to": "a", "feedback": True}],
 }
 PROFILE = {"operators": {"Aggregator": {"T": "0.4s", "checkpoint": "1s", "cost": 120000}}}
-SETTINGS = {
-    "format": 1, "app": BARGAINS, "plan": PLAN, "fuse": "auto", "parallelism": {"Aggregator": 2},
-    "inputs": {"Source": "market.parquet"}, "rate": 1000.0, "seconds": 10,
-}  # fmt: skip
+SETTINGS = run_settings(PLAN, {"Aggregator": 2}, {"Source": "market.parquet"}, 1000.0, 10)
 
 # What gets in where it should not.
 STRANGE = [
@@ -178,7 +175,12 @@ def settings_case(place, random_):
     if random_.random() < 0.2:
         text = mutated_text(text, random_)
     (place / "run.json").write_bytes(mutated_bytes(text, random_))
-    return text, lambda: read_settings(place).layout()
+
+    def use():
+        settings = read_settings(place)
+        return settings.layout(resumed_app(place, settings, None))
+
+    return text, use
 
 
 CASES = {"plan": plan_case, "topology": topology_case, "profile": profile_case, "run.json": settings_case}

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from refusals import ended, no_spark, refused  # noqa: F401
+from refusals import ended, no_spark, refused, run_settings  # noqa: F401
 
 BARGAINS = "bargain-discovery"
 TYPES = {"ticker": pa.string(), "type": pa.string(), "price": pa.float64(), "size": pa.int64(), "bid": pa.float64()}
@@ -142,10 +142,7 @@ def test_plan_values_of_any_type(tmp_path, entry, words):
     assert words in refused("graph", BARGAINS, "--plan", tmp_path / "plan.toml")
 
 
-SETTINGS = {
-    "format": 1, "app": BARGAINS, "plan": None, "fuse": "auto", "parallelism": {}, "inputs": {"Source": "m.parquet"},
-    "rate": None, "seconds": None,
-}  # fmt: skip
+SETTINGS = run_settings(None, {}, {"Source": "m.parquet"}, None, None)
 
 
 @pytest.mark.parametrize(
@@ -156,6 +153,10 @@ SETTINGS = {
         ({"format": 7}, "is not of a run"),
         ({"app": 5}, "app is 5"),
         ({"app": None}, "app is None"),
+        ({"app": "pydoc:cli"}, "app is 'pydoc:cli'"),
+        ({"graph": 5}, "graph is 5"),
+        ({"graph": "another"}, "is not the app that the run in"),
+        ({"app": ""}, "nothing in a directory names code: give the app again"),
         ({"plan": ["x"]}, "plan is ['x']"),
         ({"plan": "app = ["}, "is not TOML"),
         ({"fuse": "some"}, "fuse is 'some'"),
@@ -236,19 +237,6 @@ def test_a_large_input_is_sampled(market, tmp_path, monkeypatch):
 def test_a_resumed_run_without_its_input(tmp_path):
     (tmp_path / "run.json").write_text(json.dumps(SETTINGS | {"inputs": {"Source": str(tmp_path / "gone.parquet")}}))
     assert "gone.parquet, does not exist" in refused("run", "--resume", tmp_path)
-
-
-@pytest.mark.parametrize("planted", ["planted.py", "planted/__init__.py", "planted/part.py"])
-def test_a_module_that_lies_in_the_directory_of_a_run_is_not_run(tmp_path, monkeypatch, planted):
-    """`run.json` names an app: whoever can write one could name a module beside it."""
-    ran = tmp_path / "ran"
-    (tmp_path / planted).parent.mkdir(exist_ok=True)
-    (tmp_path / planted).write_text(f"open({str(ran)!r}, 'w').close()")
-    app = "planted.part:app" if planted.endswith("part.py") else "planted:app"
-    (tmp_path / "run.json").write_text(json.dumps(SETTINGS | {"app": app}))
-    monkeypatch.chdir(tmp_path)
-    assert "nothing in it is run" in refused("run", "--resume", ".")
-    assert not ran.exists()
 
 
 # Masters --------------------------------------------------------------------------------------------------------------

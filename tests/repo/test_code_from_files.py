@@ -17,7 +17,7 @@ MODULES = {"pickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle", "job
 CALLS = re.compile(
     r"^(eval|exec|compile|__import__|builtins\.(eval|exec|compile)|importlib\.(import_module|reload)"
     r"|(importlib\.)?(util\.)?(spec_from_file_location|module_from_spec)|(\w+\.)?loader\.exec_module"
-    r"|(np|numpy)\.(load|lib\.format\.read_array)|(pd|pandas)\.read_pickle|yaml\.(load|unsafe_load))$"
+    r"|sys\.path\.insert|(np|numpy)\.(load|lib\.format\.read_array)|(pd|pandas)\.read_pickle|yaml\.(load|unsafe_load))$"
 )
 SAFE_KEYWORD = "allow_pickle"  # np.load(…, allow_pickle=False) reads arrays and nothing else
 
@@ -26,7 +26,7 @@ ALLOWED = {
     "riprap/expressions/columns.py": "runs text that it wrote itself, in which nothing of an expression stands",
     "riprap/operators/checker.py": "copies batches and states in memory; reads no file",
     "riprap/san/compiled.py": "imports what it generated itself, from the user's own cache directory",
-    "riprap/apps/catalogue.py": "imports the module that the user names as the app",
+    "riprap/apps/catalogue.py": "imports the module that the user names as the app, and no file does",
 }
 
 
@@ -47,6 +47,10 @@ def offences(text: str) -> list[str]:
             )
             if CALLS.match(name) and not safe:
                 found.append(f"line {node.lineno}: {name}()")
+        if isinstance(node, ast.List) and node.elts and dotted(node.elts[0]) == "sys.executable":
+            second = node.elts[1] if len(node.elts) > 1 else None
+            if not (isinstance(second, ast.Constant) and second.value == "-P"):
+                found.append(f"line {node.lineno}: a Python whose working directory is first on its path; give it -P")
     return found
 
 
@@ -70,6 +74,7 @@ def test_no_code_comes_from_files():
         "import pickle", "from pickle import loads", "import marshal as m", "eval('1')", "np.load(path)",
         "np.load(path, allow_pickle=True)", "importlib.util.spec_from_file_location('a', path)",
         "from importlib.util import x\nspec_from_file_location('a', path)", "pd.read_pickle(path)",
+        "sys.path.insert(0, here)", "Popen([sys.executable, '-m', 'x'])", "run([sys.executable])",
     ],
 )  # fmt: skip
 def test_the_ban_can_fail(text):
@@ -77,4 +82,6 @@ def test_the_ban_can_fail(text):
 
 
 def test_what_is_needed_is_not_banned():
-    assert not offences("np.load(path, mmap_mode='r', allow_pickle=False)\nre.compile('x')\ndata.eval()")
+    assert not offences(
+        "np.load(path, mmap_mode='r', allow_pickle=False)\nre.compile('x')\ndata.eval()\n[sys.executable, '-P']"
+    )

@@ -21,6 +21,7 @@ import pyarrow as pa
 from riprap.api.impact import write_impact, write_request
 from riprap.api.request import SCALES, Request, functions_of, settings_of
 from riprap.apps.catalogue import load_app
+from riprap.base import files
 from riprap.base.quantities import Duration, format_count, format_duration, parse_duration
 from riprap.faults.campaign import NothingToAssess, Settings
 from riprap.faults.metrics import can_tell
@@ -156,6 +157,8 @@ def run_request(
     """
     graph = load_app(request.app) if isinstance(request.app, str) else request.app
     settings = settings_of(graph, request)
+    out = files.real(out)
+    files.refuse_links(out)
     plan = read_plan(request.plan) if request.plan is not None else None
     failover = parse_duration(request.failover)
     if plan is not None:
@@ -179,10 +182,10 @@ def run_request(
         _method(request, result), [*_left_out(result), *unsteady(settings, steady), *_warnings(settings, summaries)],
         write_plan(proposed), order, result.unassessable,
     )  # fmt: skip
-    (out / "plan.toml").write_text(write_plan(proposed))
+    files.write_text(out / "plan.toml", write_plan(proposed))
     write_impact(graph, settings, request.inputs, placed, summaries, result.unassessable, out)
     write_request(request, out)
-    (out / "report.html").write_text(report(content))
+    files.write_text(out / "report.html", report(content))
     return Assessment(
         graph, result, placed, summaries, found, protected, proposed, content, out / "report.html", order, steady
     )

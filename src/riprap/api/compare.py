@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import get_args
 
 from riprap.api.compared_runs import OnSpark
+from riprap.base import files
 from riprap.base.documents import parse_json, read_text
 from riprap.base.errors import DataError, UsageError
 from riprap.base.owner import owned
@@ -102,7 +103,7 @@ def compare(
     asked = [replace(case, costs=measured_costs.get(case.workload, "")) for case in asked]
     for case in asked:
         laid_out(case)  # what cannot be laid out is told before anything starts
-    directory = Path(out)
+    directory = files.real(out)
     with owned(directory, "comparison"):
         return _compared(asked, directory, host, master=master, processes=processes, tell=tell, command=command)
 
@@ -125,7 +126,8 @@ def _compared(
     turning = [case for case in asked if case.of.cyclic]
     fallen = falls((case.protocol for case in turning), (format_duration(case.interval) for case in turning))
     notes = micro_batch_notes(asked)
-    page.write_text(comparison_report(results, host=_said(host, asked), command=command, notes=notes, falls=fallen))
+    text = comparison_report(results, host=_said(host, asked), command=command, notes=notes, falls=fallen)
+    files.write_text(page, text)
     return Comparison(results, page, fallen)
 
 
@@ -178,17 +180,17 @@ class _Done:
 
     def _lines(self) -> list[str]:
         """What is whole of it. A comparison that was killed may have left half a line: that case is run again."""
-        if not self._path.exists():
+        if not files.exists(self._path):
             return []
-        text = read_text(self._path, "the results in")
+        text = read_text(self._path, "the results in", own=True)
         whole, newline, torn = text.rpartition("\n")
         if torn:
-            self._path.write_text(whole + newline)
+            files.write_text(self._path, whole + newline)
         return whole.splitlines()
 
     def add(self, case: Case, result: Result) -> None:
         self.results[case] = result
-        with self._path.open("a") as file:
+        with files.open_file(self._path, "a") as file:
             file.write(json.dumps({"host": self._host, "case": vars(case), "result": result.as_json()}) + "\n")
 
 

@@ -22,6 +22,7 @@ from riprap.runtime.kills import signal_to
 from riprap.spark import micro_batches
 from riprap.spark.session import hosting_session
 from riprap.streams import Stream
+from riprap.streams.files import LocalFiles
 from riprap.streams.shards import shards as streams_of
 
 _SLICES = 20  # of what a micro-batch gave out: each has a latency of its own
@@ -89,7 +90,7 @@ def _seen(case: Case, result: RunResult, inputs: Mapping[str, pa.RecordBatch], k
     outputs, found = [], {}
     for sink in graph.sinks:
         paths = streams_of(summary["sinks"][sink.name]["path"])
-        items = [item for path in paths for item in Stream.open(path).read()]
+        items = [item for path in paths for item in Stream.open(LocalFiles(path)).read()]
         found[sink.name] = rows(item.batch for item in items)
         outputs += [(item.header.written_at / 1e6, item.batch.num_rows, item.header.born / 1e6) for item in items]
     began = min((born for _, _, born in outputs if born), default=0.0)
@@ -128,7 +129,7 @@ def _micro_batched(case: Case, session: Any, place: Path) -> Observation:
     asked = micro_batches.Asked(written.sql(case.windows), kept, closes=written.closes, pace=pace)
     worked = micro_batches.work(session, asked, inputs, place, kill_after=after)
     [sink] = case.of.graph(case.windows).sinks
-    items = list(Stream.open(place / "Sink").read())
+    items = list(Stream.open(LocalFiles(place / "Sink")).read())
     verdict = judged(expected(case.of.graph(case.windows), inputs), {sink.name: rows(i.batch for i in items)})
     first = min(int(batch.column("_ts").cast(pa.int64())[0].as_py()) for batch in inputs.values())
     sooner = first + written.sooner.get(case.windows, 0.0) * 1e6

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.api.model import describe_app
-from riprap.api.request import score_functions
-from riprap.apps.catalogue import refuse_planted
+from riprap.api.request import OutputScores, recorded_scores, score_functions
+from riprap.base import files
 from riprap.base.documents import read_json
 from riprap.base.errors import DataError, UsageError
 from riprap.base.shapes import shaped
@@ -48,31 +48,26 @@ class _Asked:
     osf: str | Sequence[str] | Mapping[str, str] = ()
 
 
-def _texts(osf: str | Sequence[str] | Mapping[str, str]) -> list[str]:
-    return [osf] if isinstance(osf, str) else [*(osf.values() if isinstance(osf, Mapping) else osf)]
-
-
-def read_assessed(directory: Path, graph: Graph) -> Assessed:
-    """Of the directory that `riprap assess` wrote; raises if it is of another app."""
+def read_assessed(directory: Path, graph: Graph, osf: OutputScores = ()) -> Assessed:
+    """Of the directory that `riprap assess` wrote; raises if it is of another app. `osf`: the user's, if any."""
     found = read_assessment(directory)
     if found.app != graph.name:
         raise UsageError(f"{directory} is an assessment of {found.app}, not of {graph.name}: give one of this app")
-    path = directory / "request.json" if directory.is_dir() else directory.parent / "request.json"
-    if not path.exists():
-        return Assessed(found, Judging(), ())
+    path = files.real(directory if directory.is_dir() else directory.parent) / "request.json"
+    if not files.exists(path):
+        return Assessed(found, Judging(), osf)
     names = {each.name for each in fields(_Asked)}
-    told = {name: value for name, value in as_object(read_json(path), str(path)).items() if name in names}
+    told = {name: value for name, value in as_object(read_json(path, own=True), str(path)).items() if name in names}
     try:
         asked = shaped(_Asked, told, str(path))
         if not (asked.section >= 1 and asked.threshold >= 0 and 0 < asked.percentile <= 100):
             raise DataError(f"{path}: section, threshold or percentile is out of range")
-        for text in _texts(asked.osf):
-            refuse_planted(text.rpartition("=")[2], path.parent)
-        score_functions(graph, asked.osf)  # before anything starts
     except (DataError, UsageError) as error:
         raise DataError(f"{error}; that is no request of this version of riprap: assess the app again") from None
+    osf = osf or recorded_scores(asked.osf, directory)
+    score_functions(graph, osf)  # before anything starts
     judging = Judging(asked.section, asked.threshold, asked.percentile / 100, asked.signed, asked.errors == "over")
-    return Assessed(found, judging, asked.osf)
+    return Assessed(found, judging, osf)
 
 
 def with_effects(

@@ -7,13 +7,15 @@ the file where they are known.
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from riprap.api.request import recorded_scores
+from riprap.base import files
 from riprap.base.documents import read_json
 from riprap.base.errors import DataError
 from riprap.base.quantities import Duration, format_duration
@@ -52,7 +54,7 @@ def write_impact(
             reason = unassessable.get(place.operator) or unassessable.get(place.like)
             unassessed[place.operator] = reason or place.reason
     content = {"app": graph.name, "operators": operators} | ({"unassessed": unassessed} if unassessed else {})
-    (out / "assessment.json").write_text(json.dumps(content, indent=2) + "\n")
+    files.write_text(out / "assessment.json", json.dumps(content, indent=2) + "\n")
 
 
 def _impacts(settings: Settings, summaries: Iterable[TargetSummary]) -> dict[str, list[dict[str, Any]]]:
@@ -117,7 +119,7 @@ def write_request(request: Any, out: Path) -> None:
     kept: dict[str, Any] = {name: getattr(request, name) for name in names}
     kept["osf"] = _texts(request.osf)
     kept["inputs"] = {name: str(path) for name, path in request.inputs.items()}
-    (out / "request.json").write_text(json.dumps(kept, indent=2) + "\n")
+    files.write_text(out / "request.json", json.dumps(kept, indent=2) + "\n")
 
 
 def _texts(osf: Any) -> Any:
@@ -129,13 +131,14 @@ def _texts(osf: Any) -> Any:
     return osf if isinstance(osf, str) else [_texts(given) for given in osf]
 
 
-def read_request(directory: Path, request_type: type[Any], graph: Graph, plan: Path) -> Any:
-    """The same request again, under a plan."""
-    path = directory / "request.json"
+def read_request(directory: Path, request_type: type[Any], graph: Graph, plan: Path, osf: Any = ()) -> Any:
+    """The same request again, under a plan. `osf`: score functions, where the user gives them."""
+    path = files.real(directory) / "request.json"
     names = {field.name for field in fields(request_type)}
     try:
-        kept = {name: value for name, value in as_object(read_json(path), str(path)).items() if name in names}
+        kept = {name: value for name, value in as_object(read_json(path, own=True), str(path)).items() if name in names}
         now = {"app": graph, "plan": plan, "command": "riprap plan --reassess"}
-        return shaped(request_type, kept | now, str(path))
+        request = shaped(request_type, kept | now, str(path))
     except DataError as error:
         raise DataError(f"{error}; the assessment cannot be repeated: run `riprap assess` again") from error
+    return replace(request, osf=osf or recorded_scores(request.osf, directory))

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from riprap.base import files
 from riprap.base.errors import UsageError
 from riprap.base.quantities import Duration
 from riprap.engine.inputs import keyed, read_file
@@ -88,10 +89,11 @@ class Prediction:
             )
         first = next(iter(self.scenarios.values()))
         try:
-            out.mkdir(parents=True, exist_ok=True)
-            (out / "model.html").write_text(model_report(self.application, by_technique, settings, notes))
-            (out / "network.svg").write_text(draw(build(first.deployment(), first.faults)))
-            (out / "results.json").write_text(json.dumps(self.as_json(), indent=2) + "\n")
+            out = files.real(out)
+            files.make(out)
+            files.write_text(out / "model.html", model_report(self.application, by_technique, settings, notes))
+            files.write_text(out / "network.svg", draw(build(first.deployment(), first.faults)))
+            files.write_text(out / "results.json", json.dumps(self.as_json(), indent=2) + "\n")
         except OSError as error:
             raise UsageError(f"cannot write to {out}: {error.strerror}") from error
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from riprap.api.assess import run_request
 from riprap.api.impact import read_request
-from riprap.api.request import Request
+from riprap.api.request import OutputScores, Request
+from riprap.base import files
 from riprap.base.errors import PlanError, known
 from riprap.base.quantities import Duration
 from riprap.graph.graph import Graph
@@ -81,11 +82,14 @@ def _costs(profile: Path | None, graph: Graph) -> dict[str, OperatorCosts]:
     return costs
 
 
-def reassessed(graph: Graph, chosen: Plan, directory: Path) -> dict[str, dict[str, float]]:
-    """The assessment again under the chosen plan: impact of each protected operator before and after."""
-    path = directory / "reassessed-plan.toml"
-    path.write_text(write_plan(chosen))
-    found = run_request(read_request(directory, Request, graph, path), directory)
+def reassessed(graph: Graph, chosen: Plan, directory: Path, osf: OutputScores = ()) -> dict[str, dict[str, float]]:
+    """The assessment again under the chosen plan: impact of each protected operator before and after.
+
+    `osf`: output score functions, which have to be given again where they are the user's own.
+    """
+    path = files.real(directory) / "reassessed-plan.toml"
+    files.write_text(path, write_plan(chosen))
+    found = run_request(read_request(directory, Request, graph, path, osf), directory)
     like = {place.operator: place.operator if place.chosen else place.like for place in found.placed}
     before = {summary.target: float(summary.paired.I) for summary in found.summaries}
     return {

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from riprap.base import files
 from riprap.base.errors import DataError
 from riprap.base.quantities import Duration, show_duration
 
@@ -154,12 +155,12 @@ def _measured(directory: Path) -> dict[str, dict[str, float]]:
     from riprap.base.documents import read_json
     from riprap.base.shapes import taken_apart
 
-    path = directory / "proof.json"
-    if not path.is_file():
+    path = files.real(directory) / "proof.json"
+    if not files.exists(path):
         raise DataError(f"{directory} is not the directory of a proof: it has no proof.json")
     found: dict[str, dict[str, float]] = {}
     with taken_apart(f"{path} is not a proof of this version of riprap: prove the plan again"):
-        for fault in read_json(path)["faults"]:
+        for fault in read_json(path, own=True)["faults"]:
             if len(fault["targets"]) != 1 or fault["caught_up"] is None or fault["latency"] is None:
                 continue
             name = fault["targets"][0].rpartition("/")[0] or fault["targets"][0]

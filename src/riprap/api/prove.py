@@ -20,10 +20,12 @@ from typing import Any
 
 from riprap.api.foresight import read_assessed, with_effects
 from riprap.api.request import OutputScores, score_functions
-from riprap.api.run import Inputs, Settings, as_graph, resume, run
+from riprap.api.run import Inputs, Settings, as_graph, bundled, resume, run
+from riprap.base import files
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.base.errors import CheckFailed, DataError, MissingPrerequisite, RiprapError, UsageError
 from riprap.base.owner import is_empty, owned
+from riprap.base.processes import safe_path
 from riprap.base.quantities import Duration, show_duration
 from riprap.engine.inputs import count_rows
 from riprap.graph.builder import App
@@ -43,6 +45,7 @@ from riprap.runtime.fusion import Fuse
 from riprap.runtime.host import Rates
 from riprap.runtime.layout import Layout, Pe
 from riprap.streams import Stream
+from riprap.streams.files import LocalFiles
 
 _LOOK = 0.2  # seconds between looks at what was noted
 _KINDS: dict[str, type[RiprapError]] = {
@@ -87,15 +90,16 @@ def prove(
     `osf`: output score functions, as `assess` takes them; what they give for what came out is set beside what they give
     for what should have.
     """
-    app = app if isinstance(app, str) else as_graph(app)
-    directory = Path(out).absolute()
-    if directory.exists() and (not directory.is_dir() or not is_empty(directory)):
+    graph = as_graph(app)
+    app = app if isinstance(app, str) else graph
+    directory = files.real(out)
+    if files.exists(directory) and (not files.is_directory(directory) or not is_empty(directory)):
         raise UsageError(f"{out} is there already and not an empty directory: give another one for the proof")
     settings = Settings(
-        app if isinstance(app, str) else "", plan_text(plan) if plan is not None else None, fuse,
+        bundled(app), graph.fingerprint, plan_text(plan) if plan is not None else None, fuse,
         dict(parallelism or {}), {}, rate, None,
     )  # fmt: skip
-    layout = settings.layout(None if isinstance(app, str) else app)
+    layout = settings.layout(graph)
     if recovery is None and settings.plan is not None:
         recovery = parse_plan(settings.plan).recovery
     if recovery is not None and recovery <= 0:
@@ -108,7 +112,7 @@ def prove(
             f"{show_duration(restart)} to be there again; give a longer bound"
         )
     scores = score_functions(layout.graph, osf) if osf else {}
-    assessment = read_assessed(Path(assessed), layout.graph) if assessed is not None else None
+    assessment = read_assessed(Path(assessed), layout.graph, osf) if assessed is not None else None
     choices = _choices(layout, kinds, local=master is None or master.startswith("local["))
     schedule = (
         read_schedule(faults, choices, seconds) if faults is not None else draw(choices, seconds, seed, every=every)
@@ -142,16 +146,15 @@ def prove(
         fastest = max(rate.values()) if isinstance(rate, Mapping) else rate
         proof = with_effects(proof, layout.graph, members, assessment, predicted, scores, paths, fastest, rows)
     text = json.dumps(proof.as_json(), indent=2, ensure_ascii=False) + "\n"
-    (directory / "proof.json").write_text(text)
+    files.write_text(directory / "proof.json", text)
     output = [
         (item.header.written_at / 1e6, item.batch.num_rows)
         for name in sinks
         for folder in streams_of(Path(summary["sinks"][name]["path"]))
-        for item in Stream.open(folder).read()
+        for item in Stream.open(LocalFiles(folder)).read()
     ]
-    (directory / "proof.html").write_text(
-        proof_report(proof, command=command, output=output, replicas=replicas(summary))
-    )
+    page = proof_report(proof, command=command, output=output, replicas=replicas(summary))
+    files.write_text(directory / "proof.html", page)
     return proof
 
 
@@ -195,7 +198,8 @@ def _run_through(
     for life in range(lives):
         answers, answer = spawn.Pipe(duplex=False)
         child = spawn.Process(target=_live, args=(answer, directory, schedule, arguments, life > 0))
-        child.start()
+        with safe_path():
+            child.start()
         answer.close()
         try:
             outcome: tuple[str, Any] | None = None
@@ -239,8 +243,8 @@ def _live(
 
     try:
         if resumed:
-            graph = None if isinstance(arguments["app"], str) else arguments["app"]
-            result = resume(directory / RUN, graph=graph, watch=injector, warn=warn, master=arguments["master"])
+            named = {"app": arguments["app"], "master": arguments["master"]}
+            result = resume(directory / RUN, watch=injector, warn=warn, **named)
         else:
             result = run(out=directory / RUN, watch=injector, warn=warn, **arguments)
         answer.send(("summary", dict(result.summary)))

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from riprap.api.prove import Tell, prove
 from riprap.api.run import Inputs
+from riprap.base import files
 from riprap.base.errors import CheckFailed
 from riprap.base.scratch import scratch
 from riprap.checkpoints.manifest import decode
@@ -71,4 +72,4 @@ def seconds_for(kills: int) -> float:
 def _written(checkpoints: Path) -> Iterator[float]:
     """Of each checkpoint that is left: seconds from its capture until its manifest was there."""
     for path in checkpoints.glob("*/*/*.manifest"):
-        yield max(path.stat().st_mtime - decode(path.read_bytes()).taken_at / 1e6, 0.0)
+        yield max(files.status(path).st_mtime - decode(files.read_bytes(path)).taken_at / 1e6, 0.0)

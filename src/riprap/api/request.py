@@ -23,6 +23,7 @@ from riprap.faults.scoring import Score, default_score, parse_score
 from riprap.graph.graph import Graph
 
 _FUNCTION = re.compile(r"[\w.]+:\w+")
+_CODE = re.compile(r"[\w.]+:")
 OutputScores = Mapping[str, str | ScoreFunction] | Sequence[str] | str | ScoreFunction
 
 
@@ -143,6 +144,18 @@ def score_functions(graph: Graph, osf: OutputScores) -> dict[str, Score]:
                           None if isinstance(given, str) else given)
         for name, given in _given_scores(graph, osf).items()
     }  # fmt: skip
+
+
+def recorded_scores(osf: str | Sequence[str] | Mapping[str, str], directory: Path) -> OutputScores:
+    """Score functions as the files of an assessment have them; raises if one is code, which only the user names."""
+    texts = [osf] if isinstance(osf, str) else [*(osf.values() if isinstance(osf, Mapping) else osf)]
+    for text in texts:
+        if _CODE.match(text.rpartition("=")[2]):
+            raise UsageError(
+                f"{directory} was assessed with the function {text}, and nothing in a directory names code: give it "
+                f"again with --osf {text}"
+            )
+    return osf
 
 
 def _scores(graph: Graph, osf: OutputScores) -> dict[str, str]:

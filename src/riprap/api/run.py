@@ -16,10 +16,11 @@ from typing import Any, cast, get_args
 
 import pyarrow as pa
 
-from riprap.apps.catalogue import load_app, refuse_planted
+from riprap.apps.catalogue import BUNDLED, load_app
 from riprap.base.disk import when_room
 from riprap.base.documents import read_json, shortened
 from riprap.base.errors import DataError, UsageError
+from riprap.base.files import exists, real, write_text
 from riprap.base.owner import is_empty, owned
 from riprap.base.phases import Phases
 from riprap.base.quantities import parse_duration
@@ -48,7 +49,7 @@ from riprap.streams.description import is_stream
 from riprap.streams.files import LocalFiles
 from riprap.streams.shards import read_table
 
-_FORMAT = 1  # of run.json
+_FORMAT = 2  # of run.json
 STREAM = "stream:"  # may stand before the directory of a persistent stream
 
 Inputs = Mapping[str, str | os.PathLike[str]]  # by source
@@ -58,7 +59,8 @@ Inputs = Mapping[str, str | os.PathLike[str]]  # by source
 class Settings:
     """What `run.json` keeps, so that a run can be resumed as it was begun."""
 
-    app: str  # its name as on the command line; "": it was given as a graph
+    app: str  # its name in the catalogue of bundled apps; "": it is the user's own, who has to name it again
+    graph: str  # its fingerprint
     plan: str | None  # TOML
     fuse: Fuse
     parallelism: Mapping[str, int]
@@ -79,11 +81,7 @@ class Settings:
     shards: Mapping[str, int] = field(default_factory=dict)  # of every operator
     former: Sequence[Mapping[str, int]] = ()  # the same before each time that they were changed
 
-    def layout(self, graph: Graph | None = None) -> Layout:
-        if graph is None:
-            if not self.app:
-                raise UsageError("this run was begun with a graph, not with a name: give resume() the graph again")
-            graph = load_app(self.app)
+    def layout(self, graph: Graph) -> Layout:
         return planned_layout(
             graph, None if self.plan is None else parse_plan(self.plan), self.fuse, self.parallelism,
             protocol=self.protocol, interval=self.interval, log=self.log, scope=self.scope, rule=self.rule,
@@ -157,9 +155,11 @@ def run(
     phases = Phases() if phases is None else phases
     phases.done("imports")
     patience = _silence(silence)
-    directory = Path(out).absolute()
+    directory = real(out)
+    graph = as_graph(app)
     settings = Settings(
-        app if isinstance(app, str) else "",
+        bundled(app),
+        graph.fingerprint,
         plan_text(plan) if plan is not None else None,
         fuse,
         dict(parallelism or {}),
@@ -178,7 +178,7 @@ def run(
         sinks,
         virtual,
     )
-    layout = settings.layout(None if isinstance(app, str) else as_graph(app))
+    layout = settings.layout(graph)
     quiet = _idle(settings, layout)
     kills, corruptions = parse_kills(kill, layout), parse_corruptions(corrupt, layout)
     with owned(directory, "run"):
@@ -205,7 +205,7 @@ def run(
 def resume(
     directory: Path | str,
     *,
-    graph: App | Graph | None = None,
+    app: str | App | Graph | None = None,
     parallelism: Mapping[str, int] | None = None,
     seconds: float | None = None,
     kill: str | None = None,
@@ -220,18 +220,17 @@ def resume(
 ) -> RunResult:
     """Go on with a run whose driver was killed or stopped, from its checkpoints and persistent streams.
 
-    `parallelism`: shards of operators that are to be others from now on; so are those of `graph`. An operator with
+    `app` is what the run was begun with: nothing in a directory names code, so only a bundled app is found without it.
+    `parallelism`: shards of operators that are to be others from now on; so are those of `app`. An operator with
     continuous checkpoints may have another number of them (`runtime/former_shards.py`).
     """
     phases = Phases() if phases is None else phases
     phases.done("imports")
     patience = _silence(silence)
-    directory = Path(directory).absolute()
+    directory = real(directory)
     settings = read_settings(directory)
-    if graph is None and settings.app:
-        refuse_planted(settings.app, directory)
-    built = None if graph is None else as_graph(graph)
-    settings, layout, changed = _changed(directory, settings, built, parallelism or {})
+    graph = resumed_app(directory, settings, app)
+    settings, layout, changed = _changed(directory, settings, graph, parallelism or {})
     quiet = _idle(settings, layout)
     if any(pe.fragment.copied for pe in layout.pes):
         raise UsageError(
@@ -258,13 +257,12 @@ def resume(
 
 
 def read_settings(directory: Path) -> Settings:
-    path = Path(directory) / "run.json"
-    if not path.is_file():
+    path = real(directory) / "run.json"
+    if not exists(path):
         raise DataError(f"{directory} is not the directory of a run: it has no run.json")
-    data = read_json(path, "the settings of the run in")
+    data = read_json(path, "the settings of the run in", own=True)
     if not isinstance(data, dict) or data.pop("format", None) != _FORMAT:
         raise DataError(f"{path} is not of a run, or of another version of riprap; this one reads format {_FORMAT}")
-    data = {**_LATER, **data}
     for name, fits in _SHAPE.items():
         if name not in data:
             raise DataError(f"{path} is damaged: it has no {name}; begin the run anew")
@@ -274,7 +272,7 @@ def read_settings(directory: Path) -> Settings:
 
 
 def _changed(
-    directory: Path, settings: Settings, graph: Graph | None, parallelism: Mapping[str, int]
+    directory: Path, settings: Settings, graph: Graph, parallelism: Mapping[str, int]
 ) -> tuple[Settings, Layout, bool]:
     """The settings, and the layout, with the numbers of shards that are asked for; and whether they are others."""
     asked = replace(settings, parallelism={**settings.parallelism, **parallelism})
@@ -293,7 +291,30 @@ def _write(directory: Path, settings: Settings) -> None:
     LocalFiles(directory).put("run.json", text.encode())
 
 
-def as_graph(app: App | Graph) -> Graph:
+def resumed_app(directory: Path, settings: Settings, app: str | App | Graph | None) -> Graph:
+    """The app of a run: the one that is given, or a bundled one; raises if it is not the one that was begun with."""
+    if app is None and settings.app not in BUNDLED:
+        raise UsageError(
+            f"the run in {directory} is of an app of your own, and nothing in a directory names code: give the app "
+            f"again, as in riprap run --resume {directory} --app module:attribute"
+        )
+    graph = as_graph(settings.app if app is None else app)
+    if graph.fingerprint != settings.graph:
+        raise UsageError(
+            f"{graph.name} is not the app that the run in {directory} was begun with: its graph is another one; give "
+            "the app as it was, or begin a new run"
+        )
+    return graph
+
+
+def bundled(app: str | App | Graph) -> str:
+    """The name of a bundled app; "" for one of the user's own."""
+    return app if isinstance(app, str) and app in BUNDLED else ""
+
+
+def as_graph(app: str | App | Graph) -> Graph:
+    if isinstance(app, str):
+        return load_app(app)
     if not isinstance(app, App | Graph):
         raise UsageError(f"this is a {type(app).__name__}: give the name of an app, an App or a Graph")
     return app.build() if isinstance(app, App) else app
@@ -339,7 +360,8 @@ def _is_number(value: Any) -> bool:
 
 # What the entries of `run.json` look like.
 _SHAPE: Mapping[str, Callable[[Any], bool]] = {
-    "app": lambda value: isinstance(value, str),
+    "app": lambda value: value == "" or (isinstance(value, str) and value in BUNDLED),
+    "graph": lambda value: isinstance(value, str),
     "plan": lambda value: value is None or isinstance(value, str),
     "fuse": lambda value: value in get_args(Fuse),
     "parallelism": lambda value: isinstance(value, dict) and all(type(n) is int and n >= 1 for n in value.values()),
@@ -360,21 +382,6 @@ _SHAPE: Mapping[str, Callable[[Any], bool]] = {
     "shards": lambda value: isinstance(value, dict) and all(type(n) is int and n >= 1 for n in value.values()),
     "former": lambda value: isinstance(value, list) and all(map(_SHAPE["shards"], value)),
 }
-_LATER: dict[str, Any] = {
-    "protocol": "partial",
-    "interval": None,
-    "log": None,
-    "scope": None,
-    "rule": None,
-    "stability": "async",
-    "follow": False,
-    "idle": None,
-    "failover": FAILOVERS[0],
-    "sinks": None,
-    "virtual": False,
-    "shards": {},
-    "former": [],
-}  # runs of before have none
 
 
 def _path(given: str | os.PathLike[str]) -> Path:
@@ -431,5 +438,5 @@ def _check_same_inputs(directory: Path, layout: Layout, inputs: Mapping[str, str
 
 def _stored(directory: Path, result: dict[str, Any]) -> RunResult:
     text, path = json.dumps(result, indent=2, ensure_ascii=False) + "\n", directory / "summary.json"
-    when_room(lambda: path.write_text(text), path)
+    when_room(lambda: write_text(path, text), path)
     return RunResult(directory, result)

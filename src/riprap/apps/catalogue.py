@@ -1,4 +1,9 @@
-"""Finding an app: by the name of a bundled one, or as `module:attribute`."""
+"""Finding an app: by the name of a bundled one, or as `module:attribute`.
+
+Code is named by the user, on the command line or in a call, and by nothing else: what a file in a directory says is at
+most a name in `BUNDLED`. The directory of a user's module goes behind everything that is installed, so that no file in
+it takes the place of a library.
+"""
 
 import importlib
 import inspect
@@ -6,7 +11,6 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from importlib.machinery import PathFinder
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -36,29 +40,21 @@ def workload_module(name: str) -> ModuleType | None:
 
 def load_app(name: str) -> Graph:
     """The graph called `name`: a bundled app, or `module:attribute` where the attribute is a Graph, an App, or a
-    function without arguments that returns one. Modules are also looked for in the current directory."""
+    function of that module without arguments that returns one. `name` is the user's word, never that of a file."""
     where = BUNDLED.get(name, name)
     module_name, colon, attribute = where.partition(":")
     if not colon or not module_name or not attribute:
         raise UsageError(
             f"app {name} is unknown; bundled apps are {known(BUNDLED, name)}; your own is written module:attribute"
         )
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"cannot import {error.name} for app {name}; give a module that Python finds from here, as module:attribute"
-        ) from error
-    except (Exception, SystemExit) as error:
-        raise _failed(error, f"cannot import {module_name} for app {name}") from error
+    module = _imported(module_name, f"app {name}")
     if not hasattr(module, attribute):
         public = [item for item in dir(module) if not item.startswith("_")]
-        raise UsageError(f"module {module_name} has no {attribute}; it has {known(public, attribute)}")
+        raise UsageError(f"module {_shown(module)} has no {attribute}; it has {known(public, attribute)}")
     found: object = getattr(module, attribute)
     where = getattr(module, "__file__", None) or module_name
     if inspect.isfunction(found) and not any(_required(each) for each in inspect.signature(found).parameters.values()):
+        _check_home(found, module_name, name)
         found = _built(found, name, where)
     if isinstance(found, App):
         found = _built(found.build, name, where)
@@ -68,6 +64,35 @@ def load_app(name: str) -> Graph:
             "and needs no arguments"
         )
     return found
+
+
+def _imported(name: str, purpose: str) -> ModuleType:
+    """A module that the user named: installed, or in the current directory, which then is the last on the path."""
+    here, top = os.getcwd(), name.partition(".")[0]
+    importlib.invalidate_caches()  # it may have been written a moment ago
+    try:
+        if here not in sys.path and PathFinder.find_spec(top) is None and PathFinder.find_spec(top, [here]) is not None:
+            sys.path.append(here)
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"cannot import {error.name} for {purpose}; give a module that Python finds from here, as module:attribute"
+        ) from error
+    except (Exception, SystemExit) as error:  # the user's module may fail in any way
+        raise UsageError(f"cannot import {name} for {purpose}: {_told(error)}") from error
+
+
+def _shown(module: ModuleType) -> str:
+    """A library of the same name comes before a module of the user's own: say which one it is."""
+    file = getattr(module, "__file__", None)
+    return f"{module.__name__} ({file})" if file else module.__name__
+
+
+def _check_home(function: object, module: str, name: str) -> None:
+    """A function is run if it is of the module that was named, and not what that module happened to import."""
+    home = str(getattr(function, "__module__", None))
+    if home != module and not home.startswith(f"{module}."):
+        raise UsageError(f"{name} is a function of {home}, not of {module}: name a function of your own module")
 
 
 def _required(parameter: inspect.Parameter) -> bool:
@@ -93,36 +118,13 @@ def _failed(error: BaseException, what: str, where: str = "") -> RiprapError:
     return UsageError(f"{what}: {type(error).__name__}: {reason}{at}")
 
 
-def refuse_planted(name: str, directory: Path) -> None:
-    """Files of a run or an assessment name modules. One that lies among them is data, and is not run.
-
-    `name`: `module:attribute`, as a file in the directory has it. Its first module is looked for, not imported.
-    """
-    top = BUNDLED.get(name, name).partition(":")[0].partition(".")[0]
-    importlib.invalidate_caches()
-    try:
-        found = PathFinder.find_spec(top, [os.getcwd(), *sys.path]) if top.isidentifier() else None
-    except (ImportError, ValueError):
-        return
-    places = [] if found is None else [found.origin, *(found.submodule_search_locations or ())]
-    if any(place is not None and Path(place).resolve().is_relative_to(directory.resolve()) for place in places):
-        raise UsageError(
-            f"{directory} names {name}, and {top} lies in that directory: nothing in it is run; "
-            "move the module out of it, and start from where it is"
-        )
-
-
 def load_function(text: str) -> Callable[..., Any]:
-    """`module:function`. Modules are also looked for in the current directory."""
+    """`module:function`, which is the user's word, never that of a file."""
     module_name, _, name = text.partition(":")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:  # the user's module may fail in any way
-        raise _failed(error, f"cannot import {module_name} for the function {text}") from error
+    module = _imported(module_name, f"the function {text}")
     function: object = getattr(module, name, None)
     if not callable(function):
         names = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
-        raise UsageError(f"{module_name} has no function {name}; it has {known(names, name)}")
+        raise UsageError(f"{_shown(module)} has no function {name}; it has {known(names, name)}")
+    _check_home(function, module_name, text)
     return function

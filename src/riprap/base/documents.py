@@ -12,17 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from riprap.base.errors import DataError, RiprapError
+from riprap.base.files import open_file
 
 LARGEST = 256 << 20  # bytes; a topology of a million tasks has 100 MB
 
 Kind = type[RiprapError]
 
 
-def read_text(path: Path | str, what: str = "", *, kind: Kind = DataError) -> str:
-    """The text of a file. `what` it is, for messages, as in "plan"."""
+def read_text(path: Path | str, what: str = "", *, kind: Kind = DataError, own: bool = False) -> str:
+    """The text of a file. `what` it is, for messages, as in "plan"; `own`: it lies in a directory that we own."""
     named = f"{what} {path}" if what else str(path)
     try:
-        with Path(path).open("rb") as file:
+        with open_file(path) if own else Path(path).open("rb") as file:
             data = file.read(LARGEST + 1)  # and not by the file's size: that of a pipe or a device is 0
         if len(data) > LARGEST:
             raise kind(f"cannot read {named}: it has more than {LARGEST >> 20} MiB; give the file that was meant")
@@ -37,8 +38,8 @@ def read_text(path: Path | str, what: str = "", *, kind: Kind = DataError) -> st
         ) from None
 
 
-def read_json(path: Path | str, what: str = "", *, kind: Kind = DataError) -> Any:
-    return parse_json(read_text(path, what, kind=kind), f"{what} {path}" if what else str(path), kind=kind)
+def read_json(path: Path | str, what: str = "", *, kind: Kind = DataError, own: bool = False) -> Any:
+    return parse_json(read_text(path, what, kind=kind, own=own), f"{what} {path}" if what else str(path), kind=kind)
 
 
 def read_toml(path: Path | str, what: str = "", *, kind: Kind = DataError) -> dict[str, Any]:

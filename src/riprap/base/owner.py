@@ -14,6 +14,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+from riprap.base import files
 from riprap.base.errors import UsageError
 
 OWNER = ".owner"
@@ -22,33 +23,34 @@ _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
 
 @contextlib.contextmanager
 def owned(directory: Path, what: str) -> Iterator[None]:
-    """Hold a directory, which is made if need be; raises `UsageError` while another process does. `what` it is for:
-    "run". A directory that was made here, and that nothing was put into, is gone afterwards."""
-    made = not directory.exists()
+    """Hold a directory, a real path, which is made if need be and may have no links in it; raises `UsageError` while
+    another process does. `what` it is for: "run". A directory that was made here, and that nothing was put into, is
+    gone afterwards."""
+    made = not files.exists(directory)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        files.make(directory)
         file = _locked(directory, what)
     except OSError as error:
         raise UsageError(f"{directory} cannot be written: {error.strerror}; give another directory") from error
     try:
+        files.refuse_links(directory)
         yield
     finally:
         with contextlib.suppress(OSError):  # somebody else may have removed it: what went wrong inside is to be told
             if made and is_empty(directory):
-                (directory / OWNER).unlink()
-                directory.rmdir()
+                files.remove_tree(directory)
         os.close(file)
 
 
 def is_empty(directory: Path) -> bool:
     """Whether nothing is in it but the name of its owner."""
-    return all(path.name == OWNER for path in directory.iterdir())
+    return files.names(directory) in ([], [OWNER])
 
 
 def _locked(directory: Path, what: str) -> int:
     path = directory / OWNER
     while True:
-        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        file = files.descriptor(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -63,7 +65,7 @@ def _locked(directory: Path, what: str) -> int:
                 os.close(file)
                 raise
         with contextlib.suppress(FileNotFoundError):
-            if os.stat(path).st_ino == os.fstat(file).st_ino:  # and not deleted between opening and locking
+            if files.status(path).st_ino == os.fstat(file).st_ino:  # and not deleted between opening and locking
                 os.ftruncate(file, 0)
                 os.pwrite(file, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
                 return file

@@ -43,9 +43,11 @@ def main() -> None:
     for one in ours:
         signal.signal(one, lambda number, frame: os._exit(INTERRUPTED))
     from riprap.base.errors import RiprapError
+    from riprap.base.processes import SAFE_PATH
     from riprap.base.scratch import sweep
     from riprap.cli.commands import app
 
+    os.environ[SAFE_PATH] = "1"  # of all processes below this one
     for one in ours:
         signal.signal(one, signal.default_int_handler if one is signal.SIGINT else _terminated)
     _make_remarks_harmless()
@@ -114,4 +116,6 @@ def _end(sentence: str, code: int) -> NoReturn:
 
 
 if __name__ == "__main__":
+    if not sys.flags.safe_path:
+        del sys.path[0]  # the working directory, or that of this file
     main()

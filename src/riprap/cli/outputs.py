@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from riprap.base.errors import UsageError
+from riprap.base.files import refuse_links
 
 
 def output_file(path: Path | None, option: str = "--out") -> None:
@@ -15,10 +16,11 @@ def output_file(path: Path | None, option: str = "--out") -> None:
 
 
 def output_directory(path: Path | None, option: str = "--out") -> None:
-    """Raise if there is something else than a directory, or none can be made."""
+    """Raise if there is something else than a directory, or none can be made, or one with links in it."""
     if path is None:
         return
     _check(path, option, "give the name of a directory", is_wrong=lambda: path.exists() and not path.is_dir())
+    refuse_links(path)
 
 
 def _check(path: Path, option: str, advice: str, *, is_wrong: Callable[[], bool]) -> None:

@@ -60,6 +60,10 @@ def command(
         str, typer.Option(help="Extra cpu=CORES,memory=SIZE,storage=SIZE,network=SIZE (per second).")
     ] = "",
     reassess: Annotated[bool, typer.Option(help="Assess the chosen protection again.")] = False,
+    osf: Annotated[
+        list[str] | None,
+        typer.Option(help="With --reassess: your own score functions again, as `assess` takes them. Repeatable."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the plan file that `riprap run` takes.")] = None,
     report: Annotated[Path | None, typer.Option(help="Write an HTML report with the drawing.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -69,10 +73,10 @@ def command(
     output_file(report, "--report")
     if from_assessment:
         bound = None if recovery is None else parse_duration(recovery)
-        _plan_budget(target, from_assessment, budget, bound, profile, reassess, out, report, json)
+        _plan_budget(target, from_assessment, budget, bound, profile, reassess, osf or [], out, report, json)
         return
-    if budget or reassess:
-        raise UsageError("--budget and --reassess need an assessment: give its directory with --from-assessment")
+    if budget or reassess or osf:
+        raise UsageError("--budget, --reassess and --osf need an assessment: give its directory with --from-assessment")
     if recovery is None:
         raise UsageError("a plan needs a bound: give --recovery 2s, or --from-assessment DIR to plan for a budget")
     from riprap.api.recovery_plan import plan_recovery
@@ -175,7 +179,7 @@ def _show(found: "RecoveryPlan", written: list[str], json: bool) -> None:
 
 def _plan_budget(
     target: str, directories: list[Path], budget: str, bound: Duration | None, profile: Path | None, reassess: bool,
-    out: Path | None, report: Path | None, json: bool,
+    osf: list[str], out: Path | None, report: Path | None, json: bool,
 ) -> None:  # fmt: skip
     from riprap.api.plan import plan_budget, reassessed
     from riprap.apps.catalogue import load_app
@@ -194,7 +198,7 @@ def _plan_budget(
     if reassess:
         if not json:
             ERR.print("assessing again under the plan …")
-        measured = reassessed(graph, found.plan, directories[0])
+        measured = reassessed(graph, found.plan, directories[0], osf)
     _show_budget(found.curve, written, measured, json)
 
 

@@ -71,6 +71,9 @@ def command(
     silence: Annotated[str, typer.Option(help="Without a sign of life an element is replaced after this.")] = "3s",
     failover: Annotated[str, typer.Option(help="smart or plain: how HA groups go on.")] = "smart",
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this directory.")] = None,
+    own: Annotated[
+        str | None, typer.Option("--app", help="With --resume: your own app, which no directory names.")
+    ] = None,
     tuples: Annotated[
         int | None, typer.Option(help="Without --input: how many tuples to generate.", min=1, show_default="enough")
     ] = None,
@@ -89,6 +92,8 @@ def command(
     output_file(report, "--report")
     if (app is None) == (resume is None):
         raise UsageError("give an app to run, or --resume DIR to go on with a run, and not both")
+    if own is not None and resume is None:
+        raise UsageError(f"--app is for --resume: write riprap run {own}")
     if duration is not None and until_end:
         raise UsageError("--for and --until-end contradict each other: give one of them")
     if follow and not input and resume is None:
@@ -120,7 +125,7 @@ def command(
         others = (fuse, protocol, stability, failover)
         if any(given) or others != ("auto", "partial", "async", "smart"):
             raise UsageError("--resume goes on with the settings of before: leave --input, --plan, --fuse, … out")
-        api.read_settings(resume)
+        api.resumed_app(resume, api.read_settings(resume), own)
         common["parallelism"] = shards_of(parallelism)
         directory = resume
     else:
@@ -149,7 +154,7 @@ def command(
         with LiveTable(ERR, show=not json) as table:
             if resume is not None:
                 starting()
-                result = api.resume(resume, show=table, warn=warn, **common)
+                result = api.resume(resume, app=own, show=table, warn=warn, **common)
             else:
                 assert app is not None
                 result = api.run(
@@ -162,7 +167,9 @@ def command(
                 )  # fmt: skip
     except KeyboardInterrupt:
         begun = (directory / "run.json").exists()
-        ERR.print(f"interrupted; go on with: riprap run --resume {directory}" if begun else "interrupted")
+        named = app if own is None else own
+        again = f"riprap run --resume {directory}" + (f" --app {named}" if named and not api.bundled(named) else "")
+        ERR.print(f"interrupted; go on with: {again}" if begun else "interrupted")
         raise typer.Exit(130) from None
     if report is not None:
         from riprap.report.run import run_report

@@ -70,7 +70,7 @@ def _in_order(asked: str, cases: Sequence[Case], processes: int) -> Generator[di
 
 def _started() -> _Process:
     return subprocess.Popen(
-        [sys.executable, "-m", "riprap.compare.processes"],
+        [sys.executable, "-P", "-m", "riprap.compare.processes"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
 

@@ -22,11 +22,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from riprap.base import files
 from riprap.base.errors import DataError
 from riprap.engine.engine import Engine, Output
 from riprap.engine.inputs import BATCH_ROWS, keyed
 from riprap.engine.pruning import wanted_columns
-from riprap.faults.sealed import finished, fresh, mapped
+from riprap.faults.sealed import finished, fresh, mapped, save_array
 from riprap.graph.graph import Graph
 from riprap.graph.keys import END_KEY, SEQ, TS, OrderKey
 from riprap.operators.columns import Keys, view
@@ -184,14 +185,14 @@ def record(
     time = np.empty(sum(len(p) for p in positions.values()), np.int64)
     for name, batch in tables.items():
         time[positions[name]] = view(batch.column(TS), np.int64)
-        with pa.OSFile(str(path / f"{name}.arrow"), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
+        with files.open_file(path / f"{name}.arrow", "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
             writer.write_batch(batch)
         order, first = by_part(parts[name], len(hashes))
         saved = {"position": positions[name], "part": parts[name], "order": order, "first": first}
         for what, array in saved.items():
-            np.save(path / f"{name}.{what}.npy", array)
-    np.save(path / "hashes.npy", hashes)
-    np.save(path / "time.npy", time)
+            save_array(path / f"{name}.{what}.npy", array)
+    save_array(path / "hashes.npy", hashes)
+    save_array(path / "time.npy", time)
     finished(path, final)
 
 
@@ -199,7 +200,7 @@ def load(graph: Graph, path: Path) -> Recording:
     """Map a recording into memory."""
     sources = []
     for source in graph.sources:
-        batch = pa.ipc.open_file(pa.memory_map(str(path / f"{source.name}.arrow"))).get_batch(0)
+        batch = pa.ipc.open_file(files.mapped(path / f"{source.name}.arrow")).get_batch(0)
         batch.validate(full=True)
         arrays = [mapped(path / f"{source.name}.{what}.npy") for what in ("position", "part", "order", "first")]
         sources.append(RecordedSource(source.name, source.rank, batch, *arrays))

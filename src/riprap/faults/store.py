@@ -21,10 +21,11 @@ from pathlib import Path
 
 import numpy as np
 
+from riprap.base import files
 from riprap.faults.campaign import Settings, TargetProfile
 from riprap.faults.golden import Golden, Mark
 from riprap.faults.outputs import OutputRows
-from riprap.faults.sealed import finished, fresh, load_batches, mapped, save_batches, sound
+from riprap.faults.sealed import finished, fresh, load_batches, mapped, save_array, save_batches, sound
 from riprap.faults.seeds import GoldenOutputs
 from riprap.faults.states import decode_state, encode_state
 
@@ -48,29 +49,29 @@ def save_golden(path: Path, run: int, golden: Golden, index: dict[str, tuple[np.
     work = fresh(path / f"golden-{run}")
     for sink, rows in golden.rows.items():
         _save_rows(work, sink, rows)
-        np.save(work / f"{sink}.order.npy", index[sink][0])
-        np.save(work / f"{sink}.begins.npy", index[sink][1])
+        save_array(work / f"{sink}.order.npy", index[sink][0])
+        save_array(work / f"{sink}.begins.npy", index[sink][1])
     for cut, state in golden.states.items():
-        (work / f"state-{cut}").write_bytes(encode_state(state))
+        files.write_bytes(work / f"state-{cut}", encode_state(state))
     for cut, mark in golden.marks.items():
-        np.save(work / f"mark-{cut}.digests.npy", mark.digests)
-        np.save(work / f"mark-{cut}.waiting.npy", mark.waiting)
+        save_array(work / f"mark-{cut}.digests.npy", mark.digests)
+        save_array(work / f"mark-{cut}.waiting.npy", mark.waiting)
     about = {
         "emitted": {cut: dict(counts) for cut, counts in golden.emitted.items()},
         "states": list(golden.states),
         "marks": {cut: mark.whole.hex() for cut, mark in golden.marks.items()},
     }
-    (work / "run.json").write_text(json.dumps(about))
+    files.write_text(work / "run.json", json.dumps(about))
     finished(work, path / f"golden-{run}")
 
 
 def load_golden(path: Path, run: int, sinks: Sequence[str]) -> tuple[Golden, dict[str, tuple[np.ndarray, np.ndarray]]]:
     folder = path / f"golden-{run}"
-    about = json.loads((folder / "run.json").read_text())
+    about = json.loads(files.read_text(folder / "run.json"))
     rows = {sink: _load_rows(folder, sink) for sink in sinks}
     index = {sink: (mapped(folder / f"{sink}.order.npy"), mapped(folder / f"{sink}.begins.npy")) for sink in sinks}
     emitted = {int(cut): counts for cut, counts in about["emitted"].items()}
-    states = {cut: decode_state((folder / f"state-{cut}").read_bytes()) for cut in about["states"]}
+    states = {cut: decode_state(files.read_bytes(folder / f"state-{cut}")) for cut in about["states"]}
     marks = {
         int(cut): Mark(
             mapped(folder / f"mark-{cut}.digests.npy"), mapped(folder / f"mark-{cut}.waiting.npy"), bytes.fromhex(whole)
@@ -90,20 +91,20 @@ def save_outputs(path: Path, outputs: GoldenOutputs) -> None:
     for sink, rows in outputs.settled.items():
         _save_rows(work, sink, rows)
     if outputs.positions is not None:
-        np.save(work / "positions.npy", outputs.positions)
+        save_array(work / "positions.npy", outputs.positions)
     about = {
         "members": sorted(outputs.members),
         "inputs": list(outputs.inputs),
         "sinks": list(outputs.settled),
         "positions": outputs.positions is not None,
     }
-    (work / "outputs.json").write_text(json.dumps(about))
+    files.write_text(work / "outputs.json", json.dumps(about))
     finished(work, path / "outputs")
 
 
 def load_outputs(path: Path) -> GoldenOutputs:
     folder = path / "outputs"
-    about = json.loads((folder / "outputs.json").read_text())
+    about = json.loads(files.read_text(folder / "outputs.json"))
     return GoldenOutputs(
         frozenset(about["members"]),
         {stream: load_batches(folder / f"input-{number}.arrow") for number, stream in enumerate(about["inputs"])},
@@ -118,23 +119,23 @@ def load_outputs(path: Path) -> GoldenOutputs:
 def save_profiles(path: Path, profiles: Sequence[TargetProfile]) -> None:
     work = fresh(path / "profile")
     for number, profile in enumerate(profiles):
-        np.save(work / f"{number}.npy", profile.inputs)
+        save_array(work / f"{number}.npy", profile.inputs)
     rates = [(profile.target.name, profile.average, profile.peak) for profile in profiles]
-    (work / "rates.json").write_text(json.dumps(rates))
+    files.write_text(work / "rates.json", json.dumps(rates))
     finished(work, path / "profile")
 
 
 def load_profiles(path: Path, settings: Settings) -> list[TargetProfile]:
     """Of the targets of the settings, which may be some of those that were profiled."""
     folder = path / "profile"
-    known = {name: (n, rates) for n, (name, *rates) in enumerate(json.loads((folder / "rates.json").read_text()))}
+    known = {name: (n, rates) for n, (name, *rates) in enumerate(json.loads(files.read_text(folder / "rates.json")))}
     found = [(target, *known[target.name]) for target in settings.targets]
     return [TargetProfile(target, mapped(folder / f"{number}.npy"), *rates) for target, number, rates in found]
 
 
 def _save_rows(folder: Path, sink: str, rows: OutputRows) -> None:
     for name, column in zip(OutputRows._fields, rows, strict=True):
-        np.save(folder / f"{sink}.{name}.npy", column)
+        save_array(folder / f"{sink}.{name}.npy", column)
 
 
 def _load_rows(folder: Path, sink: str) -> OutputRows:

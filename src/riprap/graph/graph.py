@@ -6,9 +6,11 @@ columns that reach it, and there is no cycle but through streams marked as feedb
 streams are.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from hashlib import blake2b
 from typing import Literal
 
 import pyarrow as pa
@@ -66,6 +68,17 @@ class Graph:
     @cached_property
     def _by_name(self) -> Mapping[str, OperatorSpec]:
         return {operator.name: operator for operator in self.operators}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """What tells this graph from others, in every process; how many shards there are of an operator does not count.
+
+        Objects of the user's own show an address, which is another one in each process, and classes the module that
+        they were found by, which is `__main__` in a script.
+        """
+        text = repr([self.name, [replace(operator, parallelism=1) for operator in self.operators], self.streams])
+        text = re.sub(r"<class '(?:[^']*\.)?(\w+)'>", r"\1", re.sub(r"0x[0-9a-f]+", "", text))
+        return blake2b(text.encode(), digest_size=16).hexdigest()
 
     # Walking ----------------------------------------------------------------------------------------------------
 

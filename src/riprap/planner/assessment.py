@@ -31,6 +31,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from riprap.base import files
 from riprap.base.documents import read_json, shortened
 from riprap.base.errors import DataError, UsageError
 from riprap.base.quantities import Duration, parse_duration
@@ -121,11 +122,11 @@ class Assessment:
 
 
 def read_assessment(directory: Path) -> Assessment:
-    path = directory / "assessment.json" if directory.is_dir() else directory
-    if not path.exists():
+    path = files.real(directory) / "assessment.json" if directory.is_dir() else files.real(directory)
+    if not files.exists(path):
         raise DataError(f"there is no assessment at {path}: give the directory that an assessment wrote")
     where = str(path)
-    top = as_object(read_json(path), where, ("app", "operators", "unassessed", "settings"))
+    top = as_object(read_json(path, own=True), where, ("app", "operators", "unassessed", "settings"))
     operators, unassessed = top.get("operators"), as_object(top.get("unassessed", {}), f"{where}: unassessed")
     if not isinstance(top.get("app"), str) or not isinstance(operators, dict) or not operators:
         raise DataError(f'{where} is no assessment: expected {{"app": NAME, "operators": {{NAME: …}}}}')

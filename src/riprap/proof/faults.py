@@ -24,6 +24,7 @@ from urllib.parse import quote
 
 import numpy as np
 
+from riprap.base import files
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.base.errors import MissingPrerequisite
 from riprap.base.quantities import Duration
@@ -204,16 +205,16 @@ def _damaged(
 
 
 def _delete(file: Path, draws: np.random.Generator) -> None:
-    file.unlink()
+    files.unlink(file)
 
 
 def _cut(file: Path, draws: np.random.Generator) -> None:
-    os.truncate(file, int(draws.integers(0, max(file.stat().st_size, 1))))
+    files.truncate(file, int(draws.integers(0, max(files.status(file).st_size, 1))))
 
 
 def _flip(file: Path, draws: np.random.Generator) -> None:
-    with open(file, "r+b") as opened:
-        size = file.stat().st_size
+    with files.open_file(file, "r+b") as opened:
+        size = files.status(file).st_size
         if size:
             at = int(draws.integers(size))
             opened.seek(at)

@@ -14,8 +14,9 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any
 
+from riprap.base import files
 from riprap.base.clock import Clock
 from riprap.base.errors import UsageError
 from riprap.proof.faults import DONE, KINDS, Action, Wait, is_down
@@ -40,7 +41,7 @@ class Injector:
         self._next = 1 + max((entry["fault"] for entry in past if entry["what"] in _TAKEN), default=-1)
         self._offset = max((entry["ran"] for entry in past), default=0.0)  # seconds that the run had run before
         self._path = directory / OBSERVATIONS
-        self._file: TextIO | None = None  # made with the first line, and so not by a run that never began
+        self._file: IO[str] | None = None  # made with the first line, and so not by a run that never began
         self._table: Mapping[str, Any] = {}
         self._since: float | None = None
         self._under_way: list[tuple[int, Action, Wait, float]] = []
@@ -152,7 +153,7 @@ class Injector:
     def _note(self, what: str, number: int, ran: float, **more: str) -> None:
         entry = {"what": what, "fault": number, "at": self._clock.now() / 1e6, "ran": ran, **more}
         if self._file is None:
-            self._file = open(self._path, "a")  # noqa: SIM115
+            self._file = files.open_file(self._path, "a")
         self._file.write(json.dumps(entry) + "\n")
         self._file.flush()
 
@@ -177,7 +178,7 @@ class Injector:
 def read_observations(directory: Path) -> list[dict[str, Any]]:
     """What was noted, oldest first; the last line may have been cut by a kill."""
     try:
-        lines = (directory / OBSERVATIONS).read_text().splitlines()
+        lines = files.read_text(directory / OBSERVATIONS).splitlines()
     except FileNotFoundError:
         return []
     found = []

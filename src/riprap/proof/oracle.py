@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from riprap.base import files
 from riprap.engine.engine import Engine
 from riprap.engine.inputs import keyed, read_file
 from riprap.graph.graph import Graph
@@ -94,7 +95,7 @@ def streams_of(sink: Path) -> list[Path]:
 
 def _stored(folder: Path) -> Iterator[pa.RecordBatch]:
     for file in sorted(folder.glob("[0-9]*.arrow")):
-        with pa.OSFile(str(file)) as source:
+        with pa.BufferReader(files.mapped(file)) as source:
             source.seek(_MAGIC)
             reader = pa.ipc.open_stream(source)
             while True:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 from urllib.parse import quote
 
+from riprap.base import files
 from riprap.base.errors import UsageError, known
 from riprap.base.quantities import Duration
 from riprap.base.randomness import derived_seed
@@ -57,10 +58,10 @@ def _corruption(part: str, layout: Layout, chance: int) -> Corruption:
 def ask(directory: Path, pe: str, what: What, *, operator: str = "", chance: int = 0) -> None:
     """Have an element corrupt something; `operator`: of its operators, without one the first that can be struck."""
     folder = directory / _FOLDER
-    folder.mkdir(exist_ok=True)
+    files.make(folder)
     unnamed = folder / f".{quote(pe, safe='')}"
-    unnamed.write_text(json.dumps({"operator": operator, "what": what, "chance": chance}))
-    unnamed.replace(folder / quote(pe, safe=""))
+    files.write_text(unnamed, json.dumps({"operator": operator, "what": what, "chance": chance}))
+    files.rename(unnamed, folder / quote(pe, safe=""))
 
 
 class Request(NamedTuple):
@@ -73,22 +74,22 @@ def asked(directory: Path, pe: str) -> Request | None:
     """What this element is to do, once."""
     path = directory / _FOLDER / quote(pe, safe="")
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(files.read_text(path))
     except FileNotFoundError:
         return None
-    path.unlink()
+    files.unlink(path)
     return Request(found["operator"], cast(What, found["what"]), found["chance"])
 
 
 def done(directory: Path, pe: str, request: Request, column: str | None, at: int) -> None:
     line = {"pe": pe, "operator": request.operator, "what": request.what, "column": column, "at": at}
-    with (directory / _FOLDER / _DONE).open("a") as file:
+    with files.open_file(directory / _FOLDER / _DONE, "a") as file:
         file.write(json.dumps(line) + "\n")
 
 
 def what_was_done(directory: Path) -> list[dict[str, Any]]:
     path = directory / _FOLDER / _DONE
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return [json.loads(line) for line in files.read_text(path).splitlines()] if files.exists(path) else []
 
 
 def not_done(

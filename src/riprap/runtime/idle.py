@@ -28,6 +28,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from riprap.base import files
 from riprap.base.clock import Clock
 from riprap.graph.keys import END_KEY, TS, OrderKey
 from riprap.operators.columns import view
@@ -51,7 +52,7 @@ class IdleLog:
     def __init__(self, path: Path, *, own: bool) -> None:
         self.said: list[Said] = []
         self._file: int | None = None
-        data = path.read_bytes() if path.exists() else b""
+        data = files.read_bytes(path) if files.exists(path) else b""
         width = _ENTRY.size + _CHECK.size
         for at in range(0, len(data) - width + 1, width):
             entry = data[at : at + _ENTRY.size]
@@ -59,8 +60,8 @@ class IdleLog:
                 break
             self.said.append(Said(*_ENTRY.unpack(entry)))
         if own:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            files.make(path.parent)
+            self._file = files.descriptor(path, os.O_RDWR | os.O_CREAT)
             os.ftruncate(self._file, len(self.said) * width)
             os.lseek(self._file, 0, os.SEEK_END)
 

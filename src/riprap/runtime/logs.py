@@ -26,6 +26,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from riprap.base import files as own
 from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import DataError
 from riprap.graph.annotations import Stability
@@ -55,7 +56,7 @@ class Deliver(Protocol):
 def open_log(path: Path, schema: pa.Schema, stability: Stability = "async", clock: Clock = SYSTEM_CLOCK) -> Stream:
     """The stream of a channel, created if it is not there; both ends may come at once."""
     files = LocalFiles(path)
-    path.mkdir(parents=True, exist_ok=True)
+    own.make(path)
     with files.exclusive():
         if is_stream(files):
             return Stream.open(files, clock=clock)

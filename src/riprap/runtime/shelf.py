@@ -6,13 +6,13 @@ its last item, as in `logs.py`, and items may be missing between two entries. Wh
 crash of the machine takes what its stability allows.
 """
 
-import shutil
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 
+from riprap.base import files
 from riprap.base.clock import Clock
 from riprap.graph.annotations import Stability
 from riprap.protocols.channels import ChannelId
@@ -39,7 +39,7 @@ class StreamShelf:
         self._read: deque[tuple[int, int]] = deque()  # number and position behind messages that were read
         self._first = 0  # position of what may still be asked for
         self._trimmed_at = clock.monotonic()
-        shutil.rmtree(self._gone, ignore_errors=True)
+        files.remove_tree(self._gone)
         if is_stream(LocalFiles(path)):
             self._log = self._opened()
 
@@ -72,7 +72,7 @@ class StreamShelf:
         self._read.clear()
         if self._log is None:
             return
-        stored = Stream.open(self._path, clock=self._clock).read(from_position=self._first, marks=True)
+        stored = Stream.open(LocalFiles(self._path), clock=self._clock).read(from_position=self._first, marks=True)
         for message, position in stored_messages(stored):
             if message.items:
                 self._read.append((message.number + message.items, position))
@@ -88,14 +88,14 @@ class StreamShelf:
             self._log.close()
             self._log = None
             self._read.clear()
-            self._path.rename(self._gone)
-            shutil.rmtree(self._gone, ignore_errors=True)
+            files.rename(self._path, self._gone)
+            files.remove_tree(self._gone)
             return
         while self._read and self._read[0][0] <= below:
             self._first = self._read.popleft()[1]
         if self._clock.monotonic() - self._trimmed_at >= _TRIM_EVERY:
             self._trimmed_at = self._clock.monotonic()
-            Stream.open(self._path, clock=self._clock).trim(before_position=self._first)
+            Stream.open(LocalFiles(self._path), clock=self._clock).trim(before_position=self._first)
 
     def close(self) -> None:
         if self._log is not None:

@@ -5,12 +5,12 @@ and markers come back as they were. It is appended to and read from its beginnin
 promises nothing, so it is never synced. Damage is a `DataError`.
 """
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 
+from riprap.base import files
 from riprap.base.errors import DataError
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.messages import Message
@@ -25,9 +25,9 @@ class LogSpill:
         self._path = path
         self._channel = channel
         self._schema = schema
-        shutil.rmtree(path, ignore_errors=True)
-        path.mkdir(parents=True)
-        self._file = (path / "frames").open("w+b")
+        files.remove_tree(path)
+        files.make(path)
+        self._file = files.open_file(path / "frames", "w+b")
         self._encoder = Encoder(schema, checked=True)
         self.written = 0  # bytes
         self._rewind()
@@ -69,4 +69,4 @@ class LogSpill:
 
     def close(self) -> None:
         self._file.close()
-        shutil.rmtree(self._path, ignore_errors=True)
+        files.remove_tree(self._path)

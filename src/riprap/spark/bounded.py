@@ -37,6 +37,7 @@ from riprap.graph.partitioning import key_partitioning
 from riprap.graph.specs import Sink, Source
 from riprap.operators.groups import GroupTable
 from riprap.operators.strings import StringPool
+from riprap.spark.modules import for_worker
 from riprap.spark.session import session
 
 Input: TypeAlias = DataFrame | str | os.PathLike[str]
@@ -91,7 +92,11 @@ def write_bounded(
     count = _partitions(spark, graph, partitions, files=True)
     jobs = {sink.name: _Job(graph, sink.name, count) for sink in graph.sinks}
     place = None if out is None else os.path.abspath(os.fspath(out))
-    found = spark.range(0, count, 1, count).mapInArrow(partial(_write_files, jobs, given, place), _TOTALS).collect()
+    found = (
+        spark.range(0, count, 1, count)
+        .mapInArrow(for_worker(partial(_write_files, jobs, given, place)), _TOTALS)
+        .collect()
+    )
     totals: dict[str, Totals] = {}
     for name in jobs:
         parts = [row for row in found if row["sink"] == name]
@@ -145,11 +150,11 @@ def _of_sink(spark: SparkSession, graph: Graph, sink: str, inputs: Mapping[str, 
     own = {source.name: inputs[source.name] for source in job.graph.sources}
     if any(isinstance(given, DataFrame) for given in own.values()):
         frames = {name: given if isinstance(given, DataFrame) else _read(spark, given) for name, given in own.items()}
-        return _united(job, frames).mapInArrow(partial(_run_united, job), job.spark_schema)
+        return _united(job, frames).mapInArrow(for_worker(partial(_run_united, job)), job.spark_schema)
     paths = {name: os.path.abspath(os.fspath(given)) for name, given in own.items()}  # type: ignore[arg-type]
     for path in paths.values():
         file_schema(path)  # a file that is not there is told here, not by a task
-    return spark.range(0, count, 1, count).mapInArrow(partial(_run_files, job, paths), job.spark_schema)
+    return spark.range(0, count, 1, count).mapInArrow(for_worker(partial(_run_files, job, paths)), job.spark_schema)
 
 
 # What tasks run -----------------------------------------------------------------------------------------------------

@@ -14,9 +14,6 @@ All but `campaign.json` follows from the inputs: what was damaged is noticed and
 """
 
 import json
-import os
-import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
@@ -30,6 +27,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from riprap.base import files
 from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import UsageError
 from riprap.base.owner import is_empty, owned
@@ -42,9 +40,10 @@ from riprap.faults.divided import dividing_columns
 from riprap.faults.functions import ScoreFunction
 from riprap.faults.gated import golden_engine
 from riprap.faults.recording import load, record
-from riprap.faults.sealed import remove, seal, sound
+from riprap.faults.sealed import seal, sound
 from riprap.graph.graph import Graph
 from riprap.spark.bounded import keep_loaded, task_slots
+from riprap.spark.modules import for_worker
 from riprap.spark.progress import with_progress
 from riprap.spark.session import session
 
@@ -90,7 +89,7 @@ def run_campaign(
     done, and left out.
     """
     begun = clock.monotonic()
-    path = path.absolute()
+    path = files.real(path)
     for file in inputs.values():
         file_schema(file)  # a file that is not there, or is none, is told before anything is made
     with owned(path, "campaign"):
@@ -107,7 +106,7 @@ def _run(
         record(graph, {name: read_file(file) for name, file in inputs.items()}, dividing_columns(graph), recorded)
     recording = load(graph, recorded)
     check_settings(settings, recording.tuples)
-    (path / "shared").mkdir(exist_ok=True)
+    files.make(path / "shared")
     if recording.tuples > ROWS:  # tasks will want it
         golden_engine(graph, settings.jitter(0)).compile_first()
     asked = work.Job(graph, settings, path / "shared", recorded, identity, functions)
@@ -154,14 +153,13 @@ def rows_frame(rows: pa.Table, spark: SparkSession | None = None) -> DataFrame:
 def _claim(path: Path, graph: Graph, settings: Settings, inputs: Mapping[str, Path]) -> str:
     """Make the directory this campaign's, or check that it is. Two campaigns that differ have different texts."""
     described = {"app": graph.name, "settings": json.loads(json.dumps(asdict(settings), default=str))}
-    # Functions of the user's own show an address, which is another one in each process.
-    text = re.sub(r"0x[0-9a-f]+", "", repr(graph)) + json.dumps(described, sort_keys=True)
+    text = graph.fingerprint + json.dumps(described, sort_keys=True)
     identity = blake2b(text.encode(), digest_size=16).hexdigest()
     digests = {name: content_digest(given) for name, given in inputs.items()}
     about = path / "campaign.json"
-    if about.exists():
+    if files.exists(about):
         try:
-            known = json.loads(about.read_text())
+            known = json.loads(files.read_text(about))
         except (OSError, ValueError, RecursionError):
             known = None
         if not isinstance(known, dict) or known.get("identity") != identity:
@@ -180,8 +178,8 @@ def _claim(path: Path, graph: Graph, settings: Settings, inputs: Mapping[str, Pa
     if not is_empty(path):
         raise UsageError(f"{path} is not empty and holds no campaign: give an empty or a new directory with --out")
     work_file = about.with_suffix(".part")
-    work_file.write_text(json.dumps({"identity": identity, "inputs": digests, **described}, indent=2))
-    work_file.rename(about)
+    files.write_text(work_file, json.dumps({"identity": identity, "inputs": digests, **described}, indent=2))
+    files.rename(work_file, about)
     return f"{identity} {digests}"
 
 
@@ -197,7 +195,7 @@ class _Campaign:
 
     def profile(self, job: work.Job) -> None:
         if not store.profiled(job.path):
-            remove(self.path / "profile")
+            files.remove_tree(self.path / "profile")
         self._wave("profile", partial_task(_profile, replace(job), None), 1, _PREPARED)
 
     def run(self, job: work.Job) -> tuple[pa.Table, pa.Table]:
@@ -207,7 +205,7 @@ class _Campaign:
         runs = [list(range(chunk, settings.golden, chunks)) for chunk in range(chunks)]
         self.total += len(preparations) + len(todo) + len(runs)
         if not store.prepared(job.path, settings):
-            remove(self.path / "prepare")
+            files.remove_tree(self.path / "prepare")
         self._wave("prepare", partial_task(_prepare, shipped, preparations), len(preparations), _PREPARED)
         waves = -(-len(todo) // (_PER_SLOT * self.slots))
         trials = []
@@ -225,6 +223,7 @@ class _Campaign:
     ) -> pa.Table:
         self.waves += 1
         path = self.path / name
+        files.refuse_links(self.path)  # Spark and Arrow, who write and read it, follow them
         if sound(path):
             self.resumed += 1
         else:
@@ -233,7 +232,7 @@ class _Campaign:
             def action() -> None:
                 frame.write.mode("overwrite").parquet(str(path))
 
-            remove(path)
+            files.remove_tree(path)
             with_progress(self.spark, action, lambda done, _: self._progress(name, min(done, count)))
             seal(path)
         self.done += count
@@ -248,25 +247,21 @@ class _Campaign:
 def _affected(trials: pa.Table, path: Path) -> Path:
     """Write the affected parts for the golden runs: a file, because what a task carries with it is slow to ship."""
     found = trials.filter(trials["affected"].is_valid()).select(["sink", "target", "offset", "affected"])
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, found.schema) as writer:
+    with files.open_file(path, "wb") as file, pa.ipc.new_file(file, found.schema) as writer:
         writer.write_table(found)
     return path
 
 
 def partial_task(run: Callable[..., Iterator[pa.RecordBatch]], job: work.Job, tasks: Any) -> Callable[..., Any]:
     """A function for `mapInArrow`: runs the tasks whose numbers it is given."""
-    paths = [path for path in sys.path if path and os.path.isdir(path)]
 
     def task(ids: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for path in paths:  # the user's own modules are found as they were on the driver
-            if path not in sys.path:
-                sys.path.append(path)
         keep_loaded()
         for batch in ids:
             for number in batch.column(0).to_pylist():
                 yield from run(_kept(job), tasks, number)
 
-    return task
+    return for_worker(task)
 
 
 _JOBS: dict[tuple[Path, Path], work.Job] = {}
@@ -303,8 +298,7 @@ def _run_golden(job: work.Job, tasks: tuple[Sequence[Sequence[int]], Path], numb
 
 @lru_cache(maxsize=1)
 def _affected_rows(path: Path, written: int) -> list[dict[str, Any]]:
-    with pa.memory_map(str(path)) as file:
-        table = pa.ipc.open_file(file).read_all()
+    table = pa.ipc.open_file(files.mapped(path)).read_all()
     identities = [row.values.to_numpy().view(np.uint64) for row in table["affected"]]
     keys = table.select(["sink", "target", "offset"]).to_pylist()
     return [key | {"affected": part} for key, part in zip(keys, identities, strict=True)]
@@ -315,7 +309,7 @@ def _read_affected(job: work.Job, path: Path) -> dict[str, list[np.ndarray]]:
     settings = job.settings
     found = {
         (row["sink"], row["target"], row["offset"]): row["affected"]
-        for row in _affected_rows(path, path.stat().st_mtime_ns)
+        for row in _affected_rows(path, files.status(path).st_mtime_ns)
     }
     return {
         sink: [found[sink, settings.targets[t].name, settings.offsets[o]] for t, o in units(settings)]

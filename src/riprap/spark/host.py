@@ -33,6 +33,7 @@ from riprap.base.errors import MissingPrerequisite, UsageError
 from riprap.runtime.coordination.client import CoordinatorLost, claimed
 from riprap.runtime.run import Run
 from riprap.spark.executor import executor_pid
+from riprap.spark.modules import for_worker
 from riprap.spark.session import JVM_GONE
 from riprap.spark.slots import check_hosting
 
@@ -90,7 +91,7 @@ class Hosted:
         self._stage: int | None = None
         # Not a DataFrame: planning and compiling nothing delays the first run of a session by seconds.
         indices = self._context.parallelize(range(len(self._pes)), len(self._pes))
-        self._tasks = indices.mapPartitions(partial(_element, run, body))
+        self._tasks = indices.mapPartitions(for_worker(partial(_element, run, body)))
         self._job = InheritableThread(target=self._run, daemon=True, name="riprap-host")
         self._watch = InheritableThread(target=self._watch_failures, daemon=True, name="riprap-host-watch")
         self._ended = threading.Event()

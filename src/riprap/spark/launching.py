@@ -21,6 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from riprap.base.clock import SYSTEM_CLOCK
+from riprap.base.processes import SAFE_PATH
 from riprap.base.scratch import scratch_directory
 from riprap.spark import nursery
 from riprap.spark.class_archive import ClassArchive
@@ -136,7 +137,7 @@ def _started(home: str, settings: dict[str, str], environment: dict[str, str]) -
         stdin=subprocess.PIPE,  # it ends when this is closed
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, "SPARK_CONNECT_MODE": "0", "SPARK_LAUNCHER_OPTS": quick, **environment},
+        env={**os.environ, "SPARK_CONNECT_MODE": "0", "SPARK_LAUNCHER_OPTS": quick, SAFE_PATH: "1", **environment},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),  # Ctrl-C is the driver's
     )
 

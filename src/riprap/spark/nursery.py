@@ -40,7 +40,7 @@ def begin(path: str) -> "subprocess.Popen[bytes]":
     # Strings hash as they do in Spark's own workers, and no library starts threads: a fork would lose them.
     environment = {**os.environ, "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
-        [sys.executable, "-m", "riprap.spark.nursery", path],
+        [sys.executable, "-P", "-m", "riprap.spark.nursery", path],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -8,6 +8,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
+from riprap.base.processes import SAFE_PATH
 from riprap.base.scratch import scratch_directory
 
 _QUIET = """\
@@ -77,6 +78,7 @@ def settings(*, loopback: bool, same_user: bool, conf: dict[str, str]) -> dict[s
     }
     if loopback:
         found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    found[f"spark.executorEnv.{SAFE_PATH}"] = "1"  # of Spark's daemon and its workers, in a local session too
     if loopback and (same_user or conf.get("spark.python.daemon.module") == DAEMON):
         found |= _unix_sockets(scratch)
     found |= conf

@@ -46,6 +46,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from riprap.base.errors import RiprapError, UsageError, known
+from riprap.base.files import real
 from riprap.spark.sink import BatchSink, StreamSink
 from riprap.streams.keys import Bounds, as_microseconds
 from riprap.streams.plan import after_bytes, beginning, stretches
@@ -129,7 +130,7 @@ class StreamSource(DataSource):
     @_in_a_sentence
     def schema(self) -> StructType:
         options = read_options(self.options)
-        schema = Stream.open(shards(options.path)[0]).schema
+        schema = Stream.open(shards(real(options.path))[0]).schema
         for name in options.columns or ():
             if name not in schema.names:
                 raise UsageError(f"the stream has no column {name}: {known(schema.names, name)}")
@@ -197,7 +198,7 @@ class _Reads:
 
 class PastReader(_Reads, DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
-        paths = shards(self.options.path)
+        paths = shards(real(self.options.path))
         found = [part for path in paths for part in self.parts(path, Stream.open(path).require_whole(), self.bounds)]
         return found or [Part(paths[0], Bounds(0, 0))]
 
@@ -248,7 +249,7 @@ class LiveReader(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _streams(self) -> dict[str, tuple[str, Stream]]:
         """By the name that each has in an offset: its path, and itself."""
         if self._open is None:
-            paths = shards(self.options.path)
+            paths = shards(real(self.options.path))
             names = ["position"] if len(paths) == 1 else [os.path.basename(path) for path in paths]
             self._open = {name: (path, Stream.open(path)) for name, path in zip(names, paths, strict=True)}
         return self._open

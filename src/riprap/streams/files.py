@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.fs
 import xxhash
 
+from riprap.base import files
 from riprap.base.disk import DiskFull, when_room
 from riprap.base.errors import UsageError
 from riprap.streams.errors import Damaged
@@ -78,13 +79,12 @@ class Files(Protocol):
 
 class LocalFiles:
     def __init__(self, directory: str | os.PathLike[str]) -> None:
-        self.directory = Path(directory)
+        self.directory = Path(directory).absolute()  # a real path
         self.location = str(directory)
 
     def names(self, folder: str = "") -> list[str]:
         try:
-            with os.scandir(self.directory / folder) as entries:
-                return sorted(entry.name for entry in entries if not entry.name.endswith(".tmp"))
+            return [name for name in files.names(self.directory / folder) if not name.endswith(".tmp")]
         except (FileNotFoundError, NotADirectoryError):
             return []
 
@@ -93,7 +93,7 @@ class LocalFiles:
 
     def get(self, name: str) -> bytes:
         try:
-            return (self.directory / name).read_bytes()
+            return files.read_bytes(self.directory / name)
         except IsADirectoryError:
             raise Damaged(str(self.directory / name), 0, _DIRECTORY) from None
         except NotADirectoryError as error:
@@ -101,11 +101,11 @@ class LocalFiles:
 
     def put(self, name: str, data: Any) -> None:
         path = self.directory / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        files.make(path.parent)
         temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
 
         def write() -> None:
-            with open(temporary, "wb") as file:
+            with files.open_file(temporary, "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -113,20 +113,20 @@ class LocalFiles:
         try:
             when_room(write, path)
         except DiskFull:
-            temporary.unlink()
+            files.unlink(temporary)
             raise
-        os.rename(temporary, path)
-        sync_directory(path.parent)
+        files.rename(temporary, path)
+        files.sync_directory(path.parent)
 
     def sink(self, name: str) -> pa.NativeFile:
         path = self.directory / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return pa.OSFile(str(path), "wb")
+        files.make(path.parent)
+        return pa.PythonFile(files.open_file(path, "wb"), "w")
 
     def delete(self, name: str) -> None:
         path = self.directory / name
         try:
-            path.unlink(missing_ok=True)
+            files.unlink(path, missing_ok=True)
         except IsADirectoryError:
             raise Damaged(str(path), 0, "it is a directory; remove it") from None
 
@@ -134,7 +134,7 @@ class LocalFiles:
     def exclusive(self) -> Iterator[None]:
         path = self.directory / "retention.lock"
         try:
-            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            file = files.descriptor(path, os.O_RDWR | os.O_CREAT)
         except IsADirectoryError:
             raise Damaged(str(path), 0, "it is a directory; remove it") from None
         try:
@@ -152,7 +152,7 @@ class LocalReadable:
     def __init__(self, path: Path) -> None:
         self.name = str(path)
         self._file = -1
-        self._file = os.open(path, os.O_RDONLY)
+        self._file = files.descriptor(path, os.O_RDONLY)
         if stat.S_ISDIR(os.fstat(self._file).st_mode):
             raise Damaged(self.name, 0, _DIRECTORY)
 
@@ -174,7 +174,7 @@ class LocalReadable:
 
     def named(self) -> bool:
         try:
-            return os.stat(self.name).st_ino == os.fstat(self._file).st_ino
+            return os.stat(self.name, follow_symlinks=False).st_ino == os.fstat(self._file).st_ino
         except FileNotFoundError:
             return False
 
@@ -283,26 +283,18 @@ class RemoteReadable:
 
 
 def files_at(location: "str | os.PathLike[str] | Files") -> Files:
-    """A directory for a path or a `file:` URI; any other URI is a pyarrow file system; `Files` are themselves."""
+    """What a user names: a directory for a path or a `file:` URI; any other URI is a pyarrow file system; `Files` are
+    themselves."""
     if not isinstance(location, str | os.PathLike):
         return location
     text = os.fspath(location)
     if "://" not in text and not text.startswith("file:"):
-        return LocalFiles(text)
+        return LocalFiles(files.real(text))
     try:
         system, path = pyarrow.fs.FileSystem.from_uri(text)
     except (pa.ArrowInvalid, OSError) as error:
         raise UsageError(f"no file system for {text}: {error}") from None
-    return LocalFiles(path) if isinstance(system, pyarrow.fs.LocalFileSystem) else RemoteFiles(system, path)
-
-
-def sync_directory(path: Path) -> None:
-    """Make renames, creations and deletions in a directory durable."""
-    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    return LocalFiles(files.real(path)) if isinstance(system, pyarrow.fs.LocalFileSystem) else RemoteFiles(system, path)
 
 
 def put_document(files: Files, name: str, content: Mapping[str, Any]) -> None:

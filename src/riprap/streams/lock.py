@@ -14,9 +14,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+from riprap.base import files
 from riprap.base.clock import Clock
 from riprap.streams.errors import Busy, Damaged, Fenced
-from riprap.streams.files import sync_directory
 
 LOCK = "writer.lock"
 _PATIENCE = 0.25  # seconds; a reader may hold the lock for an instant to see whether there is a writer
@@ -31,7 +31,7 @@ class WriterLock:
 
     def held(self) -> bool:
         try:
-            return os.stat(self._path).st_ino == self._inode
+            return os.stat(self._path, follow_symlinks=False).st_ino == self._inode
         except FileNotFoundError:
             return False
 
@@ -45,7 +45,7 @@ def acquire(directory: Path, producer: str, epoch: int, clock: Clock) -> WriterL
     deadline = clock.monotonic() + _PATIENCE
     while True:
         try:
-            file = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+            file = files.descriptor(directory / LOCK, os.O_RDWR | os.O_CREAT)
         except IsADirectoryError:
             raise Damaged(str(directory / LOCK), 0, "it is a directory; remove it") from None
         try:
@@ -76,18 +76,18 @@ def _refusal(directory: Path, holder: dict[str, Any], producer: str, epoch: int)
 
 def _take_over(directory: Path, told: bytes) -> WriterLock:
     fresh = directory / f"{LOCK}.{os.getpid()}.tmp"
-    file = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+    file = files.descriptor(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     fcntl.flock(file, fcntl.LOCK_EX)
     os.pwrite(file, told, 0)
-    os.rename(fresh, directory / LOCK)
-    sync_directory(directory)
+    files.rename(fresh, directory / LOCK)
+    files.sync_directory(directory)
     return WriterLock(directory, file, took_over=True)
 
 
 def is_written(directory: Path) -> bool:
     """Whether a writer lives."""
     try:
-        file = os.open(directory / LOCK, os.O_RDONLY)
+        file = files.descriptor(directory / LOCK, os.O_RDONLY)
     except FileNotFoundError:
         return False
     try:

@@ -18,12 +18,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from riprap.base import files as own
 from riprap.base.clock import Clock
 from riprap.base.disk import when_room
 from riprap.streams import catalogue
 from riprap.streams.description import Description
 from riprap.streams.errors import Damaged, Fenced
-from riprap.streams.files import Files, LocalFiles, SpooledFiles, sync_directory
+from riprap.streams.files import Files, LocalFiles, SpooledFiles
 from riprap.streams.frame import Message
 from riprap.streams.lock import WriterLock
 from riprap.streams.mark import Mark, read_mark
@@ -69,7 +70,7 @@ class Log:
         self.finished: tuple[Summary, ...] = found.finished
         self.carry = Carry(description.id, 0)
         self._upload()  # a crash, or the network, may have come between finishing and uploading
-        if found.open is not None and (directory / segment_name(found.open)).exists():
+        if found.open is not None and own.exists(directory / segment_name(found.open)):
             self._reopen(found.open)
         else:
             self._begin_after_finished()
@@ -92,21 +93,21 @@ class Log:
                 start = read_start(file)
             except Damaged as damage:  # torn while it was created: nothing in it was ever acknowledged
                 self.cut = self._set_aside(path, 0, damage.what)
-                path.unlink()
+                own.unlink(path)
                 self._begin_after_finished()
                 return
             recovered = recover(file, start)
         finally:
             file.close()
         self._start, self._builder, self.carry = start, recovered.builder, recovered.carry
-        if os.path.getsize(path) > self._builder.end:
+        if own.status(path).st_size > self._builder.end:
             cut = self._set_aside(path, self._builder.end, recovered.reason)
             if not start.reused or cut.kept:  # else it is what the file had before
                 self.cut = cut
         if self._lock.took_over:
             self._replace(path)
             return
-        self._file = os.open(path, os.O_WRONLY)
+        self._file = own.descriptor(path, os.O_WRONLY)
         os.ftruncate(self._file, self._builder.end)
         os.fdatasync(self._file)
         if start.schema != self._description.schema:
@@ -119,13 +120,13 @@ class Log:
         kept = ""
         if mark is not None and mark.segment == number and mark.offset > offset:
             kept = f"{path.stem}-{offset}.cut"
-            LocalFiles(self._directory).put(kept, path.read_bytes()[offset:])
-        return Cut(str(path), offset, os.path.getsize(path) - offset, reason or "torn by a crash", kept)
+            LocalFiles(self._directory).put(kept, own.read_bytes(path)[offset:])
+        return Cut(str(path), offset, own.status(path).st_size - offset, reason or "torn by a crash", kept)
 
     def _replace(self, path: Path) -> None:
         """Finish, as a copy, a segment that a fenced writer may still hold open: it then writes to no file of ours."""
         summary, ending = self._builder.finished(self._start, self._clock.now())
-        LocalFiles(self._directory).put(path.name, path.read_bytes()[: self._builder.end] + ending)
+        LocalFiles(self._directory).put(path.name, own.read_bytes(path)[: self._builder.end] + ending)
         self._go_on(summary)
 
     def _begin_after_finished(self) -> None:
@@ -147,16 +148,16 @@ class Log:
         temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
         reused = self.spares.take(temporary, self.carry.position)
         data = opening(self._description.schema, self.carry, now, reused)
-        self._file = os.open(temporary, os.O_WRONLY | os.O_CREAT | (0 if reused else os.O_TRUNC), 0o644)
+        self._file = own.descriptor(temporary, os.O_WRONLY | os.O_CREAT | (0 if reused else os.O_TRUNC))
         _write_all(self._file, path, [data], 0)
         os.fsync(self._file)
         try:
-            os.link(temporary, path)
-            temporary.unlink()
+            own.link(temporary, path)
+            own.unlink(temporary)
         except FileExistsError:  # the leftover of a fenced writer; or we are the one who was fenced
             self.check_lock()
-            os.rename(temporary, path)
-        sync_directory(self._directory)
+            own.rename(temporary, path)
+        own.sync_directory(self._directory)
         self._start = Start(self._description.schema, self.carry, now, len(data), reused)
         self._builder = Builder(len(data))
 

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import xxhash
 
+from riprap.base import files
 from riprap.base.clock import Clock
 from riprap.base.disk import when_room
 from riprap.streams.files import sync_directory
@@ -53,7 +54,7 @@ BEGINNING = Mark(-1, 0, 0, NOTHING, 0)  # of a stream that has no segment yet
 def read_mark(directory: Path) -> Mark | None:
     """None if there is none that carries its check."""
     try:
-        file = os.open(directory / MARK, os.O_RDONLY)
+        file = files.descriptor(directory / MARK, os.O_RDONLY)
     except FileNotFoundError:
         return None
     try:
@@ -81,7 +82,7 @@ def watch(directory: Path, known: Mark, seconds: float, clock: Clock) -> bool:
     False, at once, if it is not `known` to begin with: then the end of the stream was found in another way.
     """
     try:
-        file = os.open(directory / MARK, os.O_RDONLY)
+        file = files.descriptor(directory / MARK, os.O_RDONLY)
     except FileNotFoundError:
         return False
     try:
@@ -103,7 +104,7 @@ class MarkFile:
 
     def __init__(self, directory: Path, mark: Mark) -> None:
         temporary = directory / f"{MARK}.{os.getpid()}.tmp"
-        file = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+        file = files.descriptor(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         try:
             # Not a hole: on a full disk, to write into one is a signal.
             when_room(lambda: os.pwrite(file, bytes(_MARK.size), 0), directory)
@@ -112,8 +113,8 @@ class MarkFile:
             os.close(file)
         self.store(mark)
         self._map.flush()  # so that no crash leaves a mark without a check
-        first = not (directory / MARK).exists()
-        os.rename(temporary, directory / MARK)
+        first = not files.exists(directory / MARK)
+        files.rename(temporary, directory / MARK)
         if first:
             sync_directory(directory)
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from riprap.base.files import refuse_links
 from riprap.streams.files import LocalFiles
 from riprap.streams.keys import NOTHING
 from riprap.streams.lock import is_written
@@ -59,7 +60,8 @@ def overview(stream: Stream) -> Overview:
 
 def streams_below(directory: Path) -> list[Path]:
     """Directories of streams at or below `directory`, by name."""
-    return sorted(path.parent for path in directory.rglob("stream.json") if not path.parent.is_symlink())
+    refuse_links(directory)
+    return sorted(path.parent for path in directory.rglob("stream.json"))
 
 
 def segment_table(stream: Stream) -> list[dict[str, object]]:

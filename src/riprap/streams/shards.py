@@ -9,26 +9,24 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from riprap.base import files
 from riprap.streams.description import DESCRIPTION
 from riprap.streams.stream import Stream
 
 
 def shards(location: str | Path) -> list[str]:
-    """The streams at a location: itself, or those in its numbered directories, in their order."""
-    path = Path(str(location))
-    if (path / DESCRIPTION).exists() or not path.is_dir():
+    """The streams at a location, a real path: itself, or those in its numbered directories, in their order."""
+    path = Path(location)
+    if files.exists(path / DESCRIPTION) or not files.is_directory(path):
         return [str(location)]
-    numbered = [
-        each
-        for each in path.iterdir()
-        if each.name.isascii() and each.name.isdecimal() and (each / DESCRIPTION).exists()
-    ]
-    return [str(each) for each in sorted(numbered, key=lambda each: int(each.name))] or [str(location)]
+    numbers = [name for name in files.names(path) if name.isascii() and name.isdecimal()]
+    streams = [name for name in sorted(numbers, key=int) if files.exists(path / name / DESCRIPTION)]
+    return [str(path / name) for name in streams] or [str(location)]
 
 
 def read_table(location: str | Path) -> pa.Table:
     """All rows, in the order of their keys where they come from several; raises what was lost of a stream."""
-    paths = shards(location)
+    paths = shards(files.real(location))
     tables = []
     for path in paths:
         stream = Stream.open(path).require_whole()

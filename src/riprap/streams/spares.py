@@ -9,9 +9,9 @@ message. A finished segment has no such rest, nor has one whose writer closed it
 """
 
 import contextlib
-import os
 from pathlib import Path
 
+from riprap.base import files
 from riprap.streams.segment import segment_name
 from riprap.streams.summary import Summary
 
@@ -25,29 +25,30 @@ class Spares:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._waiting: list[tuple[int, Path]] = []  # position behind the last row, file
-        for left in directory.glob(f"*{_ENDING}"):  # by a writer that was killed
-            left.unlink(missing_ok=True)
+        for name in files.names(directory):
+            if name.endswith(_ENDING):  # left by a writer that was killed
+                files.unlink(directory / name, missing_ok=True)
 
     def keep(self, trimmed: Summary) -> None:
         """Take the file of a segment that nobody will read again, or delete it where there are enough."""
         path = self._directory / segment_name(trimmed.segment)
         if len(self._waiting) >= MOST:
-            path.unlink(missing_ok=True)
+            files.unlink(path, missing_ok=True)
             return
         spare = path.with_name(path.name + _ENDING)
         with contextlib.suppress(FileNotFoundError):  # somebody else has deleted it
-            os.rename(path, spare)
-            os.truncate(spare, trimmed.end)  # without its record, so that it does not look finished
+            files.rename(path, spare)
+            files.truncate(spare, trimmed.end)  # without its record, so that it does not look finished
             self._waiting.append((trimmed.next_position, spare))
 
     def take(self, name: Path, position: int) -> bool:
         """Give a spare file another name, for a segment that begins at `position`; False: there is none."""
         while self._waiting and self._waiting[0][0] < position:
             with contextlib.suppress(FileNotFoundError):
-                os.rename(self._waiting.pop(0)[1], name)
+                files.rename(self._waiting.pop(0)[1], name)
                 return True
         return False
 
     def close(self) -> None:
         while self._waiting:
-            self._waiting.pop()[1].unlink(missing_ok=True)
+            files.unlink(self._waiting.pop()[1], missing_ok=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from riprap.base import files as own
 from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import UsageError, known
 from riprap.graph.keys import OrderKey
@@ -93,9 +94,9 @@ class Stream:
             raise UsageError(
                 f"writing to {self.files.location} needs a local directory for the open segment: give spool="
             )
-        self._spool.mkdir(parents=True, exist_ok=True)
+        own.make(self._spool)
         for name in (MARK, catalogues.CATALOGUE):
-            if (self._spool / name).is_dir():
+            if own.is_directory(self._spool / name):
                 raise Damaged(str(self._spool / name), 0, "it is a directory; remove it, and it is made again")
         self._catalogue = None
         self.description = load_description(self.files)
@@ -222,7 +223,7 @@ class Stream:
         mark = read_mark(self._spool)
         if mark is None:
             path, unknown = self._spool / MARK, "so it cannot be told how much of the stream has to be there"
-            if path.exists():
+            if own.exists(path):
                 return Damaged(str(path), 0, f"its check does not hold, {unknown}")
             names = self.files.names()
             begun = segment_numbers(names) or catalogues.CATALOGUE in names
@@ -312,5 +313,5 @@ def _placed(location: Location, spool: str | os.PathLike[str] | None) -> tuple[F
         return files, files.directory
     if spool is None:
         return files, None
-    directory = Path(spool)
+    directory = own.real(spool)
     return SpooledFiles(files, LocalFiles(directory)), directory

@@ -52,6 +52,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
+from riprap.base import files
 from riprap.base.clock import Clock
 from riprap.base.errors import DataError, RiprapError
 from riprap.protocols.cut import CheckpointId, Cut
@@ -459,7 +460,7 @@ def _checkpoints(pe: str, told: Sequence[Sequence[Any]]) -> dict[CheckpointId, C
 def _read_epochs(path: Path) -> dict[str, int]:
     """The last epoch of each element. Whoever guessed a lower one would be taken for a life that was replaced."""
     try:
-        epochs = json.loads(path.read_text())
+        epochs = json.loads(files.read_text(path))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError):

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
 
+from riprap.base import files
 from riprap.protocols.cut import CheckpointId, Cut
 from riprap.protocols.director import (
     ANEW,
@@ -73,17 +74,17 @@ class DirectorLog:
         self._path = path
 
     def read(self) -> list[Mapping[str, Any]]:
-        if not self._path.exists():
+        if not files.exists(self._path):
             return []
-        whole, _, _ = self._path.read_bytes().rpartition(b"\n")
+        whole, _, _ = files.read_bytes(self._path).rpartition(b"\n")
         return [json.loads(line) for line in whole.splitlines()]
 
     def append(self, entry: Mapping[str, Any]) -> None:
-        with self._path.open("a+b") as file:
+        with files.open_file(self._path, "a+b") as file:
             if file.tell():
                 file.seek(-1, os.SEEK_END)
                 if file.read(1) != b"\n":  # what another driver did not finish
-                    file.truncate(file.seek(0, os.SEEK_END) - len(self._path.read_bytes().rpartition(b"\n")[2]))
+                    file.truncate(file.seek(0, os.SEEK_END) - len(files.read_bytes(self._path).rpartition(b"\n")[2]))
             file.write(json.dumps(entry).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from riprap.base import files
 from riprap.base.clock import Clock
 from riprap.base.disk import is_full
 from riprap.runtime.coordination.groups import Report, failovers, roles
@@ -73,7 +74,7 @@ class MetricsFile:
 
 
 def _append(path: Path, data: bytes) -> None:
-    with path.open("ab", buffering=0) as file:
+    with files.open_file(path, "ab", buffering=0) as file:
         end = file.seek(0, os.SEEK_END)
         try:
             whole = file.write(data) == len(data)

@@ -21,7 +21,7 @@ from riprap.runtime.run import stream_path
 from riprap.runtime.stripes import below
 from riprap.streams import Stream
 from riprap.streams.description import is_stream
-from riprap.streams.files import files_at
+from riprap.streams.files import LocalFiles
 from riprap.streams.shards import shards
 
 _SENTENCES = 20  # of failures, in the warnings
@@ -206,7 +206,7 @@ def _died(events: Sequence[Transition], failure: Failure, begun: int) -> float |
 
 def rows_in(path: Path) -> int:
     """Of a persistent stream: what a reader finds there, whatever those who wrote it had counted."""
-    return sum(Stream.open(each).stable().position for each in shards(path) if is_stream(files_at(each)))
+    return sum(Stream.open(LocalFiles(each)).stable().position for each in shards(path) if is_stream(LocalFiles(each)))
 
 
 def _taps(directory: Path, layout: Layout) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from typing import Any
 
 import xxhash
 
+from riprap.base import files
 from riprap.base.disk import when_room
 from riprap.base.errors import DataError
 from riprap.graph.keys import START_KEY, OrderKey
@@ -360,13 +361,14 @@ def _size(shape: LedgerShape) -> int:
 def open_ledger(directory: Path, epoch: int, shape: LedgerShape) -> Ledger:
     """The ledger of a new life, going on from the newest before it."""
     before = read_ledger(directory, shape, below=epoch)
-    directory.mkdir(parents=True, exist_ok=True)
+    files.make(directory)
     # Whole before it has its name: a life that is killed right here must not leave a ledger that has forgotten.
     unnamed = directory / f"new-{epoch:08d}"
     content = _HEAD.pack(MAGIC, shape.digest) + before.new_life().settled()
-    when_room(lambda: unnamed.write_bytes(content), unnamed)
-    path = unnamed.replace(directory / f"{epoch:08d}")
-    with open(path, "r+b") as file:
+    when_room(lambda: files.write_bytes(unnamed, content), unnamed)
+    path = directory / f"{epoch:08d}"
+    files.rename(unnamed, path)
+    with files.open_file(path, "r+b") as file:
         mapped = memoryview(mmap.mmap(file.fileno(), 0))
     return Ledger(shape, mapped[_HEAD.size :].cast("q"))
 
@@ -374,17 +376,22 @@ def open_ledger(directory: Path, epoch: int, shape: LedgerShape) -> Ledger:
 def reshape_ledger(directory: Path, old: LedgerShape, new: LedgerShape) -> None:
     """The newest life's ledger, where it has the old shape, in the new one: what both have stays."""
     lives = _lives(directory)
-    if old.digest == new.digest or not lives or lives[-1].read_bytes()[: _HEAD.size] != _HEAD.pack(MAGIC, old.digest):
+    if (
+        old.digest == new.digest
+        or not lives
+        or files.read_bytes(lives[-1])[: _HEAD.size] != _HEAD.pack(MAGIC, old.digest)
+    ):
         return
     unnamed = directory / f"new-{lives[-1].name}"
     content = _HEAD.pack(MAGIC, new.digest) + reshaped(read_ledger(directory, old), new).settled()
-    when_room(lambda: unnamed.write_bytes(content), unnamed)
-    unnamed.replace(lives[-1])
+    when_room(lambda: files.write_bytes(unnamed, content), unnamed)
+    files.rename(unnamed, lives[-1])
 
 
 def _lives(directory: Path) -> list[Path]:
     """The ledger of each life, oldest first."""
-    return sorted(path for path in directory.iterdir() if path.name.isdecimal()) if directory.is_dir() else []
+    names = files.names(directory) if files.is_directory(directory) else []
+    return [directory / name for name in names if name.isdecimal()]
 
 
 def read_ledger(directory: Path, shape: LedgerShape, below: int | None = None) -> Ledger:
@@ -393,7 +400,7 @@ def read_ledger(directory: Path, shape: LedgerShape, below: int | None = None) -
     if not lives:
         return memory_ledger(shape)
     try:
-        data = lives[-1].read_bytes()
+        data = files.read_bytes(lives[-1])
     except IsADirectoryError:
         raise DataError(f"{lives[-1]} is a directory, and a ledger was written there: remove it") from None
     found = _decoded(data, shape)
