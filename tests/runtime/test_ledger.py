@@ -108,7 +108,7 @@ def test_a_life_killed_at_its_birth_leaves_the_counts_alone(tmp_path, monkeypatc
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("pathlib.Path.replace", kill)
+        patch.setattr("riprap.base.files.rename", kill)
         with pytest.raises(Killed):
             open_ledger(tmp_path, 2, SHAPE)
     assert open_ledger(tmp_path, 3, SHAPE).inlets[IN].next == 7

@@ -368,7 +368,7 @@ _SHAPE: Mapping[str, Callable[[Any], bool]] = {
     "inputs": lambda value: isinstance(value, dict) and all(isinstance(path, str) for path in value.values()),
     "rate": lambda value: value is None or all(map(_is_number, value.values() if isinstance(value, dict) else [value])),
     "seconds": lambda value: value is None or _is_number(value),
-    "protocol": lambda value: value in REGISTRY,
+    "protocol": lambda value: isinstance(value, str) and value in REGISTRY,
     "interval": lambda value: value is None or isinstance(value, str),
     "log": lambda value: value is None or value in LOGS,
     "scope": lambda value: value is None or value in SCOPES,

@@ -90,7 +90,7 @@ def mapped(path: Path) -> np.ndarray:
     read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, by_columns, dtype = read_header(head)
     if dtype.hasobject:
-        raise ValueError(f"{path} has objects in it")
+        raise ValueError(f"{path} has Python objects in it")
     count = prod(shape)
     flat = np.frombuffer(data, dtype, count, head.tell()) if count else np.empty(0, dtype)
     return flat.reshape(shape, order="F" if by_columns else "C")
