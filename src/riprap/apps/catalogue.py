@@ -79,7 +79,7 @@ def _imported(name: str, purpose: str) -> ModuleType:
             f"cannot import {error.name} for {purpose}; give a module that Python finds from here, as module:attribute"
         ) from error
     except (Exception, SystemExit) as error:  # the user's module may fail in any way
-        raise UsageError(f"cannot import {name} for {purpose}: {_told(error)}") from error
+        raise _failed(error, f"cannot import {name} for {purpose}") from error
 
 
 def _shown(module: ModuleType) -> str:

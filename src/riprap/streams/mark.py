@@ -23,7 +23,6 @@ import xxhash
 from riprap.base import files
 from riprap.base.clock import Clock
 from riprap.base.disk import when_room
-from riprap.streams.files import sync_directory
 from riprap.streams.keys import NOTHING
 
 MARK = "mark"
@@ -116,7 +115,7 @@ class MarkFile:
         first = not files.exists(directory / MARK)
         files.rename(temporary, directory / MARK)
         if first:
-            sync_directory(directory)
+            files.sync_directory(directory)
 
     def store(self, mark: Mark) -> None:
         data = _MARK.pack(_MAGIC, _VERSION, *mark, 0, 0)[:-8]
