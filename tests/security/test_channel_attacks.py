@@ -231,16 +231,18 @@ def test_an_epoch_whose_announcement_is_on_its_way_waits_for_it(tmp_path):
 
 
 @pytest.mark.parametrize("what", ["a message behind it", "another opening", "a message instead"])
-def test_nothing_is_taken_before_the_proof(tmp_path, what):
+def test_nothing_is_taken_before_the_proof(tmp_path, what, caplog):
     run = run_in(tmp_path)
     message = b"".join(Encoder(SCHEMA).encode(rows(0, 10)))
     with Consumer(run, issued=lambda _: 0) as consumer:  # so even a proved one has to wait
         plain, challenge = dialled(consumer)
         with plain:
             opening = opening_frame(challenge, consumer.location)
+            why = "it carried no proof" if what == "a message instead" else "a frame before the hello"
             plain.sendall({"a message instead": message, "another opening": opening * 2}.get(what, opening + message))
             eventually(lambda: consumer.poll(0.005) or not consumer.transport._inlets._strangers, "the refusal")
         assert consumer.events == []
+        assert why in caplog.text
 
 
 def test_however_many_connect_and_say_nothing_few_stay(tmp_path):

@@ -72,6 +72,9 @@ def main() -> None:
             code = 2 if error.errno in _OF_PATHS else 3
             _end(f"cannot use {os.fsdecode(error.filename)}: {error.strerror}", code)
         raise
+    finally:
+        if signal.SIGTERM in ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)  # where `main` was called by something that goes on
 
 
 def _terminated(number: int, frame: object) -> NoReturn:
