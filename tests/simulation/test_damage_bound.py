@@ -9,6 +9,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+from tests.random_apps import FURTHER
 from tests.simulation.schedules import (
     BUILD,
     Case,
@@ -22,7 +23,6 @@ from tests.simulation.schedules import (
     simulated,
 )
 from tests.simulation.taps import Tap, tap_app
-from tests.simulation.test_further_operators import KINDS
 
 from riprap.graph.reach import END
 from riprap.graph.windows import time, zero
@@ -34,7 +34,7 @@ from riprap.runtime.simulation import Crash, Simulation
 def check(seed: int) -> None:
     """All operators, any protection."""
     random = Random(f"damage {seed}")
-    kinds = random.choice([None, KINDS])
+    kinds = random.choice([None, FURTHER])
     graph = any_app(random, kinds) if random.random() < 0.9 else cyclic_app(random)
     graph = protected(graph, random, kept=random.choice([0.0, 0.0, 0.3]), saved=random.choice([0.0, 0.5, 1.0]))
     within(case(seed, dropping_late(graph) if random.random() < 0.3 else graph, random))
