@@ -7,8 +7,9 @@ import pytest
 from riprap.apps.bargain_discovery import build
 from riprap.base.quantities import Duration
 from riprap.graph.annotations import Annotations
+from riprap.planner.files import TaskProfile
 from riprap.proof.oracle import SinkVerdict
-from riprap.proof.prediction import agreement, predictions, rank_correlation
+from riprap.proof.prediction import agreement, paces_at, predictions, rank_correlation
 from riprap.proof.schedule import Fault
 from riprap.proof.verdict import FaultResult, judge, results
 
@@ -33,6 +34,12 @@ def test_the_slowest_of_what_was_hit_by_the_model():
     assert found.of(Fault(0, "slow", ("VWAP",), 0, 1.0)) is None
     gaps = predictions(graph, hosts, set(hosts) - {"VWAP"})
     assert gaps.of(Fault(0, "kill", ("VWAP",), 0, 1.0)) is None
+    # At twice the recorded rate half of each second is work for a quarter of one; catching up is there once.
+    sources = {"Source": TaskProfile(pace=0.25, output=100.0), "TradeFilter": TaskProfile(pace=0.25, output=50.0)}
+    paces = paces_at(sources, {"Source": 200.0})
+    assert paces == {"Source": 0.5, "TradeFilter": 0.5}
+    fast = predictions(graph, hosts, set(hosts), caught_up=Duration(300_000), paces=paces)
+    assert (fast.recovery["Source"], fast.recovery["TradeFilter"], fast.recovery["QuoteFilter"]) == (0.8, 0.8, 1.3)
     together = predictions(graph, dict.fromkeys(hosts, ("all",)), {"all"})
     assert together.recovery == {"all": 4.5}
 

@@ -34,6 +34,5 @@ def test_costs_are_measured_and_planned_with(tmp_path):
     entry = {"failures_per_day": 1, "impact": impact, "cpu": 1e-9, "memory": 1e-9, "output": 1}
     assessed.write_text(json.dumps({"app": BARGAINS, "operators": {spec.name: entry for spec in load_app(BARGAINS)}}))
     budget = ("--budget", f"memory={round(group['memory'] / 2)},storage=0")
-    for more, chosen in (((), "HA group"), (("--profile", profile), "restart")):
-        found = riprap("plan", BARGAINS, "--from-assessment", assessed, *budget, *more, "--json")
-        assert found["steps"][-1]["operators"]["Aggregator"] == chosen
+    found = riprap("plan", BARGAINS, "--from-assessment", assessed, *budget, "--profile", profile, "--json")
+    assert found["steps"][-1]["operators"]["Aggregator"] == "restart"

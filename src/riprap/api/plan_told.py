@@ -29,7 +29,13 @@ class Asked:
     # Where operators share elements: the operators of each task, and those of them that keep their output.
     elements: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     kept: tuple[str, ...] | None = None
+    caught_up: Duration | None = None  # from then until it has caught up, however little there is to recompute
     usual: tuple[str, ...] = ()  # operators whose interval nothing says: that which a run has then
+
+    @property
+    def overhead(self) -> Duration:
+        """Of every recovery, however little there is to recompute."""
+        return Duration((self.restart or 0) + (self.caught_up or 0))
 
 
 @dataclass(frozen=True)
@@ -54,11 +60,12 @@ class Told:
 
 def told_of(plan: "BackupPlan", bound: Duration, asked: Asked, proof: Path | None) -> Told:
     sentences, missed = [], ""
-    left = None if asked.restart is None else Duration(bound - asked.restart)
+    left = None if asked.restart is None else Duration(bound - asked.overhead)
     if asked.restart is not None and left is not None:
+        catching = "" if asked.caught_up is None else f", then {show_duration(asked.caught_up)} to catch up"
         sentences.append(
             f"Of {show_duration(bound)} a process takes {show_duration(asked.restart)} to be there again and to have "
-            f"its state; {show_duration(left)} are left for recomputing."
+            f"its state{catching}; {show_duration(left)} are left for recomputing."
         )
     elif asked.graph is not None:
         sentences.append(

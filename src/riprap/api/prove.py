@@ -31,11 +31,11 @@ from riprap.engine.inputs import count_rows
 from riprap.graph.builder import App
 from riprap.graph.graph import Graph
 from riprap.graph.plan import parse_plan, plan_text
-from riprap.planner.files import read_recovery
+from riprap.planner.files import read_profile, read_recovery
 from riprap.proof.faults import KINDS
 from riprap.proof.injector import RUN, Injector, read_observations
 from riprap.proof.oracle import difference, expected_rows, found_rows, streams_of
-from riprap.proof.prediction import predictions
+from riprap.proof.prediction import paces_at, predictions
 from riprap.proof.quality import qualities
 from riprap.proof.schedule import EVERY, GROUP, Choices, Fault, draw, read_schedule
 from riprap.proof.verdict import Proof, judge, results
@@ -105,6 +105,7 @@ def prove(
     if recovery is not None and recovery <= 0:
         raise UsageError("a recovery within no time at all cannot be: give a longer bound, as in --recovery 2s")
     times = read_recovery(Path(profile)) if profile is not None else {}
+    speeds = read_profile(Path(profile)) if profile is not None and "caught_up" in times else {}
     restart = times.get("restart")
     if recovery is not None and restart is not None and recovery <= restart:
         raise UsageError(
@@ -132,7 +133,11 @@ def prove(
     sinks = {name: verdict for name, (verdict, _) in compared.items()}
     recomputed = [pe for pe in layout.pes if not pe.fragment.copied]  # copies begin with the state of another
     exact = {pe.id for pe in recomputed if layout.plan(pe).exact and layout.plan(pe).units}
-    predicted = predictions(layout.graph, choices.elements, exact, restart, times.get("durable"))
+    rates = rate if isinstance(rate, Mapping) else {source.name: rate for source in layout.graph.sources}
+    predicted = predictions(
+        layout.graph, choices.elements, exact, restart, times.get("durable"), times.get("caught_up"),
+        paces_at(speeds, rates),
+    )  # fmt: skip
     proof = judge(
         layout.graph, choices.elements,
         results(schedule, read_observations(directory), predicted, summary["corruptions"]), sinks, summary,

@@ -84,13 +84,13 @@ def plan_recovery(
     if previous is not None and algorithm != "exact":
         raise UsageError("--previous works with --algorithm exact only")
     asked = _asked(target, latency, None if profile is None else Path(profile), average, mtbf, cost)
-    restart = asked.restart or Duration(0)
+    overhead = asked.overhead
     if bound <= 0:
         raise UsageError(f"--recovery {recovery}: a bound must be longer than 0s")
-    if bound <= restart:
+    if bound <= overhead:
         raise PlanError(
-            f"no plan recovers within {show_duration(bound)}: by the profile it takes {show_duration(restart)} until a "
-            "process is there again and has its state; raise the bound"
+            f"no plan recovers within {show_duration(bound)}: by the profile it takes {show_duration(overhead)} until "
+            "a process is there again, has its state and has caught up; raise the bound"
         )
     earlier, existing = check or previous, None
     if earlier is not None:
@@ -103,8 +103,8 @@ def plan_recovery(
     home = homes(asked.elements.values())
     stated = problem(
         asked.topology,
-        Duration(bound - restart),
-        sinks={home.get(n, n): Duration(parse_duration(value) - restart) for n, value in (sinks or {}).items()},
+        Duration(bound - overhead),
+        sinks={home.get(n, n): Duration(parse_duration(value) - overhead) for n, value in (sinks or {}).items()},
         must=[home.get(name, name) for name in must],
         must_not=[home.get(name, name) for name in must_not],
         failures=failures,
@@ -172,7 +172,16 @@ def _asked(
         by_bytes=cost == "bytes",
         profiled=profile,
     )
-    return Asked(graph, topology, profiles, intervals, recovery.get("restart"), durable, usual=usual)
+    return Asked(
+        graph,
+        topology,
+        profiles,
+        intervals,
+        recovery.get("restart"),
+        durable,
+        caught_up=recovery.get("caught_up"),
+        usual=usual,
+    )
 
 
 def _usual(graph: Graph, profiles: Mapping[str, TaskProfile]) -> tuple[str, ...]:

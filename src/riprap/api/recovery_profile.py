@@ -3,6 +3,7 @@
 from riprap.api.recovery_profile import recovery_profile
 found = recovery_profile("bargain-discovery", {"Source": "market.parquet"}, kills=6)
 found.restart      # seconds from a kill until the element's next process has its state, the longest
+found.caught_up    # seconds from then until it has caught up, the longest
 found.durable      # seconds from the capture of a checkpoint until it is on disk, the longest
 
 The longest, since a bound is to hold for every kill.
@@ -31,6 +32,8 @@ class RecoveryProfile:
     restart_median: float
     durable: float
     durable_median: float
+    caught_up: float = 0.0
+    caught_up_median: float = 0.0
 
     def as_toml(self) -> str:
         lines = [f"{name} = {value!r}" for name, value in vars(self).items()]
@@ -55,12 +58,14 @@ def recovery_profile(
             tell=tell, warn=warn,
         )  # fmt: skip
         restarts = sorted(result.restart for result in proof.faults if result.restart is not None)
+        caught = sorted(result.caught_up for result in proof.faults if result.caught_up is not None)
         written = sorted(_written(out / "run" / "checkpoints"))
     if not restarts:
         raise CheckFailed("no element that was killed came back, so there is nothing to measure")
     return RecoveryProfile(
         len(restarts), restarts[-1], restarts[len(restarts) // 2],
         written[-1] if written else 0.0, written[len(written) // 2] if written else 0.0,
+        caught[-1] if caught else 0.0, caught[len(caught) // 2] if caught else 0.0,
     )  # fmt: skip
 
 

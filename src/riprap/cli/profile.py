@@ -80,7 +80,8 @@ def command(
         if found is not None:
             OUT.print(
                 f"A killed element has its state again after {found.restart_median:.2f} s (median of {found.kills}), "
-                f"{found.restart:.2f} s at most; a checkpoint is on disk after {found.durable * 1e3:.0f} ms at most.",
+                f"{found.restart:.2f} s at most, and has caught up {found.caught_up:.2f} s later at most; "
+                f"a checkpoint is on disk after {found.durable * 1e3:.0f} ms at most.",
                 soft_wrap=True,
             )
         if taken is not None:

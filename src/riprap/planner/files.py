@@ -12,8 +12,8 @@ GraphML: nodes with the same attributes `T` or `checkpoint`, and `cost`; edges w
 
 A profile (for an app) is the TOML that `riprap profile --out` writes, or JSON written by hand:
 {"operators": {"count": {"T": "0.4s", "checkpoint": "1s", "cost": 120000}}}. Either may say how long a process takes to
-be there again and to have its state, and a checkpoint to be on disk (`riprap profile --recovery` measures both):
-[recovery] restart = 0.4, durable = 0.05, in seconds.
+be there again and to have its state, then to catch up, and a checkpoint to be on disk (`riprap profile --recovery`):
+[recovery] restart = 0.4, caught_up = 0.1, durable = 0.05, in seconds.
 """
 
 from dataclasses import dataclass
@@ -78,10 +78,10 @@ def optimal_interval(mtbf: Duration, durable: Duration) -> Duration:
 
 
 def read_recovery(path: Path) -> dict[str, Duration]:
-    """What a profile says of recoveries: `restart`, `durable`, or nothing."""
+    """What a profile says of recoveries: `restart`, `caught_up`, `durable`, or nothing."""
     data = read_toml(path, "profile") if path.suffix == ".toml" else as_object(read_json(path), str(path))
     table = as_object(data.get("recovery", {}), f"{path}: recovery")
-    found = {name: _time(table.get(name), f"{path}: recovery: {name}") for name in ("restart", "durable")}
+    found = {name: _time(table.get(name), f"{path}: recovery: {name}") for name in ("restart", "caught_up", "durable")}
     return {name: time for name, time in found.items() if time is not None}
 
 

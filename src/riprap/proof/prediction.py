@@ -1,9 +1,11 @@
 """What was predicted of each fault, to stand beside what was measured; and how the two agree over all of them.
 
 Of a fault that kills: how long what it hit takes, in the worst case, to work out again what it had lost. That is L(v)
-of the planner's model (`planner.model`), with T(v) the whole interval between checkpoints, plus the time that a process
-takes to be started again and to restore where a profile says it (`restart`). Without a profile L(v) stands beside the
-measured time from when the element had its state again.
+of the planner's model (`planner.model`), with T(v) the whole interval between checkpoints: whoever keeps up with its
+input takes no longer for that. Where a profile says how fast operators work and how long catching up takes however
+little there is (`caught_up`), T(v) is the work of that interval at the rate of this run, and catching up comes on top;
+so does the time that a process takes to be started again and to restore (`restart`). Without a profile L(v) stands
+beside the measured time from when the element had its state again.
 
 Of a sink: rows that are lost. None where everything that leads to it is exactly once; elsewhere nothing is predicted.
 """
@@ -45,25 +47,37 @@ def predictions(
     exact: Collection[str],
     restart: Duration | None = None,
     durable: Duration | None = None,
+    caught_up: Duration | None = None,
+    paces: Mapping[str, float] | None = None,
 ) -> Predictions:
-    """`hosts`: the elements of each operator. An element takes as long as the slowest operator in it.
+    """`hosts`: the elements of each operator. An element takes as long as the slowest operator in it. `paces`: seconds
+    of work of an operator per second of this run, if known beside `caught_up`.
 
     Only those of `exact` work out again what they lost, from checkpoints; of others nothing is predicted.
     """
     known = {}
     for operator in graph:
         every = operator.annotations.checkpoint_every or Duration(EVERY)
-        known[operator.name] = TaskProfile(checkpoint=every, durable=durable)
+        pace = 1.0 if caught_up is None else min((paces or {}).get(operator.name, 1.0), 1.0)
+        known[operator.name] = TaskProfile(checkpoint=every, durable=durable, pace=pace)
     topology = topology_of(graph, known, estimate="worst")
     backups = np.array([graph[name].annotations.backup for name in topology.tasks])
     latency = effect(topology, backups).latency
     found: dict[str, float | None] = {}
     for task, name in enumerate(topology.tasks):
-        time = None if latency[task] >= NEVER else int(latency[task]) / 1e6
+        time = None if latency[task] >= NEVER else (int(latency[task]) + (caught_up or 0)) / 1e6
         for pe in hosts[name]:
             before = found.get(pe, 0.0)
             found[pe] = None if time is None or before is None or pe not in exact else max(time, before)
     return Predictions(found, None if restart is None else restart / 1e6)
+
+
+def paces_at(profiles: Mapping[str, TaskProfile], rate: Mapping[str, float]) -> dict[str, float]:
+    """Seconds of work per second of a run whose sources bring so many tuples a second; those of profiles are at the
+    rate of the recorded data."""
+    known = {name: profiles[name].output for name in rate if name in profiles}
+    times = max((rate[name] / output for name, output in known.items() if output), default=1.0)
+    return {name: profile.pace * times for name, profile in profiles.items() if profile.output is not None}
 
 
 @dataclass(frozen=True)
