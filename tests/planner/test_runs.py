@@ -6,8 +6,8 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+from tests.random_apps import FURTHER
 from tests.simulation.schedules import BUILD, any_app, cyclic_app
-from tests.simulation.test_further_operators import KINDS
 
 from riprap.api.recovery_plan import plan_recovery
 from riprap.base.errors import GraphError, PlanError
@@ -55,7 +55,7 @@ OWN = {
 
 def app(random: Random) -> Graph:
     """With shards, and with protection in its code, or in copies."""
-    graph = cyclic_app(random) if random.random() < 0.3 else any_app(random, BUILD | KINDS | OWN)
+    graph = cyclic_app(random) if random.random() < 0.3 else any_app(random, BUILD | FURTHER | OWN)
     for name in random.sample(graph.order, min(2, len(graph.order))):
         with suppress(GraphError):  # its state is not divided by a key
             sharded = graph.with_operator(replace(graph[name], parallelism=2))
