@@ -23,7 +23,7 @@ from riprap.faults.campaign import units
 from riprap.faults.divided import dividing_columns
 from riprap.faults.recording import record
 from riprap.faults.summary import summarise
-from riprap.faults.work import Job, preparations, prepare, run_golden, run_unit
+from riprap.faults.work import Job, preparations, prepare, profile_all, run_golden, run_unit
 
 TUPLES = 500_000
 OPERATORS = ("TradeFilter", "VWAP", "Source", "BargainIndex", "QuoteFilter")
@@ -46,6 +46,7 @@ def assessed(seed: int) -> Found:
         record(graph, {n: read_file(p) for n, p in inputs.items()}, dividing_columns(graph), place / "recorded")
         (place / "shared").mkdir()
         job = Job(graph, settings, place / "shared", place / "recorded")
+        profile_all(job)
         for what in preparations(settings):
             prepare(job, what)
         trials = pa.Table.from_batches([run_unit(job, *unit) for unit in units(settings)])

@@ -6,6 +6,7 @@ measured with an empty compile cache; the order of all others does not matter.
 """
 
 LONGEST = (
+    "tests/spark/test_loop.py",
     "tests/spark/test_run.py",
     "tests/san/test_accelerated.py",
     "tests/spark/test_source_kill.py",

@@ -68,7 +68,7 @@ def test_operators_that_cannot_be_assessed_are_told_first_and_left_out(inputs, s
     pq.write_table(table, tmp_path / "right.parquet")
     asked = Request(
         app.build(), {"Left": inputs["Left"], "Right": tmp_path / "right.parquet"}, offsets=[0.5], outages=["0.5s"],
-        reps=1, golden=2, section=200,
+        reps=1, golden=2, section=200, targets="all",
     )  # fmt: skip
     heard, waves = [], []
 
