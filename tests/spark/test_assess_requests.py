@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from riprap.api.assess import assess, run_request
-from riprap.api.plan import plan_budget
 from riprap.api.request import Request, settings_of
 from riprap.base.errors import UsageError
 from riprap.engine.engine import Engine
@@ -18,6 +17,7 @@ from riprap.faults.recording import load
 from riprap.graph.builder import App
 from riprap.graph.windows import count
 from riprap.planner.assessment import LOST, merged_assessment, read_assessment
+from riprap.planner.from_graph import problem_of
 
 SCHEMA = "k string, x double"
 
@@ -86,9 +86,8 @@ def test_operators_that_cannot_be_assessed_are_told_first_and_left_out(inputs, s
     assert set(found.to_json()["operators"]) == {"Left", "Never", "Both"}
     assert "not assessed" in found.report.read_text()
     written = read_assessment(tmp_path / "out")
-    assert written.unassessed == reasons
-    plan = plan_budget(app.build(), [tmp_path / "out"], "cpu=2,memory=1GB")
-    assert not {"Right", "Behind"} & set(plan.plan.operators)
+    assert written.unassessed == {"Right": reasons["Right"]}, "Behind behaves as Never does, which was assessed"
+    assert set(problem_of(app.build(), written).options) == {"Left", "Right", "Never", "Behind", "Both"}
 
 
 def test_a_stateful_operator_has_its_own_numbers_where_state_is_lost(inputs, spark, tmp_path):
