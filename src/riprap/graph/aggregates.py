@@ -3,8 +3,8 @@
 Nulls: `count(*)` counts tuples, `count(x)` those whose x is not null; sum, avg, min and max leave nulls out and are
 null where nothing is left; first and last take the oldest and newest tuple's value, null or not.
 `count(distinct x)` is the number of different values, nulls aside (NaN equals NaN). `percentile(x, 0.9)` is the value
-at 0.9 · (n − 1) of the n values in ascending order, counted from 0; between two of them, in proportion. `median(x)` is
-`percentile(x, 0.5)`.
+at 0.9 · (n − 1) of the n values in ascending order, counted from 0; between two of them, in proportion. -0.0 comes
+before 0.0, as in Spark, and NaN last. `median(x)` is `percentile(x, 0.5)`.
 Numbers: integers are summed exactly in 64 bits (overflow is an error); floats are summed exactly and rounded once, so
 that the result depends on what is in the window and on nothing else. NaN makes a sum NaN; NaN is above every number for
 min and max.

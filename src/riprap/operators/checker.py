@@ -1,6 +1,7 @@
 """Holds any operator, user-defined ones too, to the contract (`contract.py`).
 
     check_operator(graph, "Totals", [batch])      # raises ContractViolation, or returns
+    check_operator(graph, "Totals")               # with the values at the edges of every type (`edge_values.py`)
 
 The input is taken row by row for a baseline, and then `rounds` times cut at random, each piece delivered port by port
 or merged, with the operator saved and restored between pieces in every way that there is. Every round must give what
@@ -11,12 +12,13 @@ import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from struct import pack
 from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from riprap.base.errors import CheckFailed, UsageError
+from riprap.base.errors import CheckFailed, DataError, UsageError
 from riprap.base.randomness import generator
 from riprap.graph.graph import Graph
 from riprap.graph.keys import KEY_COLUMNS, START_KEY, KeyShape, OrderKey
@@ -33,6 +35,7 @@ from riprap.operators.contract import (
     merge_states,
     split_state,
 )
+from riprap.operators.edge_values import edge_inputs
 
 Input: TypeAlias = pa.RecordBatch | Sequence[Event]
 Fingerprint = tuple[bytes, bytes]  # of a digest: the keys' hashes and their digests
@@ -42,35 +45,52 @@ class ContractViolation(CheckFailed):
     """An operator broke a promise of the contract."""
 
 
-def check_operator(graph: Graph, name: str, inputs: Sequence[Input], *, seed: int = 0, rounds: int = 20) -> None:
+def check_operator(
+    graph: Graph, name: str, inputs: Sequence[Input] | None = None, *, seed: int = 0, rounds: int = 20
+) -> None:
     """Check an operator of a graph on inputs of its own: for each port a batch, or batches and punctuations in order.
 
-    Batches have the port's columns and order key (`graph.physical` of the stream that feeds it).
+    Batches have the port's columns and order key (`graph.physical` of the stream that feeds it). Without inputs it is
+    checked on those that are hard on operators. Where it refuses its input (an integer beyond 64 bits), it has to
+    refuse it however it is cut.
     """
     spec = graph[name]
     if isinstance(spec, Source) or not spec.deterministic:
         raise UsageError(f"operator {name}: a source, or one declared not deterministic, promises nothing to check")
+    if inputs is None:
+        inputs = edge_inputs(graph, name, seed)
     if len(inputs) != spec.inputs:
         raise UsageError(f"operator {name} has {spec.inputs} input ports, and {len(inputs)} inputs were given")
     feed = _feed(inputs, graph.input_shapes(name))
     saved = pickle.dumps(feed.batches)
     baseline = _Run(graph, name, feed, f"operator {name}, row by row")
     fingerprints = [baseline.fingerprint()]
-    for position in range(len(feed.ports)):
-        baseline.deliver(position, position + 1, merged=False)
-        fingerprints.append(baseline.fingerprint())
-    baseline.finish()
+    refused = ""
+    try:
+        for position in range(len(feed.ports)):
+            baseline.deliver(position, position + 1, merged=False)
+            fingerprints.append(baseline.fingerprint())
+        baseline.finish()
+    except DataError as error:
+        refused = str(error)
     for number in range(rounds):
         chance = generator(seed, "check", name, number)
         pieces = int(chance.integers(1, min(len(feed.ports), 12) + 1)) if len(feed.ports) else 1
         cuts = sorted({0, len(feed.ports), *chance.integers(0, len(feed.ports) + 1, pieces - 1).tolist()})
         run = _Run(graph, name, feed, f"operator {name}, seed {seed}, round {number}, cut at {cuts}")
-        for start, stop in pairwise(cuts):
-            run.deliver(start, stop, merged=bool(chance.integers(2)))
-            run.promise(run.fingerprint() == fingerprints[stop], "equal state has an equal digest", stop)
-            run.save(chance)
-            run.promise(run.fingerprint() == fingerprints[stop], "a restored state has the same digest", stop)
-        run.finish()
+        try:
+            for start, stop in pairwise(cuts):
+                run.deliver(start, stop, merged=bool(chance.integers(2)))
+                run.promise(run.fingerprint() == fingerprints[stop], "equal state has an equal digest", stop)
+                run.save(chance)
+                run.promise(run.fingerprint() == fingerprints[stop], "a restored state has the same digest", stop)
+            run.finish()
+        except DataError as error:
+            what = f"what is refused does not depend on batches; row by row it took what it now refuses: {error}"
+            run.promise(bool(refused), what, len(feed.ports))
+            continue
+        what = f"what is refused does not depend on batches; row by row it refused: {refused}"
+        run.promise(not refused, what, len(feed.ports))
         run.compare(baseline)
     if pickle.dumps(feed.batches) != saved:
         raise ContractViolation(f"operator {name}: it wrote into its input; a batch belongs to whoever made it")
@@ -194,7 +214,7 @@ class _Run:
             columns = [name for name in batch.schema.names if name in expected or name not in KEY_COLUMNS]
             self.promise(columns == expected, f"batches have the columns {expected}, not {columns}", position)
             keys = keys_of(batch, shape)
-            values = [map(_comparable, batch.column(name).to_pylist()) for name in schema.names]
+            values = [map(_comparable, _plain(batch.column(name))) for name in schema.names]
             rows_out = list(zip(*values, strict=True)) if values else [()] * batch.num_rows
             for row, content in enumerate(rows_out):
                 key, last = keys.at(row), self._last.get(emission.port, START_KEY)
@@ -253,6 +273,13 @@ class _Run:
         self.promise(self._operator.size() == size, f"a state restored by {way} has the same size", position)
 
 
+def _plain(column: pa.Array) -> list[object]:
+    """Dates and times as numbers: Python's do not go as far as Arrow's."""
+    if pa.types.is_date32(column.type) or pa.types.is_timestamp(column.type):
+        column = column.view(pa.int32() if pa.types.is_date32(column.type) else pa.int64())
+    return column.to_pylist()  # type: ignore[no-any-return]
+
+
 def _comparable(value: object) -> object:
-    """Equal where Python thinks so, but for NaN, which equals itself, and -0.0, which is not 0.0."""
-    return repr(value) if isinstance(value, float) else value
+    """Equal where Python thinks so; floats where all of their bits are: -0.0 is not 0.0, and a NaN has a sign."""
+    return f"{value!r} ({pack('>d', value).hex()})" if isinstance(value, float) else value

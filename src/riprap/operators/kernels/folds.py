@@ -75,6 +75,8 @@ def exactly(column, valid, at, mask, lo, hi):
             accumulate(limbs, column[p], 1)
         else:
             infinite += column[p]  # inf, -inf, or NaN where both or a NaN are there
+    if math.isnan(infinite):
+        return np.nan  # without the sign that the order of additions gave it
     return infinite if infinite != 0.0 else rounded(limbs)
 
 

@@ -2,10 +2,14 @@
 
 Emissions are taken group by group (`order`), in which both ends of a group's windows never fall. The values that any of
 a group's windows has are ranked once; from one window to the next only counts per rank change. NaN is above every
-number and equals itself, and -0.0 equals 0.0.
+number and equals itself. To those who count different values -0.0 equals 0.0; among percentiles it comes before 0.0, as
+in Spark: which of the two a window gives must not depend on the windows that are ranked with it. For the same reason
+every NaN is the one NaN.
 
 `distinct_in` and `percentile_in` are the same for one short window, for the loops of compiled pieces.
 """
+
+import math
 
 import numpy as np
 
@@ -22,7 +26,7 @@ def distinct_values(column, valid, base, cap, who, lo, hi, order):
         while stop < len(order) and who[order[stop]] == who[order[start]]:
             stop += 1
         first, last = lo[order[start]], hi[order[stop - 1]]
-        ranks, values = ranked(column, valid, base[who[order[start]]], cap[who[order[start]]] - 1, first, last)
+        ranks, values = ranked(column, valid, base[who[order[start]]], cap[who[order[start]]] - 1, first, last, False)
         counts = np.zeros(len(values), np.int64)
         left = right = first
         different = 0
@@ -56,7 +60,7 @@ def percentiles(column, valid, base, cap, who, lo, hi, order, share):
         while stop < len(order) and who[order[stop]] == who[order[start]]:
             stop += 1
         first, last = lo[order[start]], hi[order[stop - 1]]
-        ranks, values = ranked(column, valid, base[who[order[start]]], cap[who[order[start]]] - 1, first, last)
+        ranks, values = ranked(column, valid, base[who[order[start]]], cap[who[order[start]]] - 1, first, last, True)
         tree = np.zeros(len(values) + 1, np.int64)  # counts per rank, added up in powers of two (a Fenwick tree)
         left = right = first
         held = 0
@@ -73,9 +77,9 @@ def percentiles(column, valid, base, cap, who, lo, hi, order, share):
                 below = int(at)
                 rest = at - below
                 some[e] = 1
-                out[e] = values[nth(tree, below)]
+                out[e] = number(values[nth(tree, below)])
                 if rest > 0.0:
-                    above = float(values[nth(tree, below + 1)])
+                    above = number(values[nth(tree, below + 1)])
                     if above != out[e]:
                         out[e] = out[e] * (1.0 - rest) + above * rest
         start = stop
@@ -83,24 +87,30 @@ def percentiles(column, valid, base, cap, who, lo, hi, order, share):
 
 
 @kernel
-def ranked(column, valid, at, mask, lo, hi):
-    """The rank of each value of a range of insertion indices (-1: null), and the different values, ascending."""
+def ranked(column, valid, at, mask, lo, hi, signed):
+    """The rank of each value of a range of insertion indices (-1: null), and the different values, ascending.
+
+    `signed`: -0.0 and 0.0 are two of them. What is equal stays in the order in which it was put in, so -0.0 is first.
+    """
     ranks = np.full(hi - lo, -1, np.int64)
     there = np.empty(hi - lo, np.int64)
     held = np.empty(hi - lo, column.dtype)
     count = 0
-    for a in range(lo, hi):
-        p = at + (a & mask)
-        if len(valid) == 0 or valid[p]:
-            there[count] = a - lo
-            held[count] = column[p]
-            count += 1
+    for turn in range(2 if signed else 1):
+        for a in range(lo, hi):
+            p = at + (a & mask)
+            below = signed and below_zero(column[p])
+            if (len(valid) == 0 or valid[p]) and (not signed or below != (turn == 1)):
+                there[count] = a - lo
+                held[count] = column[p]
+                count += 1
     ascending = np.argsort(held[:count], kind="mergesort")
     values = np.empty(count, column.dtype)
     different = 0
     for k in range(count):
         x = held[ascending[k]]
-        if k == 0 or differs(x, values[different - 1]):
+        last = values[max(different, 1) - 1]
+        if k == 0 or differs(x, last) or (signed and below_zero(x) != below_zero(last)):
             values[different] = x
             different += 1
         ranks[there[ascending[k]]] = different - 1
@@ -110,6 +120,18 @@ def ranked(column, valid, at, mask, lo, hi):
 @kernel
 def differs(x, y):
     return x != y and not (x != x and y != y)
+
+
+@kernel
+def below_zero(x):
+    """Whether it has a minus sign, and is a number: -0.0 has one."""
+    return x == x and math.copysign(1.0, float(x)) < 0.0
+
+
+@kernel
+def number(x):
+    """As a float, NaN without its sign."""
+    return float(x) if x == x else np.nan
 
 
 @kernel
@@ -142,22 +164,22 @@ def nth(tree, below):
 @kernel
 def distinct_in(column, valid, at, mask, lo, hi):
     """How many different values a window has, nulls aside."""
-    return len(ranked(column, valid, at, mask, lo, hi)[1])
+    return len(ranked(column, valid, at, mask, lo, hi, False)[1])
 
 
 @kernel
 def percentile_in(column, valid, at, mask, lo, hi, share):
     """The value below which `share` of a window lies; 0 where it has none."""
-    ranks, values = ranked(column, valid, at, mask, lo, hi)
+    ranks, values = ranked(column, valid, at, mask, lo, hi, True)
     ascending = np.sort(ranks[ranks >= 0])
     if len(ascending) == 0:
         return 0.0
     place = share * (len(ascending) - 1)
     below = int(place)
     rest = place - below
-    result = float(values[ascending[below]])
+    result = number(values[ascending[below]])
     if rest > 0.0:
-        above = float(values[ascending[below + 1]])
+        above = number(values[ascending[below + 1]])
         if above != result:
             result = result * (1.0 - rest) + above * rest
     return result
