@@ -1,10 +1,11 @@
 """What became of the tuples of every stream, from the ledgers of the elements at its two ends."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.element.ledger import InletRecord, Ledgers
-from riprap.runtime.layout import Layout, Recovery
+from riprap.runtime.layout import Layout, Link, Recovery
 
 
 @dataclass(frozen=True)
@@ -21,24 +22,38 @@ class Counts:
 
 
 def stream_counts(layout: Layout, ledgers: Ledgers) -> dict[str, Counts]:
-    """By stream; `ledgers` by element."""
-    counts = {}
-    for link in layout.links:
-        sent = received = repeated = forgotten = late = 0
-        readers: dict[ChannelId, list[InletRecord]] = {}  # several, where the number of the consumer's shards changed
-        for channel in link.views():
-            readers.setdefault(link.written(channel), []).append(ledgers[layout.consumer(channel)].inlets[channel])
-        for channel, inlets in readers.items():
-            inlet = min(inlets, key=lambda one: one.received)
-            strands = [(p, strand) for strand in link.strands(channel) for p in layout.producers(strand)]
-            outlets = [ledgers[producer].outlets[strand] for producer, strand in strands]
-            sent += max(
-                (outlet.number + (outlet.discarded if link.retention == "log" else 0) for outlet in outlets),
-                default=inlet.next,  # of a shard that is no more: its log is there, and read to the end
-            )
-            received += inlet.received
-            repeated += inlet.repeated
-            forgotten += inlet.forgotten
-            late += inlet.late
-        counts[link.stream.id] = Counts(sent, received, sent - received, repeated, link.recovery, forgotten, late)
-    return counts
+    """By stream; `ledgers` by element.
+
+    What one replica of a group misses another one has: a stream to a group, or within it, counts for the replica that
+    received most. So what is lost of it is at most what that one lacked.
+    """
+    return {link.stream.id: _counts(layout, link, ledgers) for link in layout.links}
+
+
+def _counts(layout: Layout, link: Link, ledgers: Ledgers) -> Counts:
+    grouped = bool(link.target.group) and not link.target.copied
+    by_replica: dict[int, list[ChannelId]] = {}
+    for channel in link.views():
+        by_replica.setdefault(link.ends_at(channel).replica if grouped else 0, []).append(channel)
+    each = [_counts_of(layout, link, channels, ledgers) for channels in by_replica.values()]
+    return max(each, key=lambda counts: (counts.received, -counts.lost))
+
+
+def _counts_of(layout: Layout, link: Link, channels: Sequence[ChannelId], ledgers: Ledgers) -> Counts:
+    sent = received = repeated = forgotten = late = 0
+    readers: dict[ChannelId, list[InletRecord]] = {}  # several, where the number of the consumer's shards changed
+    for channel in channels:
+        readers.setdefault(link.written(channel), []).append(ledgers[layout.consumer(channel)].inlets[channel])
+    for channel, inlets in readers.items():
+        inlet = min(inlets, key=lambda one: one.received)
+        strands = [(p, strand) for strand in link.strands(channel) for p in layout.producers(strand)]
+        outlets = [ledgers[producer].outlets[strand] for producer, strand in strands]
+        sent += max(
+            (outlet.number + (outlet.discarded if link.retention == "log" else 0) for outlet in outlets),
+            default=inlet.next,  # of a shard that is no more: its log is there, and read to the end
+        )
+        received += inlet.received
+        repeated += inlet.repeated
+        forgotten += inlet.forgotten
+        late += inlet.late
+    return Counts(sent, received, sent - received, repeated, link.recovery, forgotten, late)
