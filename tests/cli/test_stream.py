@@ -100,6 +100,16 @@ def test_verify_and_trim(path, tmp_path):
     assert riprap("trim", path).returncode == 2
 
 
+def test_trim_names_the_run_that_needs_what_it_leaves(path):
+    opened = Stream.open(path)
+    opened.register_reader("run-1-S", 150, run="/runs/mine")
+    told = riprap("trim", path, "--before-position", 500).stdout
+    assert "the run in /runs/mine needs it from position 150 on" in told
+    assert opened.first_position() <= 150
+    assert "needs" not in riprap("trim", path, "--before-position", 500, "--force").stdout
+    assert Stream.open(path).readers() == {}, "what was forced away cannot be held"
+
+
 def test_mistakes_are_one_sentence(tmp_path):
     missing = process("show", tmp_path / "nothing")
     assert missing.returncode == 2

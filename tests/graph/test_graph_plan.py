@@ -13,8 +13,8 @@ from riprap.graph.plan import Plan, parse_plan, plan_of, read_plan, write_plan
 names = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=8)
 groups = {name: HaGroup(name, replicas) for name, replicas in [("g", 2), ('quo"ted', 3)]}
 annotations = st.builds(
-    Annotations,
-    checkpoint_every=st.one_of(st.none(), st.integers(1, 10**13)),
+    lambda saved, **others: Annotations(checkpoint_every=saved or None, checkpoint_off=saved == 0, **others),
+    saved=st.one_of(st.none(), st.integers(0, 10**13)),
     persist=st.one_of(st.none(), st.frozensets(st.integers(0, 3), min_size=1)),
     backup=st.booleans(),
     ha_group=st.one_of(st.none(), st.sampled_from(list(groups.values()))),

@@ -1,7 +1,10 @@
 """Partial fault tolerance: who is waited for, what is let go of when, what is kept, and what comes back how."""
 
+from itertools import pairwise
+
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId, Cut, InletCut
+from riprap.protocols.deadlines import LONGEST, SHARE, affordable
 from riprap.protocols.director import Delete, Joined, Took
 from riprap.protocols.events import (
     Acknowledge,
@@ -15,18 +18,20 @@ from riprap.protocols.events import (
     ProducerGone,
     Tick,
 )
-from riprap.protocols.partial import KEPT, PARTIAL, Partial, PartialDirector, plan
-from riprap.protocols.protocol import WHOLE, Neighbour, OperatorFacts, Surroundings
+from riprap.protocols.partial import EVERY, KEPT, PARTIAL, Partial, PartialDirector, plan
+from riprap.protocols.protocol import WHOLE, Neighbour, OperatorFacts, Surroundings, Unit
 
 IN, OUT = ChannelId("A→B"), ChannelId("B→C")
 MS = 1_000
 
 
-def machine(retention="discard", *, every=None, stateful=True, deterministic=True, kept="discard") -> Partial:
+def machine(
+    retention="discard", *, every=None, stateful=True, deterministic=True, kept="discard", off=False
+) -> Partial:
     around = Surroundings(
         "B",
         ("A", "B", "C"),
-        {"B": OperatorFacts(stateful, deterministic, True, every)},
+        {"B": OperatorFacts(stateful, deterministic, True, every, checkpoint_off=off)},
         {IN: Neighbour("A", "B", retention)},
         {OUT: Neighbour("C", "B", kept)},
         (),
@@ -84,13 +89,32 @@ def test_checkpoints_come_at_multiples_of_the_interval_and_not_while_one_is_writ
 
 def test_who_is_exact():
     assert machine("log").plan.exact
-    assert machine("log").plan.units == {}, "nobody asked for its state to be saved"
+    assert machine("log").plan.units[WHOLE] == Unit(("B",), EVERY, paced=True), "saved without being asked to"
+    assert machine("log", every=MS).plan.units[WHOLE] == Unit(("B",), MS)
+    assert machine("log", off=True).plan.units == {}, "switched off"
     assert machine("log", stateful=False).plan.units[WHOLE].operators == ("B",)
     mixed = machine("log", deterministic=False)
     assert (mixed.plan.whole, mixed.plan.exact, mixed.plan.reason) == (True, False, "B is not deterministic")
     gaps = machine(every=MS)
     assert (gaps.plan.whole, set(gaps.plan.units)) == (False, {"B"})
     assert {machine("log").plan.delivered, gaps.plan.delivered} == {"passed"}
+
+
+def test_what_nobody_gave_an_interval_is_saved_as_often_as_it_costs_little():
+    intervals = [affordable(cost, EVERY) // EVERY for cost in (0, 20_000, 20_001, 70_000, 10**6, 10**9)]
+    assert intervals == [1, 1, 2, 4, 64, LONGEST]
+    protocol, begin = machine("log"), 64 * EVERY
+    taken = []
+    for now in range(begin, begin + 64 * EVERY, EVERY // 10):
+        for command in protocol.handle(Tick(now)):
+            assert command == Capture(WHOLE)
+            taken.append(now - begin)
+            saved = durable(WHOLE, 7)
+            protocol.handle(saved._replace(cost=10 if now < begin + 20 * EVERY else 300_000))  # 15 s of 2 % of a core
+    gaps = [(after - before) // EVERY for before, after in pairwise(taken)]
+    assert gaps[:18] == [1] * 18
+    assert gaps[-1] == 16
+    assert 300_000 / (gaps[-1] * EVERY) < SHARE
 
 
 def test_the_director_keeps_the_newest_of_each_unit():

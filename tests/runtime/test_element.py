@@ -46,6 +46,9 @@ class Host:
     def acknowledge(self, channel, next_):
         self.acknowledged.append((channel, next_))
 
+    def release_inputs(self, positions):
+        pass
+
     def release(self, channel, position):
         pass
 

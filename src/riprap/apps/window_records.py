@@ -170,6 +170,9 @@ class LogHost:
     def retain(self, channel: ChannelId, row: int) -> None:
         pass
 
+    def release_inputs(self, positions: Mapping[str, int]) -> None:
+        pass
+
     def release(self, channel: ChannelId, position: int) -> None:
         pass
 

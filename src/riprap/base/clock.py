@@ -29,3 +29,8 @@ class SystemClock:
 
 
 SYSTEM_CLOCK: Clock = SystemClock()
+
+
+def thread_seconds() -> float:
+    """Seconds of a core that the calling thread has taken."""
+    return time.thread_time()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from riprap.base.clock import SYSTEM_CLOCK, Clock
+from riprap.base.clock import SYSTEM_CLOCK, Clock, thread_seconds
 from riprap.base.errors import UsageError, known
 from riprap.checkpoints.capture import Capture, capture
 from riprap.checkpoints.names import MANIFEST, Claim, File
@@ -35,6 +35,7 @@ class Saved(NamedTuple):
     seconds: float  # from the capture until it was durable
     positions: Mapping[str, Any]
     note: Any  # what was given with the capture
+    cost: float = 0.0  # seconds of a core: copying, writing, and looking after the parts of the one before
 
 
 @dataclass
@@ -51,6 +52,8 @@ class _Unit:
     operators: tuple[str, ...]
     writer: UnitWriter
     versions: dict[str, int] | None = None  # of the last capture
+    copied: float = 0.0  # seconds of a core that it took
+    unpaid: float = 0.0  # seconds of a core after the last checkpoint was durable; of the thread
 
 
 class _Job(NamedTuple):
@@ -61,6 +64,7 @@ class _Job(NamedTuple):
     note: Any = None
     begun: float = 0.0
     files: tuple[File, ...] = ()
+    copied: float = 0.0  # seconds of a core that the copy took
 
 
 class Checkpointer:
@@ -75,6 +79,7 @@ class Checkpointer:
         *,
         background: bool = True,
         clock: Clock = SYSTEM_CLOCK,
+        worked: Callable[[], float] = thread_seconds,
         warn: Callable[[str], None] = lambda text: None,
     ) -> None:
         claim = Claim(storage, pe, epoch)
@@ -85,7 +90,7 @@ class Checkpointer:
         self.epoch = epoch
         self.counts = {name: Counts() for name in units}
         self.newest: dict[str, Saved] = {}  # the last checkpoint of each unit
-        self._clock, self._warn = clock, warn
+        self._clock, self._worked, self._warn = clock, worked, warn
         self._lock = threading.Lock()
         self._finished: list[Saved] = []
         self._dropped: list[tuple[str, Any]] = []
@@ -131,10 +136,11 @@ class Checkpointer:
         self._raise_error()
         if unit not in self._units:
             raise UsageError(f"no unit {unit} is checkpointed here; units are {known(self._units, unit)}")
-        state = self._units[unit]
+        state, began = self._units[unit], self._worked()
         since = {} if unit in self._broken else state.versions or {}
         taken = capture(unit, engine, state.operators, since, positions, now, mergers)
         state.versions = {name: s.version for name, s in taken.states.items()}
+        state.copied = self._worked() - began
         return taken
 
     def forget(self, unit: str) -> None:
@@ -144,7 +150,7 @@ class Checkpointer:
     def write(self, taken: Capture, note: Any = None) -> None:
         """Have a copy written; `note` comes back with it."""
         self._raise_error()
-        self._put(_Job(taken.unit, taken, note, self._clock.monotonic()))
+        self._put(_Job(taken.unit, taken, note, self._clock.monotonic(), copied=self._units[taken.unit].copied))
 
     def delete(self, checkpoints: Iterable[tuple[str, int, int]]) -> None:
         """Delete checkpoints, by unit, epoch and number; soon."""
@@ -216,14 +222,17 @@ class Checkpointer:
                     self._dropped.append((job.unit, job.note))
                 return
             self._broken.discard(job.unit)
+        unit, began = self._units[job.unit], self._worked()
         number, size = writer.write(taken)
-        seconds = self._clock.monotonic() - job.begun
+        seconds, written = self._clock.monotonic() - job.begun, self._worked()
+        cost = job.copied + unit.unpaid + written - began
         counts.taken += 1
         with self._lock:
-            saved = Saved(job.unit, self.epoch, number, taken.taken_at, size, seconds, taken.positions, job.note)
+            saved = Saved(job.unit, self.epoch, number, taken.taken_at, size, seconds, taken.positions, job.note, cost)
             self.newest[job.unit] = saved
             self._finished.append(saved)
         counts.bytes += size + writer.look_after(taken)
+        unit.unpaid = self._worked() - written
         if writer.damaged:
             self._warn(
                 f"a part of the checkpoints of {taken.unit} is damaged: written anew with the next one; a crash before "

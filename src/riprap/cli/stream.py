@@ -256,12 +256,22 @@ def trim(
     from riprap.cli.console import OUT, print_json
     from riprap.streams.stream import Stream
 
-    deleted = Stream.open(stream).trim(before_ts=before, before_position=before_position, force=force)
+    opened = Stream.open(stream)
+    deleted = opened.trim(before_ts=before, before_position=before_position, force=force)
     rows, size = sum(item.rows for item in deleted), sum(item.end for item in deleted)
     if json:
         print_json({"segments": len(deleted), "rows": rows, "bytes": size})
     else:
         OUT.print(f"deleted {len(deleted)} segments: {format_count(rows)} rows, {format_size(size)}")
+        readers, first = opened.readers(), opened.first_position()
+        for name, run in opened.held_by().items():
+            end = before_position if before_position is not None else opened.stable().position
+            if readers[name] < end and not force:
+                OUT.print(
+                    f"the run in {run} needs it from position {format_count(max(readers[name], first))} on: it holds "
+                    "that until its inputs have ended; --force deletes it, and the run cannot be resumed then",
+                    soft_wrap=True,
+                )
 
 
 def _second(ts: int | None) -> str:

@@ -9,6 +9,7 @@ from riprap.base.quantities import Duration, format_duration, parse_duration
 # When an item of a persistent stream counts as kept; `docs/run.md` says what each survives and costs.
 Stability = Literal["async", "group", "fsync"]
 WHILE_DOWN = "while-down"
+OFF = "off"  # for the interval between checkpoints: none are taken
 
 MOST_REPLICAS = 64
 
@@ -51,10 +52,11 @@ class Annotations:
     stability: Stability | None = None  # of its persistent streams; None: as the run says
     retain: Retain | None = None  # streams that are not persistent, and kept while their consumer is down
     copies: int = 1  # that run at once, under full replication
+    checkpoint_off: bool = False  # never saved, also where it is exactly once: a crash replays all of its input
 
     def __or__(self, other: "Annotations") -> "Annotations":
         """Both; where both state something, `other` wins."""
-        said = other if other.checkpoint_every is not None or other.continuous is not None else self
+        said = other if other.says_when_saved else self
         return Annotations(
             said.checkpoint_every,
             self.persist if other.persist is None else other.persist,
@@ -64,12 +66,19 @@ class Annotations:
             other.stability or self.stability,
             other.retain or self.retain,
             max(self.copies, other.copies),
+            said.checkpoint_off,
         )
+
+    @property
+    def says_when_saved(self) -> bool:
+        return self.checkpoint_every is not None or self.continuous is not None or self.checkpoint_off
 
     def describe(self) -> list[str]:
         words = []
         if self.checkpoint_every is not None:
             words.append(f"checkpoint every {format_duration(self.checkpoint_every)}")
+        if self.checkpoint_off:
+            words.append("no checkpoints")
         if self.continuous is not None:
             goal = self.continuous.recovery
             words.append("continuous checkpoints" + ("" if goal is None else f" for {format_duration(goal)}"))
@@ -90,7 +99,12 @@ class Annotations:
 
 
 def checkpoint(every: str) -> Annotations:
-    """Save the operator's state every so often, e.g. `checkpoint(every="1s")`."""
+    """Save the operator's state every so often, e.g. `checkpoint(every="1s")`; or never, `checkpoint("off")`.
+
+    What is exactly once is saved anyway, as often as its checkpoints are cheap, unless it is switched off.
+    """
+    if every == OFF:
+        return Annotations(checkpoint_off=True)
     interval = parse_duration(every)
     if interval < 1:
         raise GraphError(f"checkpoint(every={every!r}): the interval must be longer than nothing")

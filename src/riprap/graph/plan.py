@@ -7,7 +7,7 @@
     sinks = "committed"      # rows can be read when nobody will go back to before them; or "eager", at once
 
     [operators.Aggregator]
-    checkpoint = "1s"        # interval between checkpoints of its state; or "continuous", in its own output
+    checkpoint = "1s"        # interval between checkpoints of its state; or "continuous", in its own output; or "off"
     recovery = "500ms"       # with "continuous": how soon it is to be where it was
     backup = true            # all of its output streams are persistent
     persist = [0]            # output ports whose streams are persistent
@@ -40,6 +40,7 @@ from riprap.base.errors import GraphError, PlanError, UsageError, known
 from riprap.base.quantities import Duration, format_duration, parse_duration
 from riprap.graph.annotations import (
     MOST_REPLICAS,
+    OFF,
     WHILE_DOWN,
     Annotations,
     Continuous,
@@ -186,6 +187,8 @@ def write_plan(plan: Plan) -> str:
         lines += ["", f"[operators.{_quoted(name)}]"]
         if annotations.checkpoint_every is not None:
             lines.append(f'checkpoint = "{format_duration(annotations.checkpoint_every)}"')
+        if annotations.checkpoint_off:
+            lines.append(f'checkpoint = "{OFF}"')
         if annotations.continuous is not None:
             lines += _written(annotations.continuous)
         if annotations.backup:
@@ -243,10 +246,10 @@ def _operator(name: str, table: Mapping[str, Any], groups: Mapping[str, HaGroup]
         if key in table:
             raise PlanError(f'operator {name}: {key} is for checkpoint = "continuous"; write that too, or leave it out')
     try:
-        every = checkpoint(interval).checkpoint_every if interval is not None and mixed is None else None
+        saved = checkpoint(interval) if interval is not None and mixed is None else Annotations()
     except (UsageError, GraphError, TypeError) as error:
         raise PlanError(
-            f'operator {name}: checkpoint = {shortened(interval)}; write an interval, as in "1s", or "continuous"'
+            f'operator {name}: checkpoint = {shortened(interval)}; write an interval, as in "1s", "continuous" or "off"'
         ) from error
     backup = table.get("backup", False)
     if not isinstance(backup, bool):
@@ -266,13 +269,14 @@ def _operator(name: str, table: Mapping[str, Any], groups: Mapping[str, HaGroup]
             f"operator {name}: stability = {shortened(stability)}; write one of {', '.join(get_args(Stability))}"
         )
     return Annotations(
-        every,
+        saved.checkpoint_every,
         frozenset(ports) if ports is not None else None,
         backup,
         groups[group] if group is not None else None,
         mixed,
         stability,
         _retain(name, table),
+        checkpoint_off=saved.checkpoint_off,
     )
 
 

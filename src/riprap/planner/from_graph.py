@@ -100,9 +100,11 @@ def plan_with_backups(
     operators: dict[str, Annotations] = {}
     for operator in graph:
         own, kept = operator.annotations, operator.name in backups
+        off = own.checkpoint_off and bound is None  # what has to be back in time has to be saved
         wanted = replace(
             own,
-            checkpoint_every=own.checkpoint_every or (intervals or {}).get(operator.name),
+            checkpoint_every=None if off else own.checkpoint_every or (intervals or {}).get(operator.name),
+            checkpoint_off=off,
             backup=kept,
             continuous=None,
             stability=own.stability if kept or own.persist or isinstance(operator, Sink) else None,

@@ -53,9 +53,13 @@ def predictions(
     """`hosts`: the elements of each operator. An element takes as long as the slowest operator in it. `paces`: seconds
     of work of an operator per second of this run, if known beside `caught_up`.
 
-    Only those of `exact` work out again what they lost, from checkpoints; of others nothing is predicted.
+    Only those of `exact` work out again what they lost, from checkpoints; of others, and of those that are never saved
+    and replay their whole history, nothing is predicted.
     """
     known = {}
+    unsaved = {
+        pe for spec in graph if spec.annotations.checkpoint_off and any(spec.stateful) for pe in hosts[spec.name]
+    }
     for operator in graph:
         every = operator.annotations.checkpoint_every or Duration(EVERY)
         pace = 1.0 if caught_up is None else min((paces or {}).get(operator.name, 1.0), 1.0)
@@ -68,7 +72,8 @@ def predictions(
         time = None if latency[task] >= NEVER else (int(latency[task]) + (caught_up or 0)) / 1e6
         for pe in hosts[name]:
             before = found.get(pe, 0.0)
-            found[pe] = None if time is None or before is None or pe not in exact else max(time, before)
+            unknown = time is None or before is None or pe not in exact or pe in unsaved
+            found[pe] = None if unknown else max(time, before)  # type: ignore[type-var]
     return Predictions(found, None if restart is None else restart / 1e6)
 
 

@@ -150,6 +150,7 @@ class Durable(NamedTuple):
     cut: Cut
     tag: int  # that of `Capture`
     forced: bool
+    cost: int = 0  # microseconds of a core, for copying and writing it
 
 
 class Dropped(NamedTuple):

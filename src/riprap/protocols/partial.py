@@ -8,7 +8,9 @@
 
 An element whose inputs can all be read again, with deterministic operators, is *exact*: it is saved as a whole, goes
 back to the numbers of its checkpoint and gives out the same items again, and consumers drop what they have had. One
-with some logged input goes back as a whole too. Any other restores each operator from a checkpoint of its own, if it
+with some logged input goes back as a whole too. Either is saved at the interval that its operators ask for, or else as
+often as its checkpoints are cheap (`deadlines.py`), unless its stateful operators say `checkpoint("off")`: then it
+reads all of its input again. Any other restores each operator from a checkpoint of its own, if it
 has one, and goes on with what comes.
 
 Two rules are this protocol's own. A producer that is down is not waited for, unless its stream is logged: what it
@@ -22,7 +24,7 @@ from collections.abc import Mapping
 
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId, Cut
-from riprap.protocols.deadlines import Deadlines
+from riprap.protocols.deadlines import Deadlines, affordable
 from riprap.protocols.director import Command as DirectorCommand
 from riprap.protocols.director import Delete, Director, Joined, Took
 from riprap.protocols.director import Event as DirectorEvent
@@ -43,7 +45,7 @@ from riprap.protocols.events import (
 )
 from riprap.protocols.protocol import WHOLE, Protocol, ProtocolSpec, RestorePlan, Surroundings, Unit
 
-POSITIONS_EVERY = 1_000_000  # µs: an element without state, but with positions to remember, costs nothing to save
+EVERY = 1_000_000  # µs between checkpoints of elements whose plan does not say, where they cost little
 KEPT = 3  # checkpoints of a unit, in case that the newest are damaged
 
 
@@ -67,10 +69,12 @@ def plan(surroundings: Surroundings) -> RestorePlan:
     continuous = next((name for name, facts in operators.items() if facts.continuous), "")
     if continuous and exact:
         return RestorePlan({}, whole=True, exact=True, delivered="passed", continuous=continuous)
-    stateful = any(facts.stateful for facts in operators.values())
     intervals = [facts.checkpoint_every for facts in operators.values() if facts.checkpoint_every is not None]
-    every = min(intervals, default=None if stateful else POSITIONS_EVERY)
-    units = {WHOLE: Unit(tuple(operators), every)} if every is not None else {}
+    # What is read again must not grow with the history, unless somebody says that it may.
+    stateful = [facts for facts in operators.values() if facts.stateful]
+    off = stateful and all(facts.checkpoint_off for facts in stateful)
+    every = min(intervals, default=surroundings.settings.get("interval", EVERY))
+    units = {WHOLE: Unit(tuple(operators), every, paced=not intervals)} if intervals or not off else {}
     return RestorePlan(units, True, exact, "passed", reason, spare=KEPT, holes=True)
 
 
@@ -134,9 +138,12 @@ class Partial(Protocol):
             case Tick(now):
                 had, self._had = self._had, dict.fromkeys(self._had, 0)
                 return [*(Acknowledge(channel, next_) for channel, next_ in had.items() if next_), *self._due(now)]
-            case Durable(id_, cut):
+            case Durable(id_, cut, cost=cost):
                 if id_.unit in self.deadlines:
                     self.deadlines[id_.unit].unwritten -= 1
+                unit = self.plan.units.get(id_.unit)
+                if unit is not None and unit.paced and unit.every is not None:
+                    self.deadlines[id_.unit].pace(affordable(cost, unit.every))
                 return [Acknowledge(channel, cut.inlets[channel].passed) for channel in self._saved[id_.unit]]
             case Dropped(unit):
                 if unit in self.deadlines:

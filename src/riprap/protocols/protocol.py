@@ -43,6 +43,7 @@ class OperatorFacts:
     checkpoint_every: int | None  # microseconds; None: not asked for
     memory: int | None = None  # microseconds of event time after which nothing is left of an input; None: not bounded
     continuous: bool = False  # its state is recorded in its own output
+    checkpoint_off: bool = False  # it is not to be saved
     backup: bool = False  # what it gives out can be had again: from a log, or where its consumer is here, by itself
 
 
@@ -86,6 +87,7 @@ class Unit:
 
     operators: tuple[str, ...]
     every: int | None = None  # microseconds
+    paced: bool = False  # `every` is the shortest interval: it grows with what a checkpoint costs
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,11 @@ def plan(surroundings: Surroundings) -> RestorePlan:
 
 def refuses(surroundings: Surroundings) -> str:
     for name, facts in surroundings.operators.items():
+        if facts.checkpoint_off:
+            return (
+                f'the plan has a bound of recovery, and {name} is never saved (checkpoint = "off"), so it would replay '
+                "all of its input: leave one of them out"
+            )
         if not facts.deterministic:
             return (
                 f"the plan has a bound of recovery, so outputs are recomputed, and {name} is not deterministic: "

@@ -127,7 +127,8 @@ def _chained(graph: Graph, stream: StreamSpec) -> bool:
 def _alike(source: OperatorSpec, target: OperatorSpec) -> bool:
     """Equal protection: a crash of either costs the same. Without state a checkpoint makes no difference."""
     left, right = source.annotations, target.annotations
-    saved = {(a.checkpoint_every, a.continuous) for spec, a in ((source, left), (target, right)) if any(spec.stateful)}
+    both = ((source, left), (target, right))
+    saved = {(a.checkpoint_every, a.continuous, a.checkpoint_off) for spec, a in both if any(spec.stateful)}
     alone = target.annotations.continuous is not None and any(source.stateful)  # one stateful operator per element
     return len(saved) <= 1 and not alone
 

@@ -127,6 +127,9 @@ class Host(Protocol):
     def acknowledge(self, channel: ChannelId, next_: int) -> None:
         """Tell the producer of a held channel that no item below will be asked for again."""
 
+    def release_inputs(self, positions: Mapping[str, int]) -> None:
+        """By source: no checkpoint is left that begins before this row of its input."""
+
     def release(self, channel: ChannelId, position: int) -> None:
         """Nothing below this position of a logged channel will be asked for again."""
 

@@ -387,6 +387,7 @@ class Layout:
                 None if every is None else int(every),
                 memory_of(spec),
                 continuous=spec.annotations.continuous is not None,
+                checkpoint_off=spec.annotations.checkpoint_off,
                 backup=spec.annotations.backup or bool(self.taps(pe)),
             )
         inputs = {

@@ -38,6 +38,7 @@ from riprap.runtime.element.ledger import Ledger, ledger_shape, open_ledger, rea
 from riprap.runtime.feed import Feed
 from riprap.runtime.host import NOTHING_MISSING, Arrival, HostEvent
 from riprap.runtime.idle import IdleFeed
+from riprap.runtime.input_hold import InputHold
 from riprap.runtime.layout import Pe
 from riprap.runtime.logs import LogFollower, LogSender
 from riprap.runtime.messages import Message
@@ -51,10 +52,12 @@ from riprap.runtime.stripes import below
 from riprap.runtime.takeover import Takeover, takes_over, write
 from riprap.runtime.transport.outlets import Outlet
 from riprap.runtime.transport.transport import Transport
+from riprap.runtime.unsaved import MEASURED, unsaved, warning
 
 _TICK = 0.02  # seconds between looks at what is due, and the longest that the loop sleeps
 _ASKED = 0.1  # seconds between looks at what somebody asks for in a file
 _TURN = 0.2  # seconds of input that are recomputed in one turn of what is above
+_HELD = 1.0  # seconds between looks at how much of its inputs it may need again
 _AT_ONCE = 0.05  # seconds of such turns in one turn of the loop
 
 
@@ -112,6 +115,8 @@ class _Process:
         self._element: Element
         self._before: Element | None = None  # the life that goes back
         self._recomputation: Recomputation
+        self._inputs_held = InputHold(run, pe, self.warn)
+        self._foretold = False  # how long a recovery would take, where it grows with the history
         self._unheard: list[ChannelId] = []  # of whose producers nothing is known yet
         self._request: Request | None = None  # a corruption that waits for its tuple
         self._ledger: Ledger
@@ -165,6 +170,9 @@ class _Process:
 
     def acknowledge(self, channel: ChannelId, next_: int) -> None:
         self._transport.acknowledge(channel, next_)
+
+    def release_inputs(self, positions: Mapping[str, int]) -> None:
+        self._inputs_held.release(positions)
 
     def release(self, channel: ChannelId, position: int) -> None:
         self._followers[channel].released(position)
@@ -386,7 +394,7 @@ class _Process:
     def _loop(self, beats: Beats) -> Beginning:
         """Until the run is over (an exception), or the element is to begin again."""
         element, client, clock, transport = self._element, self._client, self._clock, self._transport
-        ticked = looked = clock.monotonic()
+        ticked = looked = held = clock.monotonic()
         state, told = WorkerState.CATCHING_UP, False
         while True:
             client.check()
@@ -419,6 +427,9 @@ class _Process:
                 if now - looked >= _ASKED:
                     looked = now
                     self._corrupt()
+                if now - held >= _HELD:
+                    held = now
+                    self._inputs_held.passed({name: int(r.position) for name, r in self._ledger.sources.items()})
                 if client.stopping:
                     element.end_sources()
                 if element.finished and not told:
@@ -468,9 +479,15 @@ class _Process:
     def _metrics(self) -> Metrics:
         ledger = self._ledger
         inlets, outlets, sources = ledger.inlets.values(), ledger.outlets.values(), ledger.sources.values()
+        received = sum(inlet.received for inlet in inlets)
+        received += sum(below(source.position, self._pe.shard, self._pe.fragment.shards) for source in sources)
+        spent = self._meter.spent(self._written(), self._transport.sent)
+        if self._first and unsaved(self._run.layout.plan(self._pe)) and not self._foretold:
+            self._foretold = spent.seconds >= MEASURED or self._element.ended
+            if self._foretold:
+                self.warn(warning(self._pe.id, received, spent))
         return Metrics(
-            sum(inlet.received for inlet in inlets)
-            + sum(below(source.position, self._pe.shard, self._pe.fragment.shards) for source in sources),
+            received,
             sum(outlet.number for outlet in outlets),
             sum(inlet.missed for inlet in inlets),
             dict(self._element.latencies.counts),
@@ -478,5 +495,5 @@ class _Process:
             tuple(self._warnings),
             {name: feed.late for name, feed in self._feeds.items() if feed.late is not None},
             sum(inlet.late for inlet in inlets),
-            self._meter.spent(self._written(), self._transport.sent),
+            spent,
         )

@@ -309,6 +309,9 @@ class _Shadow:
     def acknowledge(self, channel: ChannelId, next_: int) -> None:
         pass
 
+    def release_inputs(self, positions: Mapping[str, int]) -> None:
+        pass
+
     def release(self, channel: ChannelId, position: int) -> None:
         pass
 

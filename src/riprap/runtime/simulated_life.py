@@ -115,6 +115,9 @@ class Life:
     def acknowledge(self, channel: ChannelId, next_: int) -> None:
         self._simulation.acknowledged(self, channel, next_)
 
+    def release_inputs(self, positions: Mapping[str, int]) -> None:
+        self._simulation.released_inputs[self.pe.id] = dict(positions)
+
     def release(self, channel: ChannelId, position: int) -> None:
         self._simulation.released[channel] = position
 

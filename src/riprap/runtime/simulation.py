@@ -77,6 +77,7 @@ class Simulation(DirectedSimulation):
         self._unpowered: set[str] = set()  # elements whose ledger is lost
         self.inputs = inputs
         self.released: dict[ChannelId, int] = {}
+        self.released_inputs: dict[str, dict[str, int]] = {}  # by element and source
         self.restarts: dict[str, int] = {pe.id: 0 for pe in layout.pes}
         self.past: dict[str, list[tuple[int, Ledger]]] = {}  # the ledgers of lives that are over, by element
         self.corrupted: dict[str, str | None] = {}  # by element: the column that was struck
@@ -100,6 +101,7 @@ class Simulation(DirectedSimulation):
         self.clock.time, self._logs, self.shelves = after.clock.time, after._logs, after.shelves
         self.storage |= {pe: storage for pe, storage in after.storage.items() if pe in self.storage}
         self.released, self._fsync = after.released, after._fsync
+        self.released_inputs = after.released_inputs
         for log in self._logs.values():
             log.crash()
         for shard in after.layout.pes:
@@ -315,13 +317,17 @@ class Simulation(DirectedSimulation):
         self._later(self._soon(10, 1000), lambda: self._turn(life))
 
     def _feed(self, pe: Pe, source: str, position: int) -> ListFeed:
+        needed = self.released_inputs.get(pe.id, {}).get(source, 0)
+        assert position >= needed, f"{source} is read again where it may be trimmed"
         return ListFeed(self.inputs[source], position, pe.shard, pe.fragment.shards)
 
     def _checkpointer(self, pe: Pe, epoch: int) -> Checkpointer | None:
         units = {name: unit.operators for name, unit in self.layout.plan(pe).units.items()}
         if not units:
             return None
-        return Checkpointer(self.storage[pe.id], pe.id, epoch, units, background=False, clock=self.clock)
+        return Checkpointer(
+            self.storage[pe.id], pe.id, epoch, units, background=False, clock=self.clock, worked=lambda: 0.0
+        )
 
     def took(self, life: Life, durable: Durable, size: int) -> None:
         """A checkpoint of this life is on disk."""

@@ -28,6 +28,7 @@ from riprap.runtime.coordination.states import SystemState
 from riprap.runtime.coordination.summary import Lives, positions, read_ledgers, summary
 from riprap.runtime.corruption import Corruption, ask, not_done, what_was_done
 from riprap.runtime.host import Rates
+from riprap.runtime.input_hold import release_inputs
 from riprap.runtime.kills import Kill, Kills, signal_to
 from riprap.runtime.layout import Layout
 from riprap.runtime.run import Run
@@ -137,6 +138,8 @@ def run_on_spark(
         report = coordinator.report()
         result["corruptions"] = what_was_done(directory)
         result["not_injected"] = driver.not_injected(result["corruptions"])
+        if not driver.stopped and coordinator.error is None:
+            release_inputs(directory, inputs)
         result["groups"], result["copies"] = with_kills(report, driver.killed), report.get("copies", {})
     if coordinator.error is not None:
         raise _KINDS.get(coordinator.error_code, CheckFailed)(f"the run has failed: {coordinator.error}")
@@ -162,6 +165,7 @@ class _Driver:
         warn: Callable[[str], None],
     ) -> None:
         self.lives, self._phases = Lives(), phases
+        self.stopped = False  # before its inputs had ended: it may be resumed
         self.killed: dict[str, list[int]] = {}  # by element: when, wall clock
         self.flowed = 0.0  # seconds from when all elements ran until all had ended
         self._coordinator, self._hosted, self._seconds, self._watch = coordinator, hosted, seconds, watch
@@ -192,6 +196,7 @@ class _Driver:
                 self._kills.look(self.flowed, table, coordinator.report())
                 self._corrupt_due()
                 if self._seconds is not None and self.flowed >= self._seconds:
+                    self.stopped = True
                     coordinator.stop()
         table = coordinator.table()
         self._tell(table)

@@ -2,12 +2,16 @@
 
 A reader registers, in `readers/NAME.json`, the position of its *oldest* retained checkpoint: the earliest it may ever
 ask for again. Registering and trimming exclude each other (`Files.exclusive`), so a position that was accepted stays
-readable. A crash while trimming leaves some of the segments deleted, oldest first. A damaged registration stops
-trimming. Before anything is deleted `trimmed.json` says up to where: rows that are gone without it were lost.
+readable. A run registers too, with its directory: it holds what it would need to be resumed, until it has read its
+inputs to their end, or trimming is forced past it.
+
+A crash while trimming leaves some of the segments deleted, oldest first. A damaged registration stops trimming. Before
+anything is deleted `trimmed.json` says up to where: rows that are gone without it were lost.
 """
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from itertools import takewhile
 
 from riprap.base.clock import Clock
@@ -23,28 +27,36 @@ TRIMMED = "trimmed.json"
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
 
 
-def register(files: Files, first: int, name: str, position: int) -> None:
+@dataclass(frozen=True)
+class Reader:
+    position: int
+    run: str = ""  # the directory of the run that it belongs to
+
+
+def register(files: Files, first: int, name: str, reader: Reader) -> None:
     """`first` is the position of the stream's oldest row that is still there; called within `files.exclusive()`."""
+    position = reader.position
     if not _NAME.match(name):
         raise UsageError(f"a reader's name has letters, digits, '.', '_' and '-', and {name!r} has others")
     if position < first:
         raise DataError(f"reader {name} asks for position {position}, and the stream was trimmed up to {first}")
-    put_document(files, f"{READERS}/{name}.json", {"position": position})
+    put_document(files, f"{READERS}/{name}.json", {key: value for key, value in asdict(reader).items() if value != ""})
 
 
 def unregister(files: Files, name: str) -> None:
     files.delete(f"{READERS}/{name}.json")
 
 
-def registered(files: Files) -> dict[str, int]:
-    """Position by reader; raises `Damaged` if a registration cannot be read."""
+def registered(files: Files) -> dict[str, Reader]:
+    """By name; raises `Damaged` if a registration cannot be read."""
     found = {}
     for name in files.names(READERS):
         if name.endswith(".json"):
-            position = get_document(files, f"{READERS}/{name}").get("position")
-            if not isinstance(position, int):
+            content = get_document(files, f"{READERS}/{name}")
+            position, run = content.get("position"), content.get("run", "")
+            if not isinstance(position, int) or not isinstance(run, str):
                 raise Damaged(f"{files.location}/{READERS}/{name}", 0, "a document without a position")
-            found[name[:-5]] = position
+            found[name[:-5]] = Reader(position, run)
     return found
 
 
@@ -54,10 +66,15 @@ Discard = Callable[[Summary], None]  # what happens to the file of a segment tha
 def delete(files: Files, oldest_first: Sequence[Summary], force: bool, discard: Discard | None = None) -> list[Summary]:
     """Delete segments in this order, up to the first that a registered reader needs; returns those deleted."""
     with files.exclusive():
-        needed = min(registered(files).values(), default=None) if not force else None
+        readers = registered(files)
+        needed = min((reader.position for reader in readers.values()), default=None) if not force else None
         doomed = list(takewhile(lambda item: needed is None or item.next_position <= needed, oldest_first))
         if doomed:
-            put_document(files, TRIMMED, {"position": doomed[-1].next_position})
+            end = doomed[-1].next_position
+            put_document(files, TRIMMED, {"position": end})
+            for name, reader in readers.items():
+                if reader.run and reader.position < end:  # forced: that run cannot go on, and holds nothing any more
+                    unregister(files, name)
         for item in doomed:
             if discard is None:
                 files.delete(segment_name(item.segment))

@@ -266,17 +266,24 @@ class Stream:
         finally:
             file.close()
 
-    def register_reader(self, name: str, position: int) -> None:
-        """Keep everything from `position` on, the oldest that the reader may ask for again. Call again to move on."""
+    def register_reader(self, name: str, position: int, *, run: str = "") -> None:
+        """Keep everything from `position` on, the oldest that the reader may ask for again. Call again to move on.
+
+        `run`: the directory of the run that reads it, for whoever asks why it is kept.
+        """
         with self.files.exclusive():
-            retention.register(self.files, self.first_position(), name, position)
+            retention.register(self.files, self.first_position(), name, retention.Reader(position, run))
 
     def unregister_reader(self, name: str) -> None:
         retention.unregister(self.files, name)
 
     def readers(self) -> dict[str, int]:
         """Registered positions by name."""
-        return retention.registered(self.files)
+        return {name: reader.position for name, reader in retention.registered(self.files).items()}
+
+    def held_by(self) -> dict[str, str]:
+        """Readers that belong to runs, and the directories of those."""
+        return {name: reader.run for name, reader in retention.registered(self.files).items() if reader.run}
 
     def trim(
         self,

@@ -148,7 +148,7 @@ class Client:
         )
 
     def took(self, line: int, durable: Durable, size: int, taken: int) -> None:
-        id_, cut, tag, forced = durable
+        id_, cut, tag, forced, _ = durable
         what = {"unit": id_.unit, "epoch": id_.epoch, "number": id_.number, "cut": cut.as_json(), "line": line}
         self._tell(took={**what, "tag": tag, "forced": forced, "bytes": size, "taken": taken})
 

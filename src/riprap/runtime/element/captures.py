@@ -101,7 +101,7 @@ class Captures:
         for saved in self._checkpointer.finished():
             id_, note = CheckpointId(self._pe, saved.unit, saved.epoch, saved.number), saved.note
             self.checkpoints[id_] = note.cut
-            durable = Durable(id_, note.cut, note.tag, note.forced)
+            durable = Durable(id_, note.cut, note.tag, note.forced, int(saved.cost * 1e6))
             found.append(Taken(durable, saved.bytes, int(saved.seconds * 1e6)))
         return found
 

@@ -28,6 +28,7 @@ from riprap.protocols.channel import NOTHING, Had
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId, Cut
 from riprap.protocols.detector import CYCLE
+from riprap.protocols.protocol import WHOLE
 from riprap.runtime.element.arrivals import together, without
 from riprap.runtime.element.captures import Captures
 from riprap.runtime.element.cuts import Cuts
@@ -327,6 +328,8 @@ class Element:
                 return
             case Unneeded(ids, void):
                 for unit, oldest in self._captures.delete(ids, void=void).items():
+                    if unit == WHOLE:
+                        self._host.release_inputs(oldest.sources)
                     self._tell(seam.Deleted(unit, oldest))
                 return
         assert not isinstance(event, Arrival | Recomputed | Unneeded)
