@@ -413,7 +413,7 @@ def read_ledger(directory: Path, shape: LedgerShape, below: int | None = None) -
 
 def read_lives(directory: Path, shape: LedgerShape) -> list[tuple[int, Ledger]]:
     """Copies of the ledgers of all lives by their epochs, oldest first, but for those of another layout."""
-    found = ((int(path.name), _decoded(path.read_bytes(), shape)) for path in _lives(directory) if path.is_file())
+    found = ((int(path.name), _decoded(files.read_bytes(path), shape)) for path in _lives(directory) if path.is_file())
     return [(epoch, ledger) for epoch, ledger in found if ledger is not None]
 
 
