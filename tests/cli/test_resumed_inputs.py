@@ -49,7 +49,7 @@ def no_spark(monkeypatch):
 
 def begun(directory, path, taken=5_000):
     """As a run leaves it that was killed after so many rows."""
-    settings = api.Settings("", None, "auto", {}, {"In": str(path)}, None, None)
+    settings = api.Settings("", graph().fingerprint, None, "auto", {}, {"In": str(path)}, None, None)
     layout = settings.layout(graph())
     directory.mkdir()
     api._write(directory, settings)
@@ -61,7 +61,7 @@ def begun(directory, path, taken=5_000):
 
 
 def resumed(directory):
-    return api.resume(directory, graph=graph())
+    return api.resume(directory, app=graph())
 
 
 def test_the_same_file_goes_on(tmp_path):

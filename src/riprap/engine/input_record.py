@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
+from riprap.base import files
 from riprap.base.disk import when_room
 from riprap.base.documents import read_json
 from riprap.base.errors import DataError
@@ -78,7 +79,7 @@ class Reading:
 
     def __init__(self, directory: Path, pe: str, source: str) -> None:
         self._path = directory / _READ / quote(pe, safe="") / quote(source, safe="")
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        files.make(self._path.parent)
         self._metadata: dict[Path, pq.FileMetaData] = {}  # of the file that is being read
 
     def part(self, file: Path, number: int, columns: Iterable[str] | None) -> None:
@@ -90,7 +91,7 @@ class Reading:
         when_room(lambda: self._append(line), self._path)
 
     def _append(self, line: str) -> None:
-        with open(self._path, "a") as noted:
+        with files.open_file(self._path, "a") as noted:
             noted.write(line)
 
 
@@ -133,9 +134,9 @@ def _buffers(file: Path, number: int, wanted: set[str] | None) -> Iterator[pa.Bu
 def read_noted(directory: Path) -> dict[str, Identity]:
     """By source. A run of before has none, and nothing is known of its inputs."""
     path = directory / NOTED
-    if not path.exists():
+    if not files.exists(path):
         return {}
-    noted = read_json(path, "what is noted of the inputs of the run in")
+    noted = read_json(path, "what is noted of the inputs of the run in", own=True)
     if not isinstance(noted, dict) or not all(_fits(one) for one in noted.values()):
         raise DataError(f"{path} is damaged, and without it nobody knows whether the inputs are the same: restore it, "
                         "or begin another run with another --out")  # fmt: skip
@@ -165,12 +166,12 @@ def check_same(directory: Path, source: str, path: Path, noted: Identity) -> boo
         missing = next((name for name in names if name not in there), None)
         odd = f"{missing} is not there any more" if missing else f"{_first_new(list(there), names)} comes before others"
         raise another_input(source, path, odd)
-    files = list(there.values())
-    changed = [(one, file) for one, file in zip(before, files, strict=False) if not _untouched(one, file)]
+    now = list(there.values())
+    changed = [(one, file) for one, file in zip(before, now, strict=False) if not _untouched(one, file)]
     for one, file in changed:
         _check_file(source, file, one)
         _check_bytes(directory, source, file)
-    return bool(changed) or len(files) > len(before)
+    return bool(changed) or len(now) > len(before)
 
 
 def _first_new(now: list[str], before: list[str]) -> str:
@@ -198,9 +199,12 @@ def _check_file(source: str, file: Path, before: Mapping[str, Any]) -> None:
 
 def _check_bytes(directory: Path, source: str, file: Path) -> None:
     known: set[tuple[int, tuple[str, ...] | None, str]] = set()
-    for path in sorted((directory / _READ).glob(f"*/{quote(source, safe='')}")):
+    folder = directory / _READ
+    for path in (folder / pe / quote(source, safe="") for pe in (files.names(folder) if files.exists(folder) else ())):
         try:
-            lines = path.read_text(errors="replace").splitlines()
+            lines = files.read_bytes(path).decode(errors="replace").splitlines()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
         except OSError as error:
             raise DataError(f"{path}, which has what was read of source {source}, cannot be read ({error.strerror}): "
                             "restore it, or begin another run with another --out") from error  # fmt: skip
