@@ -5,14 +5,18 @@ from random import Random
 import numpy as np
 import pytest
 
+from riprap.graph.annotations import full_replication
+from riprap.graph.builder import App
 from riprap.graph.keys import OrderKey
 from riprap.operators.columns import Keys
-from riprap.protocols.channel import Skip
+from riprap.protocols.channel import ALL, Had, Skip
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId
-from riprap.protocols.director import ANEW, OWN
-from riprap.replication.full import Copies
+from riprap.protocols.director import ANEW, OWN, Heard, Joined, Lost, Say
+from riprap.replication.full import OURS, Copies
+from riprap.replication.news import as_json, from_json
 from riprap.replication.seen import HOLE, Seen
+from riprap.runtime.layout import arrange
 
 STRANDS = [ChannelId("s", copy, 0) for copy in range(3)]
 
@@ -132,3 +136,31 @@ def test_if_nobody_is_left_one_begins_empty_and_the_others_get_their_state_from_
     copies.joined("A#2", 2)
     assert [asked.pe for asked in copies.ask(0)] == ["A#2"]
     assert copies.tainted == 1
+
+
+def test_nothing_is_released_that_a_copy_which_comes_back_may_lack():
+    """The one that died was ahead of the other, whose snapshot the next life begins with."""
+    app = App("released", protect=full_replication(2))
+    app.source("S", "x long").filter("x > 0", name="F").sink("Out")
+    layout = arrange(app.build(), "none")
+    director = layout.director()
+    into = {pe.id: channel for pe in layout.pes for channel in layout.inputs(pe)}
+    for pe in layout.pes:
+        director.handle(Joined(pe.id, 1, 0, {}))
+
+    def released(pe: str, ts: int, epoch: int = 1) -> list[int]:
+        """Up to which times all copies have had what the source holds, when this one says that it has come so far."""
+        had = [as_json(into[pe], Had(OrderKey(ts, 0, 0, 0), ALL))]
+        said = director.handle(Heard(pe, epoch, {OURS: {"had": had}}))
+        entries = [
+            entry for say in said if isinstance(say, Say) and say.pe == "S" for entry in say.message[OURS]["had"]
+        ]
+        return [max(from_json(by_all)[1].key.ts, 0) for _, by_all in entries]
+
+    assert released("F#1", 100) == [0]
+    assert released("F#2", 50) == [50]
+    director.handle(Lost("F#1", 1))
+    assert released("F#2", 80) == [0]
+    assert released("F#1", 200) == [], "it was declared dead, and has yet to die"
+    director.handle(Joined("F#1", 2, 0, {}))
+    assert released("F#1", 60, epoch=2) == [60]

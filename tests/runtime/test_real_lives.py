@@ -47,18 +47,23 @@ def element(pipe) -> None:
 
 class Hosts:
     def __init__(self, number: int) -> None:
-        fork = multiprocessing.get_context("forkserver")
-        fork.set_forkserver_preload(["riprap.runtime.process", "riprap.protocols.registry"])
+        self._fork = multiprocessing.get_context("forkserver")
+        self._fork.set_forkserver_preload(["riprap.runtime.process", "riprap.protocols.registry"])
         self.spare = []
         for _ in range(number):
-            here, there = fork.Pipe()
-            process = fork.Process(target=element, args=(there,), daemon=True)
-            process.start()
-            self.spare.append((process, here))
+            self._add()
         self.attempts: dict[str, int] = {}
         self.running: dict[str, multiprocessing.Process] = {}
 
+    def _add(self) -> None:
+        here, there = self._fork.Pipe()
+        process = self._fork.Process(target=element, args=(there,), daemon=True)
+        process.start()
+        self.spare.append((process, here))
+
     def start(self, run: Run, pe: str) -> None:
+        if not self.spare:
+            self._add()
         attempt = self.attempts[pe] = self.attempts.get(pe, -1) + 1
         self.running[pe], pipe = self.spare.pop()
         pipe.send_bytes(pickle.dumps((run, pe, attempt, os.getpid())))

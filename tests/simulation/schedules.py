@@ -17,6 +17,7 @@ from riprap.graph.specs import Sink, Source
 from riprap.graph.windows import count, punctuated, time, zero
 from riprap.operators.contract import Punctuation
 from riprap.runtime.layout import Layout, Pe, arrange
+from riprap.runtime.simulated import Fault
 from riprap.runtime.simulation import Break, Crash, DirectorCrash, Simulation
 
 MILLISECOND = 1_000
@@ -34,10 +35,11 @@ class Case:
     seed: int
     layout: Layout
     inputs: dict[str, pa.RecordBatch]
-    crashes: tuple[Crash | Break | DirectorCrash, ...]
+    crashes: tuple[Fault, ...]
     batch_rows: int
     held_bytes: int
     rate: float
+    restoring: int = 0
 
     def simulation(self, *, compiled: bool = False) -> Simulation:
         return Simulation(
@@ -49,6 +51,7 @@ class Case:
             batch_rows=self.batch_rows,
             held_bytes=self.held_bytes,
             compiled=compiled,
+            restoring=self.restoring,
         )
 
     def __str__(self) -> str:

@@ -11,7 +11,7 @@ seen. So its life does not begin before a healthy copy has taken a snapshot, and
 
 It speaks to a consumer when that has come to where the snapshot was taken. As every copy that speaks holds all that
 the consumer has not had, nothing is lost or doubled under any crash that leaves one speaking copy of every operator. If
-none is left, the first that comes back begins empty, where the one before it had come, and counts as *tainted*; the
+none is left, the first that comes back begins empty, with what producers still hold, and counts as *tainted*; the
 others get their state from it. If all that are left are mute to a consumer, one speaks all the same: tainted too.
 
 Copies tell digests of what they gave out (`digests.py`); where most agree, the others end, and begin again as if they
@@ -185,6 +185,7 @@ class FullDirector(Director):
                 self._channels |= dict.fromkeys(strands, channel)
                 alike.setdefault((around.copies[0] if around.copies else pe, *channel[:2]), []).append(channel)
         self._alike = {channel: channels for channels in alike.values() for channel in channels}
+        self._into = {pe: tuple(around.strands) for pe, around in surroundings.items()}
         self._had: dict[ChannelId, Had] = {}
         self._mute: set[ChannelId] = set()
         self._newest: dict[str, CheckpointId] = {}  # snapshots that copies took last
@@ -202,7 +203,9 @@ class FullDirector(Director):
     def handle(self, event: DirectorEvent) -> list[DirectorCommand]:
         ours: list[DirectorCommand] = []
         match event:
-            case seam.Heard(pe, _, message) if OURS in message:
+            case seam.Heard(pe, epoch, message) if OURS in message:
+                if pe in self._copies and self._copies[pe].lives.get(pe) != epoch:
+                    return []  # it is declared dead, and has yet to die
                 return self._heard(pe, message[OURS])
             case seam.Joined(pe, epoch, _, checkpoints) if pe in self._copies:
                 self._forget(pe)
@@ -224,8 +227,12 @@ class FullDirector(Director):
         return [*ours, *self._inner.handle(event)]
 
     def _forget(self, pe: str) -> None:
-        """Of the life before nothing is known to hold."""
+        """Of the life before nothing is known to hold. What it had had, the next one may lack: that begins where the
+        snapshot of another copy was taken, which may have been behind it. So nothing is released until it says more.
+        """
         self._mute = {strand for strand in self._mute if self._producer[strand] != pe}
+        for channel in self._into[pe]:
+            self._had.pop(channel, None)
 
     def _heard(self, pe: str, message: Mapping[str, Any]) -> list[DirectorCommand]:
         if "had" in message:

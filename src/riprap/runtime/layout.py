@@ -273,6 +273,12 @@ class Layout:
         """As which channel its producer writes what a consumer reads."""
         return channel if self.outward(channel) else self.link(channel.stream).written(channel)
 
+    def gapless(self, channel: ChannelId) -> bool:
+        """Whether no item may be left out on its connection, not even after a break."""
+        retention = self.retention(channel)
+        smart = self.settings.get("failover") != "plain"
+        return retention in ("hold", "while-down", "copy") or (retention == "remember" and smart)
+
     def change(self, fragment: Fragment) -> "Fragment | None":
         """What a fragment was before, if its number of shards has just changed."""
         old = None if self.before is None else next((f for f in self.before.fragments if f.name == fragment.name), None)

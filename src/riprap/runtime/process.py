@@ -325,13 +325,11 @@ class _Process:
         connected = [channel for channel in layout.inputs(pe) if layout.retention(channel) != "log"]
         inlets = {strand: layout.schema(strand) for channel in connected for strand in layout.strands(channel)}
         replicated = lambda channel: layout.retention(channel) == "remember"  # noqa: E731
-        plain = layout.settings.get("failover") == "plain"
         outlets = {
             channel: Outlet(
                 layout.schema(channel),
                 layout.consumer(channel),
-                gapless=layout.retention(channel) in ("hold", "while-down", "copy")
-                or (replicated(channel) and not plain),
+                gapless=layout.gapless(channel),
                 replicated=replicated(channel),
             )
             for channel in layout.outputs(pe)

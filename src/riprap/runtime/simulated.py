@@ -20,6 +20,7 @@ from riprap.runtime.messages import Kind, Message
 from riprap.runtime.stripes import own
 
 START = 1_700_000_000_000_000  # the virtual clock's first moment, microseconds
+PATIENCE, SILENCE = 100_000, 400_000  # microseconds without a heartbeat: it is suspected, it is dead
 _STRIPE = 5  # rows of a source that belong to one shard
 
 
@@ -63,6 +64,17 @@ class Suspect(NamedTuple):
     pe: str
 
 
+class Stall(NamedTuple):
+    """The process of an element is stopped for some time: it reads nothing, sends nothing and gives no heartbeat. Its
+    connections stay open. Stopped for `SILENCE` or longer it is declared dead, killed, and replaced.
+    """
+
+    at: int
+    pe: str
+    duration: int
+    down: int = 5_000  # microseconds from its death, if it comes to that, until the next life begins
+
+
 class Corrupt(NamedTuple):
     """A bit flips in the state of an operator."""
 
@@ -72,15 +84,16 @@ class Corrupt(NamedTuple):
     chance: int
 
 
-Fault = Crash | Break | DirectorCrash | PowerCut | Suspect | Corrupt
+Fault = Crash | Break | DirectorCrash | PowerCut | Suspect | Stall | Corrupt
 
 
 class Wire:
     """One connection of a channel, between two lives (`simulation.Life`)."""
 
-    def __init__(self, channel: ChannelId, producer: Any, consumer: Any, epoch: int) -> None:
+    def __init__(self, channel: ChannelId, producer: Any, consumer: Any, epoch: int, next_: int | None) -> None:
         self.channel, self.producer, self.consumer = channel, producer, consumer
         self.epoch = epoch  # as which it was opened
+        self.next = next_  # the item that it takes next, as `transport/outlets.py` does; None: any
         self.queue: deque[Message] = deque()  # under way
         self.broken = False
 

@@ -10,7 +10,7 @@ from riprap.runtime.element.element import Element
 from riprap.runtime.element.ledger import Ledger
 from riprap.runtime.host import HostEvent
 from riprap.runtime.layout import Pe
-from riprap.runtime.messages import Message
+from riprap.runtime.messages import Kind, Message
 from riprap.runtime.recompute import Recomputation
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class Life:
         self.terms: dict[ChannelId, int] = {}  # out of a group: as which epoch they are to be opened
         self.newest: dict[ChannelId, int] = {}  # in: the newest epoch of a producer that was let in
         self.finished = False
+        self.stalled_until = 0  # until then nothing is done, and what happens waits in the inbox
         self.doomed_at: int | None = None  # effects left before it dies
         self.stores: int | None = None  # the same of numbers that it counts
         self.down = 0  # microseconds from its death until the next life begins
@@ -62,6 +63,10 @@ class Life:
         wire = self.wires.get(channel)
         if wire is None or wire.broken or len(wire.queue) >= ROOM:
             return False
+        if wire.next is not None and message.kind is not Kind.MARKER:
+            if (message.number if after is None else after) > wire.next:
+                return False  # it would tear a hole
+            wire.next = message.number + message.items
         wire.queue.append(message)
         self._simulation.under_way(wire)
         return True

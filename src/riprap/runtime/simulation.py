@@ -13,11 +13,14 @@ Fault model, each with delays drawn from the seed:
     seen); the ledgers are lost;
   - the director dies, with what it was told and what it said and had not arrived, and a new one begins with its log;
   - an element that lives goes back to a checkpoint when the director says so;
+  - the process of an element is stopped for some time, while the others go on: nothing that comes is read, and when it
+    goes on all of it is there at once; if it takes too long, it is declared dead, killed and replaced;
   - the director suspects an element that lives, and a replica that was replaced goes on sending until it hears of it;
   - a checkpoint is on disk whole, or not at all; the ledger survives, as memory that the kernel owns does;
   - all elements and the director are killed, and another simulation goes on from what they left, with another number of
     shards; who takes over from old shards dies in the middle of it.
-Channels keep their order and have little room. Clocks do not jump. Disks do not lie (`checkpoints/` has its own tests).
+Channels keep their order, have little room, and take no message that would tear a hole where there must be none.
+Clocks do not jump. Disks do not lie (`checkpoints/` has its own tests).
 """
 
 import heapq
@@ -34,7 +37,7 @@ from riprap.protocols.channels import ChannelId
 from riprap.protocols.events import Acknowledged, ConsumerDown, ConsumerUp, Durable, ProducerGone
 from riprap.protocols.protocol import WHOLE
 from riprap.runtime import simulated
-from riprap.runtime.coordination.director_host import Assignment
+from riprap.runtime.coordination.director_host import Assignment, DirectorHost
 from riprap.runtime.element.element import Element
 from riprap.runtime.element.ledger import Ledger, Ledgers, ledger_shape, memory_ledger, reshaped
 from riprap.runtime.element.records import log_of
@@ -43,13 +46,24 @@ from riprap.runtime.host import Arrival, HostEvent, Rates
 from riprap.runtime.layout import Layout, Pe, sink_channel
 from riprap.runtime.messages import Kind, Message
 from riprap.runtime.recompute import Recomputation
-from riprap.runtime.simulated import Break, Corrupt, Crash, DirectorCrash, Fault, ListFeed, MemoryLog, PowerCut, Suspect
+from riprap.runtime.simulated import (
+    Break,
+    Corrupt,
+    Crash,
+    DirectorCrash,
+    Fault,
+    ListFeed,
+    MemoryLog,
+    PowerCut,
+    Stall,
+    Suspect,
+)
 from riprap.runtime.simulated_director import DirectedSimulation
 from riprap.runtime.simulated_life import Died, Life
 from riprap.runtime.takeover import Takeover, write
 
 __all__ = [
-    "Break", "Corrupt", "Crash", "DirectorCrash", "ListFeed", "MemoryLog", "PowerCut", "Simulation", "Suspect",
+    "Break", "Corrupt", "Crash", "DirectorCrash", "ListFeed", "MemoryLog", "PowerCut", "Simulation", "Stall", "Suspect",
 ]  # fmt: skip
 
 
@@ -68,12 +82,14 @@ class Simulation(DirectedSimulation):
         held_bytes: int = 1 << 20,
         compiled: bool = False,
         fsync: bool = True,
+        restoring: int = 0,
         after: "Simulation | None" = None,
     ) -> None:
         """`compiled`: fragments run as generated loops, as they do in a run; to compile one takes a second.
+        `restoring`: microseconds that a life needs, at most, from hearing where it begins until its state is there.
         `after`: it goes on from what a run that was killed has left, whose layout is `layout.before` or the same."""
         super().__init__(layout, seed)
-        self._compiled, self._fsync = compiled, fsync
+        self._compiled, self._fsync, self._restoring = compiled, fsync, restoring
         self._unpowered: set[str] = set()  # elements whose ledger is lost
         self.inputs = inputs
         self.released: dict[ChannelId, int] = {}
@@ -134,6 +150,9 @@ class Simulation(DirectedSimulation):
         """The loop of an element comes round, with what is in its inbox and these; it may die in it."""
         if not life.alive:
             return
+        if self._stalled(life):
+            life.inbox += events
+            return
         taken, life.inbox = [*life.inbox, *events], []
         try:
             if not life.element.blocked:
@@ -167,8 +186,32 @@ class Simulation(DirectedSimulation):
                 if self.lives[pe].alive:
                     self.corrupted[pe] = self.lives[pe].element.wrong_bits.state(operator, chance)
             case Suspect(_, pe):
-                life = self.lives[pe]
-                self.to_director(pe, lambda directing: directing.silent(pe, life.epoch))
+                self._suspect(self.lives[pe])
+            case Stall(_, pe, duration, down):
+                if pe in self.lives and self.lives[pe].alive:
+                    self._stall(self.lives[pe], duration, down)
+
+    def _suspect(self, life: Life) -> None:
+        self.to_director(life.pe.id, lambda directing: directing.silent(life.pe.id, life.epoch))
+
+    def _stall(self, life: Life, duration: int, down: int) -> None:
+        life.stalled_until = max(life.stalled_until, self.clock.time + duration)
+        self._later(duration, lambda: self._handle(life))
+        for at in range(simulated.PATIENCE, min(duration, simulated.SILENCE), simulated.PATIENCE):
+            self._later(at, lambda: self._suspect(life) if life.alive else None)
+        if duration >= simulated.SILENCE:
+            life.down = down
+            self._later(simulated.SILENCE, lambda: self._declare_dead(life))
+
+    def _declare_dead(self, life: Life) -> None:
+        """It has given no heartbeat for too long: the director hears that it is lost, and then it is killed."""
+        if life.alive:
+            self.to_director(life.pe.id, lambda directing: directing.lost(life.pe.id, life.epoch))
+            self._later(self._soon(100, 20_000), lambda: self._die(life))
+
+    def _stalled(self, *lives: Life) -> int:
+        """Microseconds until none of these is stopped any more."""
+        return max(0, *(life.stalled_until - self.clock.time for life in lives if life.alive), 0)
 
     def _crash(self, crash: Crash) -> None:
         life = self.lives.get(crash.pe)
@@ -232,8 +275,17 @@ class Simulation(DirectedSimulation):
         assignment = self._director_host.begins(pe.id, before.epoch + 1 if before is not None else 1)
         if assignment is None:
             self._later(self._soon(1_000, 10_000), lambda: self._begin(pe))
+        elif self._restoring and before is not None:
+            self._later(self._soon(0, self._restoring), bound(self._restored, pe, assignment, self._director_host))
         else:
             self._live(pe, assignment)
+
+    def _restored(self, pe: Pe, assignment: Assignment, told_by: DirectorHost) -> None:
+        """Its state is there; a director that has begun since is asked again where that is."""
+        if told_by is self._director_host:
+            self._live(pe, assignment)
+        else:
+            self._begin(pe)
 
     def _waits(self, pe: Pe) -> bool:
         """Whether it has yet to take over from shards that are no more, and cannot now; or dies as it does."""
@@ -371,6 +423,9 @@ class Simulation(DirectedSimulation):
         old = producer.wires.get(channel)
         if old is not None and old.consumer is consumer and not old.broken:
             return
+        if wait := self._stalled(producer, consumer):
+            self._later(wait + self._soon(100, 5_000), bound(self._connect, channel))
+            return
         if epoch < consumer.newest.get(channel, -1):  # it was replaced, and has yet to hear of it
             self._later(self._soon(5_000, 20_000), bound(self._connect, channel))
             return
@@ -387,12 +442,16 @@ class Simulation(DirectedSimulation):
         self._handle(consumer)  # what has arrived counts
         if not (producer.alive and consumer.alive):
             return
-        producer.wires[channel] = simulated.Wire(channel, producer, consumer, epoch)
-        had = consumer.element.had(channel)
-        self._handle(producer, ConsumerUp(channel, consumer.epoch, consumer.element.expected(channel), had))
+        had, expected = consumer.element.had(channel), consumer.element.expected(channel)
+        next_ = expected if self.layout.gapless(channel) else None
+        producer.wires[channel] = simulated.Wire(channel, producer, consumer, epoch, next_)
+        self._handle(producer, ConsumerUp(channel, consumer.epoch, expected, had))
 
     def _gone(self, wire: simulated.Wire) -> None:
         """The consumer notices that the producer's connection broke, after what still arrived."""
+        if wait := self._stalled(wire.consumer):
+            self._later(wait + self._soon(10, 500), lambda: self._gone(wire))
+            return
         if wire.queue and wire.consumer.alive and not wire.broken:
             self._deliver(wire)
             self._later(self._soon(10, 500), lambda: self._gone(wire))
@@ -415,6 +474,9 @@ class Simulation(DirectedSimulation):
         if wire.broken or not wire.queue or not wire.consumer.alive:
             return
         consumer = wire.consumer
+        if wait := self._stalled(consumer):
+            self._later(wait, lambda: self._deliver(wire))
+            return
         if wire.channel in consumer.element.unread:
             self.under_way(wire)
             return

@@ -25,7 +25,8 @@ def stream_counts(layout: Layout, ledgers: Ledgers) -> dict[str, Counts]:
     """By stream; `ledgers` by element.
 
     What one replica of a group misses another one has: a stream to a group, or within it, counts for the replica that
-    received most. So what is lost of it is at most what that one lacked.
+    received most. So what is lost of it is at most what that one lacked. A stream between operators in copies counts as
+    if each ran once: what one of the consumer's copies had was received, and what one of the producer's emitted was sent.
     """
     return {link.stream.id: _counts(layout, link, ledgers) for link in layout.links}
 
@@ -41,17 +42,25 @@ def _counts(layout: Layout, link: Link, ledgers: Ledgers) -> Counts:
 
 def _counts_of(layout: Layout, link: Link, channels: Sequence[ChannelId], ledgers: Ledgers) -> Counts:
     sent = received = repeated = forgotten = late = 0
+    copied = link.retention == "copy"
     readers: dict[ChannelId, list[InletRecord]] = {}  # several, where the number of the consumer's shards changed
+    written: dict[ChannelId, list[ChannelId]] = {}
     for channel in channels:
-        readers.setdefault(link.written(channel), []).append(ledgers[layout.consumer(channel)].inlets[channel])
-    for channel, inlets in readers.items():
-        inlet = min(inlets, key=lambda one: one.received)
-        strands = [(p, strand) for strand in link.strands(channel) for p in layout.producers(strand)]
+        one = link.written(channel)
+        if copied:  # to each copy of the consumer the same
+            one = one._replace(target=one.target % link.target.shards)
+        readers.setdefault(one, []).append(ledgers[layout.consumer(channel)].inlets[channel])
+        written.setdefault(one, []).append(link.written(channel))
+    for one, inlets in readers.items():
+        inlet = (max if copied else min)(inlets, key=lambda record: record.received)
+        strands = [(p, s) for channel in written[one] for s in link.strands(channel) for p in layout.producers(s)]
         outlets = [ledgers[producer].outlets[strand] for producer, strand in strands]
-        sent += max(
+        given = max(
             (outlet.number + (outlet.discarded if link.retention == "log" else 0) for outlet in outlets),
             default=inlet.next,  # of a shard that is no more: its log is there, and read to the end
         )
+        # Copies that began empty differ from those before them in what they emit, not only in when.
+        sent += max(given, inlet.received) if copied else given
         received += inlet.received
         repeated += inlet.repeated
         forgotten += inlet.forgotten

@@ -6,18 +6,26 @@ how far it has come, whoever brought it that, and what follows is sent with the 
 
     number on the wire = number here + offset
 
+The ledger counts items once, whatever a copy gives out again: one that was restored goes on with the count of the
+snapshot, and one that begins empty, as no other was left, counts what lies behind the last key of the life before it.
+
 A copy that was restored holds nothing from before `since`, what had been given out when the snapshot was taken. While a
 consumer has not come there the copy is *mute* to it: it would carry the consumer past what others bring. If nobody
 else is left it speaks all the same (`activate`), and what lies between is lost.
 """
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 
 from riprap.graph.keys import END_KEY, KeyShape, OrderKey
+from riprap.operators.columns import keys_of
+from riprap.operators.contract import Late, Punctuation
+from riprap.operators.views import Views
 from riprap.protocols.channel import ALL, Had, Skip
 from riprap.runtime.element.arrivals import renumbered
 from riprap.runtime.element.remember_way import keys_of_message
+from riprap.runtime.element.shard_merge import Given
 from riprap.runtime.element.ways import HoldingWay
 from riprap.runtime.messages import Message
 
@@ -37,11 +45,44 @@ class CopyWay(HoldingWay):
         self.restored = self._spoke = False  # it began with the state of another; and has spoken since
         self._looks = 0
         self._mute: tuple[int, Had] | None = None  # what the consumer said that has not come to `since`
+        self._emitted = self.outlet.number  # items, each counted once
+        self._again: OrderKey | None = None  # what comes up to this key was counted in another life
 
     def begin_since(self, given: Had) -> None:
         """It was restored, and this was given out before."""
         self.since = self.given = given
         self.restored = True
+
+    def begin_empty(self) -> None:
+        """It has no state, and may give out again what the life before it did."""
+        self._again = self.record.key
+
+    @property
+    def emitted(self) -> int:
+        return self._emitted
+
+    def counted(self, items: int, event: Given) -> int:
+        number = self.outlet.numbered(items)
+        if not isinstance(event, Late):
+            items = self._uncounted(items, event)
+        self._emitted += items
+        if self._emitted > self.record.number:
+            self.record.number = self._emitted
+        return number
+
+    def _uncounted(self, items: int, event: Views | Punctuation) -> int:
+        """How many of these items no life has counted."""
+        rows = event if isinstance(event, Views) else None
+        last = event.last_key(self.shape) if isinstance(event, Views) else event.key
+        if self._again is not None:
+            if last <= self._again:
+                return 0
+            if rows is not None:
+                items -= bisect_right(range(items), self._again, key=keys_of(rows, self.shape).at)
+            self._again = None
+        if last > self.record.key:
+            self.record.key = last
+        return items
 
     def remind(self) -> None:
         """A director that has begun since does not know that it is mute."""
@@ -105,7 +146,10 @@ class CopyWay(HoldingWay):
         ):
             below = self._ends.popleft()[1]
         if below:
+            unsent = self._held.unsent_from(self.outlet.number)
             self._held.release(below)
+            # What others brought meanwhile is not sent any more, and leaves no hole in the numbers on the wire.
+            self._offset -= self._held.unsent_from(self.outlet.number) - unsent
 
     def _send(self, message: Message) -> bool:
         return self._host.send(self.channel, renumbered(message, self._offset))

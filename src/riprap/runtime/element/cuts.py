@@ -57,7 +57,7 @@ class Cuts:
             {name: self._engine.reached(name) for name in names},
             dict(self._resume_points.taken),
             {channel: way.cut() for channel, way in ways.items()},
-            {channel: way.outlet.number for channel, way in self._outputs.ways.items()},
+            {channel: way.emitted for channel, way in self._outputs.ways.items()},
             self._protocol.snapshot(),
             parked,
             {**self._inputs.copied(), **self._outputs.given()},

@@ -1,5 +1,6 @@
 """The channels into an element: where their items go, how far they have come, and what of them is kept aside."""
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -58,6 +59,8 @@ class WayIn:
         self.back = False  # it leads back in a cycle
         self.had = Had()  # what has come, where replicas bring it
         self.seen: Seen | None = None  # the same where copies do
+        self.before = Had()  # what the life before had had of them, which begins empty and is given it again
+        self.again = 0  # number below which items are such
         self.reached = START_KEY  # how far the merge knows the channel
         self.acknowledged = 0  # number below which its producer need not hold anything
         self.merge: ShardMerge | None = None
@@ -126,6 +129,7 @@ class Inputs:
                 way.had = way.record.had
             elif inlet.retention == "copy":  # of a copy, where the state came from counts, not the life before
                 way.seen = Seen(copied.get(channel) or (None if pe.fragment.copied else way.record.had))
+                way.before = Had() if channel in copied or not pe.fragment.copied else way.record.had
             way.takes_late = takes_late(layout, channel)
             way.most_rows = max(1, limit // _row_bytes(layout.schema(channel)))
             self.ways[channel] = way
@@ -179,6 +183,11 @@ class Inputs:
         news = message.progress is not None and message.progress > way.reached
         if skip == HOLE or (skip == message.items and not news):
             return None
+        if way.before.items and skip < message.items:
+            known = bisect_right(range(message.items), way.before.key, lo=skip, key=keys.at) - skip
+            way.again = way.inlet.next + known
+            if known < message.items - skip:
+                way.before = Had()
         return replace(without(message, skip) if skip else message, number=way.inlet.next)
 
     def skipped(self, way: WayIn, message: Message) -> None:
@@ -387,6 +396,7 @@ class Inputs:
             last = rows.last_key(self._layout.shape(way.channel)) if rows is not None else START_KEY
             self._note_times(way, max(way.reached, last), max(self._engine.reached(way.target), last))
         if number == before or self._by_taken:  # in order
+            self._count_again(way, end)
             record.next = record.left = end
             return
         self._count(way, [Numbers(number, end, late=False)], end)
@@ -411,6 +421,7 @@ class Inputs:
             if self._by_taken:
                 record.next = merged.next
                 continue
+            self._count_again(way, merged.next)
             self._count(way, passed, merged.next)
         for name, key in self.behind.items():
             reached = self._engine.reached(name)
@@ -421,6 +432,13 @@ class Inputs:
             if way.retained is None:
                 way.record.left = way.cursor.next
         return changed + self._let_go(changed) if self._retaining else changed
+
+    def _count_again(self, way: WayIn, next_: int) -> None:
+        """Of what copies brought up to `next_`, the life before had had some: that is not received, but repeated."""
+        again = min(next_, way.again) - way.record.next
+        if again > 0:
+            way.record.missed += again
+            way.record.repeated += again
 
     def _count(self, way: WayIn, passed: list[Numbers], next_: int) -> None:
         """The operators have had these, ascending, and nothing else below `next_` will come in this life."""

@@ -119,6 +119,8 @@ class Outputs:
                 way.told = stream.told
                 if isinstance(way, CopyWay) and way.channel in given:
                     way.begin_since(given[way.channel])
+                elif isinstance(way, CopyWay) and pe.fragment.copied:
+                    way.begin_empty()
 
     # Giving out -------------------------------------------------------------------------------------------------------
 
@@ -241,7 +243,7 @@ class Outputs:
             last = START_KEY if self._exact else rows.last_key(stream.shape)
         if self._emitted is not None:
             self._emitted(way.channel, outlet.number, items)
-        number = way.counted(items)
+        number = way.counted(items, event)
         record = way.record
         if not self._exact and outlet.promise(last):
             record.key = last
@@ -262,7 +264,7 @@ class Outputs:
         items = rows.rows if rows is not None else 1
         if self._emitted is not None:
             self._emitted(way.channel, outlet.number, items)
-        number = way.counted(items)
+        number = way.counted(items, late)
         if rows is not None and stream.sink and born > self._since:
             self.latencies.add(self._clock.now() - born, items)
         at = just_after(late.at if self._exact else max(late.at, outlet.promised))

@@ -23,6 +23,7 @@ from riprap.graph.keys import END_KEY, KeyShape, OrderKey
 from riprap.operators.columns import Keys, keys_of
 from riprap.protocols.channel import ALL, Had, Skip
 from riprap.runtime.element.arrivals import renumbered
+from riprap.runtime.element.shard_merge import Given
 from riprap.runtime.element.ways import HoldingWay
 from riprap.runtime.messages import Kind, Message
 
@@ -41,7 +42,7 @@ class RememberWay(HoldingWay):
         self._dropped = self._seen = 0  # items that it remembered as it took over: not sent, had from another
         self._resumed = 0  # the term in which something was sent
 
-    def counted(self, items: int) -> int:
+    def counted(self, items: int, event: Given) -> int:
         return self.outlet.numbered(items)  # what is sent counts, when it is
 
     def give(self, messages: Sequence[Message]) -> None:

@@ -66,6 +66,12 @@ class ResendBuffer:
             return self._memory[0].number
         return following if self._spill is None else self._read_to
 
+    def unsent_from(self, following: int) -> int:
+        """The number of the first item that was not sent; `following` if all were."""
+        if self._sent < len(self._memory):
+            return self._memory[self._sent].number
+        return following if self._spill is None else self._read_to
+
     def messages(self) -> Iterator[Message]:
         """Everything that is here, in order, but markers."""
         yield from self._memory

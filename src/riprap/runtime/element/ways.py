@@ -13,6 +13,7 @@ from riprap.protocols.channel import Had, Outlet, Retention
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.element.ledger import OutletRecord
 from riprap.runtime.element.resend_buffer import ResendBuffer
+from riprap.runtime.element.shard_merge import Given
 from riprap.runtime.host import Host
 from riprap.runtime.messages import Kind, Message
 
@@ -49,13 +50,18 @@ class Way:
         """Send a marker, behind everything or in front of what waits."""
         raise NotImplementedError
 
-    def counted(self, items: int) -> int:
-        """Number items that are given out, in the ledger too; gives the first number."""
+    def counted(self, items: int, event: Given) -> int:
+        """Number the items of an event that is given out, in the ledger too; gives the first number."""
         outlet, record = self.outlet, self.record
         number = outlet.numbered(items)
         if outlet.number > record.number:
             record.number = outlet.number
         return number
+
+    @property
+    def emitted(self) -> int:
+        """Items that were given out, in all lives, each counted once: what a checkpoint has."""
+        return self.outlet.number
 
     def up(self, next_: int, had: Had) -> None:
         """The consumer is there and expects item `next_`; `had` says the same to a producer with other numbers."""
