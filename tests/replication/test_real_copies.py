@@ -2,8 +2,8 @@
 sources too, and processes that are stopped for seconds.
 
 Every run ends. While one copy of every operator, or one replica, is neither killed nor declared dead, the output is
-that of the bounded run. The oracle reads inputs and outputs alone; no count is negative, and what a stream into the sink
-counts as received is what came out.
+that of the bounded run. The oracle reads inputs and outputs alone; no count is negative, and what a stream into the
+sink counts as received is what came out.
 
     RIPRAP_SHARE=3/40 make soak ARGS=tests/replication/test_real_copies.py
 """
@@ -132,12 +132,8 @@ def playing(directory: Path, layout: Layout, inputs: dict[str, str], spare: int)
 
 
 def came_out(directory: Path, graph: Graph) -> dict[str, list[dict]]:
-    return {
-        sink.name: [
-            _columns(row) for item in Stream.open(directory / "sinks" / sink.name).read() for row in _rows(item.batch)
-        ]
-        for sink in graph.sinks
-    }
+    sinks = {sink.name: Stream.open(directory / "sinks" / sink.name).read() for sink in graph.sinks}
+    return {name: [_columns(row) for item in items for row in item.batch.to_pylist()] for name, items in sinks.items()}
 
 
 def due(graph: Graph, tables: dict[str, pa.Table]) -> dict[str, list[dict]]:

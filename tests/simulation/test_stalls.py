@@ -114,7 +114,7 @@ EVERY = [check_copies, check_any_copies, check_groups, check_any_groups]
 
 
 @pytest.mark.parametrize("what", EVERY)
-@pytest.mark.parametrize("seeds", batches(8, 4), ids=str)
+@pytest.mark.parametrize("seeds", batches(4, 2), ids=str)
 def test_stopped_processes_neither_lose_anything_nor_keep_the_run_from_ending(what, seeds):
     for seed in seeds:
         what(seed)

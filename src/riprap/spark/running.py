@@ -21,7 +21,7 @@ from riprap.base.randomness import secret_token
 from riprap.engine.engine import Engine
 from riprap.graph.annotations import Stability
 from riprap.runtime.coordination.coordinator import Coordinator
-from riprap.runtime.coordination.groups import spoken_for, with_kills
+from riprap.runtime.coordination.groups import spoken_for, tainted, with_kills
 from riprap.runtime.coordination.metrics_file import MetricsFile
 from riprap.runtime.coordination.roster import PeStatus
 from riprap.runtime.coordination.states import SystemState
@@ -141,6 +141,7 @@ def run_on_spark(
         if not driver.stopped and coordinator.error is None:
             release_inputs(directory, inputs)
         result["groups"], result["copies"] = with_kills(report, driver.killed), report.get("copies", {})
+        result["warnings"] += tainted(report)
     if coordinator.error is not None:
         raise _KINDS.get(coordinator.error_code, CheckFailed)(f"the run has failed: {coordinator.error}")
     phases.done("end")

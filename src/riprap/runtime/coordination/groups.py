@@ -42,6 +42,16 @@ def spoken_for(report: Report, pes: Iterable[str]) -> list[str]:
     return [pe for pe in pes if pe in first or known.get(pe, "active").startswith("active")]
 
 
+def tainted(report: Report) -> list[str]:
+    """A sentence for each element of which no copy was left: no stream counts what was in its state as lost."""
+    return [
+        f"{name}: {copied['tainted']} times no copy was left that could go on where the others were: one began without "
+        "their state, so rows behind it may be missing or wrong, and no stream counts them as lost"
+        for name, copied in report.get("copies", {}).items()
+        if copied["tainted"]
+    ]
+
+
 def with_kills(report: Report, kills: Mapping[str, list[int]]) -> dict[str, Any]:
     """The groups, where each fail-over also says how long it took from the kill that caused it (`kills`: by element,
     microseconds of the wall clock); None: nobody killed it. Who is killed may be missed by others of its replica first,
