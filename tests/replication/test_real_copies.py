@@ -37,8 +37,8 @@ from riprap.runtime.run import Run
 from riprap.streams import Stream
 
 PATIENCE = 300.0  # seconds; only how long a test that fails takes
-ROWS = 20_000
-RATE = 5_000.0
+ROWS = 10_000
+RATE = 4_000.0
 SILENCE = 3.0
 
 
@@ -193,7 +193,8 @@ def check(seed: int, directory: Path) -> str:
     tainted += any(one["tainted"] for one in report.get("groups", {}).values())
     if exact and not tainted:
         assert found == expected, f"{said}: {[(s, len(found[s]), len(expected[s])) for s in found]}"
-        assert all(count.lost == 0 for count in counts.values()), f"{said}: {counts}"
+        guarded = [count for count in counts.values() if count.recovery in ("copies", "failover")]
+        assert all(count.lost == 0 for count in guarded), f"{said}: {counts}"
     elif found != expected:
         assert tainted or any(count.lost or count.forgotten for count in counts.values()), f"{said}: no count says so"
     return said

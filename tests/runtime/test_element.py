@@ -27,7 +27,7 @@ class Host:
     def __init__(self):
         self.sent, self.kept_messages, self.acknowledged, self.durable = [], [], [], []
 
-    def send(self, channel, message):
+    def send(self, channel, message, after=None):
         self.sent.append((channel, message))
         return True
 

@@ -120,6 +120,12 @@ def test_stopped_processes_neither_lose_anything_nor_keep_the_run_from_ending(wh
         what(seed)
 
 
+@pytest.mark.parametrize(("what", "seed"), [(check_groups, 1000), (check_any_groups, 1000)])
+def test_schedules_that_soaking_found(what, seed):
+    """A producer died that held what its consumer expected, and its next life had only what follows to send."""
+    what(seed)
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("what", EVERY)
 def test_thousands_of_schedules(what):

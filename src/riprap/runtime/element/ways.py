@@ -187,6 +187,7 @@ class HoldingWay(Way):
         self._held = ResendBuffer(self._limit, lambda: self._host.spill(self.channel), lossy=self.outlet.lossy)
         self._heard: OrderKey | None = None  # progress that this consumer was told
         self._markers: deque[Message] = deque()  # to be sent ahead of everything
+        self._hole: int | None = None  # the item that the consumer expects, if that was lost with a life that held it
 
     def give(self, messages: Sequence[Message]) -> None:
         for message in messages:
@@ -201,6 +202,7 @@ class HoldingWay(Way):
 
     def up(self, next_: int, had: Had) -> None:
         super().up(next_, had)
+        self._hole = next_ if self._held.first(self.outlet.number) > next_ else None
         self._held.rewind(next_)  # below it, what was not acknowledged stays: a consumer that goes back may ask again
         self._heard = None
 
@@ -244,7 +246,11 @@ class HoldingWay(Way):
             self._heard = self.told
 
     def _send(self, message: Message) -> bool:
-        return self._host.send(self.channel, message)
+        if not self._host.send(self.channel, message, self._hole):
+            return False
+        if message.kind is not Kind.MARKER:
+            self._hole = None
+        return True
 
     @property
     def blocked(self) -> bool:  # type: ignore[override]
