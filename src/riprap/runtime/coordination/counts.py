@@ -26,7 +26,7 @@ def stream_counts(layout: Layout, ledgers: Ledgers) -> dict[str, Counts]:
 
     What one replica of a group misses another one has: a stream to a group, or within it, counts for the replica that
     received most. So what is lost of it is at most what that one lacked. A stream between operators in copies counts as
-    if each ran once: what any copy of the consumer had was received, and what any copy of the producer emitted was sent.
+    if each ran once: what any copy of the consumer had was received, and what any copy of the producer emitted, sent.
     """
     return {link.stream.id: _counts(layout, link, ledgers) for link in layout.links}
 
