@@ -12,20 +12,20 @@ from pathlib import Path
 
 from benchmarks import bargain_peers as peers
 from benchmarks.harness import Result, at_most, reported, seconds
-from riprap.api.request import Request, settings_of
+from riprap.api.request import AssessRequest, settings_of
 from riprap.apps import market, market_files
 from riprap.apps.catalogue import load_app
 from riprap.engine.inputs import read_file
-from riprap.faults.campaign import Settings, Target
+from riprap.faults.campaign_settings import CampaignSettings, Target
 from riprap.faults.divided import dividing_columns
 from riprap.faults.golden import golden_run
 from riprap.faults.models import Fault
-from riprap.faults.outputs import sink_reader
 from riprap.faults.recording import load, record
 from riprap.faults.scoring import parse_score
+from riprap.faults.trial_outputs import sink_reader
 from riprap.faults.trials import Bench, replay
 from riprap.spark.bounded import task_slots
-from riprap.spark.campaign import run_campaign
+from riprap.spark.campaign_job import run_campaign
 from riprap.spark.session import session
 
 TUPLES = 5_000_000
@@ -48,7 +48,7 @@ def _paper_scale(table: object, path: Path, folder: Path) -> Iterator[Result]:
     graph = load_app("bargain-discovery")
     spark = session()
     spark.range(0, 4, 1, 4).mapInArrow(lambda batches: batches, "id bigint").count()
-    settings = settings_of(graph, Request(graph, {"Source": path}, "paper"))
+    settings = settings_of(graph, AssessRequest(graph, {"Source": path}, "paper"))
     result = run_campaign(graph, settings, {"Source": path}, folder / "campaign", spark=spark)
     coded, slots = peers.coded(table), task_slots(spark)
     peers.fused_loop(coded)
@@ -62,7 +62,7 @@ def _paper_scale(table: object, path: Path, folder: Path) -> Iterator[Result]:
 
 def _longer_streams(folder: Path) -> Iterator[Result]:
     graph = load_app("bargain-discovery")
-    settings = Settings((Target(("TradeFilter",)),), (500_000,), {"Sink": "sum(gain)"})
+    settings = CampaignSettings((Target(("TradeFilter",)),), (500_000,), {"Sink": "sum(gain)"})
     for tuples in LENGTHS:
         file = folder / f"market-{tuples}.arrow"
         market_files.write(market.generate(tuples, market.DEFAULT_SEED), file)

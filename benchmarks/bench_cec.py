@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.harness import Result, at_least, at_most, reported, side_by_side
-from riprap.apps.window_records import SCENARIOS, Outcome, build, measure, prices, started
-from riprap.apps.window_recovery import ESTIMATE, returns
 from riprap.base.quantities import Duration
 from riprap.checkpoints.checkpointer import Checkpointer
 from riprap.checkpoints.storage import LocalStorage
 from riprap.engine.engine import Engine
 from riprap.graph.annotations import Annotations, Continuous, persist
+from riprap_papers.experiments.window_records import SCENARIOS, RecordsOutcome, build, measure, prices, started
+from riprap_papers.experiments.window_recovery import ESTIMATE, returns
 
 ROWS = 1 << 23  # half a second of work and more: dozens of records and checks in every run
 KILLS = 20
@@ -35,7 +35,7 @@ def run() -> Iterator[Result]:
 def overhead(directory: Path) -> Iterator[Result]:
     for scenario in SCENARIOS:
         table = prices(scenario, ROWS)
-        outcomes: dict[str, Outcome] = {}
+        outcomes: dict[str, RecordsOutcome] = {}
 
         def one(mode: str, scenario=scenario, table=table, outcomes=outcomes) -> None:
             outcomes[mode] = measure(scenario, mode, table, directory, every=20_000)

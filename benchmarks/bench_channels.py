@@ -21,13 +21,13 @@ from pyarrow import flight
 from benchmarks.harness import Result, at_least, at_most, reported, side_by_side
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.graph.builder import App
-from riprap.graph.keys import END_KEY
+from riprap.graph.order_keys import END_KEY
 from riprap.operators.views import Views
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.host import Arrival
 from riprap.runtime.layout import arrange
-from riprap.runtime.messages import Kind, Message
-from riprap.runtime.run import Run, Tls
+from riprap.runtime.messages import Message, MessageKind
+from riprap.runtime.run_context import Run, Tls
 from riprap.runtime.tls import generate_tls
 from riprap.runtime.transport.outlets import Outlet
 from riprap.runtime.transport.transport import ALL, NONE, Transport
@@ -104,10 +104,10 @@ def _member(directory: str, tls: Tls | None, at: int, last: int, consumer: str |
             message = event.message
             if hop.channel is not None:
                 hop.give(message)
-            elif message.kind is Kind.ROWS:
+            elif message.kind is MessageKind.ROWS:
                 ages.append(SYSTEM_CLOCK.now() - message.born)
             count += message.items
-            if message.kind is Kind.END:
+            if message.kind is MessageKind.END:
                 now = time.process_time()
                 pipe.send((count, now - used, statistics.median(ages) if ages else 0.0))
                 count, ages, used = 0, [], now
@@ -144,9 +144,9 @@ class _Chain:
             if rate is not None:
                 while (left := start + at / rate - SYSTEM_CLOCK.monotonic()) > 0:
                     self._hop.transport.poll(left, NONE)
-            self._hop.give(Message(Kind.ROWS, 1, self.number, views, born=SYSTEM_CLOCK.now()))
+            self._hop.give(Message(MessageKind.ROWS, 1, self.number, views, born=SYSTEM_CLOCK.now()))
             self.number += batch.num_rows
-        self._hop.give(Message(Kind.END, 1, self.number, progress=END_KEY))
+        self._hop.give(Message(MessageKind.END, 1, self.number, watermark=END_KEY))
         self._hop.transport.poll(0.0, NONE)  # the end of the turn: what was gathered goes
         while self._hop.transport.pending(self._hop.channel):  # type: ignore[arg-type]
             self._hop.transport.poll(1.0, NONE)

@@ -17,14 +17,14 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from benchmarks.harness import Result, at_most, reported
-from riprap.compare.costs import costs_of
-from riprap.compare.grid import Case, cases
-from riprap.compare.simulated_host import inputs_of, laid_out
 from riprap.protocols.events import Durable
-from riprap.runtime.element.ways import HoldingWay
-from riprap.runtime.simulated import START
-from riprap.runtime.simulated_life import Life
-from riprap.runtime.timed_simulation import TimedSimulation
+from riprap.runtime.element.output_channels import HoldingOutput
+from riprap.testing.simulated import START
+from riprap.testing.simulated_life import Life
+from riprap.testing.timed_simulation import TimedSimulation
+from riprap_papers.compare.costs import costs_of
+from riprap_papers.compare.grid import ComparedCase, cases
+from riprap_papers.compare.simulated_host import inputs_of, laid_out
 
 _INTERVALS = ("1s", "10s", "30s")
 _NEAR, _FAR = 0.005, 0.1  # microseconds per byte of a checkpoint: 200 and 10 MB/s
@@ -53,14 +53,14 @@ class LogInCheckpoint(TimedSimulation):
 
     def took(self, life: Life, durable: Durable, size: int) -> None:
         logged = size + sum(
-            _logged(way, self.kept) for way in life.element._outputs.ways.values() if isinstance(way, HoldingWay)
+            _logged(way, self.kept) for way in life.element._outputs.ways.values() if isinstance(way, HoldingOutput)
         )
         self.largest = max(self.largest, int(logged * self._slower))
         self._work_for(life, self._costs.sync + logged * self._slower * self._costs.write)
         super().took(life, durable, logged)
 
 
-def _logged(way: HoldingWay, kept: Kept) -> int:
+def _logged(way: HoldingOutput, kept: Kept) -> int:
     held, number = way._held, way.outlet.number
     rows = number - held.first(number)
     return held._bytes if kept == "cut back" or not rows else held._bytes * number // rows
@@ -79,7 +79,7 @@ def run() -> Iterator[Result]:
                 yield reported(name, seen.latency * 1e3, "ms", _told(seen))
 
 
-def _case(interval: str, log: str) -> Case:
+def _case(interval: str, log: str) -> ComparedCase:
     [case] = cases(
         "paper", workloads=["nexmark-2"], protocols=["uncoordinated"], intervals=(interval,), log=log, failure=False,
         repetitions=1, seconds=_LENGTH,
@@ -87,7 +87,7 @@ def _case(interval: str, log: str) -> Case:
     return case
 
 
-def _seen(case: Case, kind: type[TimedSimulation], write: float) -> Seen:
+def _seen(case: ComparedCase, kind: type[TimedSimulation], write: float) -> Seen:
     layout, inputs = laid_out(case), inputs_of(case)
     rates = {name: batch.num_rows / case.seconds for name, batch in inputs.items()}
     simulation = kind(

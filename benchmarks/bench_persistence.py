@@ -15,9 +15,9 @@ from benchmarks.harness import Result, at_least, reported
 from riprap.api.run import run as run_app
 from riprap.apps import market, market_files
 from riprap.apps.catalogue import load_app
-from riprap.apps.persistent_chain import MODES, PUBLISHED, Outcome, measure
 from riprap.graph.annotations import persist
 from riprap.spark.session import hosting_session
+from riprap_papers.experiments.persistent_chain import MODES, PUBLISHED, ChainOutcome, measure
 
 TOTAL = {256: 64 << 20, 1024: 128 << 20, 4096: 256 << 20}  # bytes, by the size of a tuple
 SETTLING = 192 << 20  # bytes, three segments: from then on logs are written over what was trimmed, as in a long run
@@ -34,7 +34,7 @@ def run() -> Iterator[Result]:
 def chain() -> Iterator[Result]:
     with tempfile.TemporaryDirectory(prefix="riprap-bench-") as scratch:
         for size, total in TOTAL.items():
-            taken: dict[str, list[Outcome]] = {mode: [] for mode in MODES}
+            taken: dict[str, list[ChainOutcome]] = {mode: [] for mode in MODES}
             for round_ in range(ROUNDS + 1):  # interleaved; the first one warms up
                 for mode in MODES:
                     outcome = measure(size, 16, 1, mode, total, Path(scratch), settling=SETTLING)

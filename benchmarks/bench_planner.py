@@ -9,9 +9,9 @@ from riprap.base.clock import SystemClock
 from riprap.planner.exact import solve
 from riprap.planner.problem import problem
 from riprap.planner.published_dag import dag
-from riprap.planner.reproduction import bounds
-from riprap.planner.topologies import SECOND, layered, signal_guru, twitter_sentiment
 from riprap.planner.topology import Topology
+from riprap_papers.published.backup_tables import bounds
+from riprap_papers.published.topologies import SECOND, layered, signal_guru, twitter_sentiment
 
 ROUNDS = 3
 PUBLISHED_HEURISTIC = {"TwitterSentiment(50,20,20)": 0.287, "TwitterSentiment(30,30,30)": 0.501, "SignalGuru": 0.020}

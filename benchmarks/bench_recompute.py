@@ -23,7 +23,7 @@ from riprap.graph.builder import App
 from riprap.graph.graph import Graph
 from riprap.graph.windows import count
 from riprap.proof.verdict import FaultResult
-from riprap.streams import Stream
+from riprap.streams import PersistentStream
 
 KILLS, GAP, BEFORE = 5, 7, 2.0  # kills, seconds between them, and seconds before one that it is compared with
 TUPLES = 3_000_000  # to find the most that the app takes
@@ -72,7 +72,7 @@ def _beside_kills(graph: Graph, place: Path, rate: float) -> Iterator[Result]:
     )  # fmt: skip
     if not all(sink.exact for sink in proof.sinks.values()):
         raise SystemExit(f"the run was not exact: {proof.sentence}")
-    items = list(Stream.open(proof.summary["sinks"]["HealthyOut"]["path"]).read())
+    items = list(PersistentStream.open(proof.summary["sinks"]["HealthyOut"]["path"]).read())
     written = np.concatenate([np.full(item.batch.num_rows, item.header.written_at / 1e6) for item in items])
     due = np.concatenate([item.batch.column("id").to_numpy() for item in items]) / rate
     started = float(np.min(written - due))  # the fastest tuple took no time

@@ -27,7 +27,7 @@ from riprap.checkpoints.storage import LocalStorage
 from riprap.engine.engine import Engine
 from riprap.graph.builder import App
 from riprap.graph.graph import Graph
-from riprap.graph.keys import OrderKey
+from riprap.graph.order_keys import OrderKey
 from riprap.graph.windows import count, zero
 from riprap.spark.session import hosting_session
 

@@ -16,7 +16,7 @@ from benchmarks.harness import Result, at_least, at_most, reported, side_by_side
 from riprap.api.cost_profile import cost_profile
 from riprap.api.run import run as run_app
 from riprap.apps.catalogue import load_app
-from riprap.cli.inputs import input_paths
+from riprap.cli.app_options import input_paths
 from riprap.operators.columns import Keys
 from riprap.operators.views import Views
 from riprap.protocols.channels import ChannelId

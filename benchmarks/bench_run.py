@@ -22,7 +22,7 @@ from benchmarks import peers_streaming as peers
 from benchmarks.harness import Result, at_least, at_most, reported
 from riprap.api.run import run as run_app
 from riprap.apps import market, market_files
-from riprap.runtime.coordination.metrics import Metrics
+from riprap.runtime.coordination.element_metrics import ElementMetrics
 from riprap.runtime.coordination.roster import PeStatus
 from riprap.runtime.element.latency import Latencies
 from riprap.spark.session import hosting_session, session
@@ -123,7 +123,7 @@ def _latency(spark: SparkSession, place: Path, rate: float, name: str, bars: tup
     ended: list[dict[int, int]] = []
 
     def watch(state: str, table: Sequence[PeStatus]) -> None:
-        told = {status.pe: Metrics.from_json(status.metrics) for status in table if status.metrics}
+        told = {status.pe: ElementMetrics.from_json(status.metrics) for status in table if status.metrics}
         if "Sink" in told and "Source" in told:
             ended[:] = [dict(told["Sink"].latency)]
             if not begun and told["Source"].received > rate * _SETTLED:

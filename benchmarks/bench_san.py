@@ -10,11 +10,11 @@ import simpy
 from benchmarks.harness import Result, at_least, at_most, reported, seconds, side_by_side
 from riprap.san.generator import keys
 from riprap.san.replicate import NetworkJob
-from riprap.san.streaming.application import Application, Operator
-from riprap.san.streaming.configurations import checkpointing
-from riprap.san.streaming.evaluation import evaluate
-from riprap.san.streaming.faults import NO_FAULTS, Faults
-from riprap.san.streaming.published import bargain_discovery
+from riprap.san.streaming.application import Application, ModelOperator
+from riprap.san.streaming.failures import NO_FAULTS, Faults
+from riprap_papers.san.configurations import checkpointing
+from riprap_papers.san.evaluation import evaluate
+from riprap_papers.san.published_apps import bargain_discovery
 
 RATE = 450.0
 SIMPY_SECONDS, NETWORK_SECONDS = 10.0, 400.0  # simulated; long enough for both to run for about a second
@@ -84,7 +84,7 @@ def simpy_model(application: Application, horizon: float) -> int:
         stream: simpy.Store(environment, application.by_name[stream.target].queue) for stream in application.streams
     }
 
-    def arrivals(operator: Operator, inbox: simpy.Store) -> Iterator[simpy.Event]:
+    def arrivals(operator: ModelOperator, inbox: simpy.Store) -> Iterator[simpy.Event]:
         assert operator.arrivals is not None
         while True:
             yield environment.timeout(1.0 / operator.arrivals.rate)
@@ -97,7 +97,7 @@ def simpy_model(application: Application, horizon: float) -> int:
                 yield stream.put(item)
 
     def work(
-        operator: Operator, port: int, inbox: simpy.Store, server: simpy.Resource, buffers: list[simpy.Store]
+        operator: ModelOperator, port: int, inbox: simpy.Store, server: simpy.Resource, buffers: list[simpy.Store]
     ) -> Iterator[simpy.Event]:
         emissions = operator.inputs[port].emissions
         while True:

@@ -22,7 +22,7 @@ from benchmarks.harness import Result, at_most, reported
 from riprap.api.run import run as run_app
 from riprap.apps import market, market_files
 from riprap.base.clock import SYSTEM_CLOCK
-from riprap.runtime.coordination.metrics import Metrics
+from riprap.runtime.coordination.element_metrics import ElementMetrics
 from riprap.runtime.coordination.roster import PeStatus
 from riprap.runtime.element.latency import Latencies
 from riprap.spark.session import hosting_session
@@ -47,7 +47,7 @@ def run() -> Iterator[Result]:
     began: list[float] = []
 
     def watch(state: str, table: Sequence[PeStatus]) -> None:
-        told = {status.pe: Metrics.from_json(status.metrics) for status in table if status.metrics}
+        told = {status.pe: ElementMetrics.from_json(status.metrics) for status in table if status.metrics}
         if "Sink" not in told or not told["Sink"].latency:
             return
         began[:] = began or [SYSTEM_CLOCK.monotonic()]

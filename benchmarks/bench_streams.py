@@ -16,8 +16,8 @@ import pyarrow.parquet
 
 from benchmarks.harness import Result, at_least, at_most, reported, side_by_side
 from riprap.base.randomness import generator
-from riprap.streams import Stream
-from riprap.streams.files import LocalFiles
+from riprap.streams import PersistentStream
+from riprap.streams.stream_files import LocalFiles
 
 TS = pa.timestamp("us", "UTC")
 BLOCKS = (64, 184, 736)  # KiB: 184 tuples of 256 B (with their overhead), 1 KiB and 4 KiB, as in the thesis
@@ -94,7 +94,7 @@ def _plain(directory: Path, streams: int, _: pa.Schema, made: list[pa.RecordBatc
 
 def _stable(directory: Path, streams: int, schema: pa.Schema, made: list[pa.RecordBatch], _: bytes) -> float:
     paths = [directory / f"stream-{at}" for at in range(streams)]
-    writers = [Stream.create(path, schema).writer() for path in paths]
+    writers = [PersistentStream.create(path, schema).writer() for path in paths]
 
     def loop(writer) -> None:
         for batch in made:
@@ -115,7 +115,7 @@ def latency(directory: Path) -> Iterator[Result]:
         block = generator(2, "block").bytes(kib * 1024)
         file = os.open(directory / "plain", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         plain, stream = [], []
-        with Stream.create(directory / "latency", schema).writer() as writer:
+        with PersistentStream.create(directory / "latency", schema).writer() as writer:
             for batch in made:
                 start = time.perf_counter()
                 writer.append(batch).result()
@@ -137,7 +137,7 @@ def replay(directory: Path) -> Iterator[Result]:
         count = (192 << 20) // (kib * 1024)
         schema, made = blocks(kib, count)
         path = directory / "replay"
-        stream = Stream.create(path, schema, stability="async", segment_bytes=1 << 40)
+        stream = PersistentStream.create(path, schema, stability="async", segment_bytes=1 << 40)
         with stream.writer() as writer:
             for batch in made:
                 writer.append(batch)
@@ -150,7 +150,7 @@ def replay(directory: Path) -> Iterator[Result]:
                 return sum(reader.get_batch(at).num_rows for at in range(reader.num_record_batches))
 
         def with_stream(path: Path = path) -> int:
-            return sum(item.batch.num_rows for item in Stream.open(path).read())
+            return sum(item.batch.num_rows for item in PersistentStream.open(path).read())
 
         assert with_pyarrow() == with_stream() == count * TUPLES
         warm = side_by_side({"pyarrow": with_pyarrow, "stream": with_stream}, rounds=7)
@@ -196,7 +196,7 @@ def _followers(
                 return
 
     def catch_up() -> None:
-        until_the_last(Stream.open(path).read(follow=True))
+        until_the_last(PersistentStream.open(path).read(follow=True))
 
     def plain() -> None:
         with open(directory / "plain", "wb", buffering=0) as file:
@@ -209,7 +209,7 @@ def _followers(
         (directory / "plain").unlink()
 
     def live() -> None:
-        stream = Stream.create(directory / "live", schema, stability="async")
+        stream = PersistentStream.create(directory / "live", schema, stability="async")
         with stream.writer() as writer:
             reader = stream.read(follow=True)
             concurrently([lambda: until_the_last(reader), lambda: [writer.append(batch) for batch in made] and None])
@@ -218,7 +218,9 @@ def _followers(
             took.append(time.perf_counter())
         shutil.rmtree(directory / "live")
 
-    with Stream.create(path, schema, stability="async", memory_bytes=0, segment_bytes=1 << 40).writer() as writer:
+    with PersistentStream.create(
+        path, schema, stability="async", memory_bytes=0, segment_bytes=1 << 40
+    ).writer() as writer:
         for batch in made:
             writer.append(batch)
         writer.flush()
@@ -254,7 +256,7 @@ def seek(directory: Path) -> Iterator[Result]:
     schema = pa.schema([("_ts", TS), ("_seq", pa.int64())])
     taken = {}
     path = directory / "seek"
-    stream = Stream.create(path, schema, stability="none")
+    stream = PersistentStream.create(path, schema, stability="none")
     written = 0
     for count in (1_000, 10_000, 100_000, 1_000_000):
         with stream.writer() as writer:
@@ -264,7 +266,7 @@ def seek(directory: Path) -> Iterator[Result]:
                 writer.append_all([rows.slice(at, 1) for at in range(1_000)])
                 written += 1_000
             writer.finish_segment()
-        opened = Stream.open(path)
+        opened = PersistentStream.open(path)
         times = []
         for wanted in generator(3, "seek", count).integers(0, count, 300):
             start = time.perf_counter()
@@ -287,7 +289,7 @@ def small_files(directory: Path) -> Iterator[Result]:
     schema, made = blocks(184, 40)
 
     def with_stream() -> None:
-        with Stream.create(directory / "files-stream", schema).writer() as writer:
+        with PersistentStream.create(directory / "files-stream", schema).writer() as writer:
             for batch in made:
                 writer.append(batch).result()
         shutil.rmtree(directory / "files-stream")

@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 from riprap.api.run import run as run_app
 from riprap.apps.catalogue import load_app
 from riprap.proof.oracle import SinkVerdict, compare, expected_rows
+from riprap.runtime.coordination.element_states import SystemState
 from riprap.runtime.coordination.roster import PeStatus
-from riprap.runtime.coordination.states import SystemState
-from riprap.streams import Stream
+from riprap.streams import PersistentStream
 
 _AT_ONCE = 0.05  # seconds of input that are written at a look
 _SETTLED = 1.0  # seconds for which all replicas have been full when the next one is struck
@@ -119,7 +119,7 @@ def fail_over(
     columns = [c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in table.columns]
     table = pa.table(columns, table.schema.names).combine_chunks()
     live = folder / "live"
-    story = Story(operator, kills, hangs, table, rate, Stream.create(live, table.schema).writer())
+    story = Story(operator, kills, hangs, table, rate, PersistentStream.create(live, table.schema).writer())
     graph = load_app(app)
     [source], [sink] = graph.sources, graph.sinks
     result = run_app(

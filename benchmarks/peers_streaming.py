@@ -177,9 +177,9 @@ def tuples_per_second_per_core(spark: SparkSession, form: Form, table: pa.Table,
         write_ticks(table, directory / "ticks", batch_rows)
         query = form(streaming_session(spark), directory / "ticks", directory / "out")
         query.awaitTermination()
-        timed = [progress for progress in query.recentProgress if progress["numInputRows"]][_WARM_UP:]
-        tuples = sum(progress["numInputRows"] for progress in timed)
-        seconds = sum(progress["durationMs"]["triggerExecution"] for progress in timed) / 1e3
+        timed = [watermark for watermark in query.recentProgress if watermark["numInputRows"]][_WARM_UP:]
+        tuples = sum(watermark["numInputRows"] for watermark in timed)
+        seconds = sum(watermark["durationMs"]["triggerExecution"] for watermark in timed) / 1e3
         return float(tuples / seconds / spark.sparkContext.defaultParallelism)
     finally:
         shutil.rmtree(directory, ignore_errors=True)

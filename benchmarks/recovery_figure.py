@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from riprap.base.randomness import generator
-from riprap.streams import Stream
+from riprap.streams import PersistentStream
 
 KILLED, BACK, END = 52, 86, 165  # seconds of stream time, as in the thesis
 RATE = 2_600_000  # bytes per second of stream time: a tenth of the thesis's
@@ -38,7 +38,7 @@ def produce(path: str, speed: float) -> None:
     data = generator(1, "payload").bytes(ROWS * WIDTH)
     payload = pa.Array.from_buffers(pa.binary(WIDTH), ROWS, [None, pa.py_buffer(data)])
     start, number, step = time.monotonic(), 0, ROWS * 1024 / RATE
-    with Stream.open(path).writer(producer="a") as writer:
+    with PersistentStream.open(path).writer(producer="a") as writer:
         print("ready", flush=True)
         while number * step < END:
             time.sleep(max(0.0, start + number * step / speed - time.monotonic()))
@@ -52,7 +52,7 @@ def produce(path: str, speed: float) -> None:
 
 def consume(path: str) -> None:
     """Process B: from its last registered position on; hands on (first position, next position, time)."""
-    stream = Stream.open(path)
+    stream = PersistentStream.open(path)
     for item in stream.read(from_position=stream.readers()["b"], follow=True, to_ts=END * 10**6):
         print(item.header.position, item.next_position, item.header.min_ts, flush=True)
         if item.next_position // ROWS % 8 == 0:  # a registration is synced: not for every batch
@@ -91,7 +91,7 @@ def start(role: str, path: Path, speed: float) -> subprocess.Popen:
 
 
 def measure(path: Path, speed: float) -> Receiver:
-    stream = Stream.create(path, SCHEMA)
+    stream = PersistentStream.create(path, SCHEMA)
     stream.register_reader("b", 0)
     producer = start("produce", path, speed)
     producer.stdout.readline()

@@ -7,7 +7,8 @@ other, every second one just before its next checkpoint is on disk, and what was
 within the bound. Then the same with the backup left out whose loss costs most, killing late and always the element that
 it was for: some kill is to miss the bound.
 
-The shaped apps wait instead of working (`apps/shaped.py`), Bargain Discovery among them; their plans are by L as
+The shaped apps wait instead of working (`riprap_papers/experiments/shaped.py`), Bargain Discovery among them; their
+plans are by L as
 executed (`planner/executed.py`). Bargain Discovery as it is works, and so fast that by L as executed it needs no backup
 at all: its plans are by the published sum of T, and one backup fewer would show nothing. A bound is what recomputing
 may take, and `--restart` beside it: what a process takes to be noticed, to be there again and to have its state (0.1 to
@@ -35,20 +36,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from riprap.api.prove import prove
-from riprap.apps import bargain_discovery, shaped
+from riprap.apps import bargain_discovery
 from riprap.apps.samples import sample_inputs
 from riprap.base.quantities import Duration
 from riprap.graph.annotations import Annotations
 from riprap.graph.graph import Graph
-from riprap.graph.plan import Plan, write_plan
-from riprap.planner import topologies
+from riprap.graph.plan_file import Plan, write_plan
 from riprap.planner.executed import as_executed
-from riprap.planner.files import TaskProfile
 from riprap.planner.from_graph import topology_of
 from riprap.planner.model import effect
 from riprap.planner.topology import Topology
+from riprap.planner.topology_files import TaskProfile
 from riprap.report import page as p
-from riprap.report.chart import Point, Series, chart
+from riprap.report.chart import ChartPoint, Series, chart
+from riprap_papers.experiments import shaped
+from riprap_papers.published import topologies
 
 EVERY, BARGAIN_EVERY, DURABLE = 2_000_000, 1_000_000, 50_000  # microseconds
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("_ts", pa.timestamp("us", "UTC"))])
@@ -251,11 +253,11 @@ def _drawn(found: list[dict[str, Any]]) -> str:
     measured = []
     for name in dict.fromkeys(row["app"] for row in found):
         kills = [kill for row in found if row["app"] == name for kill in row["kills"] if kill["caught_up"] is not None]
-        points = [Point(kill["predicted"], kill["caught_up"], f"{name} {kill['target']}") for kill in kills]
+        points = [ChartPoint(kill["predicted"], kill["caught_up"], f"{name} {kill['target']}") for kill in kills]
         measured.append(Series(name, points, line=False))
     most = max((point.x for one in measured for point in one.points), default=1.0)
     return chart(
-        [*measured, Series("as predicted", [Point(0, 0), Point(most, most)])],
+        [*measured, Series("as predicted", [ChartPoint(0, 0), ChartPoint(most, most)])],
         x_label="L, predicted for the worst moment, seconds", y_label="measured, seconds from having its state again",
     )  # fmt: skip
 

@@ -15,15 +15,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from riprap.api.request import Request, settings_of
+from riprap.api.request import AssessRequest, settings_of
 from riprap.apps.bargain_discovery import build
 from riprap.apps.samples import sample_inputs
 from riprap.engine.inputs import read_file
-from riprap.faults.campaign import units
+from riprap.faults.campaign_settings import units
+from riprap.faults.campaign_summary import summarise
 from riprap.faults.divided import dividing_columns
 from riprap.faults.recording import record
-from riprap.faults.summary import summarise
-from riprap.faults.work import Job, preparations, prepare, profile_all, run_golden, run_unit
+from riprap.faults.work import CampaignJob, preparations, prepare, profile_all, run_golden, run_unit
 
 TUPLES = 500_000
 OPERATORS = ("TradeFilter", "VWAP", "Source", "BargainIndex", "QuoteFilter")
@@ -38,14 +38,14 @@ def assessed(seed: int) -> Found:
         inputs = sample_inputs(graph, TUPLES, seed, place)
         settings = settings_of(
             graph,
-            Request(
+            AssessRequest(
                 graph, inputs, targets=",".join(OPERATORS), offsets=(0.2, 0.5, 0.8), outages=("16s",), rates=("peak",),
                 reps=1, golden=1, osf="sum(gain)",
             ),
         )  # fmt: skip
         record(graph, {n: read_file(p) for n, p in inputs.items()}, dividing_columns(graph), place / "recorded")
         (place / "shared").mkdir()
-        job = Job(graph, settings, place / "shared", place / "recorded")
+        job = CampaignJob(graph, settings, place / "shared", place / "recorded")
         profile_all(job)
         for what in preparations(settings):
             prepare(job, what)

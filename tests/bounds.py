@@ -33,12 +33,12 @@ TESTS = (
 UNCHECKED = {
     "riprap.operators.kernels.ranks.distinct_in",
     "riprap.operators.kernels.ranks.percentile_in",
-    "riprap.operators.kernels.tracking.claim",
-    "riprap.operators.kernels.tracking.distinct",
-    "riprap.operators.kernels.tracking.nth_rows",
-    "riprap.operators.kernels.tracking.tumble",
+    "riprap.operators.kernels.window_tracking.claim",
+    "riprap.operators.kernels.window_tracking.distinct",
+    "riprap.operators.kernels.window_tracking.nth_rows",
+    "riprap.operators.kernels.window_tracking.tumble",
     "riprap.san.samplers.one_of",
-    "riprap.workloads.nexmark_5._raise",
+    "riprap_papers.workloads.nexmark_5._raise",
 }
 
 

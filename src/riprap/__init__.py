@@ -27,11 +27,11 @@ _HOMES = {
     "session_window": "riprap.graph.windows",
     "time": "riprap.graph.windows",
     "zero": "riprap.graph.windows",
-    "read_plan": "riprap.graph.plan",
+    "read_plan": "riprap.graph.plan_file",
     "Engine": "riprap.engine.engine",
     "Rows": "riprap.operators.user",
     "UserOperator": "riprap.operators.user",
-    "check_operator": "riprap.operators.checker",
+    "check_operator": "riprap.testing.checker",
     "run_bounded": "riprap.spark.bounded",
     "session": "riprap.spark.session",
 }
@@ -68,12 +68,12 @@ if TYPE_CHECKING:
     from riprap.graph.annotations import backup, checkpoint, continuous, full_replication, ha_group, persist, retain
     from riprap.graph.builder import App, Stream
     from riprap.graph.graph import Graph
-    from riprap.graph.plan import read_plan
+    from riprap.graph.plan_file import read_plan
     from riprap.graph.windows import count, punctuated, session_window, time, zero
-    from riprap.operators.checker import check_operator
     from riprap.operators.user import Rows, UserOperator
     from riprap.spark.bounded import run_bounded
     from riprap.spark.session import session
+    from riprap.testing.checker import check_operator
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from riprap.api.consumer_recovery import told
+from riprap_papers.experiments.consumer_recovery import told
 
 
 def test_an_outage_is_found_and_what_was_missed_is_caught_up_with():

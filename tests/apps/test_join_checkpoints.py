@@ -7,20 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.report.test_reports import words
 
-from riprap.apps import join_checkpoints
-from riprap.apps.join_checkpoints import (
+from riprap_papers.cli import reproduce_joins
+from riprap_papers.experiments import join_checkpoints
+from riprap_papers.experiments.join_checkpoints import (
     CASES,
     PER_GROUP,
     SINGLE,
-    Outcome,
+    JoinOutcome,
     confidence,
     cost,
     graph_of,
     measure,
     relative,
 )
-from riprap.cli import reproduce_joins
-from riprap.report.joins_report import joins_report
+from riprap_papers.report.joins_report import joins_report
 
 
 def test_tuples_are_as_wide_as_published():
@@ -78,7 +78,7 @@ def test_no_cost_without_a_checkpoint_or_a_neighbour():
 
 
 def outcome(case, interval, ratio, half):
-    return Outcome(
+    return JoinOutcome(
         case.name,
         interval,
         1e5,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from riprap.apps.persistent_chain import BLOCK, measure
+from riprap_papers.experiments.persistent_chain import BLOCK, measure
 
 
 @pytest.mark.parametrize("mode", ["native", "async", "fsync"])

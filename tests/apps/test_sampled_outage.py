@@ -1,6 +1,6 @@
 """The curve of accuracy against recovery time: more is kept, more is found."""
 
-from riprap.apps.sampled_outage import points
+from riprap_papers.experiments.sampled_outage import points
 
 
 def test_a_larger_share_finds_more_of_an_outage(tmp_path):

@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from riprap.apps import shaped
 from riprap.engine.engine import Engine
-from riprap.planner import topologies
+from riprap_papers.experiments import shaped
+from riprap_papers.published import topologies
 
 
 @pytest.mark.parametrize(

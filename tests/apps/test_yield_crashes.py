@@ -3,12 +3,22 @@
 import numpy as np
 import pytest
 
-from riprap.apps import fab, yield_crashes
-from riprap.apps.yield_crashes import CHECKPOINT_US, OUTAGE_US, SCENARIOS, Crash, Quality, crashes, recorded, study
+from riprap.apps import fab
 from riprap.apps.yield_prediction import MODEL, SINK
 from riprap.base.errors import UsageError
 from riprap.engine.engine import Engine
-from riprap.graph.keys import OrderKey
+from riprap.graph.order_keys import OrderKey
+from riprap_papers.experiments import yield_crashes
+from riprap_papers.experiments.yield_crashes import (
+    CHECKPOINT_US,
+    OUTAGE_US,
+    SCENARIOS,
+    ModelCrash,
+    YieldQuality,
+    crashes,
+    recorded,
+    study,
+)
 
 LOTS, SEED = 30, 2
 END_US = fab.START_US + LOTS * fab.WAFERS_PER_LOT * fab.WAFER_US
@@ -51,13 +61,13 @@ def by_hand(record, crash, scenario):
     batches = [event for name, event in sink if name == SINK]
     wafers, qm = (np.concatenate([b.column(c).to_numpy() for b in batches]) for c in ("wafer", "qm"))
     order = np.argsort(wafers)
-    return Quality(wafers[order], qm[order])
+    return YieldQuality(wafers[order], qm[order])
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize(("seconds", "outage"), [(300.4, 4.2), (61.0, 2.0), (0.0, 3.0)])
 def test_a_run_is_what_a_host_would_do(record, scenario, seconds, outage):
-    crash = Crash(fab.START_US + round(seconds * 1e6), round(outage * 1e6))
+    crash = ModelCrash(fab.START_US + round(seconds * 1e6), round(outage * 1e6))
     mine, other = record.run(crash, scenario), by_hand(record, crash, scenario)
     kept = np.isin(other.wafers, mine.wafers)  # a run on the engine leaves out what came long before the crash
     assert (mine.wafers == other.wafers[kept]).all()

@@ -4,11 +4,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from riprap.api.yield_kills import LOTS, SPEED, Killed, kill_times, prediction_errors, scenario_graph, yield_kills
 from riprap.apps import fab
 from riprap.apps.yield_prediction import MODEL
 from riprap.base.errors import UsageError
-from riprap.report.yield_report import kills_report
+from riprap_papers.experiments.yield_kills import (
+    LOTS,
+    SPEED,
+    Killed,
+    kill_times,
+    prediction_errors,
+    scenario_graph,
+    yield_kills,
+)
+from riprap_papers.report.yield_report import kills_report
 
 
 def test_kills_are_ten_lots_apart():

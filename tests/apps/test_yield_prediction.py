@@ -10,7 +10,7 @@ from riprap.apps.yield_prediction import FEATURES, MODEL, SINK, YieldModel, buil
 from riprap.base.errors import UsageError
 from riprap.engine.engine import Engine
 from riprap.engine.inputs import keyed, read_file
-from riprap.operators.checker import check_operator
+from riprap.testing.checker import check_operator
 
 LOTS = 8
 GRAPH = build()

@@ -8,8 +8,8 @@ import pytest
 
 from riprap.base import disk
 from riprap.base.disk import PATIENCE, DiskFull, when_room
-from riprap.streams import Stream
-from riprap.streams.files import LocalFiles
+from riprap.streams import PersistentStream
+from riprap.streams.stream_files import LocalFiles
 
 SCHEMA = pa.schema([("_ts", pa.timestamp("us", "UTC")), ("_seq", pa.int64())])
 
@@ -71,7 +71,7 @@ def test_other_errors_are_not_tried_again(clock):
 
 def test_a_stream_pauses_and_loses_nothing(clock, tmp_path, monkeypatch):
     pwritev = os.pwritev
-    stream = Stream.create(tmp_path / "s", SCHEMA, segment_bytes=2000)
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA, segment_bytes=2000)
     with stream.writer() as writer:
         monkeypatch.setattr(os, "pwritev", failing(pwritev, errno.ENOSPC, 3))
         for first in range(0, 1000, 50):
@@ -88,7 +88,7 @@ def test_a_stream_pauses_and_loses_nothing(clock, tmp_path, monkeypatch):
 
 
 def test_a_stream_on_a_disk_that_stays_full_says_so(clock, tmp_path, monkeypatch):
-    writer = Stream.create(tmp_path / "s", SCHEMA).writer()
+    writer = PersistentStream.create(tmp_path / "s", SCHEMA).writer()
     monkeypatch.setattr(os, "pwritev", failing(os.pwritev, errno.ENOSPC, 1_000))
     writer.append(pa.record_batch([pa.array([1], SCHEMA.field(0).type), pa.array([1])], schema=SCHEMA))
     with pytest.raises(DiskFull):

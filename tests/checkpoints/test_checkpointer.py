@@ -14,7 +14,7 @@ from riprap.checkpoints.names import MANIFEST, files_in, folder_of
 from riprap.checkpoints.storage import LocalStorage, MemoryStorage
 from riprap.engine.engine import Engine
 from riprap.graph.windows import count, time
-from riprap.streams.errors import Fenced
+from riprap.streams.stream_errors import Fenced
 
 MS = 1_000
 

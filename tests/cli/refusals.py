@@ -8,7 +8,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from riprap.api.run import Settings
+from riprap.api.run import RunSettings
 from riprap.apps.catalogue import load_app
 from riprap.base.errors import MissingPrerequisite
 from riprap.cli.main import main
@@ -36,7 +36,7 @@ def no_spark(monkeypatch, tmp_path):
 def run_settings(plan, parallelism, inputs, rate, seconds) -> dict:
     """What `run.json` has, of a run of bargain-discovery."""
     name = "bargain-discovery"
-    settings = Settings(name, load_app(name).fingerprint, plan, "auto", parallelism, inputs, rate, seconds)
+    settings = RunSettings(name, load_app(name).fingerprint, plan, "auto", parallelism, inputs, rate, seconds)
     return {"format": 2, **asdict(settings)}
 
 

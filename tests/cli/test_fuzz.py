@@ -15,10 +15,10 @@ from refusals import CODES, check_sentence, ended, no_spark, run_settings  # noq
 from riprap.api.run import read_settings, resumed_app
 from riprap.apps.catalogue import load_app
 from riprap.base.errors import RiprapError, as_sentence
-from riprap.graph.plan import read_plan
+from riprap.graph.plan_file import read_plan
 from riprap.planner.backup_plan import given_backups
-from riprap.planner.files import read_profile, read_topology
 from riprap.planner.problem import problem
+from riprap.planner.topology_files import read_profile, read_topology
 
 BARGAINS = "bargain-discovery"
 GRAPH = load_app(BARGAINS)

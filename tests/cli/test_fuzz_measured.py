@@ -11,24 +11,24 @@ import pytest
 from refusals import check_sentence
 from test_fuzz import GRAPH, STRANGE, mutated_bytes, mutated_text, mutated_value
 
-from riprap.api.compare import _Done
-from riprap.api.foresight import read_assessed
 from riprap.api.impact import read_request
-from riprap.api.plan_told import _measured
-from riprap.api.request import Request
+from riprap.api.plan_summary import _measured
+from riprap.api.predicted_effects import read_assessed
+from riprap.api.request import AssessRequest
 from riprap.base.errors import RiprapError, as_sentence
-from riprap.compare.costs import profiles
-from riprap.compare.grid import Case
-from riprap.compare.measures import Result
 from riprap.graph.mapping import routes_of
 from riprap.planner.backup_plan import given_backups
 from riprap.planner.costs import read_costs
-from riprap.planner.files import read_profile, read_recovery, read_topology
 from riprap.planner.problem import problem
+from riprap.planner.topology_files import read_profile, read_recovery, read_topology
 from riprap.proof.schedule import Choices, Demand, read_schedule
-from riprap.report.comparison import comparison_report
 from riprap.san.streaming.describe import describe
 from riprap.san.streaming.describe import read_profile as read_for_model
+from riprap_papers.compare.comparison import _Done
+from riprap_papers.compare.costs import profiles
+from riprap_papers.compare.grid import ComparedCase
+from riprap_papers.compare.measures import Result
+from riprap_papers.report.comparison_page import comparison_report
 
 COST = {"cpu": 0.1, "memory": 1.0, "storage": 0.0, "network": 1.0}
 PROFILE = {
@@ -65,7 +65,7 @@ REQUEST = {
 PROOF = {"faults": [{"targets": [name], "caught_up": 1.0, "latency": 0.5} for name in ("Aggregator", "VWAP/0")]}
 RESULT = Result(391.0, 17.6, 20.1, 20.1, 11, 0, 14038.4, 3.1, 0.1, 0.65, 0.04, 0.7, None, None, 0.3, 0, 0, 0,
                 ((0.0, 391.0, 20.0), (0.3, 0.0, -1.0)), 200.0)  # fmt: skip
-CASE = Case("wordcount", "coordinated", 2_000_000, "small", True, 200.0, 4.0)
+CASE = ComparedCase("wordcount", "coordinated", 2_000_000, "small", True, 200.0, 4.0)
 LINE = {"host": "simulated", "case": vars(CASE), "result": RESULT.as_json()}
 GRAPHML = """<graphml xmlns="http://graphml.graphdrawing.org/xmlns">
 <key id="d0" for="node" attr.name="T" attr.type="double"/>
@@ -115,7 +115,7 @@ def use_assessment(place: Path, random_):
     written(place / "request.json", REQUEST, json.dumps, random_)
     (place / "assessment.json").write_text(json.dumps(ASSESSMENT))
     yield lambda: read_assessed(place, GRAPH)
-    yield lambda: read_request(place, Request, GRAPH, place / "plan.toml")
+    yield lambda: read_request(place, AssessRequest, GRAPH, place / "plan.toml")
 
 
 def use_proof(place: Path, random_):

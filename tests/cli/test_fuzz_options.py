@@ -28,10 +28,13 @@ GIVEN = {
 # Where the work of commands that need no Spark begins.
 WORK = [
     "riprap.apps.samples.sample_inputs", "riprap.api.model.profile", "riprap.api.model.calibrate",
-    "riprap.api.model.describe", "riprap.planner.exact.solve", "riprap.planner.reproduction.reproduce",
-    "riprap.apps.window_records.prices", "riprap.apps.join_checkpoints.measure", "riprap.apps.sampled_outage.points",
-    "riprap.apps.persistent_chain.measure", "riprap.apps.yield_crashes.recorded", "riprap.api.yield_kills.yield_kills",
-    "riprap.api.compare.results_of", "riprap.api.compare.maxima_of", "riprap.apps.market.generate",
+    "riprap.api.model.describe", "riprap.planner.exact.solve", "riprap_papers.published.backup_tables.reproduce",
+    "riprap_papers.experiments.window_records.prices", "riprap_papers.experiments.join_checkpoints.measure",
+    "riprap_papers.experiments.sampled_outage.points",
+    "riprap_papers.experiments.persistent_chain.measure", "riprap_papers.experiments.yield_crashes.recorded",
+    "riprap_papers.experiments.yield_kills.yield_kills",
+    "riprap_papers.compare.comparison.results_of", "riprap_papers.compare.comparison.maxima_of",
+    "riprap.apps.market.generate",
     "riprap.cli.doctor.java_version",
 ]  # fmt: skip
 

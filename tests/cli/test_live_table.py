@@ -9,15 +9,15 @@ from rich.console import Console
 
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.cli.live_table import LiveTable, _table, waiting
-from riprap.runtime.coordination.metrics import Metrics
+from riprap.runtime.coordination.element_metrics import ElementMetrics
+from riprap.runtime.coordination.element_states import WorkerState
 from riprap.runtime.coordination.metrics_file import MetricsFile
 from riprap.runtime.coordination.roster import PeStatus
-from riprap.runtime.coordination.states import WorkerState
 from riprap.runtime.element.latency import Latencies, format_latency
 
 
 def status(epoch, latencies):
-    metrics = Metrics(latency=latencies.counts).as_json()
+    metrics = ElementMetrics(latency=latencies.counts).as_json()
     return PeStatus("Sink", WorkerState.RUNNING, epoch, 0, "h", 1, 2, 0, 0.0, metrics, ())
 
 

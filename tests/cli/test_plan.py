@@ -17,7 +17,7 @@ from riprap.engine.profile import profile as measured
 from riprap.engine.profile import write_profile
 from riprap.graph.annotations import backup, continuous
 from riprap.graph.builder import App
-from riprap.graph.plan import parse_plan
+from riprap.graph.plan_file import parse_plan
 from riprap.graph.windows import count
 from riprap.planner.costs import TECHNIQUES, Cost, OperatorCosts, write_costs
 from riprap.runtime.planned import wrong_with

@@ -12,7 +12,7 @@ from riprap.api import run as api
 from riprap.base.errors import DataError
 from riprap.graph.builder import App
 from riprap.runtime.element.ledger import ledger_shape, open_ledger
-from riprap.streams import Stream
+from riprap.streams import PersistentStream
 
 TS = pa.timestamp("us", "UTC")
 SCHEMA = pa.schema([("_ts", TS), ("_seq", pa.int64()), ("x", pa.int64())])
@@ -49,7 +49,7 @@ def no_spark(monkeypatch):
 
 def begun(directory, path, taken=5_000):
     """As a run leaves it that was killed after so many rows."""
-    settings = api.Settings("", graph().fingerprint, None, "auto", {}, {"In": str(path)}, None, None)
+    settings = api.RunSettings("", graph().fingerprint, None, "auto", {}, {"In": str(path)}, None, None)
     layout = settings.layout(graph())
     directory.mkdir()
     api._write(directory, settings)
@@ -97,7 +97,7 @@ def test_another_file_is_refused(tmp_path, count, factor, odd):
 
 
 def stream(path, count):
-    with Stream.create(path, SCHEMA).writer() as writer:
+    with PersistentStream.create(path, SCHEMA).writer() as writer:
         writer.append(rows(count))
 
 
@@ -107,7 +107,7 @@ def test_another_stream_is_refused(tmp_path):
     begun(tmp_path / "run", path, taken=900)
     with pytest.raises(Started):
         resumed(tmp_path / "run")
-    with Stream.open(path).writer() as writer:
+    with PersistentStream.open(path).writer() as writer:
         writer.append(rows(500, 1_000))
     with pytest.raises(Started):
         resumed(tmp_path / "run")

@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 from refusals import ran
 
-from riprap.streams import Stream
+from riprap.streams import PersistentStream
 
 SCHEMA = pa.schema([("_ts", pa.timestamp("us", "UTC")), ("_seq", pa.int64()), ("text", pa.string())])
 
@@ -33,7 +33,7 @@ def eighty_columns(monkeypatch):
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     made = tmp_path_factory.mktemp("cli") / "ticks"
-    with Stream.create(made, SCHEMA, segment_bytes=3000).writer() as writer:
+    with PersistentStream.create(made, SCHEMA, segment_bytes=3000).writer() as writer:
         for first in range(0, 1000, 50):
             seq = list(range(first, first + 50))
             columns = [pa.array([n * 1000 for n in seq], SCHEMA.field(0).type), pa.array(seq), pa.array(map(str, seq))]
@@ -61,7 +61,7 @@ def test_tail(path):
 
 
 def test_tail_follows(path, tmp_path):
-    stream = Stream.create(tmp_path / "s", SCHEMA)
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA)
     command = [sys.executable, "-m", "riprap.cli.main", "stream", "tail", str(tmp_path / "s"), "--follow", "--json"]
     with stream.writer() as writer, subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         for number in range(3):
@@ -85,7 +85,7 @@ def test_export(path, tmp_path):
 def test_verify_and_trim(path, tmp_path):
     sound = riprap("verify", path)
     assert (sound.returncode, "20 batches, 1,000 rows" in sound.stdout) == (0, True)
-    opened = Stream.open(path)
+    opened = PersistentStream.open(path)
     victim = path / "00000001.arrow"
     data = victim.read_bytes()
     victim.write_bytes(data[:1500] + bytes([data[1500] ^ 1]) + data[1501:])
@@ -101,13 +101,13 @@ def test_verify_and_trim(path, tmp_path):
 
 
 def test_trim_names_the_run_that_needs_what_it_leaves(path):
-    opened = Stream.open(path)
+    opened = PersistentStream.open(path)
     opened.register_reader("run-1-S", 150, run="/runs/mine")
     told = riprap("trim", path, "--before-position", 500).stdout
     assert "the run in /runs/mine needs it from position 150 on" in told
     assert opened.first_position() <= 150
     assert "needs" not in riprap("trim", path, "--before-position", 500, "--force").stdout
-    assert Stream.open(path).readers() == {}, "what was forced away cannot be held"
+    assert PersistentStream.open(path).readers() == {}, "what was forced away cannot be held"
 
 
 def test_mistakes_are_one_sentence(tmp_path):

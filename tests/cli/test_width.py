@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 from riprap.cli import console
 from riprap.cli.main import app
 from riprap.cli.prove import _print
-from riprap.proof.effects import Effect
+from riprap.proof.effects import FaultEffect
 from riprap.proof.oracle import SinkVerdict
-from riprap.proof.schedule import Fault
+from riprap.proof.schedule import ScheduledFault
 from riprap.proof.verdict import FaultResult, Proof
-from riprap.streams import Stream
+from riprap.streams import PersistentStream
 
 pytestmark = pytest.mark.usefixtures("no_spark")
 SCHEMA = pa.schema([("_ts", pa.timestamp("us", "UTC")), ("_seq", pa.int64())])
@@ -35,7 +35,7 @@ def printed(*arguments):
 def test_the_streams_of_a_run(tmp_path):
     names = ["streams/Source--TradeQuote/0-0", "sinks/Bargains", "streams/Aggregator--BargainIndexOfTheDay/0-0"]
     for name in names:
-        with Stream.create(tmp_path / name, SCHEMA).writer() as writer:
+        with PersistentStream.create(tmp_path / name, SCHEMA).writer() as writer:
             seq = pa.array(range(100_000), pa.int64())
             writer.append(
                 pa.record_batch([pa.array([n * 1511 for n in range(100_000)], SCHEMA.field(0).type), seq], SCHEMA.names)
@@ -79,10 +79,14 @@ def test_help_is_grouped_by_the_loop():
 
 def test_a_proof(capsys, tmp_path):
     targets = ("TradeQuote", "Aggregator", "BargainIndex", "QuoteFilter")
-    ahead, after = Effect(0.123456, 123, 0.01234, 123_456, 0.9876), Effect(0.5, 9_876, 123.4567, 9_876, 0.1, 12)
+    ahead, after = (
+        FaultEffect(0.123456, 123, 0.01234, 123_456, 0.9876),
+        FaultEffect(0.5, 9_876, 123.4567, 9_876, 0.1, 12),
+    )
     faults = tuple(
         FaultResult(
-            Fault(n * 1_000_000, "checkpoint-deleted", targets[: 1 + n % 4]), 1.0 + n, 3.0 + n, 2.0 + n, 12.5, 0.4,
+            ScheduledFault(n * 1_000_000, "checkpoint-deleted", targets[: 1 + n % 4]), 1.0 + n, 3.0 + n, 2.0 + n, 12.5,
+            0.4,
             foreseen=ahead, effect=after, altered="price" if n == 4 else None,
         )
         for n in range(20)

@@ -10,21 +10,21 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from riprap.api.compare import compare, find_maximum
 from riprap.base.errors import RiprapError
 from riprap.cli.main import main as riprap
-from riprap.compare.advice import advice
-from riprap.compare.costs import costs_of, profiles, said
-from riprap.compare.cycle import Falling, falls
-from riprap.compare.grid import Case, cases
-from riprap.compare.maximum import maximum
-from riprap.compare.measures import STEP, Observation, Output, Result, averaged, measured
-from riprap.compare.oracle import Verdict, judged, rows
-from riprap.compare.processes import results_of
-from riprap.compare.simulated_host import laid_out, observed
-from riprap.compare.skew import pairs
-from riprap.report.comparison import comparison_report
-from riprap.workloads.catalogue import WORKLOADS
+from riprap_papers.compare.advice import advice
+from riprap_papers.compare.comparison import compare, find_maximum
+from riprap_papers.compare.costs import costs_of, profiles, said
+from riprap_papers.compare.cycle import Falling, falls
+from riprap_papers.compare.grid import ComparedCase, cases
+from riprap_papers.compare.maximum import maximum
+from riprap_papers.compare.measures import STEP, Observation, Result, SinkOutput, averaged, measured
+from riprap_papers.compare.oracle import RowVerdict, judged, rows
+from riprap_papers.compare.processes import results_of
+from riprap_papers.compare.simulated_host import laid_out, observed
+from riprap_papers.compare.skew import pairs
+from riprap_papers.report.comparison_page import comparison_report
+from riprap_papers.workloads.catalogue import WORKLOADS
 
 SHORT = {"workloads": ["nexmark-2"], "rate": 300.0, "seconds": 4.0, "intervals": ("700ms",)}
 
@@ -34,7 +34,7 @@ PROFILED = {"Bid": 2e-8, "Selection": 4e-8, "Sink": 1e-8}
 def seen(outputs, killed_at=None, **more):
     numbers = dict.fromkeys(("checkpoints", "forced", "bytes", "gone_back", "tuples"), 0)
     times = dict.fromkeys(("detect", "restart", "restore", "take_ms", "rollback"), 0.0)
-    told = {"verdict": Verdict(), **numbers, **times, **more}
+    told = {"verdict": RowVerdict(), **numbers, **times, **more}
     return Observation(outputs=outputs, seconds=30.0, killed_at=killed_at, **told)
 
 
@@ -69,10 +69,10 @@ def test_every_workload_survives_a_real_kill_under_every_protocol(tmp_path):
 
 
 def test_recovery_is_over_when_the_latency_is_back_and_stays():
-    calm = [Output(at / 10, 10, 0.1) for at in range(100)]  # 10 s
-    late = [Output(12 + at / 10, 10, 2.0 - at * 0.05) for at in range(20)]
-    luck = [Output(14.0, 10, 0.1), Output(14.31, 10, 1.0)]  # one step within the bound is none
-    after = [Output(15 + at / 10, 10, 0.105) for at in range(100)]
+    calm = [SinkOutput(at / 10, 10, 0.1) for at in range(100)]  # 10 s
+    late = [SinkOutput(12 + at / 10, 10, 2.0 - at * 0.05) for at in range(20)]
+    luck = [SinkOutput(14.0, 10, 0.1), SinkOutput(14.31, 10, 1.0)]  # one step within the bound is none
+    after = [SinkOutput(15 + at / 10, 10, 0.105) for at in range(100)]
     result = measured(seen([*calm, *late, *luck, *after], killed_at=10.0))
     assert result.latency_mean == pytest.approx(100)
     assert result.throughput == pytest.approx(100)
@@ -85,14 +85,14 @@ def test_recovery_is_over_when_the_latency_is_back_and_stays():
 
 
 def test_where_latency_swings_the_adaptive_recovery_sees_it_end():
-    swinging = [Output(at / 10, 10, 0.1 if at % 10 < 8 else 1.0) for at in range(100)]
-    after = [Output(12 + at / 10, 10, 0.1 if at % 10 < 8 else 1.0) for at in range(100)]
+    swinging = [SinkOutput(at / 10, 10, 0.1 if at % 10 < 8 else 1.0) for at in range(100)]
+    after = [SinkOutput(12 + at / 10, 10, 0.1 if at % 10 < 8 else 1.0) for at in range(100)]
     result = measured(seen([*swinging, *after], killed_at=10.0))
     assert result.recovery_adaptive == pytest.approx(2.0, abs=2 * STEP)
 
 
 def test_a_result_survives_its_file():
-    result = measured(seen([Output(1.0, 3, 0.5)], killed_at=2.0))
+    result = measured(seen([SinkOutput(1.0, 3, 0.5)], killed_at=2.0))
     assert Result.from_json(json.loads(json.dumps(result.as_json()))) == result
 
 
@@ -134,7 +134,7 @@ def test_windows_close_before_the_kill():
 
 
 def test_repetitions_are_shown_as_one():
-    results = [replace(measured(seen([Output(10.0, n, 0.1 * n)])), lost=n) for n in (1, 3)]
+    results = [replace(measured(seen([SinkOutput(10.0, n, 0.1 * n)])), lost=n) for n in (1, 3)]
     found = averaged(results)
     assert found.latency_mean == pytest.approx(200)
     assert found.lost == 3
@@ -147,7 +147,7 @@ def told(**measures):
     found = {}
     for name, (p99, first, lost) in measures.items():
         [case] = cases("small", protocols=[name], **SHORT)
-        result = measured(seen([Output(1.0, 3, 0.5)], killed_at=2.0))
+        result = measured(seen([SinkOutput(1.0, 3, 0.5)], killed_at=2.0))
         found[case] = replace(result, throughput=1.0, latency_p99=p99, first_output=first, lost=lost)
     return advice(found)
 
@@ -169,7 +169,7 @@ def test_in_a_cycle_nobody_is_advised_to_fall_back_to_the_start():
     found = {}
     for name, p99 in (("uncoordinated", 10.0), ("induced", 20.0), ("hybrid", 40.0)):
         [case] = cases("small", workloads=["nhop"], protocols=[name], rate=300.0)
-        result = measured(seen([Output(1.0, 3, 0.5)], killed_at=2.0))
+        result = measured(seen([SinkOutput(1.0, 3, 0.5)], killed_at=2.0))
         found[case] = replace(result, throughput=1.0, latency_p99=p99, first_output=1.0)
     fallen = falls(["uncoordinated", "induced"], ["1s"])
     assert "take uncoordinated" in advice(found)[0]
@@ -196,10 +196,10 @@ def test_a_lost_row_alters_the_totals_behind_it_and_is_lost_once():
 def test_the_oracle_tells_lost_altered_and_repeated_rows_apart():
     wanted = {"Sink": sink((1, "a"), (1, "b"), (2, "a"), (2, "a"), (3, "c"), coded=True)}
     found = {"Sink": sink((3, "c"), (3, "c"), (1, "x"), (1, "a"), (2, "a"))}
-    assert judged(wanted, found) == Verdict(lost=1, repeated=1, altered=1)
-    assert judged(wanted, wanted) == Verdict()
-    assert judged(wanted, {"Sink": rows([])}) == Verdict(lost=5)
-    assert judged({"Sink": rows([])}, wanted) == Verdict(repeated=5)
+    assert judged(wanted, found) == RowVerdict(lost=1, repeated=1, altered=1)
+    assert judged(wanted, wanted) == RowVerdict()
+    assert judged(wanted, {"Sink": rows([])}) == RowVerdict(lost=5)
+    assert judged({"Sink": rows([])}, wanted) == RowVerdict(repeated=5)
 
 
 def sink(*pairs, coded=False):
@@ -215,9 +215,9 @@ def test_processes_change_nothing_but_the_time():
     asked = cases("small", protocols=["coordinated", "repeat", "none"], **SHORT)
     found = results_of(asked, 2)
     assert [next(found), next(found)] == list(results_of(asked[:2], 1))
-    assert len([child for child in children() if b"riprap.compare.processes" in child]) == 2
+    assert len([child for child in children() if b"riprap_papers.compare.processes" in child]) == 2
     found.close()
-    assert not [child for child in children() if b"riprap.compare.processes" in child]
+    assert not [child for child in children() if b"riprap_papers.compare.processes" in child]
 
 
 def children():
@@ -261,7 +261,9 @@ def test_skewed_cases_stand_beside_even_ones(tmp_path):
         ("coordinated", None), ("coordinated", 1.5), ("repeat", None), ("repeat", 1.5),
     ]  # fmt: skip
     assert {case.shards for case in found} == {8}
-    results = {case: replace(measured(seen([Output(10.0, 3, 0.1 * (case.skew or 1))])), rate=100.0) for case in found}
+    results = {
+        case: replace(measured(seen([SinkOutput(10.0, 3, 0.1 * (case.skew or 1))])), rate=100.0) for case in found
+    }
     assert [round(pair.slower, 2) for pair in pairs(results)] == [1.5, 1.5]
     page = comparison_report(results, host="somewhere")
     assert "Under skewed keys" in page
@@ -281,7 +283,7 @@ def test_costs_are_those_of_a_profile(tmp_path):
     assert [found.of(layout.graph, pe) for pe in layout.pes] == [pytest.approx(c * 1e6) for c in PROFILED.values()]
     assert said([case]).startswith("What a row costs is taken from profiles of nexmark-2, and restarts")
     assert measured(observed(case)).first_output > 1.4
-    assert Case(**json.loads(json.dumps(vars(case)))) == case
+    assert ComparedCase(**json.loads(json.dumps(vars(case)))) == case
     for text, words in [('app = "vwap"', "is no workload"), ('app = "nexmark-2"', "is not a profile that")]:
         path.write_text(text)
         with pytest.raises(RiprapError, match=words):
@@ -356,7 +358,7 @@ def test_what_cannot_be_is_refused_before_anything_runs(wrong, words, tmp_path):
 
 
 def test_a_load_is_a_share_of_the_largest_rate(monkeypatch):
-    monkeypatch.setattr("riprap.compare.maximum._STEPS", 2)
+    monkeypatch.setattr("riprap_papers.compare.maximum._STEPS", 2)
     [case] = cases(
         "small", workloads=["nexmark-2"], protocols=["none"], load=0.5, failure=False, seconds=2.0, intervals=("700ms",)
     )
@@ -366,6 +368,6 @@ def test_a_load_is_a_share_of_the_largest_rate(monkeypatch):
 
 
 def test_the_largest_rate_is_one_that_the_costs_allow(monkeypatch):
-    monkeypatch.setattr("riprap.compare.maximum._STEPS", 2)
+    monkeypatch.setattr("riprap_papers.compare.maximum._STEPS", 2)
     (rate,) = find_maximum("nexmark-2", protocols=["none"], interval="1s", seconds=3.0).values()
     assert 1e5 < rate < 1e8  # a row costs 0.05 µs in each element, a message 150 µs

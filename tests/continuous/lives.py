@@ -7,14 +7,14 @@ import pyarrow as pa
 
 from riprap.engine.engine import Engine
 from riprap.graph.builder import App
-from riprap.graph.keys import OrderKey
+from riprap.graph.order_keys import OrderKey
 from riprap.graph.windows import count, time, zero
 from riprap.operators.build import make_operator
 from riprap.operators.contract import Channel, Punctuation
+from riprap.records.check_schedule import CheckPace
 from riprap.records.record import decode, encode
 from riprap.records.recorder import Recorder
 from riprap.records.recovery import recover
-from riprap.records.schedule import Pace
 
 SCHEMA = pa.schema([("k", pa.string()), ("x", pa.int64())])
 TS = pa.timestamp("us", "UTC")
@@ -106,7 +106,7 @@ class Life:
         item, engine = self.items[self.at], self._engine
         if len(item) == 1:
             self.at += 1
-            return taken(engine.advance("S", item[0]) if engine is not None else self.operator.progress(item[0]))
+            return taken(engine.advance("S", item[0]) if engine is not None else self.operator.watermark(item[0]))
         if len(item) == 2:
             self.at += 1
             if engine is not None:
@@ -159,7 +159,7 @@ def append(life: Life, recorder: Recorder, written: Written, random: Random, out
     written.oldest.append(recorder.oldest)
 
 
-def come_back(graph, items, written: Written, random: Random, pace: Pace, *, whole: bool, looped: bool = False):
+def come_back(graph, items, written: Written, random: Random, pace: CheckPace, *, whole: bool, looped: bool = False):
     """A fresh operator from the records that are there, trimmed as far as the last of them allows, at the newest cut.
 
     `whole`: it takes its input in pieces that do not respect the cut; what comes out behind it is given too.
@@ -180,8 +180,8 @@ def come_back(graph, items, written: Written, random: Random, pace: Pace, *, who
     return life, recovery, coming.recorder, outputs
 
 
-def any_pace(random: Random) -> Pace:
-    return Pace(random.choice([1, 20, 200]), random.choice([0, 10, 100]), random.choice([1, 3, 1000]))
+def any_pace(random: Random) -> CheckPace:
+    return CheckPace(random.choice([1, 20, 200]), random.choice([0, 10, 100]), random.choice([1, 3, 1000]))
 
 
 def totals(data: bytes):

@@ -5,7 +5,7 @@ import pytest
 from riprap.base.errors import GraphError, PlanError, UsageError
 from riprap.graph.annotations import backup, checkpoint, continuous
 from riprap.graph.builder import App
-from riprap.graph.plan import parse_plan, plan_of, write_plan
+from riprap.graph.plan_file import parse_plan, plan_of, write_plan
 from riprap.graph.windows import count, punctuated
 from riprap.protocols.registry import protocol
 from riprap.runtime.layout import arrange

@@ -7,7 +7,7 @@ from tests.continuous.lives import SCHEMA, Life, Written, any_items, any_pace, b
 from tests.continuous.test_recovery import logical
 
 from riprap.graph.builder import App
-from riprap.graph.keys import START_KEY
+from riprap.graph.order_keys import START_KEY
 from riprap.graph.windows import count, time
 from riprap.operators.build import make_operator
 from riprap.operators.contract import merge_states, split_state
@@ -117,7 +117,7 @@ def check(seed: int) -> None:
             for heir in heirs[shard]:
                 found += [row for stream in graph.inputs("Op") for row in given(heir.advance(stream.id, key))]
     if until:
-        expected += taken(golden.operator.progress(key))
+        expected += taken(golden.operator.watermark(key))
         state = golden.operator.snapshot()
     lives = []
     for shard in range(new):

@@ -8,13 +8,13 @@ from tests.continuous.lives import SCHEMA, Life, Written, any_graph, any_items, 
 
 from riprap.base.errors import DataError
 from riprap.graph.builder import App
-from riprap.graph.keys import OrderKey
+from riprap.graph.order_keys import OrderKey
 from riprap.graph.windows import count
+from riprap.records.check_schedule import CheckPace, Schedule
 from riprap.records.goal import Goal
 from riprap.records.record import decode, encode
 from riprap.records.recorder import Recorder
 from riprap.records.recovery import recover
-from riprap.records.schedule import Pace, Schedule
 
 
 def some_records(seed: int, graph=None) -> Written:
@@ -22,7 +22,7 @@ def some_records(seed: int, graph=None) -> Written:
     graph = graph or any_graph(random)
     items = any_items(random, len(graph.inputs("Op")))
     life, written = Life(graph, items, random), Written()
-    go_on(life, Recorder(life.operator, Pace(5, 5, 2)), written, random, len(items), [])
+    go_on(life, Recorder(life.operator, CheckPace(5, 5, 2)), written, random, len(items), [])
     return written
 
 
@@ -57,7 +57,7 @@ def test_windows_that_give_nothing_out_are_checked_as_time_passes():
     app.source("S", SCHEMA).aggregate("sum(x) AS t", window=count(1000), by="k", name="Op").sink("Sink")
     items = [(0, OrderKey(ts, 0, ts, 0), "a", 1) for ts in range(200)]
     life = Life(app.build(), items, Random(1))
-    recorder = Recorder(life.operator, Pace(20, 20, 10))
+    recorder = Recorder(life.operator, CheckPace(20, 20, 10))
     checked = 0
     while life.at < len(items):
         assert life.step(life.at + 1) == []
@@ -72,7 +72,7 @@ def test_no_record_no_recovery():
 
 def test_every_slow_window_is_looked_at_once_in_t():
     """1,000 slow windows, M = 50, T = 1,000 µs: twenty shots, one every 50 µs, each window once."""
-    schedule = Schedule(Pace(1_000, 10, 50))
+    schedule = Schedule(CheckPace(1_000, 10, 50))
     number, since = np.arange(1_000), np.arange(1_000)
     schedule.opened(np.stack([number, number]))
     schedule.age(5_000, number, since)
@@ -90,7 +90,7 @@ def test_every_slow_window_is_looked_at_once_in_t():
 
 
 def test_windows_join_the_slow_ones_in_their_order_and_leave_when_they_close():
-    schedule = Schedule(Pace(1_000, 100, 1_000))
+    schedule = Schedule(CheckPace(1_000, 100, 1_000))
     number, since = np.arange(10), np.arange(0, 1_000, 100)
     schedule.opened(np.stack([number, number]))
     schedule.age(501, number, since)
@@ -113,19 +113,21 @@ def test_a_window_that_opens_and_closes_within_an_append_leaves_a_count():
 
 
 def test_the_goal_chooses_what_reaches_it():
-    goal = Goal(0.5, Pace(100, 100, 1024), None, None, None)
-    assert goal.choose() == Pace(100, 100, 1024)  # nothing is known yet
+    goal = Goal(0.5, CheckPace(100, 100, 1024), None, None, None)
+    assert goal.choose() == CheckPace(100, 100, 1024)  # nothing is known yet
     goal.worked(event_time=10_000_000, rows=100_000, seconds=1.0)  # ten times as fast as it comes
     goal.checked(1_000, 0.01)
-    assert goal.choose() == Pace(2_500_000, 2_500_000, 100)  # a quarter of a second of work; a shot of a millisecond
+    assert goal.choose() == CheckPace(
+        2_500_000, 2_500_000, 100
+    )  # a quarter of a second of work; a shot of a millisecond
     assert goal.missed(1_000) == ""
     told = "recovery in 500 ms cannot be reached with 1,000,000 slow windows: 100000 ms can"
     assert goal.missed(1_000_000) == told
-    assert Goal(0.5, Pace(7, 8, 9), 7, 8, 9).choose() == Pace(7, 8, 9)
+    assert Goal(0.5, CheckPace(7, 8, 9), 7, 8, 9).choose() == CheckPace(7, 8, 9)
 
 
 def test_the_goal_counts_what_coming_back_took():
-    goal = Goal(0.5, Pace(100, 100, 1024), None, None, None)
+    goal = Goal(0.5, CheckPace(100, 100, 1024), None, None, None)
     goal.worked(event_time=10_000_000, rows=100_000, seconds=1.0)
     goal.checked(1_000, 0.01)
     goal.came_back(reading=0.1, rows=3, seconds=0.001)  # too little was repeated to say how fast that is

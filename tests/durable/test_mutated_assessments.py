@@ -9,7 +9,7 @@ from tests.durable.mutations import Case
 from riprap.api.assess import Request
 from riprap.api.impact import read_request
 from riprap.apps import bargain_discovery
-from riprap.planner.assessment import read_assessment
+from riprap.planner.assessment_file import read_assessment
 
 
 def make_assessment(path: Path) -> None:

@@ -9,7 +9,7 @@ from tests.durable.mutations import Case
 from tests.faults.graphs import bench_of
 
 from riprap.faults import sealed, store
-from riprap.faults.campaign import Settings, Target, TargetProfile
+from riprap.faults.campaign_settings import CampaignSettings, Target, TargetProfile
 from riprap.faults.recording import load, record
 from riprap.graph.builder import App
 from riprap.graph.windows import count
@@ -39,7 +39,7 @@ def share(path: Path) -> None:
     if sealed.sound(path / "recorded"):
         assert sealed.mapped(path / "recorded" / "time.npy").tolist() == list(range(0, 40_000, 1000))
     if sealed.sound(path / "profile"):
-        [profile] = store.load_profiles(path, Settings((Target(("A",)),), (0,), {}))
+        [profile] = store.load_profiles(path, CampaignSettings((Target(("A",)),), (0,), {}))
         assert profile.inputs.tolist() == list(range(40))
     for name in ("golden-0", "profile", "recorded"):
         sealed.remove(path / name)

@@ -10,8 +10,8 @@ import pytest
 from tests.durable.mutations import Case, attempt
 
 from riprap.cli.stream import export
-from riprap.graph.keys import OrderKey
-from riprap.streams import Stream
+from riprap.graph.order_keys import OrderKey
+from riprap.streams import PersistentStream
 from riprap.streams.overview import overview, segment_table
 from riprap.streams.verify import verify
 
@@ -27,17 +27,17 @@ def rows(first: int, number: int) -> pa.RecordBatch:
 
 
 def make_stream(path: Path) -> None:
-    stream = Stream.create(path, SCHEMA, segment_bytes=4000)
+    stream = PersistentStream.create(path, SCHEMA, segment_bytes=4000)
     with stream.writer(producer="p", epoch=1) as writer:
         for first in range(0, 120, 10):
-            writer.append(rows(first, 10), progress=OrderKey(first * 1000))
+            writer.append(rows(first, 10), watermark=OrderKey(first * 1000))
         writer.mark(OrderKey(119_000), kind="punctuation")
         writer.flush()
     stream.register_reader("r", 30)
 
 
 def read_rows(path: Path) -> None:
-    for item in Stream.open(path).read():
+    for item in PersistentStream.open(path).read():
         for row in item.batch.to_pylist():
             number = row["_seq"]
             assert 0 <= number < 120
@@ -45,18 +45,18 @@ def read_rows(path: Path) -> None:
 
 
 def read_marks(path: Path) -> None:
-    list(Stream.open(path).read(marks=True, from_position=50))
+    list(PersistentStream.open(path).read(marks=True, from_position=50))
 
 
 def look(path: Path) -> None:
-    stream = Stream.open(path)
+    stream = PersistentStream.open(path)
     overview(stream)
     segment_table(stream)
     stream.readers()
 
 
 def check(path: Path) -> None:
-    verify(Stream.open(path))
+    verify(PersistentStream.open(path))
 
 
 def take_elsewhere(path: Path) -> None:
@@ -65,15 +65,15 @@ def take_elsewhere(path: Path) -> None:
 
 def go_on(path: Path) -> None:
     """Whatever a writer could open it can append to, and what it appends is there."""
-    with Stream.open(path).writer(producer="p", epoch=2) as writer:
+    with PersistentStream.open(path).writer(producer="p", epoch=2) as writer:
         position = writer.position
         writer.append(rows(1000, 3)).result()
-    last = [item.batch for item in Stream.open(path).read(from_position=position)][-1]
+    last = [item.batch for item in PersistentStream.open(path).read(from_position=position)][-1]
     assert last.equals(rows(1000, 3))
 
 
 def trim(path: Path) -> None:
-    Stream.open(path).trim(before_position=60)
+    PersistentStream.open(path).trim(before_position=60)
 
 
 CASE = Case(make_stream, [read_rows, read_marks, look, check, take_elsewhere, trim, go_on], 300, recovers=False)
@@ -116,10 +116,10 @@ def test_wherever_rows_are_lost_the_stream_is_not_called_sound(tmp_path):
         for name, how in {first, second}:
             LOSSES[how](work / name)
         found = [0]
-        refused = attempt(lambda: found.extend(item.batch.num_rows for item in Stream.open(work).read()))  # noqa: B023
+        refused = attempt(lambda: found.extend(item.batch.num_rows for item in PersistentStream.open(work).read()))  # noqa: B023
         if refused is None and sum(found) < 120:
             lost += 1
-            refused = attempt(lambda: found.append(len(verify(Stream.open(work)).damage)))  # noqa: B023
+            refused = attempt(lambda: found.append(len(verify(PersistentStream.open(work)).damage)))  # noqa: B023
             assert refused is not None or found[-1] > 0, f"{first} and {second}: {sum(found[:-1])} rows, and sound"
         shutil.rmtree(work)
     assert lost > 30

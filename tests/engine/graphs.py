@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from riprap.engine.engine import Engine
 from riprap.graph.builder import App
 from riprap.graph.graph import Graph
-from riprap.graph.keys import KEY_COLUMNS
+from riprap.graph.order_keys import KEY_COLUMNS
 from riprap.graph.windows import Session, count, punctuated, session_window, time, zero
 from riprap.operators.contract import Punctuation
 

@@ -14,7 +14,7 @@ from riprap.base.errors import GraphError, UsageError
 from riprap.engine.engine import Engine
 from riprap.engine.jitter import Jitter
 from riprap.graph.builder import App
-from riprap.graph.keys import END_KEY, OrderKey
+from riprap.graph.order_keys import END_KEY, OrderKey
 from riprap.graph.windows import count, punctuated, time
 from riprap.operators.build import make_operator
 from riprap.operators.contract import Punctuation
@@ -72,7 +72,7 @@ def in_fragments(graph, parts, given_, pieces):
                 for streams in sender._leaving.values():
                     for stream in streams:
                         if stream.id in engines[index]._entries:
-                            more = engines[index].advance(stream.id, sender.progress(stream.id))
+                            more = engines[index].advance(stream.id, sender.watermark(stream.id))
                             outputs.extend(o for o in more if "→" not in o.name)
                             produced = [*produced, *(o for o in more if "→" in o.name)]
 
@@ -270,11 +270,11 @@ def test_misuse_is_told():
     with pytest.raises(GraphError, match="no operator Nope"):
         Engine(graph, ["Nope"])
     with pytest.raises(UsageError, match="does not leave this fragment"):
-        Engine(graph, ["S"]).progress("U→Sink")
+        Engine(graph, ["S"]).watermark("U→Sink")
     assert Engine(graph, ["S"]).end("S") == []
     engine = Engine(graph, ["S"])
     engine.end("S")
-    assert engine.progress("S→Even") == END_KEY
+    assert engine.watermark("S→Even") == END_KEY
 
 
 def test_punctuation_ends_at_sinks_and_empty_batches_do_nothing():

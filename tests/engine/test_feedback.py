@@ -174,7 +174,7 @@ def test_what_leads_out_of_a_fragment_leaves_later():
     (output,) = part.push(entry, rows)
     assert output.name == stream
     assert output.event.to_pydict()["_ts"][0].microsecond == 8
-    assert part.progress(stream).ts >= 7
+    assert part.watermark(stream).ts >= 7
 
 
 def test_what_is_wrong_is_told():

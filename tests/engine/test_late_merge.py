@@ -11,9 +11,9 @@ from tests.simulation.schedules import batches
 
 from riprap.checkpoints.waiting import decode_waiting, encode_waiting
 from riprap.engine.engine import Engine
-from riprap.engine.merger import Behind, Mark, Merger
+from riprap.engine.merger import Behind, Merger, PortPunctuation
 from riprap.graph.builder import App
-from riprap.graph.keys import END_KEY, START_KEY, OrderKey, just_after, source_shape
+from riprap.graph.order_keys import END_KEY, START_KEY, OrderKey, just_after, source_shape
 from riprap.graph.windows import count, session_window, time, zero
 from riprap.operators.contract import Late, Punctuation
 
@@ -60,7 +60,7 @@ def released(merger: Merger) -> list:
     for item in merger.release():
         if isinstance(item, Behind):
             out.append(("late", item.port, item.late.at, item.late.event.column("id").to_pylist()))
-        elif isinstance(item, Mark):
+        elif isinstance(item, PortPunctuation):
             out.append(("mark", item.port, item.punctuation.key))
         else:
             ids = [iter(batch.column("id").to_pylist()) for batch in item.batches]

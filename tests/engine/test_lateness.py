@@ -13,7 +13,7 @@ from riprap.engine.inputs import keyed, late_rows
 from riprap.graph.builder import App
 from riprap.graph.graph import Graph
 from riprap.runtime.feed import Feed
-from riprap.streams import Stream
+from riprap.streams import PersistentStream
 
 times = st.lists(st.integers(0, 40), max_size=60)
 
@@ -80,7 +80,7 @@ def test_a_stream_that_is_followed_keeps_what_may_still_be_overtaken(tmp_path):
         table([5, 20, 12, 9, 30]).append_column("_ts", moments).append_column("_seq", pa.array(range(5), pa.int64()))
     )
     written = rows_.combine_chunks().to_batches()[0]
-    stream = Stream.create(tmp_path / "stream", written.schema, stability="async", ordered=False)
+    stream = PersistentStream.create(tmp_path / "stream", written.schema, stability="async", ordered=False)
     with stream.writer() as writer:
         writer.append(written.slice(0, 4))
         writer.flush()

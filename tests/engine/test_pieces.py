@@ -17,7 +17,7 @@ from riprap.engine import compiling, pieces
 from riprap.engine.engine import Engine
 from riprap.graph.aggregates import apply
 from riprap.graph.builder import App
-from riprap.graph.keys import OrderKey
+from riprap.graph.order_keys import OrderKey
 from riprap.graph.windows import count, punctuated, session_window, time, zero
 from riprap.operators.contract import Late, Punctuation
 

@@ -13,7 +13,7 @@ from riprap.base.errors import DataError, GraphError
 from riprap.engine import compiling
 from riprap.engine.engine import Engine
 from riprap.expressions import bind, parse
-from riprap.expressions.columns import Columns
+from riprap.expressions.column_functions import Columns
 from riprap.graph.builder import App
 
 

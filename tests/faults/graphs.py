@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from tests.engine.graphs import SCHEMA
 
 from riprap.engine.jitter import Jitter
-from riprap.faults.campaign import counts_jitter_in_tuples
+from riprap.faults.campaign_settings import counts_jitter_in_tuples
 from riprap.faults.divided import runs_by_key
 from riprap.faults.golden import golden_run
 from riprap.faults.models import KINDS, STRIKES_ONCE, Fault
-from riprap.faults.outputs import sink_reader
 from riprap.faults.recording import load, record
 from riprap.faults.scoring import parse_score
+from riprap.faults.trial_outputs import sink_reader
 from riprap.faults.trials import Bench
 from riprap.graph.builder import App
-from riprap.graph.keys import START_KEY
+from riprap.graph.order_keys import START_KEY
 from riprap.graph.specs import Sink
 from riprap.graph.windows import count, zero
 

@@ -8,11 +8,18 @@ import pyarrow as pa
 import pytest
 from tests.faults.graphs import readers_of, recorded
 
-from riprap.faults.campaign import NothingToAssess, Settings, Target, assessable, outages_of, profile_targets
+from riprap.faults.campaign_settings import (
+    CampaignSettings,
+    NothingToAssess,
+    Target,
+    assessable,
+    outages_of,
+    profile_targets,
+)
 from riprap.faults.divided import dividing_columns
 from riprap.faults.golden import golden_run
-from riprap.faults.outputs import sink_reader
 from riprap.faults.scoring import parse_score
+from riprap.faults.trial_outputs import sink_reader
 from riprap.faults.trials import Bench
 from riprap.graph.builder import App
 from riprap.graph.windows import count, time, zero
@@ -51,7 +58,7 @@ def recording():
 
 
 def settings(*names, **more):
-    return Settings(
+    return CampaignSettings(
         tuple(Target((name,)) for name in names), (100, 200), {"Sink": "sum(x)"}, outages=(SECOND,), reps=1, **more
     )
 
@@ -77,7 +84,7 @@ def test_an_outage_beyond_the_end(recording):
     assert len(chosen.targets) == 2
     assert not reasons
     late = settings("Clicks", "Items", rates=("peak",), threshold=0.5)
-    late = Settings(**{**vars(late), "offsets": (300,)})
+    late = CampaignSettings(**{**vars(late), "offsets": (300,)})
     with pytest.raises(NothingToAssess, match="no operator can be assessed: an outage of 1s at peak rate costs"):
         decided(recording, late)
 

@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 from riprap.base.quantities import Duration
-from riprap.faults.campaign import Settings, Target
-from riprap.faults.summary import summarise
+from riprap.faults.campaign_settings import CampaignSettings, Target
+from riprap.faults.campaign_summary import summarise
 
 GOLDEN = 10.0
 ERRORS = {1: 0.0, 2: 2.0, 4: 0.5}  # by seconds of the outage: how wrong it makes the section of the fault
@@ -30,7 +30,7 @@ def tables(reps: int) -> tuple[pa.Table, pa.Table]:
     [("loss", 0.25, 4), ("corrupt", 0.25, 4), ("corrupt-tuple", 4.0, 2), ("sdc", 4.0, 2)],
 )
 def test_a_strike_of_one_tuple_is_no_longer_than_another_and_the_worst_decides(fault, impact, seconds):
-    settings = Settings((Target(("Op",)),), (100,), {"Out": "count(*)"}, fault, reps=2, golden=2, section=100)
+    settings = CampaignSettings((Target(("Op",)),), (100,), {"Out": "count(*)"}, fault, reps=2, golden=2, section=100)
     (found,) = summarise(settings, *tables(2), 400)
     assert found.paired.R == 1
     assert found.paired.I == found.unpaired.I == impact

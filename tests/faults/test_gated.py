@@ -10,7 +10,7 @@ from riprap.faults.gated import can_strike, golden_engine, strike, trial_engine
 from riprap.faults.injection import with_fault
 from riprap.faults.models import Fault
 from riprap.graph.builder import App
-from riprap.graph.keys import START_KEY, OrderKey
+from riprap.graph.order_keys import START_KEY, OrderKey
 from riprap.graph.windows import count, punctuated, time, zero
 
 JITTER = Jitter(3, time=4)

@@ -9,7 +9,7 @@ from riprap.engine.engine import Engine
 from riprap.faults.injection import with_fault
 from riprap.faults.models import KEPT, Fault, StateOutcome, parse_kind, parse_state
 from riprap.graph.builder import App
-from riprap.graph.keys import START_KEY, OrderKey
+from riprap.graph.order_keys import START_KEY, OrderKey
 from riprap.graph.windows import count, zero
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from riprap.faults import metrics
+from riprap.faults import quality_metrics as metrics
 
 
 def test_outage_impact_is_the_mean_rank_correlation():

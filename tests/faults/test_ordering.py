@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 from tests.faults.test_verdict import summary
 
-from riprap.faults import metrics
-from riprap.faults.campaign import Settings, Target
+from riprap.faults import quality_metrics as metrics
+from riprap.faults.campaign_settings import CampaignSettings, Target
 from riprap.faults.ordering import orders, spread, unsteady
 
-SETTINGS = Settings((Target(("A",)), Target(("B",))), (100, 200, 300), {"Out": "sum(x)"}, reps=4, golden=4)
+SETTINGS = CampaignSettings((Target(("A",)), Target(("B",))), (100, 200, 300), {"Out": "sum(x)"}, reps=4, golden=4)
 
 
 def with_errors(target, errors):

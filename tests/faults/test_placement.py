@@ -5,7 +5,7 @@ import pytest
 from riprap.apps import bargain_discovery
 from riprap.base.errors import UsageError
 from riprap.faults.models import parse_state
-from riprap.faults.placement import chosen_targets, placements
+from riprap.faults.targets import chosen_targets, placements
 from riprap.graph.builder import App
 from riprap.graph.windows import count
 

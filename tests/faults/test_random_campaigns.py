@@ -9,14 +9,14 @@ import pytest
 from tests.random_apps import random_app, random_inputs
 from tests.simulation.shares import soak
 
-from riprap.api.request import Request, settings_of
+from riprap.api.request import AssessRequest, settings_of
 from riprap.engine.inputs import read_file
 from riprap.faults import work
-from riprap.faults.campaign import assessable, units
+from riprap.faults.campaign_settings import assessable, units
+from riprap.faults.campaign_summary import summarise
 from riprap.faults.divided import dividing_columns
 from riprap.faults.models import KINDS
 from riprap.faults.recording import record
-from riprap.faults.summary import summarise
 
 
 def run_through(seed: int, folder: Path) -> None:
@@ -25,12 +25,12 @@ def run_through(seed: int, folder: Path) -> None:
     kind = ("loss", "loss", *KINDS)[seed % (len(KINDS) + 2)]
     if kind == "reorder" and all(spec.inputs < 2 for spec in graph):
         kind = "loss"  # order within a stream is kept
-    asked = Request(
+    asked = AssessRequest(
         graph, paths, fault=kind, state="lost" if seed % 3 == 0 and kind == "loss" else "kept", offsets=(0.3, 0.6),
         outages=("5ms", "20ms"), reps=2, golden=3, section=50,
     )  # fmt: skip
     record(graph, {name: read_file(path) for name, path in paths.items()}, dividing_columns(graph), folder / "recorded")
-    job = work.Job(graph, settings_of(graph, asked), folder, folder / "recorded")
+    job = work.CampaignJob(graph, settings_of(graph, asked), folder, folder / "recorded")
     work.profile_all(job)
     chosen, reasons = assessable(graph, job.recording, job.settings, job.profiles)
     assert len(chosen.targets) + len(reasons) == len(job.settings.targets)

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from riprap.base.errors import UsageError
-from riprap.faults.functions import digest, function_score, reads
 from riprap.faults.golden_scores import GoldenScores
-from riprap.faults.outputs import OutputRows
+from riprap.faults.score_functions import digest, function_score, reads
 from riprap.faults.scoring import parse_score
+from riprap.faults.trial_outputs import OutputRows
 
 SCHEMA = pa.schema([("k", pa.string()), ("x", pa.float64()), ("y", pa.float64()), ("i", pa.int64())])
 ROWS = st.lists(

@@ -9,10 +9,10 @@ from tests.profiles import examples
 
 from riprap.engine.engine import Engine
 from riprap.engine.jitter import Jitter
-from riprap.faults.campaign import counts_jitter_in_tuples
+from riprap.faults.campaign_settings import counts_jitter_in_tuples
 from riprap.faults.divided import dividing_columns
-from riprap.faults.outputs import joined
 from riprap.faults.seeds import golden_outputs
+from riprap.faults.trial_outputs import joined
 
 
 def check(data, graph):

@@ -14,7 +14,7 @@ from tests.faults.graphs import as_multiset, bench_of, divided_apps, faults, jit
 from riprap.apps import market, market_files
 from riprap.engine.identity import content_digest
 from riprap.faults import golden, sealed, store, trials
-from riprap.faults.campaign import Settings, Target, TargetProfile
+from riprap.faults.campaign_settings import CampaignSettings, Target, TargetProfile
 from riprap.faults.divided import dividing_columns, runs_by_key
 from riprap.faults.seeds import golden_outputs
 from riprap.faults.trials import Bench, replay
@@ -82,7 +82,7 @@ def profile(tmp_path):
 
 
 def test_a_change_of_any_byte_is_noticed(profile):
-    [found] = store.load_profiles(profile.parent, Settings((Target(("A",)),), (0,), {}))
+    [found] = store.load_profiles(profile.parent, CampaignSettings((Target(("A",)),), (0,), {}))
     assert (found.average, found.peak, found.inputs.tolist()) == (1.5, 3.0, list(range(50)))
     for path in sorted(profile.iterdir()):
         whole = path.read_bytes()

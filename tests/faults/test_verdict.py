@@ -5,10 +5,10 @@ import pytest
 
 from riprap.apps import bargain_discovery
 from riprap.base.quantities import Duration
-from riprap.faults.placement import placements
+from riprap.faults.campaign_summary import Metrics, OutageSummary, TargetSummary
+from riprap.faults.operator_advice import deciding, verdicts
 from riprap.faults.protected import proposed_plan
-from riprap.faults.summary import Metrics, OutageSummary, TargetSummary
-from riprap.faults.verdict import deciding, verdicts
+from riprap.faults.targets import placements
 from riprap.graph.builder import App
 from riprap.graph.windows import count
 

@@ -13,7 +13,7 @@ from riprap.base.errors import GraphError
 from riprap.expressions import parse
 from riprap.graph.annotations import Annotations, backup, checkpoint, ha_group, persist
 from riprap.graph.builder import App
-from riprap.graph.keys import TIMER
+from riprap.graph.order_keys import TIMER
 from riprap.graph.partitioning import key_partitioning
 from riprap.graph.specs import Functor
 from riprap.graph.windows import count, punctuated, time, zero

@@ -8,7 +8,7 @@ from riprap.apps.bargain_discovery import build
 from riprap.base.errors import PlanError
 from riprap.graph.annotations import Annotations, HaGroup, Retain, checkpoint
 from riprap.graph.builder import App
-from riprap.graph.plan import Plan, parse_plan, plan_of, read_plan, write_plan
+from riprap.graph.plan_file import Plan, parse_plan, plan_of, read_plan, write_plan
 
 names = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=8)
 groups = {name: HaGroup(name, replicas) for name, replicas in [("g", 2), ('quo"ted', 3)]}

@@ -5,8 +5,8 @@ import pytest
 from riprap.base.errors import GraphError, PlanError
 from riprap.graph.annotations import full_replication, ha_group
 from riprap.graph.builder import App
-from riprap.graph.groups import copies_of, ha_groups, memory_of
-from riprap.graph.plan import parse_plan, plan_of, write_plan
+from riprap.graph.ha_groups import copies_of, ha_groups, memory_of
+from riprap.graph.plan_file import parse_plan, plan_of, write_plan
 from riprap.graph.windows import count, time
 
 

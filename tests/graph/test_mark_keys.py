@@ -2,7 +2,6 @@
 
 import pytest
 
-from riprap.graph.keys import END_KEY, START_KEY, TIMER, KeyShape, OrderKey
 from riprap.graph.mark_keys import (
     before_tuple,
     behind_boundary,
@@ -14,6 +13,7 @@ from riprap.graph.mark_keys import (
     still_open,
     told_by_row,
 )
+from riprap.graph.order_keys import END_KEY, START_KEY, TIMER, KeyShape, OrderKey
 
 ROW = OrderKey(100, 0, 7, 0)
 THIRD = OrderKey(100, 0, 7, 2)  # the third thing that one trigger caused

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.operators.reference import Mark, Row
 
 from riprap.graph.graph import Graph
-from riprap.graph.keys import KeyShape, OrderKey, physical_schema
+from riprap.graph.order_keys import KeyShape, OrderKey, physical_schema
 from riprap.operators.build import make_operator
 from riprap.operators.columns import keys_of
 from riprap.operators.contract import Channel, Punctuation
@@ -129,7 +129,7 @@ def run(graph: Graph, name: str, feed: Feed, random, *, end: bool = True) -> lis
         at = stop
         key = feed.items[stop - 1][1].key
         if random.random() < 0.5 and all(item.key > key for _, item in feed.items[stop:] if isinstance(item, Row)):
-            out += _taken(operator, operator.progress(OrderKey(*key)))
+            out += _taken(operator, operator.watermark(OrderKey(*key)))
     return out + (_taken(operator, operator.end()) if end else [])
 
 

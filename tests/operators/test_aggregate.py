@@ -12,7 +12,7 @@ from tests.profiles import examples
 from riprap.base.errors import DataError
 from riprap.graph.builder import App
 from riprap.graph.windows import Count, Punctuated, Session, Time
-from riprap.operators.checker import check_operator
+from riprap.testing.checker import check_operator
 
 SPELLED = {"count": Count, "time": Time, "punctuated": lambda: Punctuated(), "session": Session}
 

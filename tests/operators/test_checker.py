@@ -10,12 +10,12 @@ import pytest
 
 from riprap.base.errors import DataError, UsageError
 from riprap.graph.builder import App
-from riprap.graph.keys import OrderKey
+from riprap.graph.order_keys import OrderKey
 from riprap.graph.windows import count
 from riprap.operators.build import make_operator
-from riprap.operators.checker import ContractViolation, check_operator
-from riprap.operators.contract import Channel, Punctuation, State, split_state
+from riprap.operators.contract import Channel, OperatorState, Punctuation, split_state
 from riprap.operators.user import Rows, UserOperator
+from riprap.testing.checker import ContractViolation, check_operator
 
 SCHEMA = pa.schema([("k", pa.string()), ("x", pa.int64())])
 OUTPUT = pa.schema([("k", pa.string()), ("total", pa.int64())])
@@ -252,7 +252,7 @@ def test_a_save_of_another_type_than_bytes_is_told(saved):
 
 def test_user_state_is_not_divided():
     with pytest.raises(DataError, match="cannot be divided by key"):
-        split_state(State(1, blob=b"x"), [5])
+        split_state(OperatorState(1, blob=b"x"), [5])
 
 
 def test_a_delta_needs_what_it_goes_on_from():

@@ -9,8 +9,8 @@ import pytest
 from riprap.graph.builder import App
 from riprap.graph.specs import OperatorSpec, Sink, Source, UserDefined
 from riprap.graph.windows import count, punctuated, session_window, time, zero
-from riprap.operators.checker import check_operator
 from riprap.operators.edge_values import edge_inputs, edges
+from riprap.testing.checker import check_operator
 
 SCHEMA = "d double, f float, l long, i int, s string, b boolean, t timestamp, k string not null, n double not null"
 WINDOWS = {

@@ -11,8 +11,8 @@ from tests.profiles import examples
 from riprap.graph.builder import App
 from riprap.graph.windows import Count, Time, Zero
 from riprap.operators.build import make_operator
-from riprap.operators.checker import check_operator
 from riprap.operators.contract import Channel
+from riprap.testing.checker import check_operator
 
 WINDOWS = {"count": Count, "time": Time, "zero": Zero}
 spelled = st.one_of(

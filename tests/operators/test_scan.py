@@ -14,7 +14,7 @@ from tests.profiles import examples
 from riprap.base.errors import DataError
 from riprap.engine.engine import Engine
 from riprap.graph.builder import App
-from riprap.operators.checker import check_operator
+from riprap.testing.checker import check_operator
 
 
 def known(*values):

@@ -14,7 +14,7 @@ from tests.profiles import examples
 from riprap.engine.engine import Engine
 from riprap.graph.builder import App
 from riprap.graph.windows import Count
-from riprap.operators.checker import check_operator
+from riprap.testing.checker import check_operator
 
 SCHEMA = pa.schema([("s", pa.string()), ("i", pa.int64())])
 

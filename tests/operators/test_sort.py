@@ -9,7 +9,7 @@ from tests.profiles import examples
 
 from riprap.graph.builder import App
 from riprap.graph.windows import Count, Punctuated, Time
-from riprap.operators.checker import check_operator
+from riprap.testing.checker import check_operator
 
 SPELLED = {"count": Count, "time": Time, "punctuated": Punctuated}
 TYPES = [type_ for type_ in VALUES if type_ != pa.binary()]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.operators.streams import VALUES, column
 
 from riprap.base.errors import DataError
-from riprap.graph.keys import KeyShape, OrderKey
+from riprap.graph.order_keys import KeyShape, OrderKey
 from riprap.operators.views import Views, concatenated
 
 SHAPES = [

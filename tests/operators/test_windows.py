@@ -17,7 +17,7 @@ from riprap.base.errors import DataError
 from riprap.engine.engine import Engine
 from riprap.graph.aggregates import apply
 from riprap.graph.builder import App
-from riprap.graph.keys import OrderKey
+from riprap.graph.order_keys import OrderKey
 from riprap.graph.windows import count, punctuated, session_window, time, zero
 from riprap.operators.build import make_operator
 from riprap.operators.columns import concatenated, from_words, keys_of, take, to_words
@@ -143,7 +143,7 @@ def test_digests_see_which_boundary_comes_next():
     before, after = (aggregate("sum(x) AS s", window=time("20us"), every=time("10us"), by="k") for _ in range(2))
     for operator in (before, after):
         process(operator, rows((7, "a", 1.0, 0)))
-    after.progress(OrderKey(11, 0, 100))
+    after.watermark(OrderKey(11, 0, 100))
     assert before.digest().digests.tolist() != after.digest().digests.tolist()
 
 

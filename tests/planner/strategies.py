@@ -3,8 +3,8 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from riprap.planner.topologies import SECOND
 from riprap.planner.topology import Topology
+from riprap_papers.published.topologies import SECOND
 
 
 @st.composite

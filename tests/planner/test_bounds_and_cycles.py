@@ -7,15 +7,15 @@ import pytest
 from tests.planner.clocks import CountingClock
 
 from riprap.base.errors import GraphError, PlanError, UsageError
-from riprap.planner.assessment import LOST, Assessment, OperatorImpact, Settings
+from riprap.planner.assessment_file import LOST, AssessedApp, OperatorImpact, RecoveryTimes
 from riprap.planner.backup_plan import given_backups, plan_backups
 from riprap.planner.budget import budget_problem, evaluate
 from riprap.planner.exact import solve
 from riprap.planner.model import NEVER
 from riprap.planner.problem import problem
 from riprap.planner.published_line import line
-from riprap.planner.topologies import SECOND, layered
 from riprap.planner.topology import topology
+from riprap_papers.published.topologies import SECOND, layered
 
 
 def seconds(**latency):
@@ -113,12 +113,12 @@ def test_several_failures_in_a_large_core_meet_the_bound():
 def test_a_stateless_source_loses_nothing():
     rows = {0: ((SECOND, 2.0),), LOST: ((SECOND, 9.0),)}
     operators = {"In": OperatorImpact(1.0, rows), "Sum": OperatorImpact(1.0, rows, state=10.0)}
-    asked = budget_problem(Assessment("app", operators, Settings(intervals=())), [("In", "Sum")], [])
+    asked = budget_problem(AssessedApp("app", operators, RecoveryTimes(intervals=())), [("In", "Sum")], [])
     restart = {name: asked.options[name][0] for name in operators}
     assert evaluate(asked, restart, frozenset()).loss == 9.0
     assert evaluate(asked, restart, frozenset({"In"})).loss == 9.0
     only_lost = {"In": OperatorImpact(1.0, {LOST: ((SECOND, 9.0),)})}
-    asked = budget_problem(Assessment("app", only_lost, Settings(intervals=())), [], [])
+    asked = budget_problem(AssessedApp("app", only_lost, RecoveryTimes(intervals=())), [], [])
     assert evaluate(asked, {"In": asked.options["In"][0]}, frozenset()).loss == 0.0
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from riprap.base.errors import DataError, PlanError, UsageError
-from riprap.planner.assessment import LOST, Assessment, OperatorImpact, Settings, read_assessment
+from riprap.planner.assessment_file import LOST, AssessedApp, OperatorImpact, RecoveryTimes, read_assessment
 from riprap.planner.budget import (
     Budget,
     best_protection,
@@ -41,14 +41,14 @@ def problems(draw):
             {0: ((SECOND, kept[0]), (4 * SECOND, kept[1])), LOST: ((SECOND, kept[1] + draw(number)),)},
             cpu=draw(number), memory=draw(number), state=draw(st.sampled_from([0.0, 10.0, 40.0])), output=draw(number),
         )  # fmt: skip
-    machinery = Settings(SECOND, SECOND // 10, 100.0, 20.0, (SECOND, 4 * SECOND), 2)
+    machinery = RecoveryTimes(SECOND, SECOND // 10, 100.0, 20.0, (SECOND, 4 * SECOND), 2)
     together = draw(st.sampled_from([None, "all", "some"]))
     groups = None if together is None else {names[0]: frozenset(names[:2])} if together == "some" else {}
     if together == "all":
         groups = {name: frozenset([name]) for name in names}
     feedback = [(names[-1], names[0])] if draw(st.booleans()) else []
     sinks = frozenset(draw(st.lists(st.sampled_from(names))))
-    asked = budget_problem(Assessment("app", operators, machinery), edges, feedback, together=groups, sinks=sinks)
+    asked = budget_problem(AssessedApp("app", operators, machinery), edges, feedback, together=groups, sinks=sinks)
     limit = st.one_of(st.none(), st.sampled_from([0.0, 1.0, 3.0, 8.0]))
     recovery = st.one_of(st.none(), st.integers(1, 6).map(lambda s: s * SECOND))
     return asked, Budget(draw(limit), draw(limit), draw(limit), draw(recovery))
@@ -126,14 +126,18 @@ def test_knee_is_where_more_budget_buys_little():
 def test_steps_say_what_they_buy():
     rows = {0: ((SECOND, 2.0),), LOST: ((SECOND, 9.0),)}
     operator = OperatorImpact(1.0, rows, cpu=1.0, memory=100.0, state=10.0, output=5.0)
-    asked = budget_problem(Assessment("app", {"Sum": operator}, Settings(SECOND, 0, 100.0, 1e6, (SECOND,))), [], [])
+    asked = budget_problem(
+        AssessedApp("app", {"Sum": operator}, RecoveryTimes(SECOND, 0, 100.0, 1e6, (SECOND,))), [], []
+    )
     words = [step.buys for step in tradeoff(asked, Budget(memory=100.0)).steps]
     assert (
         words[0] == "Sum: checkpoint every 1s: an expected loss of 0 a day"
     )  # a source's input is kept: no loss is left
     first = OperatorImpact(2.0, rows, cpu=1.0, memory=100.0, state=10.0, output=5.0)
     asked = budget_problem(
-        Assessment("app", {"In": first, "Sum": operator}, Settings(SECOND, 0, 100.0, 1e6, ())), [("In", "Sum")], []
+        AssessedApp("app", {"In": first, "Sum": operator}, RecoveryTimes(SECOND, 0, 100.0, 1e6, ())),
+        [("In", "Sum")],
+        [],
     )
     words = [step.buys for step in tradeoff(asked, Budget(memory=200.0)).steps]
     assert words == [

@@ -7,15 +7,16 @@ from tests.planner.clocks import CountingClock
 from tests.planner.test_brute_force import asked_of, cuts_of, disagreements
 
 from riprap.base.errors import PlanError
-from riprap.planner import exact, ways
+from riprap.planner import exact
+from riprap.planner import paths as ways
 from riprap.planner.covering_lp import CoveringLp
 from riprap.planner.exact import solve
 from riprap.planner.neighbours import neighbours
 from riprap.planner.packing import packed_bound
+from riprap.planner.paths import Ways
 from riprap.planner.problem import problem
 from riprap.planner.reductions import reduce
-from riprap.planner.topologies import SECOND, layered
-from riprap.planner.ways import Ways
+from riprap_papers.published.topologies import SECOND, layered
 
 
 @pytest.fixture

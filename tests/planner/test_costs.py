@@ -12,7 +12,7 @@ from riprap.api.plan import plan_budget
 from riprap.apps.catalogue import load_app
 from riprap.base.errors import DataError, PlanError, RiprapError
 from riprap.graph.builder import App
-from riprap.planner.assessment import LOST, Assessment, OperatorImpact, Settings
+from riprap.planner.assessment_file import LOST, AssessedApp, OperatorImpact, RecoveryTimes
 from riprap.planner.costs import TECHNIQUES, Cost, OperatorCosts, read_costs, write_costs
 from riprap.planner.protection import Resources, backup_resources, options
 from riprap.runtime.layout import arrange
@@ -44,8 +44,8 @@ def test_plans_go_by_what_was_measured():
     impact = OperatorImpact(
         1.0, {0: ((SECOND, 1.0),), LOST: ((SECOND, 2.0),)}, cpu=9.0, memory=9.0, state=9.0, output=9.0
     )
-    settings = Settings(intervals=(SECOND, 4 * SECOND), replicas=3)
-    asked = Assessment("app", {"a": impact}, settings, {"a": OperatorCosts(Cost(), measured, 2 * SECOND)})
+    settings = RecoveryTimes(intervals=(SECOND, 4 * SECOND), replicas=3)
+    asked = AssessedApp("app", {"a": impact}, settings, {"a": OperatorCosts(Cost(), measured, 2 * SECOND)})
     restart, *checkpoints, group = options(asked, "a")
     assert restart.resources == Resources()
     assert [option.resources for option in checkpoints] == [
@@ -54,7 +54,7 @@ def test_plans_go_by_what_was_measured():
     ]
     assert group.resources == Resources(1.0, 18.0, 2.0, 12.0)  # two more replicas
     assert backup_resources(asked, "a") == Resources(0.3, 20.0, 500.0, 7.0)
-    estimated = Assessment("app", {"a": impact}, settings)
+    estimated = AssessedApp("app", {"a": impact}, settings)
     assert options(estimated, "a")[-1].resources == Resources(18.0, 18.0, 0.0, 18.0)
 
 

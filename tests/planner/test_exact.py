@@ -13,7 +13,7 @@ from riprap.base.errors import PlanError
 from riprap.planner.exact import solve
 from riprap.planner.exhaustive import exhaustive
 from riprap.planner.problem import problem
-from riprap.planner.topologies import SECOND, line, signal_guru, tree, twitter_sentiment
+from riprap_papers.published.topologies import SECOND, line, signal_guru, tree, twitter_sentiment
 
 
 def reference(topology, bounds, **options):

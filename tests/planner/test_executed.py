@@ -8,8 +8,8 @@ import pytest
 from riprap.base.errors import PlanError
 from riprap.base.quantities import Duration
 from riprap.planner.executed import as_executed, met
-from riprap.planner.files import optimal_interval
 from riprap.planner.topology import topology
+from riprap.planner.topology_files import optimal_interval
 
 
 def by_hand(edges, intervals, pace, backups, task):

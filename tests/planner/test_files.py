@@ -11,9 +11,9 @@ from riprap.apps.catalogue import load_app
 from riprap.base.errors import DataError, GraphError, PlanError, UsageError
 from riprap.graph.annotations import Annotations, HaGroup
 from riprap.planner.budget import evaluate
-from riprap.planner.files import TaskProfile, read_profile, read_topology
 from riprap.planner.from_graph import plan_with_backups, plan_with_protection, topology_of
-from riprap.planner.topologies import SECOND
+from riprap.planner.topology_files import TaskProfile, read_profile, read_topology
+from riprap_papers.published.topologies import SECOND
 
 TASKS = [{"name": "a", "T": "1.5s", "cost": 10}, {"name": "b", "checkpoint": "4s", "cost": 20.4}]
 

@@ -14,8 +14,8 @@ from riprap.base.errors import GraphError, PlanError
 from riprap.planner.exact import solve
 from riprap.planner.model import effect
 from riprap.planner.problem import problem
-from riprap.planner.topologies import SECOND
 from riprap.planner.topology import topology
+from riprap_papers.published.topologies import SECOND
 
 
 @settings(max_examples=200)
@@ -78,8 +78,8 @@ def test_bad_topologies_get_a_sentence(latency, edges, message):
 def test_planning_needs_no_spark():
     script = (
         "import sys; from riprap.planner.exact import solve; from riprap.planner.problem import problem; "
-        "from riprap.planner.topologies import line; solve(problem(line(2, 4), 2_000_000)); "
-        "import riprap.planner.algorithms, riprap.planner.tradeoff, riprap.planner.from_graph, riprap.planner.files; "
+        "from riprap_papers.published.topologies import line; solve(problem(line(2, 4), 2_000_000)); "
+        "import riprap.planner.algorithms, riprap.planner.tradeoff, riprap.planner.from_graph, riprap.planner.topology_files; "
         "assert 'pyspark' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

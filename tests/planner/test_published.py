@@ -9,13 +9,13 @@ from riprap.base.errors import UsageError
 from riprap.planner.exact import solve
 from riprap.planner.model import covers, effect
 from riprap.planner.problem import problem
-from riprap.planner.published import Rounds
 from riprap.planner.published_dag import candidates, dag
+from riprap.planner.published_heuristic import HeuristicState
 from riprap.planner.published_line import line
 from riprap.planner.published_share import share, shares
 from riprap.planner.published_tree import tree
-from riprap.planner.topologies import SECOND
 from riprap.planner.topology import topology
+from riprap_papers.published.topologies import SECOND
 
 
 def seconds(**latency):
@@ -96,7 +96,7 @@ def test_figure_6_percentages_and_workloads():
     """The source splits evenly between a and b; a feeds c, b feeds c and d; R reaches up to c and d."""
     edges = [("s", "a"), ("s", "b"), ("a", "c"), ("b", "c"), ("b", "d"), ("c", "e"), ("d", "e")]
     graph = topology("figure 6", seconds(s=1, a=2, b=1, c=1, d=2, e=4), edges)
-    found = candidates(Rounds(problem(graph, 4 * SECOND), "dag"), 0)
+    found = candidates(HeuristicState(problem(graph, 4 * SECOND), "dag"), 0)
     share_of = {graph.tasks[task]: value for task, value in found.percentage.items()}
     work = {graph.tasks[task]: value / SECOND for task, value in found.workload.items()}
     assert share_of == {"s": 1, "a": 0.5, "b": 0.5, "c": 0.75, "d": 0.25}

@@ -10,7 +10,7 @@ from tests.planner.strategies import bounded
 from riprap.planner.exact import solve
 from riprap.planner.problem import problem
 from riprap.planner.replan import replan
-from riprap.planner.topologies import SECOND, twitter_sentiment
+from riprap_papers.published.topologies import SECOND, twitter_sentiment
 
 
 @settings(max_examples=100)

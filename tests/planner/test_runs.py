@@ -12,15 +12,15 @@ from tests.simulation.schedules import BUILD, any_app, cyclic_app
 from riprap.api.recovery_plan import plan_recovery
 from riprap.base.errors import GraphError, PlanError
 from riprap.base.quantities import Duration
+from riprap.faults.operator_advice import OperatorAdvice
 from riprap.faults.protected import proposed_plan
-from riprap.faults.verdict import Verdict
 from riprap.graph.annotations import Annotations, HaGroup, continuous, retain
 from riprap.graph.graph import Graph
-from riprap.graph.groups import copied
-from riprap.graph.plan import Plan, parse_plan, write_plan
+from riprap.graph.ha_groups import copied
+from riprap.graph.plan_file import Plan, parse_plan, write_plan
 from riprap.graph.specs import Aggregate, Join, Sink
 from riprap.operators.user import Rows, UserOperator
-from riprap.planner.assessment import LOST, Assessment, OperatorImpact, Settings
+from riprap.planner.assessment_file import LOST, AssessedApp, OperatorImpact, RecoveryTimes
 from riprap.planner.budget import Budget
 from riprap.planner.costs import Cost, OperatorCosts
 from riprap.planner.from_graph import plan_with_protection, problem_of
@@ -98,8 +98,8 @@ def budget(graph: Graph, random: Random) -> Plan:
         if not isinstance(spec, Sink):
             measured = {t: Cost(*(number(1) for _ in range(4))) for t in ("checkpoint", "backup", "ha_group")}
             costs[spec.name] = OperatorCosts(Cost(), measured, Duration(SECOND))
-    settings = Settings(intervals=(Duration(SECOND),), replicas=random.choice([2, 3]))
-    asked = problem_of(graph, Assessment(graph.name, operators, settings, costs))
+    settings = RecoveryTimes(intervals=(Duration(SECOND),), replicas=random.choice([2, 3]))
+    asked = problem_of(graph, AssessedApp(graph.name, operators, settings, costs))
     limit = random.choice([None, Duration(SECOND), Duration(3 * SECOND)])
     steps = tradeoff(asked, Budget(number(4), random.choice([None, number(4)]), None, limit)).steps
     return plan_with_protection(graph, random.choice(steps).protection, settings.replicas)
@@ -111,7 +111,7 @@ def verdicts(graph: Graph, random: Random) -> Plan:
         advice = random.choice(["restart", "checkpoint", "replicate"])
         near = {name, *graph.upstream(name), *graph.downstream(name)} - {sink.name for sink in graph.sinks}
         group = tuple(one for one in graph.order if one in near) if advice == "replicate" else ()
-        found[name] = Verdict(advice, "", group)
+        found[name] = OperatorAdvice(advice, "", group)
     return proposed_plan(graph, found)
 
 

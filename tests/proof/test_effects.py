@@ -10,11 +10,11 @@ from riprap.apps.bargain_discovery import build
 from riprap.base.quantities import Duration
 from riprap.faults.scoring import parse_score
 from riprap.graph.annotations import Annotations
-from riprap.planner.assessment import LOST, Assessment, OperatorImpact, Settings
-from riprap.proof.effects import Effect, Judging, Struck, measured, sections
-from riprap.proof.foresight import foreseen, orders
-from riprap.proof.oracle import Found, difference
-from riprap.proof.schedule import Fault
+from riprap.planner.assessment_file import LOST, AssessedApp, OperatorImpact, RecoveryTimes
+from riprap.proof.effects import FaultEffect, Judging, Struck, measured, sections
+from riprap.proof.expected_effects import foreseen, orders
+from riprap.proof.oracle import SinkRows, difference
+from riprap.proof.schedule import ScheduledFault
 
 SCHEMA = pa.schema([("gain", pa.float64()), ("_ts", pa.timestamp("us", "UTC")), ("_seq", pa.int64())])
 SECOND = 1_000_000
@@ -34,7 +34,7 @@ def effects(found, struck, expected=None, judging=None):
     assert cut.seconds == pytest.approx(1.0)
     judging = replace(judging or Judging(), section=10)
     score = parse_score("sum(gain)", SCHEMA, "Sink")
-    differing = difference(expected, Found(found))[1]
+    differing = difference(expected, SinkRows(found))[1]
     return measured(struck, cut, judging, {"Sink": score}, {"Sink": expected}, {"Sink": found}, {"Sink": differing})
 
 
@@ -48,7 +48,7 @@ def test_losses_between_two_faults_are_the_first_ones():
     assert first.impact == pytest.approx(0.7**2 + 0.8**2)
     assert first.quality == pytest.approx(5 / 20)
     assert first.availability == pytest.approx(1 - 2 / 4)
-    assert second == Effect(1.0, 0.0, 0.0, 0, 1 - 1 / 4, 0)
+    assert second == FaultEffect(1.0, 0.0, 0.0, 0, 1 - 1 / 4, 0)
 
 
 def test_wrong_values_taint():
@@ -94,28 +94,30 @@ def test_what_is_foreseen_of_a_kill():
         asked.append((names, outage, seconds))
         return 42.0, 0.9
 
-    assessment = Assessment(graph.name, operators, Settings(restart=Duration(500_000)))
+    assessment = AssessedApp(graph.name, operators, RecoveryTimes(restart=Duration(500_000)))
     foresee = foreseen(
         graph, members, {"VWAP"}, assessment, modelled, restart=1.0, recovery={"VWAP": 3.0, "Aggregator": None}
     )
-    assert foresee(Fault(0, "kill", ("VWAP",)), 8.0) == Effect(1.0, 0.0, 0.0, 0.0, 0.5, 0.0)
+    assert foresee(ScheduledFault(0, "kill", ("VWAP",)), 8.0) == FaultEffect(1.0, 0.0, 0.0, 0.0, 0.5, 0.0)
     assert asked == []
-    killed = foresee(Fault(0, "kill", ("Aggregator",)), 8.0)
-    assert killed == Effect(pytest.approx(0.6), pytest.approx(4.0), pytest.approx(4.0), 42.0, 0.9)
+    killed = foresee(ScheduledFault(0, "kill", ("Aggregator",)), 8.0)
+    assert killed == FaultEffect(pytest.approx(0.6), pytest.approx(4.0), pytest.approx(4.0), 42.0, 0.9)
     assert asked == [(("Aggregator",), 1.0, 8.0)]
-    assert foresee(Fault(0, "kill", ("TradeFilter",)), 8.0) == Effect(None, None, None, 42.0, 0.9)  # not assessed
-    worst = foresee(Fault(0, "several", ("Aggregator", "BargainIndex", "Sink")), 8.0)
+    assert foresee(ScheduledFault(0, "kill", ("TradeFilter",)), 8.0) == FaultEffect(
+        None, None, None, 42.0, 0.9
+    )  # not assessed
+    worst = foresee(ScheduledFault(0, "several", ("Aggregator", "BargainIndex", "Sink")), 8.0)
     assert worst is not None
     assert (worst.impact, worst.quality) == (9.0, None)
     assert asked[-1][0] == ("Aggregator", "BargainIndex")
-    assert foresee(Fault(0, "slow", ("Aggregator",)), 8.0) is None
+    assert foresee(ScheduledFault(0, "slow", ("Aggregator",)), 8.0) is None
     without = foreseen(graph, members, {"VWAP"}, assessment, modelled, restart=None, recovery={})
-    assert without(Fault(0, "kill", ("VWAP",)), 5.0).availability == pytest.approx(0.9)
+    assert without(ScheduledFault(0, "kill", ("VWAP",)), 5.0).availability == pytest.approx(0.9)
 
 
 def test_orders_of_elements():
     def effect(impact, tainted, lost=0.0):
-        return Effect(1.0, impact, impact, tainted, None, lost)
+        return FaultEffect(1.0, impact, impact, tainted, None, lost)
 
     found = orders(
         [

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from riprap.proof.faults import KINDS, cut_connections
-from riprap.proof.schedule import Fault
-from riprap.runtime.coordination.states import WorkerState
-from riprap.runtime.corruption import Request, asked
+from riprap.proof.fault_kinds import KINDS, cut_connections
+from riprap.proof.schedule import ScheduledFault
+from riprap.runtime.coordination.element_states import WorkerState
+from riprap.runtime.corruption import CorruptionRequest, asked
 
 # Listens, tells its port, answers every byte, and says "cut" when the connection ends.
 SERVER = """
@@ -89,13 +89,13 @@ def until_state(pid: int, wanted: str) -> None:
 
 
 def test_a_kill_is_sigkill(sleeper, tmp_path):
-    list(KINDS["kill"].action(One(sleeper, tmp_path), Fault(0, "kill", ("A",))))
+    list(KINDS["kill"].action(One(sleeper, tmp_path), ScheduledFault(0, "kill", ("A",))))
     assert sleeper.wait() == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("kind", ["hang", "slow"])
 def test_who_was_stopped_goes_on(sleeper, tmp_path, kind):
-    action = KINDS[kind].action(One(sleeper, tmp_path), Fault(0, kind, ("A",), 1_000_000))
+    action = KINDS[kind].action(One(sleeper, tmp_path), ScheduledFault(0, kind, ("A",), 1_000_000))
     next(action)
     until_state(sleeper.pid, "T")
     for _ in action:
@@ -104,7 +104,7 @@ def test_who_was_stopped_goes_on(sleeper, tmp_path, kind):
 
 
 def test_a_slow_element_is_let_go_when_the_proof_ends_early(sleeper, tmp_path):
-    action = KINDS["slow"].action(One(sleeper, tmp_path), Fault(0, "slow", ("A",), 60_000_000))
+    action = KINDS["slow"].action(One(sleeper, tmp_path), ScheduledFault(0, "slow", ("A",), 60_000_000))
     next(action)
     until_state(sleeper.pid, "T")
     action.close()
@@ -175,7 +175,7 @@ def test_a_full_disk_has_room_again(tmp_path):
             return process.stdout.readline().strip()
 
         assert write() == "written"
-        action = KINDS["disk-full"].action(One(process, tmp_path), Fault(0, "disk-full", ("A",), 1_000_000))
+        action = KINDS["disk-full"].action(One(process, tmp_path), ScheduledFault(0, "disk-full", ("A",), 1_000_000))
         next(action)
         assert write() == str(errno.EFBIG)
         for _ in action:
@@ -196,7 +196,7 @@ def test_checkpoints_are_damaged_and_then_their_owner_dies(sleeper, tmp_path, ki
         (folder / f"0000000001-000000000{number}.manifest").write_bytes(b"manifest" * 10)
         (folder / f"0000000001-000000000{number}.part").write_bytes(b"partpart" * 10)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    list(KINDS[kind].action(One(sleeper, tmp_path), Fault(0, kind, ("A",), seed=5)))
+    list(KINDS[kind].action(One(sleeper, tmp_path), ScheduledFault(0, kind, ("A",), seed=5)))
     after = {path.name: path.read_bytes() for path in folder.iterdir()}
     changed = {name for name in before if after.get(name) != before[name]}
     assert len(changed) == 1
@@ -206,7 +206,7 @@ def test_checkpoints_are_damaged_and_then_their_owner_dies(sleeper, tmp_path, ki
 
 
 def test_a_late_kill_waits_for_the_end_of_an_interval(sleeper, tmp_path):
-    victims, fault = One(sleeper, tmp_path), Fault(0, "kill-late", ("A",))
+    victims, fault = One(sleeper, tmp_path), ScheduledFault(0, "kill-late", ("A",))
     ready = KINDS["kill-late"].ready
     assert ready(victims, fault)  # no checkpoint yet: there is nothing to wait for
     folder = tmp_path / "checkpoints" / "A" / "fragment"
@@ -226,15 +226,15 @@ def test_a_late_kill_waits_for_the_end_of_an_interval(sleeper, tmp_path):
 
 @pytest.mark.parametrize("what", ["tuple", "state"])
 def test_a_corruption_is_asked_of_the_element_itself(sleeper, tmp_path, what):
-    list(KINDS[f"corrupt-{what}"].action(One(sleeper, tmp_path), Fault(0, f"corrupt-{what}", ("A",), seed=5)))
-    assert asked(tmp_path, "A") == Request("", what, 5)
+    list(KINDS[f"corrupt-{what}"].action(One(sleeper, tmp_path), ScheduledFault(0, f"corrupt-{what}", ("A",), seed=5)))
+    assert asked(tmp_path, "A") == CorruptionRequest("", what, 5)
     assert asked(tmp_path, "A") is None
     assert sleeper.poll() is None
 
 
 def ended(kind, victims, **options):
     """What an action returns, with all of it done at once."""
-    action = KINDS[kind].action(victims, Fault(0, kind, ("A",), **options))
+    action = KINDS[kind].action(victims, ScheduledFault(0, kind, ("A",), **options))
     while True:
         try:
             wait = next(action)
@@ -266,7 +266,7 @@ def test_a_fault_of_a_process_that_is_there_was_done(sleeper, tmp_path, kind):
 
 
 def test_a_second_kill_that_hits_nobody_was_not_done(sleeper, tmp_path):
-    action = KINDS["kill-again"].action(One(sleeper, tmp_path), Fault(0, "kill-again", ("A",)))
+    action = KINDS["kill-again"].action(One(sleeper, tmp_path), ScheduledFault(0, "kill-again", ("A",)))
     next(action)
     sleeper.wait()
     assert callable(next(action))
@@ -277,7 +277,7 @@ def test_a_second_kill_that_hits_nobody_was_not_done(sleeper, tmp_path):
 
 @pytest.mark.parametrize("kind", sorted(DAMAGING))
 def test_without_a_checkpoint_nothing_is_damaged(sleeper, tmp_path, kind):
-    victims, fault = One(sleeper, tmp_path), Fault(0, kind, ("A",))
+    victims, fault = One(sleeper, tmp_path), ScheduledFault(0, kind, ("A",))
     assert not KINDS[kind].ready(victims, fault)  # it waits for one
     assert "no checkpoint" in ended(kind, victims)
     folder = tmp_path / "checkpoints" / "A" / "fragment"

@@ -7,8 +7,8 @@ import pytest
 
 from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.proof.injector import Injector, read_observations
-from riprap.proof.schedule import Fault
-from riprap.runtime.coordination.states import SystemState, WorkerState
+from riprap.proof.schedule import ScheduledFault
+from riprap.runtime.coordination.element_states import SystemState, WorkerState
 
 
 @dataclass
@@ -54,7 +54,7 @@ def test_a_checkpoint_of_the_run_is_damaged_and_its_element_killed(sleeper, tmp_
     for number in (1, 2):
         for kind in ("manifest", "part"):
             (folder / f"0000000001-000000000{number}.{kind}").write_bytes(b"whatever" * 10)
-    injector = Injector([Fault(2_000_000, "checkpoint-cut", ("A",), seed=3)], tmp_path, Ticking())
+    injector = Injector([ScheduledFault(2_000_000, "checkpoint-cut", ("A",), seed=3)], tmp_path, Ticking())
     status = Status("A", sleeper.pid)
     injector(SystemState.STARTING, [status])
     injector(SystemState.RUNNING, [status])  # from here on it runs
@@ -77,7 +77,7 @@ def test_a_checkpoint_of_the_run_is_damaged_and_its_element_killed(sleeper, tmp_
 
 
 def test_a_fault_of_an_element_that_is_down_waits_for_it(sleeper, tmp_path):
-    injector = Injector([Fault(0, "kill", ("A",))], tmp_path, SYSTEM_CLOCK)
+    injector = Injector([ScheduledFault(0, "kill", ("A",))], tmp_path, SYSTEM_CLOCK)
     status = Status("A", sleeper.pid, WorkerState.STARTING)
     for _ in range(3):
         injector(SystemState.RUNNING, [status])
@@ -97,10 +97,10 @@ def test_what_could_not_be_done_is_noted_with_why(sleeper, tmp_path):
     gone = subprocess.Popen(["true"])
     gone.wait()
     schedule = [
-        Fault(0, "kill", ("Gone",)),
-        Fault(0, "kill", ("Ended",)),
-        Fault(0, "checkpoint-cut", ("A",)),
-        Fault(900_000_000, "kill", ("A",)),
+        ScheduledFault(0, "kill", ("Gone",)),
+        ScheduledFault(0, "kill", ("Ended",)),
+        ScheduledFault(0, "checkpoint-cut", ("A",)),
+        ScheduledFault(900_000_000, "kill", ("A",)),
     ]
     table = [Status("Gone", gone.pid), Status("Ended", sleeper.pid, WorkerState.ENDED), Status("A", sleeper.pid)]
     injector = Injector(schedule, tmp_path, Ticking())
@@ -117,14 +117,16 @@ def test_what_could_not_be_done_is_noted_with_why(sleeper, tmp_path):
 
 
 def test_one_that_is_down_until_the_end_was_not_hit(sleeper, tmp_path):
-    injector = Injector([Fault(0, "kill", ("A",))], tmp_path, Ticking())
+    injector = Injector([ScheduledFault(0, "kill", ("A",))], tmp_path, Ticking())
     injector(SystemState.RUNNING, [Status("A", sleeper.pid, WorkerState.DOWN)])
     injector.close()
     assert "no process until the run was over" in missed(tmp_path)[0]
 
 
 def test_a_kill_that_was_done_is_not_noted_as_missed_when_the_run_ends_at_once(sleeper, tmp_path):
-    injector = Injector([Fault(0, "kill", ("A",)), Fault(0, "kill-again", ("B",))], tmp_path, Ticking())
+    injector = Injector(
+        [ScheduledFault(0, "kill", ("A",)), ScheduledFault(0, "kill-again", ("B",))], tmp_path, Ticking()
+    )
     table = [Status("A", sleeper.pid), Status("B", subprocess.Popen(["sleep", "600"]).pid)]
     injector(SystemState.RUNNING, table)
     injector(SystemState.RUNNING, table)

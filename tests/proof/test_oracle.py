@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from riprap.proof.oracle import Found, compare, difference, found_rows
-from riprap.streams import OrderKey, Stream
+from riprap.proof.oracle import SinkRows, compare, difference, found_rows
+from riprap.streams import OrderKey, PersistentStream
 
 TS = pa.timestamp("us", "UTC")
 SCHEMA = pa.schema([("price", pa.float64()), ("name", pa.string()), ("_ts", TS), ("_seq", pa.int64())])
@@ -40,7 +40,7 @@ def test_counts_what_was_done(count, lost, doubled, strange):
     verdict = compare(expected, found)
     assert (verdict.lost, verdict.doubled, verdict.wrong) == (len(lost), len(doubled), strange)
     assert verdict.ordered == (not doubled)
-    differing = difference(expected, Found(found))[1]
+    differing = difference(expected, SinkRows(found))[1]
     assert (len(differing.lost), len(differing.wrong)) == (len(lost), strange)
     assert verdict.exact == (not lost and not doubled and not strange)
 
@@ -75,7 +75,7 @@ def test_order_is_of_the_whole_key():
 
 def test_reads_streams_as_they_lie_on_disk(tmp_path):
     """Over several segments, an open one among them, with marks between the rows and garbage behind them."""
-    stream = Stream.create(tmp_path / "sink", SCHEMA)
+    stream = PersistentStream.create(tmp_path / "sink", SCHEMA)
     table = rows(20)
     with stream.writer() as writer:
         for at in range(0, 20, 4):
@@ -99,14 +99,14 @@ def test_shards_are_in_order_each_for_itself(tmp_path):
     table = rows(20)
     parts = [picked(table, list(range(0, 20, 2))), table.slice(0, 0), picked(table, list(range(1, 20, 2)))]
     for shard, part in enumerate(parts):
-        with Stream.create(tmp_path / "sink" / str(shard), SCHEMA).writer() as writer:
+        with PersistentStream.create(tmp_path / "sink" / str(shard), SCHEMA).writer() as writer:
             for batch in part.combine_chunks().to_batches():
                 writer.append(batch)
     found = found_rows(tmp_path / "sink", SCHEMA)
     assert found.begins == (10, 10)
     assert difference(table, found)[0].exact
     swapped = picked(found.rows, [*range(12), 13, 12, *range(14, 20)])
-    assert not difference(table, Found(swapped, found.begins))[0].ordered
+    assert not difference(table, SinkRows(swapped, found.begins))[0].ordered
 
 
 def test_says_when_what_differs_was_due():
@@ -114,5 +114,5 @@ def test_says_when_what_differs_was_due():
     found = picked(expected, [0, 1, 2, 3, 4, 5, 7, 8])
     price = found.column("price").to_pylist()
     found = found.set_column(0, SCHEMA.field("price"), pa.array([-5.0, *price[1:]], pa.float64()))
-    _, differing = difference(expected, Found(found))
+    _, differing = difference(expected, SinkRows(found))
     assert (differing.lost.tolist(), differing.wrong.tolist()) == ([2], [0])

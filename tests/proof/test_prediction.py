@@ -7,10 +7,10 @@ import pytest
 from riprap.apps.bargain_discovery import build
 from riprap.base.quantities import Duration
 from riprap.graph.annotations import Annotations
-from riprap.planner.files import TaskProfile
+from riprap.planner.topology_files import TaskProfile
 from riprap.proof.oracle import SinkVerdict
 from riprap.proof.prediction import agreement, paces_at, predictions, rank_correlation
-from riprap.proof.schedule import Fault
+from riprap.proof.schedule import ScheduledFault
 from riprap.proof.verdict import FaultResult, judge, results
 
 
@@ -30,10 +30,10 @@ def test_the_slowest_of_what_was_hit_by_the_model():
     assert {name: found.recovery[name] for name in expected} == expected
     assert found.recovery["Sink"] == 4.5
     assert found.restart == 0.4
-    assert found.of(Fault(0, "several", ("TradeFilter", "VWAP"), 0, 1.0)) == 2.5
-    assert found.of(Fault(0, "slow", ("VWAP",), 0, 1.0)) is None
+    assert found.of(ScheduledFault(0, "several", ("TradeFilter", "VWAP"), 0, 1.0)) == 2.5
+    assert found.of(ScheduledFault(0, "slow", ("VWAP",), 0, 1.0)) is None
     gaps = predictions(graph, hosts, set(hosts) - {"VWAP"})
-    assert gaps.of(Fault(0, "kill", ("VWAP",), 0, 1.0)) is None
+    assert gaps.of(ScheduledFault(0, "kill", ("VWAP",), 0, 1.0)) is None
     # At twice the recorded rate half of each second is work for a quarter of one; catching up is there once.
     sources = {"Source": TaskProfile(pace=0.25, output=100.0), "TradeFilter": TaskProfile(pace=0.25, output=50.0)}
     paces = paces_at(sources, {"Source": 200.0})
@@ -47,7 +47,7 @@ def test_the_slowest_of_what_was_hit_by_the_model():
 def test_results_have_both():
     graph = build()
     hosts = {operator.name: (operator.name,) for operator in graph}
-    schedule = [Fault(0, "kill", ("TradeFilter",), 0, 1.0), Fault(5, "kill", ("VWAP",), 0, 1.0)]
+    schedule = [ScheduledFault(0, "kill", ("TradeFilter",), 0, 1.0), ScheduledFault(5, "kill", ("VWAP",), 0, 1.0)]
     seen = [
         {"what": what, "fault": 0, "at": at} for what, at in (("began", 10.0), ("restored", 10.5), ("running", 12.0))
     ] + [{"what": "began", "fault": 1, "at": 20.0}]
@@ -88,7 +88,7 @@ def test_rows_behind_a_fault_that_nobody_promised_anything_of_may_be_lost():
     summary = {"pes": pes, "streams": {}, "sinks": {"Sink": {"tuples": 9}}}
     sinks = {"Sink": SinkVerdict(10, 9, 1, 0, 0, True)}
     for kind, holds in (("several", False), ("group", True)):
-        fault = FaultResult(Fault(0, kind, ("TradeFilter", "VWAP")), 10.0, 12.0)
+        fault = FaultResult(ScheduledFault(0, kind, ("TradeFilter", "VWAP")), 10.0, 12.0)
         assert judge(graph, hosts, (fault,), sinks, summary, bound=None, seed=1).holds is holds
-    never = FaultResult(Fault(0, "group", ("TradeFilter",)), None, None)
+    never = FaultResult(ScheduledFault(0, "group", ("TradeFilter",)), None, None)
     assert not judge(graph, hosts, (never,), sinks, summary, bound=None, seed=1).holds

@@ -3,11 +3,11 @@
 import pytest
 
 from riprap.graph.builder import App
-from riprap.proof.faults import KINDS
+from riprap.proof.fault_kinds import KINDS
 from riprap.proof.oracle import SinkVerdict
-from riprap.proof.schedule import Fault
+from riprap.proof.schedule import ScheduledFault
 from riprap.proof.verdict import FaultResult, judge, results
-from riprap.report.proof import proof_report
+from riprap.report.prove import proof_report
 
 COPIES = ("Double#1", "Double#2")
 HOSTS = {"In": ("In",), "Double": COPIES, "Out": ("Out",)}
@@ -35,7 +35,7 @@ def summary(*, tainted=0, differences=(), restarts=(), found=10):
 
 
 def judged(kind, targets, sink, *, altered=None, bound=None, **told):
-    fault = FaultResult(Fault(5_000_000, kind, targets), 100.0, 101.5, altered=altered)
+    fault = FaultResult(ScheduledFault(5_000_000, kind, targets), 100.0, 101.5, altered=altered)
     return judge(app(), HOSTS, (fault,), {"Out": sink}, summary(found=sink.found, **told), bound=bound, seed=1)
 
 
@@ -76,7 +76,7 @@ def of_group(*failovers, tainted=False, delivery="exactly once, while a full rep
     ],
 )
 def test_a_group_is_held_to_what_it_promises(targets, told, promised):
-    fault = FaultResult(Fault(5_000_000, "several", targets), 100.0, 101.5)
+    fault = FaultResult(ScheduledFault(5_000_000, "several", targets), 100.0, 101.5)
     proof = judge(app(), HOSTS, (fault,), {"Out": LOST}, told | {"sinks": {"Out": {"tuples": 9}}}, bound=None, seed=1)
     assert proof.promised == {"Out": promised}
     assert proof.holds is (promised == "with gaps")
@@ -109,7 +109,11 @@ def test_copies_that_differ_are_found_out():
 
 
 def test_what_was_altered_is_that_of_the_fault():
-    faults = [Fault(0, "corrupt-tuple", ("A",)), Fault(1, "corrupt-state", ("A",)), Fault(2, "corrupt-tuple", ("A",))]
+    faults = [
+        ScheduledFault(0, "corrupt-tuple", ("A",)),
+        ScheduledFault(1, "corrupt-state", ("A",)),
+        ScheduledFault(2, "corrupt-tuple", ("A",)),
+    ]
     began = [{"what": "began", "fault": n, "at": 10.0 * n, "ran": 0.0} for n in range(2)]
     done = [
         {"pe": "B", "what": "tuple", "column": "other", "at": 100_000},
@@ -128,7 +132,7 @@ def test_what_was_altered_is_that_of_the_fault():
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_fault_that_was_not_injected_is_no_proof(kind):
     """Of every kind: of one that never began, and of one that began and hit nothing."""
-    schedule = [Fault(0, kind, ("Double#1",)), Fault(1, kind, ("Double#2",))]
+    schedule = [ScheduledFault(0, kind, ("Double#1",)), ScheduledFault(1, kind, ("Double#2",))]
     began = [
         {"what": "began", "fault": 0, "at": 5.0, "ran": 1.0},
         {"what": "running", "fault": 0, "at": 6.0, "ran": 2.0},
@@ -152,8 +156,8 @@ def test_a_fault_that_was_not_injected_is_no_proof(kind):
 
 def test_a_promise_that_broke_stands_before_a_fault_that_was_not_injected():
     faults = [
-        FaultResult(Fault(0, "kill", ("In",)), 5.0, None),
-        FaultResult(Fault(0, "kill"), None, None, not_injected="X"),
+        FaultResult(ScheduledFault(0, "kill", ("In",)), 5.0, None),
+        FaultResult(ScheduledFault(0, "kill"), None, None, not_injected="X"),
     ]
     proof = judge(app(), HOSTS, faults, {"Out": RIGHT}, summary(), bound=None, seed=1)
     assert proof.sentence.startswith("This plan does not hold: after kill In")
@@ -172,7 +176,7 @@ def test_no_bound_is_about_the_driver():
 
 def test_a_recovery_that_a_killed_driver_cuts_short_is_not_held_to_the_driver():
     """Nor is it compared with what was predicted; what it took before and after counts."""
-    schedule = [Fault(0, "kill", ("In",)), Fault(1, "driver"), Fault(2, "kill", ("In",))]
+    schedule = [ScheduledFault(0, "kill", ("In",)), ScheduledFault(1, "driver"), ScheduledFault(2, "kill", ("In",))]
     seen = [
         (0, "began", 100.0),
         (0, "restored", 101.0),
@@ -189,9 +193,9 @@ def test_a_recovery_that_a_killed_driver_cuts_short_is_not_held_to_the_driver():
 
 def test_the_page_leads_with_what_the_bound_is_about():
     faults = [
-        FaultResult(Fault(5_000_000, "driver"), 100.0, 156.8),
-        FaultResult(Fault(9_000_000, "all", ("In", *COPIES, "Out")), 160.0, 163.1),
-        FaultResult(Fault(12_000_000, "kill", ("In",)), 170.0, 172.0),
+        FaultResult(ScheduledFault(5_000_000, "driver"), 100.0, 156.8),
+        FaultResult(ScheduledFault(9_000_000, "all", ("In", *COPIES, "Out")), 160.0, 163.1),
+        FaultResult(ScheduledFault(12_000_000, "kill", ("In",)), 170.0, 172.0),
     ]
     proof = judge(app(), HOSTS, faults, {"Out": RIGHT}, summary(), bound=3_000_000, seed=1)
     assert [result.fault.kind for result in proof.worst_first] == ["all", "kill", "driver"]

@@ -7,12 +7,12 @@ import pytest
 from riprap.api.request import score_functions
 from riprap.base.errors import UsageError
 from riprap.graph.builder import App
-from riprap.proof.faults import KINDS
+from riprap.proof.fault_kinds import KINDS
 from riprap.proof.oracle import compare
 from riprap.proof.quality import qualities
-from riprap.proof.schedule import Fault
+from riprap.proof.schedule import ScheduledFault
 from riprap.proof.verdict import FaultResult, Proof
-from riprap.report.proof import proof_report
+from riprap.report.prove import proof_report
 
 
 def two_sinks():
@@ -46,7 +46,7 @@ def test_two_sinks_with_functions_of_their_own():
     assert result["Alerts"].share == 1.5
     sinks = {name: compare(expected[name], found[name]) for name in expected}
     kind = next(iter(KINDS))
-    faults = (FaultResult(Fault(0, kind, ("X",)), 1.0, 2.0),)
+    faults = (FaultResult(ScheduledFault(0, kind, ("X",)), 1.0, 2.0),)
     proof = Proof("two", 1, None, faults, sinks, dict.fromkeys(sinks, "with gaps"), (), {}, scores=result)
     score = proof.as_json()["sinks"]["Trades"]["score"]
     assert (score["expected"], score["found"]) == (285.0, 204.0)

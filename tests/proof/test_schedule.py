@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from riprap.base.errors import PlanError, UsageError
-from riprap.proof.faults import KINDS
+from riprap.proof.fault_kinds import KINDS
 from riprap.proof.schedule import Choices, draw, parse_schedule, read_schedule
 
 CHOICES = Choices(

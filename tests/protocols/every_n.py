@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from riprap.protocols.cut import CheckpointId
 from riprap.protocols.director import Delete, Director, GoBack, Joined, Took
-from riprap.protocols.events import Arrived, Capture, Command, Deleted, Deliver, Event, Forget
+from riprap.protocols.events import Arrived, Command, Deleted, Deliver, Event, Forget, TakeCheckpoint
 from riprap.protocols.protocol import WHOLE, Protocol, ProtocolSpec, RestorePlan, Surroundings, Unit
 
 
@@ -24,7 +24,7 @@ class EveryN(Protocol):
             case Arrived(channel, _, items):
                 due = self.taken >= self.surroundings.settings["n"]
                 self.taken = items if due else self.taken + items
-                return [Capture(WHOLE), Deliver(channel)] if due else [Deliver(channel)]
+                return [TakeCheckpoint(WHOLE), Deliver(channel)] if due else [Deliver(channel)]
             case Deleted(_, oldest):
                 return [Forget(channel, inlet.taken_position) for channel, inlet in oldest.inlets.items()]
         return []

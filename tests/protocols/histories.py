@@ -8,7 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from riprap.protocols.channels import ChannelId
-from riprap.protocols.recovery_line import Ends, Point
+from riprap.protocols.recovery_line import CheckpointPoint, Ends
 
 
 @dataclass
@@ -26,7 +26,7 @@ class History:
         self.numbers = defaultdict(int)  # channel → sent
         self.taken = defaultdict(int)
         self.channels = {}
-        self.points = {str(p): [Point()] for p in range(self.n)}
+        self.points = {str(p): [CheckpointPoint()] for p in range(self.n)}
 
     def send(self, message, source, target):
         channel = ChannelId(f"{source}→{target}")
@@ -44,7 +44,7 @@ class History:
 
     def point(self, process):
         sent = {c: k for c, k in self.numbers.items() if self.channels[c].source == str(process)}
-        return Point(sent, {c: k for c, k in self.taken.items() if self.channels[c].target == str(process)})
+        return CheckpointPoint(sent, {c: k for c, k in self.taken.items() if self.channels[c].target == str(process)})
 
 
 def useless(history):

@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from riprap.graph.keys import START_KEY, OrderKey
+from riprap.graph.order_keys import START_KEY, OrderKey
 from riprap.operators.columns import Keys
-from riprap.protocols.channel import NOTHING, Inlet, Outlet
+from riprap.protocols.channel import NOTHING, ReceivingEnd, SendingEnd
 
 arrivals = st.lists(st.tuples(st.integers(1, 3), st.integers(0, 30), st.integers(0, 5)), max_size=40)
 
@@ -18,7 +18,7 @@ def keys(values: list[int]) -> Keys:
 
 @given(arrivals)
 def test_no_item_is_taken_twice_and_none_of_a_replaced_life(messages):
-    inlet, had, newest = Inlet("hold", 0), set(), 0
+    inlet, had, newest = ReceivingEnd("hold", 0), set(), 0
     for epoch, number, items in messages:
         skip = inlet.fresh(epoch, number, items)
         taken = set() if skip == NOTHING else set(range(number + skip, number + items))
@@ -33,7 +33,7 @@ def test_no_item_is_taken_twice_and_none_of_a_replaced_life(messages):
 
 
 def test_a_producer_is_gone_once_and_back_once():
-    inlet = Inlet("discard", 0)
+    inlet = ReceivingEnd("discard", 0)
     inlet.fresh(1, 0, 3)
     inlet.next = 3
     assert not inlet.back(1, 3)
@@ -48,13 +48,13 @@ def test_a_producer_is_gone_once_and_back_once():
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=9), st.integers(-1, 21))
 def test_what_is_late_and_what_was_promised(values, at):
     reached, below = OrderKey(at, 0, 0), sum(value <= at for value in values)
-    inlet, outlet = Inlet("discard", 0, doubtful=True), Outlet("discard", 0, reached, guarded=True)
+    inlet, outlet = ReceivingEnd("discard", 0, doubtful=True), SendingEnd("discard", 0, reached, guarded=True)
     assert inlet.late(keys(values), reached) == outlet.broken(keys(values)) == below
     assert inlet.doubtful == outlet.guarded == (below == len(values))
 
 
 def test_what_a_producer_that_is_gone_had_sent_stays_doubtful():
-    inlet = Inlet("discard", 0, doubtful=True)
+    inlet = ReceivingEnd("discard", 0, doubtful=True)
     inlet.lost_producer(0)
     assert inlet.late(keys([5]), OrderKey(1, 0, 0)) == 0
     assert inlet.late(keys([6, 9]), OrderKey(7, 0, 0)) == 1, "others do not wait for it"
@@ -64,7 +64,7 @@ def test_what_a_producer_that_is_gone_had_sent_stays_doubtful():
 
 
 def test_promises_only_rise():
-    outlet = Outlet("log", 5)
+    outlet = SendingEnd("log", 5)
     assert outlet.numbered(3) == 5
     assert (outlet.number, outlet.promised) == (8, START_KEY)
     assert outlet.promise(OrderKey(3, 0, 0))

@@ -1,7 +1,7 @@
 """The detector of a cycle: what it asks, and when it says how far feedback has come, or that it ends."""
 
 from riprap.engine.feedback import Standing
-from riprap.graph.keys import END_KEY, START_KEY
+from riprap.graph.order_keys import END_KEY, START_KEY
 from riprap.protocols.detector import CYCLE, DetectingDirector, Detector, Rest
 from riprap.protocols.director import Director, GoBack, Heard, Joined, Lost, Say
 

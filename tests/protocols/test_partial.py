@@ -9,13 +9,13 @@ from riprap.protocols.director import Delete, Joined, Took
 from riprap.protocols.events import (
     Acknowledge,
     Await,
-    Capture,
     Deleted,
     Durable,
     Forget,
     Passed,
     ProducerBack,
     ProducerGone,
+    TakeCheckpoint,
     Tick,
 )
 from riprap.protocols.partial import EVERY, KEPT, PARTIAL, Partial, PartialDirector, plan
@@ -79,12 +79,12 @@ def test_checkpoints_come_at_multiples_of_the_interval_and_not_while_one_is_writ
     protocol = machine(every=100 * MS)
     assert protocol.handle(Tick(1_005 * MS)) == []
     assert protocol.handle(Tick(1_099 * MS)) == []
-    assert protocol.handle(Tick(1_101 * MS)) == [Capture("B")]
+    assert protocol.handle(Tick(1_101 * MS)) == [TakeCheckpoint("B")]
     assert protocol.handle(Tick(1_150 * MS)) == []
     assert protocol.handle(Tick(1_200 * MS)) == []
     assert protocol.missed == {"B": 1}
     protocol.handle(durable("B", 7))
-    assert protocol.handle(Tick(1_301 * MS)) == [Capture("B")]
+    assert protocol.handle(Tick(1_301 * MS)) == [TakeCheckpoint("B")]
 
 
 def test_who_is_exact():
@@ -107,7 +107,7 @@ def test_what_nobody_gave_an_interval_is_saved_as_often_as_it_costs_little():
     taken = []
     for now in range(begin, begin + 64 * EVERY, EVERY // 10):
         for command in protocol.handle(Tick(now)):
-            assert command == Capture(WHOLE)
+            assert command == TakeCheckpoint(WHOLE)
             taken.append(now - begin)
             saved = durable(WHOLE, 7)
             protocol.handle(saved._replace(cost=10 if now < begin + 20 * EVERY else 300_000))  # 15 s of 2 % of a core

@@ -163,7 +163,7 @@ class Directed:
         self.obey(self.director.begin(self.log))
 
     def obey(self, commands):
-        self.log += [command.record for command in commands if isinstance(command, d.Log)]
+        self.log += [command.record for command in commands if isinstance(command, d.Remember)]
         return commands
 
     def hears(self, event):
@@ -194,7 +194,7 @@ def test_who_stays_goes_on_when_the_others_that_live_have_gone_back():
     line = run.captured("e2", 3, -1, sent=0, taken=4)  # of what e1 will not have sent
     (back,) = [command for command in line if isinstance(command, d.GoBack)]
     assert set(back.targets) == {"e1", "e2"}
-    assert not told([*line, *run.hears(d.Tick(1))], "resume")
+    assert not told([*line, *run.hears(d.DirectorTick(1))], "resume")
     assert "e0" in told(run.joined(e2=4), "resume")  # e1 is down: nothing comes from it
 
 
@@ -219,19 +219,19 @@ def test_no_round_starts_while_somebody_is_suspected_for_up_to_an_interval(name)
         director = protocol(name).director(world.surroundings)
         for pe in ("e0", "e1"):
             director.handle(d.Joined(pe, 1, 0, {}))
-        director.handle(d.Tick(0))
+        director.handle(d.DirectorTick(0))
         return director
 
     director = joined()
-    director.handle(d.Tick(900_000))
+    director.handle(d.DirectorTick(900_000))
     director.handle(d.Silent("e1", 1))
-    assert not told(director.handle(d.Tick(1_100_000)), "round")
-    assert told(director.handle(d.Tick(1_200_000)), "round") == {"e0"}  # it has given a sign
+    assert not told(director.handle(d.DirectorTick(1_100_000)), "round")
+    assert told(director.handle(d.DirectorTick(1_200_000)), "round") == {"e0"}  # it has given a sign
     director = joined()
     for now in range(900_000, 2_000_000, 100_000):
-        assert not told(director.handle(d.Tick(now)), "round")
+        assert not told(director.handle(d.DirectorTick(now)), "round")
         director.handle(d.Silent("e1", 1))
-    assert told(director.handle(d.Tick(2_000_000)), "round") == {"e0"}
+    assert told(director.handle(d.DirectorTick(2_000_000)), "round") == {"e0"}
 
 
 def test_nothing_is_released_before_a_round_is_committed():
@@ -250,12 +250,12 @@ def test_nothing_is_released_before_a_round_is_committed():
     def deleted(commands):
         return [command.void for command in commands if isinstance(command, d.Delete)]
 
-    director.handle(d.Tick(0))
-    director.handle(d.Tick(1_000_000))
+    director.handle(d.DirectorTick(0))
+    director.handle(d.DirectorTick(1_000_000))
     took("e1", 1)
-    assert deleted(director.handle(d.Tick(director.timeout + 1_000_000))) == [True]
+    assert deleted(director.handle(d.DirectorTick(director.timeout + 1_000_000))) == [True]
     for number in (2, 3):
-        director.handle(d.Tick(director.timeout + number * 1_000_000))
+        director.handle(d.DirectorTick(director.timeout + number * 1_000_000))
         after = [*took("e0", number), *took("e1", number)]
     assert deleted(after) == [False]  # of the round before
 

@@ -11,7 +11,7 @@ from riprap.protocols import recompute
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId, Cut, InletCut
 from riprap.protocols.director import Delete, Joined, Took
-from riprap.protocols.events import Capture, Deleted, Durable, Forget, Tick
+from riprap.protocols.events import Deleted, Durable, Forget, TakeCheckpoint, Tick
 from riprap.protocols.protocol import WHOLE, Neighbour, OperatorFacts, Surroundings
 from riprap.runtime.layout import arrange
 
@@ -90,10 +90,10 @@ def test_a_checkpoint_at_each_deadline_and_logs_behind_the_oldest():
     around = chain()["B"]
     machine = recompute.Recompute(around, recompute.plan(around))
     assert machine.handle(Tick(100)) == []
-    assert machine.handle(Tick(1_000_000)) == [Capture(WHOLE)]
+    assert machine.handle(Tick(1_000_000)) == [TakeCheckpoint(WHOLE)]
     assert machine.handle(Tick(2_000_000)) == []  # the first is not on disk yet
     machine.handle(Durable(CheckpointId("B", WHOLE, 1, 1), cut({AB: 5}, {BC: 5}), 0, False))
-    assert machine.handle(Tick(3_000_000)) == [Capture(WHOLE)]
+    assert machine.handle(Tick(3_000_000)) == [TakeCheckpoint(WHOLE)]
     assert machine.handle(Deleted(WHOLE, cut({AB: 7}, {BC: 7}))) == [Forget(AB, 7)]
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.protocols.histories import History, rollback_propagation, useless
 
 from riprap.protocols.channels import ChannelId
-from riprap.protocols.recovery_line import Ends, Point, lost_items, missing, recovery_line
+from riprap.protocols.recovery_line import CheckpointPoint, Ends, lost_items, missing, recovery_line
 
 
 def random_history(seed, n=4, steps=60, checkpoint=0.15):
@@ -90,14 +90,17 @@ def _with_state(points, generator):
             if generator.random() < 0.5:
                 most = points[index + 1].delivered[channel] if index + 1 < len(points) else delivered + 4
                 saved[channel] = (delivered, min(most, delivered + int(generator.integers(1, 5))))
-        found.append(Point(point.sent, point.delivered, saved))
+        found.append(CheckpointPoint(point.sent, point.delivered, saved))
     return found
 
 
 def test_loss_is_counted_exactly():
     channel = ChannelId("a→b")
     ends = {channel: Ends("a", "b")}
-    points = {"a": [Point(), Point({channel: 10})], "b": [Point(), Point({}, {channel: 4}, {channel: (4, 6)})]}
+    points = {
+        "a": [CheckpointPoint(), CheckpointPoint({channel: 10})],
+        "b": [CheckpointPoint(), CheckpointPoint({}, {channel: 4}, {channel: (4, 6)})],
+    }
     assert recovery_line(points, ends) == {"a": 1, "b": 1}
     assert lost_items(points, {"a": 1, "b": 1}, ends, {channel: (8, 99)}) == {channel: 2}
     assert missing(points["a"][1], points["b"][1], channel, {}) == 4

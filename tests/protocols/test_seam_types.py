@@ -4,7 +4,7 @@ import pytest
 
 from riprap.base.errors import UsageError
 from riprap.protocols import registry
-from riprap.protocols.director import Director, Tick
+from riprap.protocols.director import Director, DirectorTick
 from riprap.protocols.partial import PARTIAL
 from riprap.protocols.protocol import Protocol, RestorePlan, Surroundings
 
@@ -16,7 +16,7 @@ def test_a_protocol_and_a_director_that_do_nothing():
     assert protocol.snapshot() == b""
     assert not protocol.hears
     director = Director()
-    assert director.begin([]) == director.handle(Tick(0)) == []
+    assert director.begin([]) == director.handle(DirectorTick(0)) == []
 
 
 def test_protocols_are_known_by_name():

@@ -217,7 +217,7 @@ class World:
     def _obey(self, commands):
         for command in commands:
             match command:
-                case d.Log(record):
+                case d.Remember(record):
                     self.director_log.append(record)
                     self.commits += "committed" in record
                 case d.Say(pe, message):
@@ -263,7 +263,7 @@ class World:
                     life.halted = halted
                 case e.Tell(told):
                     self._direct(d.Heard(life.pe, life.epoch, told))
-                case e.Capture(_, tag, forced, record):
+                case e.TakeCheckpoint(_, tag, forced, record):
                     self._capture(life, tag, forced, record)
                 case e.Close(channel, tag):
                     for saved in life.pending:
@@ -368,7 +368,7 @@ class World:
                 self._begin(pe)  # it has to register with one
             return
         for message, _ in self._due(pe):
-            self._tell(life, e.Told(message))
+            self._tell(life, e.FromDirector(message))
             if self.lives[pe] is not life:
                 return
         if life.halted and pick < 0.9:
@@ -383,7 +383,7 @@ class World:
                 self._take(life, channel, self.wire[channel].pop(0))
         else:
             self._tell(life, e.Tick(self.now))
-            self._direct(d.Tick(self.now))
+            self._direct(d.DirectorTick(self.now))
         if self.lives[pe] is life:
             self._end(life)
             self._write(life)

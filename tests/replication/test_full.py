@@ -7,9 +7,9 @@ import pytest
 
 from riprap.graph.annotations import full_replication
 from riprap.graph.builder import App
-from riprap.graph.keys import OrderKey
+from riprap.graph.order_keys import OrderKey
 from riprap.operators.columns import Keys
-from riprap.protocols.channel import ALL, Had, Skip
+from riprap.protocols.channel import ALL, Delivered, Skip
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId
 from riprap.protocols.director import ANEW, OWN, Heard, Joined, Lost, Say
@@ -51,8 +51,8 @@ class Producer:
             self.connected = False
             return
         whole = self.at + size >= len(self.stream) or self.stream[self.at + size] > part[-1]
-        progress = OrderKey(part[-1], 0, 0, 0) if whole and random.random() < 0.3 else None
-        taken += part[seen.fresh(self.strand, self.at + self.offset, keys(*part), progress) :]
+        watermark = OrderKey(part[-1], 0, 0, 0) if whole and random.random() < 0.3 else None
+        taken += part[seen.fresh(self.strand, self.at + self.offset, keys(*part), watermark) :]
         self.at += len(part)
 
 
@@ -150,7 +150,7 @@ def test_nothing_is_released_that_a_copy_which_comes_back_may_lack():
 
     def released(pe: str, ts: int, epoch: int = 1) -> list[int]:
         """Up to which times all copies have had what the source holds, when this one says that it has come so far."""
-        had = [as_json(into[pe], Had(OrderKey(ts, 0, 0, 0), ALL))]
+        had = [as_json(into[pe], Delivered(OrderKey(ts, 0, 0, 0), ALL))]
         said = director.handle(Heard(pe, epoch, {OURS: {"had": had}}))
         entries = [
             entry for say in said if isinstance(say, Say) and say.pe == "S" for entry in say.message[OURS]["had"]

@@ -5,27 +5,27 @@ from random import Random
 import numpy as np
 import pytest
 
-from riprap.graph.keys import START_KEY, OrderKey
+from riprap.graph.order_keys import START_KEY, OrderKey
 from riprap.operators.columns import Keys
-from riprap.protocols.channel import ALL, Had, Skip
+from riprap.protocols.channel import ALL, Delivered, Skip
 from riprap.protocols.channels import ChannelId
-from riprap.protocols.director import Director, Heard, Joined, Log, Lost, Say, Silent, Tick
+from riprap.protocols.director import Director, DirectorTick, Heard, Joined, Lost, Remember, Say, Silent
 from riprap.protocols.events import (
     Activate,
     Await,
     Came,
     Deactivate,
-    Digest,
     Digested,
+    FromDirector,
     Park,
     ProducerBack,
     ProducerGone,
     Release,
+    RequestDigest,
     Tell,
-    Told,
     Unpark,
 )
-from riprap.protocols.events import Tick as ElementTick
+from riprap.protocols.events import DirectorTick as ElementTick
 from riprap.protocols.partial import PARTIAL
 from riprap.protocols.protocol import Membership, Neighbour, OperatorFacts, Surroundings
 from riprap.replication.ha import NOBODY, OURS, HaDirector, replicated
@@ -69,14 +69,14 @@ class World:
     def direct(self):
         self.director = HaDirector(Director(), self.around)
         self.take(self.director.begin(list(self.log)))
-        self.tell(Tick(self.now))
+        self.tell(DirectorTick(self.now))
         for pe, epoch in self.alive.items():
             self.tell(Joined(pe, epoch, 0, {}))
 
     def take(self, commands):
         for command in commands:
             match command:
-                case Log(record):
+                case Remember(record):
                     self.log.append(record)
                 case Say(pe, message):
                     self.said.append((pe, message[OURS]))
@@ -87,7 +87,7 @@ class World:
 
     def pass_time(self, micros=SECOND):
         self.now += micros
-        return self.tell(Tick(self.now))
+        return self.tell(DirectorTick(self.now))
 
     def join(self, *pes):
         for pe in pes:
@@ -323,7 +323,7 @@ def machine(pe: str, **options):
 
 
 def said(**message):
-    return Told({OURS: message})
+    return FromDirector({OURS: message})
 
 
 def test_the_edge_of_the_active_replica_sends_and_no_order_of_the_past_is_obeyed():
@@ -363,17 +363,17 @@ def test_a_new_life_or_a_hole_within_a_replica_is_told_though_nobody_was_seen_to
 
 
 def test_a_consumer_tells_how_far_it_has_come_and_edges_let_go_of_it():
-    consumer, came = machine("C"), Had(OrderKey(5, 0, 7, 0), 2)
+    consumer, came = machine("C"), Delivered(OrderKey(5, 0, 7, 0), 2)
     assert consumer.handle(Came(EDGE, came)) == []
     (told,) = consumer.handle(ElementTick(SECOND))
     assert isinstance(told, Tell)
     assert consumer.handle(ElementTick(SECOND + 1)) == []
-    assert machine("B#2").handle(Told(told.message)) == [Release(EDGE, came)]
+    assert machine("B#2").handle(FromDirector(told.message)) == [Release(EDGE, came)]
 
 
 def test_digests_go_to_the_director():
     key = OrderKey(5, 0, 0, 0)
-    assert machine("A#1").handle(said(digest=list(key))) == [Digest(key)]
+    assert machine("A#1").handle(said(digest=list(key))) == [RequestDigest(key)]
     assert machine("A#1").handle(Digested(key, 9)) == [Tell({OURS: {"digest": [5, 0, 0, 0], "is": 9}})]
 
 
@@ -394,7 +394,7 @@ def test_skipping_is_exact_however_items_are_cut_and_however_many_share_a_key():
     for _ in range(500):
         stream = sorted(random.choices(range(12), k=random.randint(0, 25)))
         taken = random.randint(0, len(stream))
-        came = Had()
+        came = Delivered()
         at = 0
         while at < taken:
             size = random.randint(1, taken - at)
@@ -410,8 +410,8 @@ def test_skipping_is_exact_however_items_are_cut_and_however_many_share_a_key():
 
 
 def test_progress_counts_as_having_had_everything_up_to_it():
-    came = Had().after(keys(1, 2), key(5))
-    assert came == Had(key(5), ALL)
+    came = Delivered().after(keys(1, 2), key(5))
+    assert came == Delivered(key(5), ALL)
     assert Skip(came).of(keys(3, 5, 5, 6)) == 3
     assert came.after(keys(), key(4)) == came
-    assert Had().after(keys(), None) == Had(START_KEY, 0)
+    assert Delivered().after(keys(), None) == Delivered(START_KEY, 0)

@@ -28,13 +28,13 @@ from riprap.base.clock import SYSTEM_CLOCK
 from riprap.engine.engine import Engine
 from riprap.engine.inputs import keyed
 from riprap.graph.graph import Graph
-from riprap.graph.groups import copied
+from riprap.graph.ha_groups import copied
 from riprap.runtime.coordination.coordinator import Coordinator
 from riprap.runtime.coordination.counts import stream_counts
-from riprap.runtime.coordination.summary import read_ledgers
+from riprap.runtime.coordination.run_summary import read_ledgers
 from riprap.runtime.layout import Layout, arrange
-from riprap.runtime.run import Run
-from riprap.streams import Stream
+from riprap.runtime.run_context import Run
+from riprap.streams import PersistentStream
 
 PATIENCE = 300.0  # seconds; only how long a test that fails takes
 ROWS = 10_000
@@ -132,7 +132,7 @@ def playing(directory: Path, layout: Layout, inputs: dict[str, str], spare: int)
 
 
 def came_out(directory: Path, graph: Graph) -> dict[str, list[dict]]:
-    sinks = {sink.name: Stream.open(directory / "sinks" / sink.name).read() for sink in graph.sinks}
+    sinks = {sink.name: PersistentStream.open(directory / "sinks" / sink.name).read() for sink in graph.sinks}
     return {name: [_columns(row) for item in items for row in item.batch.to_pylist()] for name, items in sinks.items()}
 
 

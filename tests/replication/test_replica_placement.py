@@ -2,12 +2,13 @@
 
 from random import Random
 
-from riprap.replication.placement import COPIES, Place, Placement
+from riprap.replication.placement import COPIES, ElementPlace, Placement
 
 PLACES = [
-    *(Place(f"{name}#{at + 1}", "ticks", at) for name in ("Source", "TradeQuote") for at in range(2)),
-    *(Place(f"{name}#{at + 1}", "trades", at) for name in ("TradeFilter", "Aggregator", "VWAP") for at in range(2)),
-    Place("QuoteFilter"), Place("BargainIndex"), Place("Sink"),
+    *(ElementPlace(f"{name}#{at + 1}", "ticks", at) for name in ("Source", "TradeQuote") for at in range(2)),
+    *(ElementPlace(f"{name}#{at + 1}", "trades", at) for name in ("TradeFilter", "Aggregator", "VWAP") for at in
+    range(2)),
+    ElementPlace("QuoteFilter"), ElementPlace("BargainIndex"), ElementPlace("Sink"),
 ]  # fmt: skip
 
 
@@ -32,7 +33,10 @@ def test_one_executor_is_shared_and_that_is_said_once_per_group():
 
 
 def test_copies_keep_to_executors_and_one_that_they_share_is_said_once():
-    places = [Place(f"{name}#{at + 1}", COPIES, at) for name in "ABC" for at in range(2)] + [Place("S"), Place("Out")]
+    places = [ElementPlace(f"{name}#{at + 1}", COPIES, at) for name in "ABC" for at in range(2)] + [
+        ElementPlace("S"),
+        ElementPlace("Out"),
+    ]
     apart, together = Placement(places), Placement(places)
     where = {apart.claim(task, "one" if task % 2 else "other"): task % 2 for task in range(len(places))}
     assert len({where[f"{name}#1"] for name in "ABC"}) == len({where[f"{name}#2"] for name in "ABC"}) == 1

@@ -8,17 +8,17 @@ from tests.report.test_reports import words
 
 from riprap.apps import bargain_discovery
 from riprap.base.quantities import Duration
-from riprap.faults.campaign import Settings, Target
+from riprap.faults.campaign_settings import CampaignSettings, Target
+from riprap.faults.campaign_summary import Metrics, OutageSummary
 from riprap.faults.ordering import orders
-from riprap.faults.placement import placements
-from riprap.faults.published import PLAN, REDEPLOYED, TABLE, rows
-from riprap.faults.summary import Metrics, OutageSummary
-from riprap.graph.plan import parse_plan
-from riprap.report.assess_reproduction import reproduction_page
-from riprap.report.assessment import AssessmentReport
+from riprap.faults.targets import placements
+from riprap.graph.plan_file import parse_plan
+from riprap.report.assess import AssessmentReport
+from riprap_papers.published.assessment_tables import PLAN, REDEPLOYED, TABLE, rows
+from riprap_papers.report.assess_reproduction import reproduction_page
 
 GRAPH = bargain_discovery.build()
-SETTINGS = Settings(
+SETTINGS = CampaignSettings(
     tuple(Target((name,)) for name in TABLE), (1_500_000, 3_500_000), {"Sink": "sum(gain)"}, reps=2, golden=2
 )
 

@@ -8,11 +8,11 @@ from tests.report.test_reports import words
 
 from riprap.base.quantities import Duration
 from riprap.faults.models import ALTERS
+from riprap.faults.operator_advice import verdicts
 from riprap.faults.ordering import orders
-from riprap.faults.placement import placements
-from riprap.faults.published import TABLE
-from riprap.faults.verdict import verdicts
-from riprap.report.assessment import AssessmentReport, report
+from riprap.faults.targets import placements
+from riprap.report.assess import AssessmentReport, report
+from riprap_papers.published.assessment_tables import TABLE
 
 
 def page(fault, quality):

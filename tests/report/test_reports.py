@@ -11,21 +11,21 @@ from hypothesis import strategies as st
 
 from riprap.apps import fab
 from riprap.apps.catalogue import load_app
-from riprap.apps.yield_crashes import Crash, Outcome, Quality, Study
-from riprap.planner.assessment import LOST, Assessment, OperatorImpact, Settings
+from riprap.planner.assessment_file import LOST, AssessedApp, OperatorImpact, RecoveryTimes
 from riprap.planner.backup_plan import plan_backups
 from riprap.planner.budget import Budget, budget_problem
 from riprap.planner.problem import problem
-from riprap.planner.topologies import SECOND, line, twitter_sentiment
 from riprap.planner.topology import topology
 from riprap.planner.tradeoff import tradeoff
 from riprap.report import page
 from riprap.report.budget_report import budget_report
-from riprap.report.chart import Point, Series, chart, decades, ticks
+from riprap.report.chart import ChartPoint, Series, chart, decades, ticks
 from riprap.report.plan_report import plan_report
 from riprap.report.replicas import replicas
 from riprap.report.run import run_report
-from riprap.report.yield_report import yield_report
+from riprap_papers.experiments.yield_crashes import ModelCrash, Study, YieldOutcome, YieldQuality
+from riprap_papers.published.topologies import SECOND, line, twitter_sentiment
+from riprap_papers.report.yield_report import yield_report
 
 VOID = {"meta", "br", "path", "circle"}
 
@@ -93,7 +93,7 @@ def test_a_budget_report_has_the_curve_and_the_steps():
     )
     edges = [(stream.source, stream.target) for stream in graph.streams if stream.target != "Sink"]
     asked = budget_problem(
-        Assessment(graph.name, dict.fromkeys(inner, impact), Settings(intervals=(SECOND,))), edges, []
+        AssessedApp(graph.name, dict.fromkeys(inner, impact), RecoveryTimes(intervals=(SECOND,))), edges, []
     )
     curve = tradeoff(asked, Budget(cpu=1.0, recovery=5 * SECOND))
     html = budget_report(graph, curve)
@@ -114,7 +114,9 @@ def test_ticks_enclose_and_are_few(low, span):
 
 def test_a_chart_shows_every_point():
     svg = chart(
-        [Series("a", [Point(0, 1), Point(2, 3, "here", "knee")]), Series("b", [Point(1, 1)])], x_label="x", y_label="y"
+        [Series("a", [ChartPoint(0, 1), ChartPoint(2, 3, "here", "knee")]), Series("b", [ChartPoint(1, 1)])],
+        x_label="x",
+        y_label="y",
     )
     assert svg.count("<circle") == 4
     assert "<title>here</title>" in svg
@@ -131,7 +133,7 @@ def test_decades_enclose(low, ratio):
 
 
 def test_a_logarithmic_axis_puts_equal_ratios_equally_far_apart():
-    points = [Point(x, 1) for x in (0.01, 0.1, 1, 10)]
+    points = [ChartPoint(x, 1) for x in (0.01, 0.1, 1, 10)]
     svg = chart([Series("a", points)], x_label="x", y_label="y", log_x=True)
     places = [float(x) for x in re.findall(r'<circle class="p"[^>]* cx="([\d.]+)"', svg)]
     assert np.diff(places) == pytest.approx([places[1] - places[0]] * 3, abs=0.15)
@@ -139,10 +141,11 @@ def test_a_logarithmic_axis_puts_equal_ratios_equally_far_apart():
 
 def test_a_yield_report_says_what_matters():
     def outcomes(*errors):
-        return tuple(Outcome(np.array(one), 1) for one in errors)
+        return tuple(YieldOutcome(np.array(one), 1) for one in errors)
 
     study = Study(
-        Quality(np.arange(3), np.zeros(3)), 6, (Crash(fab.START_US + 1_500_000, 2_000_000), Crash(fab.START_US, 1)),
+        YieldQuality(np.arange(3), np.zeros(3)), 6, (ModelCrash(fab.START_US + 1_500_000, 2_000_000),
+        ModelCrash(fab.START_US, 1)),
         (2, 0), {"S2": outcomes([0.5, -0.5], [0.5]), "S3": outcomes([3.0, -4.0], [0.0])},
     )  # fmt: skip
     html = yield_report(study, command="riprap reproduce yield")

@@ -21,11 +21,11 @@ from wiring import LAYOUT, SCHEMA, channel
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.protocols.events import ProducerGone
 from riprap.runtime.coordination.client import Client, CoordinatorLost
-from riprap.runtime.coordination.roster import Fenced
-from riprap.runtime.coordination.states import WorkerState
+from riprap.runtime.coordination.element_states import WorkerState
+from riprap.runtime.coordination.roster import ElementFenced
 from riprap.runtime.host import Arrival
-from riprap.runtime.messages import Kind
-from riprap.runtime.run import Run
+from riprap.runtime.messages import MessageKind
+from riprap.runtime.run_context import Run
 from riprap.runtime.transport.transport import Transport
 
 
@@ -58,7 +58,15 @@ def consumer(run: Run, settings: dict) -> None:
                 )
                 expected = max(expected, number + items)
                 transport.acknowledge(of, expected)
-                tell([Kind(message.kind).name, number, items, fine, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss])
+                tell(
+                    [
+                        MessageKind(message.kind).name,
+                        number,
+                        items,
+                        fine,
+                        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+                    ]
+                )
     transport.close()
     tell("closed")
 
@@ -80,7 +88,7 @@ def element(run: Run, settings: dict) -> None:
                     client.status(WorkerState(line))
             SYSTEM_CLOCK.sleep(run.heartbeat)
         client.status(WorkerState.ENDED)
-    except (Fenced, CoordinatorLost) as error:
+    except (ElementFenced, CoordinatorLost) as error:
         tell([type(error).__name__, str(error)])
     finally:
         client.close()

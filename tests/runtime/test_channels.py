@@ -26,10 +26,10 @@ from wiring import (
 )
 
 from riprap.base.randomness import generator
-from riprap.graph.keys import END_KEY, OrderKey
+from riprap.graph.order_keys import END_KEY, OrderKey
 from riprap.protocols.events import Acknowledged, ConsumerDown, ConsumerUp, ProducerGone
 from riprap.runtime.host import Arrival
-from riprap.runtime.messages import Kind, Message
+from riprap.runtime.messages import Message, MessageKind
 from riprap.runtime.transport.codec import Encoder
 from riprap.runtime.transport.transport import ALL
 
@@ -76,9 +76,9 @@ def test_everything_comes_once_in_order_and_is_acknowledged(tmp_path):
         while producer.next(Acknowledged).next < 5_000:
             pass
         key = OrderKey(7, 0, 9)
-        producer.send(Message(Kind.PUNCTUATION, 1, 5_000, punctuation=key, progress=key))
-        producer.send(Message(Kind.MARKER, 1, 5_001, header=b"round 1"))
-        producer.send(Message(Kind.END, 1, 5_001, progress=END_KEY))
+        producer.send(Message(MessageKind.PUNCTUATION, 1, 5_000, punctuation=key, watermark=key))
+        producer.send(Message(MessageKind.MARKER, 1, 5_001, header=b"round 1"))
+        producer.send(Message(MessageKind.END, 1, 5_001, watermark=END_KEY))
         assert peer.hear()[:3] == ["PUNCTUATION", 5_000, 1]
         assert peer.hear()[:3] == ["MARKER", 5_001, 0]
         assert peer.hear()[:3] == ["END", 5_001, 0]
@@ -140,7 +140,7 @@ def test_what_one_turn_brings_is_joined_but_not_across_the_number_of_a_marker_se
         producer.next(ConsumerUp, of=consumer)
         for message in (rows(0, 2), *(rows(number, 1) for number in range(2, 6))):
             assert producer.transport.send(GAP, message)
-        assert producer.transport.send(GAP, Message(Kind.MARKER, 1, 8, header=b"m"))
+        assert producer.transport.send(GAP, Message(MessageKind.MARKER, 1, 8, header=b"m"))
         for number in range(6, 10):
             assert producer.transport.send(GAP, rows(number, 1))
         producer.poll()
@@ -148,7 +148,8 @@ def test_what_one_turn_brings_is_joined_but_not_across_the_number_of_a_marker_se
         while sum(message.items for message in arrivals) < 10:
             arrivals += [event.message for event in consumer.take(Arrival)]
         assert [(message.kind, message.number, message.items) for message in arrivals] == [
-            (Kind.ROWS, 0, 2), (Kind.ROWS, 2, 4), (Kind.MARKER, 8, 0), (Kind.ROWS, 6, 2), (Kind.ROWS, 8, 2),
+            (MessageKind.ROWS, 0, 2), (MessageKind.ROWS, 2, 4), (MessageKind.MARKER, 8, 0), (MessageKind.ROWS, 6, 2),
+            (MessageKind.ROWS, 8, 2),
         ]  # fmt: skip
 
 
@@ -424,10 +425,10 @@ def test_an_end_is_no_loss_and_a_break_is(tmp_path):
         with Producer(run) as producer:
             producer.at(consumer.location)
             assert producer.next(ConsumerUp, of=consumer).next == 1
-            producer.send(Message(Kind.END, 1, 1, progress=END_KEY))
+            producer.send(Message(MessageKind.END, 1, 1, watermark=END_KEY))
             closing = threading.Thread(target=producer.transport.close, args=(True,))
             closing.start()
-            assert [event.message.kind for event in consumer.take(Arrival)] == [Kind.END]
+            assert [event.message.kind for event in consumer.take(Arrival)] == [MessageKind.END]
             while closing.is_alive():
                 consumer.poll(0.01)
             closing.join()

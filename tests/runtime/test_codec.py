@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from riprap.base.errors import DataError
 from riprap.base.randomness import generator
-from riprap.graph.keys import OrderKey
+from riprap.graph.order_keys import OrderKey
 from riprap.graph.types import _NAMES
 from riprap.operators.views import Views
 from riprap.protocols.channels import ChannelId
-from riprap.runtime.messages import Kind, Message
+from riprap.runtime.messages import Message, MessageKind
 from riprap.runtime.transport import codec
 from riprap.runtime.transport.codec import Decoder, Encoder, frames
-from riprap.runtime.transport.frame import HEADER_SIZE, FrameKind, Header, pack, unpack
 from riprap.runtime.transport.opening import Handshake, Opening, read_opening
+from riprap.runtime.transport.wire_frame import HEADER_SIZE, FrameKind, WireHeader, pack, unpack
 
 UNSIGNED = st.integers(0, 2**63 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -76,9 +76,11 @@ def channels(draw):
     types = draw(st.lists(st.sampled_from(TYPES), min_size=1, max_size=5))
     schema = pa.schema([(f"c{at}", type_) for at, type_ in enumerate(types)])
     messages = []
-    for kind in draw(st.lists(st.sampled_from([Kind.ROWS, Kind.ROWS, *Kind]), min_size=1, max_size=5)):
+    for kind in draw(
+        st.lists(st.sampled_from([MessageKind.ROWS, MessageKind.ROWS, *MessageKind]), min_size=1, max_size=5)
+    ):
         batch = None
-        if kind is Kind.ROWS:
+        if kind is MessageKind.ROWS:
             rows = draw(st.integers(1, 20))
             batch = Views.of(
                 pa.RecordBatch.from_arrays([draw(columns(type_, rows)) for type_ in types], names=schema.names)
@@ -89,7 +91,7 @@ def channels(draw):
                 draw(UNSIGNED),
                 draw(UNSIGNED),
                 batch,
-                draw(KEYS) if kind is Kind.PUNCTUATION else None,
+                draw(KEYS) if kind is MessageKind.PUNCTUATION else None,
                 draw(st.none() | KEYS),
                 draw(UNSIGNED),
                 draw(st.binary(max_size=40) | st.binary(max_size=40).map(lambda rest: b"\x00late" + rest)),
@@ -128,7 +130,7 @@ def test_messages_come_back_as_they_were(channel, checked):
 
 
 def text_batch(column):
-    return Message(Kind.ROWS, 1, 0, Views.of(pa.RecordBatch.from_arrays([column], names=["k"])))
+    return Message(MessageKind.ROWS, 1, 0, Views.of(pa.RecordBatch.from_arrays([column], names=["k"])))
 
 
 TEXT_SCHEMA = pa.schema([("k", pa.string())])
@@ -216,11 +218,13 @@ def test_a_message_that_is_too_long_for_a_frame_is_sent_in_pieces(monkeypatch):
     schema = pa.schema([("x", pa.int64())])
     batch = pa.RecordBatch.from_arrays([pa.array(range(1_000))], names=["x"])
     key = OrderKey(5, 0, 5)
-    back = decoded(schema, bytes_of(schema, [Message(Kind.ROWS, 1, 50, Views.of(batch), progress=key, header=b"h")])[0])
+    back = decoded(
+        schema, bytes_of(schema, [Message(MessageKind.ROWS, 1, 50, Views.of(batch), watermark=key, header=b"h")])[0]
+    )
     assert len(back) > 5
     assert [value for part in back for value in part.batch.batch().column(0).to_pylist()] == list(range(1_000))
     assert [part.number for part in back] == [50 + part.batch.batch().column(0)[0].as_py() for part in back]
-    assert [part.progress for part in back] == [None] * (len(back) - 1) + [key]
+    assert [part.watermark for part in back] == [None] * (len(back) - 1) + [key]
     assert {part.header for part in back} == {b"h"}
 
 
@@ -228,7 +232,7 @@ def test_what_is_sent_of_a_slice_is_the_slice():
     schema = pa.schema([("x", pa.int64()), ("b", pa.bool_())])
     numbers = np.arange(100_000)
     batch = pa.RecordBatch.from_arrays([pa.array(numbers), pa.array(numbers % 3 == 0)], names=["x", "b"])
-    (data,) = bytes_of(schema, [Message(Kind.ROWS, 1, 0, Views.of(batch.slice(50_003, 10)))])
+    (data,) = bytes_of(schema, [Message(MessageKind.ROWS, 1, 0, Views.of(batch.slice(50_003, 10)))])
     assert len(data) < 400
     assert decoded(schema, data)[0].batch.batch().to_pydict() == batch.slice(50_003, 10).to_pydict()
 
@@ -252,10 +256,10 @@ def sample(rows=40):
     )
     key = OrderKey(1, 0, 1)
     return [
-        Message(Kind.ROWS, 1, 0, Views.of(batch), progress=key, header=b"vector"),
-        Message(Kind.PUNCTUATION, 1, rows, punctuation=key),
-        Message(Kind.MARKER, 1, rows + 1, header=b"round 7"),
-        Message(Kind.END, 1, rows + 1),
+        Message(MessageKind.ROWS, 1, 0, Views.of(batch), watermark=key, header=b"vector"),
+        Message(MessageKind.PUNCTUATION, 1, rows, punctuation=key),
+        Message(MessageKind.MARKER, 1, rows + 1, header=b"round 7"),
+        Message(MessageKind.END, 1, rows + 1),
     ]
 
 
@@ -320,7 +324,7 @@ def test_headers_that_lie_with_a_right_check_are_errors():
             if value != unpack(memoryview(whole), at).body:
                 assert not survive(resealed(whole, at, body=value if value < 2**60 else 2**60))
         for other in FrameKind:
-            if other != kind and {other, kind} != {FrameKind.END, FrameKind.PROGRESS}:
+            if other != kind and {other, kind} != {FrameKind.END, FrameKind.WATERMARK}:
                 survive(resealed(whole, at, kind=other))
     for _ in range(1_000):
         raw = bytearray(whole)
@@ -341,10 +345,10 @@ def text_frames(values, codes):
     offsets = np.array(values[0], np.int32).tobytes()
     body = offsets + bytes(-len(offsets) % 8) + values[1] + bytes(-len(values[1]) % 8)
     count = len(values[0]) - 1
-    dictionary = pack(Header(FrameKind.DICTIONARY, len(body), count)) + body
+    dictionary = pack(WireHeader(FrameKind.DICTIONARY, len(body), count)) + body
     rows = bytes(8) + np.array(codes, np.int32).tobytes()
     rows += bytes(-len(rows) % 8)
-    return dictionary + pack(Header(FrameKind.ROWS, len(rows), len(codes))) + rows
+    return dictionary + pack(WireHeader(FrameKind.ROWS, len(rows), len(codes))) + rows
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ import pytest
 from wiring import LAYOUT, PATIENCE, Peer, eventually, run_in
 
 from riprap.base.clock import SYSTEM_CLOCK
-from riprap.protocols.events import Told
+from riprap.protocols.events import FromDirector
 from riprap.runtime.coordination.client import Client, CoordinatorLost
 from riprap.runtime.coordination.coordinator import Coordinator
 from riprap.runtime.coordination.director_host import Assignment
-from riprap.runtime.coordination.roster import Fenced
-from riprap.runtime.coordination.states import SystemState, WorkerState
+from riprap.runtime.coordination.element_states import SystemState, WorkerState
+from riprap.runtime.coordination.roster import ElementFenced
 from riprap.runtime.wire import Address
 
 
@@ -99,7 +99,7 @@ def test_one_that_hangs_is_found_replaced_and_fenced(coordinator, tmp_path, hung
             second.hear()
             assert coordinator.find("G", 1, PATIENCE) == Address("grpc://a:2", 2)
             os.kill(first.pid, signal.SIGCONT)
-            assert first.hear()[0] == "Fenced"
+            assert first.hear()[0] == "ElementFenced"
             assert first.ended() == 0
             second.say("running")
             reach(coordinator, "G", WorkerState.RUNNING)
@@ -165,7 +165,7 @@ def test_what_a_life_says_before_it_hears_that_it_goes_back_is_only_a_sign_of_li
     (beginning,) = client.directed()  # of the two the newer one: there is no going back to the older line
     assert (beginning.epoch, beginning.assignment.line) == (3, 2)
     client.begin(beginning)
-    assert client.directed() == [Told({"for": "the life to come"})]
+    assert client.directed() == [FromDirector({"for": "the life to come"})]
     client.beat({"received": 8})
     eventually(lambda: status(coordinator, "F").metrics == {"received": 8}, "the sign of life")
     client.check()  # it was not fenced
@@ -176,7 +176,7 @@ def test_what_a_life_says_before_it_hears_that_it_goes_back_is_only_a_sign_of_li
 
 def test_an_attempt_that_comes_too_late_is_refused(coordinator, clients):
     clients("F", attempt=3).register()
-    with pytest.raises(Fenced, match="attempt 2 of F comes after attempt 3"):
+    with pytest.raises(ElementFenced, match="attempt 2 of F comes after attempt 3"):
         clients("F", attempt=2).register()
 
 

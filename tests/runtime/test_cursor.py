@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from riprap.graph.keys import END_KEY, START_KEY, OrderKey
+from riprap.graph.order_keys import END_KEY, START_KEY, OrderKey
 from riprap.operators.columns import Keys
 from riprap.runtime.element.cursor import InputCursor, MergedCursor
 

@@ -8,7 +8,7 @@ from riprap.checkpoints.load import load
 from riprap.checkpoints.storage import MemoryStorage
 from riprap.graph.annotations import backup, checkpoint
 from riprap.graph.builder import App
-from riprap.graph.keys import END_KEY, OrderKey
+from riprap.graph.order_keys import END_KEY, OrderKey
 from riprap.operators.views import Views
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.events import ConsumerDown, ConsumerUp, ProducerGone
@@ -17,8 +17,8 @@ from riprap.runtime.element.element import Element
 from riprap.runtime.element.ledger import ledger_shape, memory_ledger
 from riprap.runtime.host import Arrival
 from riprap.runtime.layout import arrange
-from riprap.runtime.messages import Kind, Message
-from riprap.runtime.simulated import ListFeed, VirtualClock
+from riprap.runtime.messages import Message, MessageKind
+from riprap.testing.simulated import ListFeed, VirtualClock
 
 
 class Host:
@@ -109,8 +109,8 @@ def two_inputs(*protect, saved=(), late="deliver"):
     return app
 
 
-def message(number, count, progress=None):
-    return Message(Kind.ROWS, 1, number, Views.of(batch(number, count)), progress=progress)
+def message(number, count, watermark=None):
+    return Message(MessageKind.ROWS, 1, number, Views.of(batch(number, count)), watermark=watermark)
 
 
 @pytest.mark.parametrize("protocol", ["partial", "coordinated"])
@@ -121,10 +121,12 @@ def test_progress_goes_with_the_rows_it_is_behind(protocol):
     element.handle([ConsumerUp(channel, 1, 0)])
     while not element.ended:
         element.handle()
-    rows = [message for _, message in bench.host.sent if message.kind is Kind.ROWS]
+    rows = [message for _, message in bench.host.sent if message.kind is MessageKind.ROWS]
     assert [message.items for message in rows] == [4, 4, 2]
-    assert all(message.progress is not None for message in rows)
-    assert [message.kind for _, message in bench.host.sent if message.number and message not in rows] == [Kind.END]
+    assert all(message.watermark is not None for message in rows)
+    assert [message.kind for _, message in bench.host.sent if message.number and message not in rows] == [
+        MessageKind.END
+    ]
 
 
 def test_a_consumer_that_comes_late_is_told_the_end_and_what_it_missed():
@@ -136,9 +138,9 @@ def test_a_consumer_that_comes_late_is_told_the_end_and_what_it_missed():
     assert not bench.host.sent
     element.handle([ConsumerUp(channel, 2, 0)])
     (_, came), (_, told) = bench.host.sent  # how far the stream had come, and that it has ended
-    assert (came.kind, came.number) == (Kind.PROGRESS, 10)
-    assert came.progress < END_KEY
-    assert (told.kind, told.number, told.progress) == (Kind.END, 10, END_KEY)
+    assert (came.kind, came.number) == (MessageKind.WATERMARK, 10)
+    assert came.watermark < END_KEY
+    assert (told.kind, told.number, told.watermark) == (MessageKind.END, 10, END_KEY)
 
 
 @pytest.mark.parametrize("stopped_after", [1, 2])
@@ -155,7 +157,7 @@ def test_a_source_that_went_back_ends_where_it_had_been(stopped_after):
         second.handle()
     assert bench.ledger.sources["S"].position == taken
     end = bench.host.kept_messages[-1][1]
-    assert (end.kind, end.number) == (Kind.END, taken)
+    assert (end.kind, end.number) == (MessageKind.END, taken)
 
 
 @pytest.mark.parametrize(("most_rows", "begins"), [(4, 1), (64, 0)], ids=["apart", "joined"])
@@ -164,14 +166,14 @@ def test_what_waits_in_a_merge_is_read_again(most_rows, begins):
     left, right = ChannelId("L→U"), ChannelId("R→U.1")
     first = bench.life(most_rows)
     first.handle([Arrival(left, message(0, 2), 1), Arrival(left, message(2, 3, OrderKey(4, 0, 4)), 2)])
-    first.handle([Arrival(right, Message(Kind.PROGRESS, 1, 0, progress=OrderKey(2, 0, 0)), 1)])
+    first.handle([Arrival(right, Message(MessageKind.WATERMARK, 1, 0, watermark=OrderKey(2, 0, 0)), 1)])
     assert bench.received(left) == 2  # keys of L come before those of R at the same time
     bench.tick(first)
     second = bench.life()
     assert second.replay_from(left) == (begins, 2)
     assert second.replay_from(right) == (1, 0)
     second.handle([Arrival(left, message(0, 2), 1), Arrival(left, message(2, 3, OrderKey(4, 0, 4)), 2)])
-    second.handle([Arrival(right, Message(Kind.END, 1, 0, progress=END_KEY), 2)])
+    second.handle([Arrival(right, Message(MessageKind.END, 1, 0, watermark=END_KEY), 2)])
     assert (bench.received(left), bench.ledger.inlets[left].repeated) == (5, 0)
 
 
@@ -186,13 +188,13 @@ def test_what_comes_from_a_producer_that_was_not_waited_for_is_late(late):
     assert bench.received(left) == 0
     element.handle([ProducerGone(right, 1)])
     assert bench.received(left) == 6
-    element.handle([Arrival(right, Message(Kind.ROWS, 2, 3, Views.of(batch(3, 5))))])  # 0 to 2 miss, 3, 4 late
+    element.handle([Arrival(right, Message(MessageKind.ROWS, 2, 3, Views.of(batch(3, 5))))])  # 0 to 2 miss, 3, 4 late
     if late == "deliver":
         (given,) = [m for _, m in bench.host.sent if m.at is not None]
         assert given.batch.batch().column("_ts").cast(pa.int64()).to_pylist() == [3, 4]
         assert given.at == OrderKey(5, 0, 5, 1)
-    element.handle([Arrival(left, Message(Kind.END, 1, 6, progress=END_KEY))])
-    element.handle([Arrival(right, Message(Kind.END, 2, 8, progress=END_KEY))])
+    element.handle([Arrival(left, Message(MessageKind.END, 1, 6, watermark=END_KEY))])
+    element.handle([Arrival(right, Message(MessageKind.END, 2, 8, watermark=END_KEY))])
     record = bench.ledger.inlets[right]
     assert (record.next, record.received, record.late) == ((8, 5, 2) if late == "deliver" else (8, 3, 0))
 
@@ -206,8 +208,8 @@ def test_another_life_knows_what_is_late(late):
     first.handle([ProducerGone(right, 1)])
     assert bench.received(left) == 6
     second = bench.life()
-    second.handle([Arrival(left, Message(Kind.END, 1, 6, progress=END_KEY))])
-    second.handle([Arrival(right, Message(Kind.ROWS, 2, 3, Views.of(batch(3, 5)), progress=END_KEY))])
+    second.handle([Arrival(left, Message(MessageKind.END, 1, 6, watermark=END_KEY))])
+    second.handle([Arrival(right, Message(MessageKind.ROWS, 2, 3, Views.of(batch(3, 5)), watermark=END_KEY))])
     record = bench.ledger.inlets[right]
     assert (record.next, record.received, record.late) == ((8, 5, 2) if late == "deliver" else (8, 3, 0))
 
@@ -223,10 +225,12 @@ def test_an_element_that_goes_back_and_is_not_exact_says_nothing_twice():
         element = bench.life()
         element.handle([ConsumerUp(out, 1, 0)])
         element.handle([Arrival(left, message(0, 6, OrderKey(5, 0, 5)), 1)])
-        element.handle([Arrival(right, Message(Kind.PROGRESS, life, 0, progress=END_KEY))])
+        element.handle([Arrival(right, Message(MessageKind.WATERMARK, life, 0, watermark=END_KEY))])
         assert (bench.received(left), bench.ledger.inlets[left].repeated) == (6, 6 * life)
         assert bench.ledger.outlets[out].number == 6
     rows = [message.batch.rows for _, message in bench.host.sent if message.batch is not None]
     assert sum(rows) == 6
-    element.handle([Arrival(left, message(6, 2), 2), Arrival(left, Message(Kind.END, 1, 8, progress=END_KEY), 2)])
+    element.handle(
+        [Arrival(left, message(6, 2), 2), Arrival(left, Message(MessageKind.END, 1, 8, watermark=END_KEY), 2)]
+    )
     assert bench.ledger.outlets[out].number == 8

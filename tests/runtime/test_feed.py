@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from riprap.base.errors import DataError
 from riprap.engine.inputs import keyed, read_file
-from riprap.graph.keys import OrderKey
+from riprap.graph.order_keys import OrderKey
 from riprap.graph.specs import Source
 from riprap.runtime import feed as feeds
 from riprap.runtime.feed import Feed
 from riprap.runtime.stripes import own
-from riprap.streams import Stream
+from riprap.streams import PersistentStream
 
 TS = pa.timestamp("us", "UTC")
 SOURCE = Source(name="In", schema=pa.schema([("at", pa.int64()), ("text", pa.string())]), rank=0, time="at")
@@ -45,7 +45,7 @@ def inputs(tmp_path_factory):
         pq.write_table(rows(first, last), path / "many" / f"{part}.parquet", row_group_size=90)
     with pa.OSFile(str(path / "one.arrow"), "wb") as file, pa.ipc.new_file(file, rows().schema) as writer:
         writer.write_table(rows(), max_chunksize=130)
-    stream = Stream.create(path / "stream", stream_rows(0, 1).schema, segment_bytes=4000, stability="async")
+    stream = PersistentStream.create(path / "stream", stream_rows(0, 1).schema, segment_bytes=4000, stability="async")
     with stream.writer() as writer:
         for first in range(0, ROWS, 50):
             writer.append(stream_rows(first, first + 50))
@@ -112,7 +112,7 @@ def test_disorder_is_found_behind_the_position(tmp_path):
 
 
 def test_following_a_stream(tmp_path):
-    stream = Stream.create(tmp_path / "s", stream_rows(0, 1).schema, stability="async")
+    stream = PersistentStream.create(tmp_path / "s", stream_rows(0, 1).schema, stability="async")
     feed = Feed(tmp_path / "s", SOURCE, follow=True)
     assert feed.next(10) is None
     assert not feed.ended
@@ -132,18 +132,18 @@ def test_following_a_stream(tmp_path):
 
 def test_a_stream_says_that_it_is_idle(tmp_path):
     """What its writer logs of progress holds for a source: no row of an earlier time will come."""
-    stream = Stream.create(tmp_path / "s", stream_rows(0, 1).schema, stability="async")
+    stream = PersistentStream.create(tmp_path / "s", stream_rows(0, 1).schema, stability="async")
     with stream.writer() as writer:
         writer.append(stream_rows(0, 20)).result()
         feed = Feed(tmp_path / "s", SOURCE, follow=True)
         assert feed.next(100).num_rows == 20
         assert feed.next(100) is None
-        assert feed.progress is None
+        assert feed.watermark is None
         writer.mark(OrderKey(500, 7, 3, 2), kind="progress").result()
         for reader in (feed, Feed(tmp_path / "s", SOURCE, position=20, follow=True)):  # also one that comes back
             assert reader.next(100) is None
-            assert reader.progress < OrderKey(500, 0, 0)
-            assert reader.progress > OrderKey(499, 0, 10**9)
+            assert reader.watermark < OrderKey(500, 0, 0)
+            assert reader.watermark > OrderKey(499, 0, 10**9)
         writer.append(stream_rows(500, 510)).result()
         assert feed.next(100).column("at").to_pylist() == [*range(500, 510)]
 

@@ -12,7 +12,7 @@ from riprap.runtime.element.records import log_of
 from riprap.runtime.handover import check_taken_over, hand_over
 from riprap.runtime.layout import arrange
 from riprap.runtime.logs import open_log
-from riprap.runtime.run import stream_path
+from riprap.runtime.run_context import stream_path
 
 
 def graph(protect=None, *, marked=False, behind=None):

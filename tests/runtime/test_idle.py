@@ -8,10 +8,10 @@ import pytest
 from riprap.api.run import run
 from riprap.base.errors import UsageError
 from riprap.graph.builder import App
-from riprap.graph.keys import START_KEY, OrderKey
+from riprap.graph.order_keys import START_KEY, OrderKey
 from riprap.runtime.feed import Feed
 from riprap.runtime.idle import IdleFeed, IdleLog
-from riprap.streams import Stream
+from riprap.streams import PersistentStream
 
 IDLE = 1_000_000  # microseconds
 
@@ -43,17 +43,17 @@ def life(tmp_path, source, clock, position=0, *, own=True):
 
 
 def test_it_is_said_again_and_late_rows_stay_out(tmp_path, source):
-    clock, stream = Wall(), Stream.create(tmp_path / "s", rows([], []).schema, stability="async")
+    clock, stream = Wall(), PersistentStream.create(tmp_path / "s", rows([], []).schema, stability="async")
     with stream.writer() as writer:
         writer.append(rows([0, 1], [1, 2])).result()
         feed = life(tmp_path, source, clock)
         assert feed.next(10).num_rows == 2
         assert feed.next(10) is None
-        assert feed.progress is None  # it has only begun to wait
+        assert feed.watermark is None  # it has only begun to wait
         clock.time += IDLE
         assert feed.next(10) is None
         said = clock.time - IDLE
-        assert OrderKey(said, 0, 10**9) < feed.progress < OrderKey(said + 1, 0, 0)
+        assert OrderKey(said, 0, 10**9) < feed.watermark < OrderKey(said + 1, 0, 0)
         writer.append(rows([2, 3, 4], [said - 1, said, said + 1])).result()
         for own in (None, True, False):
             each = feed if own is None else life(tmp_path, source, clock, 2, own=own)
@@ -63,7 +63,7 @@ def test_it_is_said_again_and_late_rows_stay_out(tmp_path, source):
 
 
 def test_a_life_that_died_in_the_middle_of_an_entry_has_not_said_it(tmp_path, source):
-    clock, stream = Wall(), Stream.create(tmp_path / "s", rows([], []).schema, stability="async")
+    clock, stream = Wall(), PersistentStream.create(tmp_path / "s", rows([], []).schema, stability="async")
     with stream.writer() as writer:
         writer.append(rows([0], [1])).result()
         feed = life(tmp_path, source, clock)
@@ -83,7 +83,7 @@ def test_a_life_that_died_in_the_middle_of_an_entry_has_not_said_it(tmp_path, so
 def test_lives_agree(tmp_path, source, seed):
     """Rows that come sooner or later than they should, lives that go back anywhere: what is given out is one thing."""
     random, clock = Random(seed), Wall()
-    stream = Stream.create(tmp_path / "s", rows([], []).schema, stability="async")
+    stream = PersistentStream.create(tmp_path / "s", rows([], []).schema, stability="async")
     given: dict[int, OrderKey] = {}  # by position of a row, its time
     left_out: set[int] = set()
     reached, written, last = START_KEY, 0, 0
@@ -100,8 +100,8 @@ def test_lives_agree(tmp_path, source, seed):
         missed = {*range(before, feed.position)} - {*got}
         assert not missed & {*given}
         left_out.update(missed)
-        if batch is None and feed.progress is not None:
-            reached = max(reached, feed.progress)
+        if batch is None and feed.watermark is not None:
+            reached = max(reached, feed.watermark)
         return bool(got)
 
     with stream.writer() as writer:

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wiring import rows
 
-from riprap.graph.keys import OrderKey
-from riprap.runtime.messages import Kind, Message
+from riprap.graph.order_keys import OrderKey
+from riprap.runtime.messages import Message, MessageKind
 from riprap.runtime.transport.joining import take_joined
 
 
@@ -15,21 +15,26 @@ from riprap.runtime.transport.joining import take_joined
 def channels(draw):
     """Messages as a channel has them: numbers rise, with holes where something was lost; so does progress."""
     number, reached, result = draw(st.integers(0, 5)), 0, []
-    for kind in draw(st.lists(st.sampled_from([Kind.ROWS, Kind.ROWS, Kind.PROGRESS, Kind.PUNCTUATION]), max_size=20)):
+    for kind in draw(
+        st.lists(
+            st.sampled_from([MessageKind.ROWS, MessageKind.ROWS, MessageKind.WATERMARK, MessageKind.PUNCTUATION]),
+            max_size=20,
+        )
+    ):
         number += draw(st.sampled_from([0, 0, 0, 3]))
         reached += draw(st.integers(0, 2))
         key = OrderKey(reached, 0, reached)
         fields = {
             "epoch": draw(st.sampled_from([1, 1, 1, 2])),
-            "progress": key if kind is not Kind.ROWS else draw(st.sampled_from([None, key])),
+            "progress": key if kind is not MessageKind.ROWS else draw(st.sampled_from([None, key])),
             "born": draw(st.integers(0, 5)),
             "header": draw(st.sampled_from([b"", b"", b"", b"cut"])),
             "at": draw(st.sampled_from([None, None, None, OrderKey(7)])),
         }
-        if kind is Kind.ROWS:
+        if kind is MessageKind.ROWS:
             made = rows(number, draw(st.integers(1, 6)), encoded=draw(st.booleans()), **fields)
         else:
-            made = Message(kind, number=number, punctuation=key if kind is Kind.PUNCTUATION else None, **fields)
+            made = Message(kind, number=number, punctuation=key if kind is MessageKind.PUNCTUATION else None, **fields)
         result.append(made)
         number += made.items
     return result
@@ -42,9 +47,9 @@ def facts(sent):
         if message.batch is not None:
             for at, row in enumerate(message.batch.batch().to_pylist()):
                 items.append((message.number + at, row["x"], row["k"], message.header, message.at, message.epoch))
-        elif message.kind is Kind.PUNCTUATION:
+        elif message.kind is MessageKind.PUNCTUATION:
             items.append((message.number, message.punctuation, message.header, message.at, message.epoch))
-        reached = message.progress or reached
+        reached = message.watermark or reached
     return items, reached, min((message.born for message in sent if message.born), default=0)
 
 
@@ -61,16 +66,16 @@ def test_joined_messages_say_the_same(sent, most):
         assert {part.header for part in group} == {message.header}
         assert len(group) == 1 or not any(part.at for part in group)
         assert {part.epoch for part in group} == {message.epoch}
-        reached = [part.progress for part in group if part.progress is not None]
-        assert message.progress == (reached[-1] if reached else None)
+        reached = [part.watermark for part in group if part.watermark is not None]
+        assert message.watermark == (reached[-1] if reached else None)
     assert taken == len(sent)
     assert facts(joined) == facts(sent)
 
 
 def test_what_follows_is_joined():
-    queue = deque([rows(0, 3), Message(Kind.PROGRESS, 1, 3, progress=OrderKey(1, 0, 1)), rows(3, 4)])
+    queue = deque([rows(0, 3), Message(MessageKind.WATERMARK, 1, 3, watermark=OrderKey(1, 0, 1)), rows(3, 4)])
     message, _ = take_joined(queue, 100)
-    assert (message.number, message.items, message.progress) == (0, 7, OrderKey(1, 0, 1))
+    assert (message.number, message.items, message.watermark) == (0, 7, OrderKey(1, 0, 1))
     assert not queue
 
 
@@ -82,5 +87,9 @@ def test_rows_are_joined_whatever_their_dictionaries_and_nothing_across_a_fence(
     assert message.batch.batch().column("k").to_pylist() == [f"k{n % 5}" for n in range(9)]
     queue = deque(parts)
     assert [take_joined(queue, 100, {7})[0].items for _ in range(2)] == [7, 2]
-    queue = deque([rows(0, 1), Message(Kind.MARKER, 1, 1, header=b"m"), rows(1, 1)])
-    assert [take_joined(queue, 100)[0].kind for _ in range(3)] == [Kind.ROWS, Kind.MARKER, Kind.ROWS]
+    queue = deque([rows(0, 1), Message(MessageKind.MARKER, 1, 1, header=b"m"), rows(1, 1)])
+    assert [take_joined(queue, 100)[0].kind for _ in range(3)] == [
+        MessageKind.ROWS,
+        MessageKind.MARKER,
+        MessageKind.ROWS,
+    ]

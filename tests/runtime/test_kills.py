@@ -7,9 +7,9 @@ import pytest
 
 from riprap.apps.catalogue import load_app
 from riprap.base.errors import UsageError
-from riprap.runtime.coordination.groups import with_kills
+from riprap.runtime.coordination.element_states import WorkerState
+from riprap.runtime.coordination.replica_groups import with_kills
 from riprap.runtime.coordination.roster import PeStatus
-from riprap.runtime.coordination.states import WorkerState
 from riprap.runtime.corruption import not_done, parse_corruptions
 from riprap.runtime.kills import Kill, Kills, parse_kills, signal_to
 from riprap.runtime.layout import arrange

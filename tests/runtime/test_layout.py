@@ -10,8 +10,8 @@ from riprap.operators.user import UserOperator
 from riprap.protocols import recompute
 from riprap.protocols.protocol import WHOLE
 from riprap.protocols.registry import protocol
-from riprap.runtime.coordination.summary import delivery
-from riprap.runtime.lateness import takes_late
+from riprap.runtime.coordination.run_summary import delivery
+from riprap.runtime.late_streams import takes_late
 from riprap.runtime.layout import arrange, sink_channel
 
 

@@ -3,10 +3,10 @@
 import pytest
 
 from riprap.base.errors import DataError
-from riprap.graph.keys import START_KEY, OrderKey
+from riprap.graph.order_keys import START_KEY, OrderKey
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.element.ledger import Ledger, LedgerShape, memory_ledger, open_ledger, read_ledger
-from riprap.runtime.simulated import Cells
+from riprap.testing.simulated import Cells
 
 IN, OUT = ChannelId("A→B"), ChannelId("B→C", 1, 2)
 SHAPE = LedgerShape((IN,), (OUT, ChannelId("Sink")), ("B",), ("S",), (IN,))

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from riprap.base.errors import DataError
-from riprap.graph.keys import END_KEY, OrderKey
+from riprap.graph.order_keys import END_KEY, OrderKey
 from riprap.operators.views import Views
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.logs import LogFollower, LogSender, open_log
-from riprap.runtime.messages import Kind, Message
-from riprap.streams import Fenced, Stream
+from riprap.runtime.messages import Message, MessageKind
+from riprap.streams import Fenced, PersistentStream
 
 CHANNEL = ChannelId("A→B", 0, 1)
 TS = pa.timestamp("us", "UTC")
@@ -44,16 +44,16 @@ class Items:
         number = start
         while number < len(self.items):
             if self.items[number]:
-                yield Message(Kind.PUNCTUATION, epoch, number, punctuation=key(number), born=5)
+                yield Message(MessageKind.PUNCTUATION, epoch, number, punctuation=key(number), born=5)
                 number += 1
-                yield Message(Kind.PROGRESS, epoch, number, progress=key(number - 1))
+                yield Message(MessageKind.WATERMARK, epoch, number, watermark=key(number - 1))
                 continue
             end = number + 1
             while end < len(self.items) and not self.items[end] and end not in cuts:
                 end += 1
-            yield Message(Kind.ROWS, epoch, number, batch_of(number, end), progress=key(end - 1), born=7)
+            yield Message(MessageKind.ROWS, epoch, number, batch_of(number, end), watermark=key(end - 1), born=7)
             number = end
-        yield Message(Kind.END, epoch, number, progress=END_KEY)
+        yield Message(MessageKind.END, epoch, number, watermark=END_KEY)
 
 
 def batch_of(first: int, last: int) -> Views:
@@ -71,7 +71,7 @@ class Taken:
         self.next = next_
         self.items: list[bool] = []
         self.position = -1
-        self.progress = OrderKey(-1, 0, 0)
+        self.watermark = OrderKey(-1, 0, 0)
 
     def __call__(self, channel: ChannelId, message: Message, position: int) -> bool:
         assert channel == CHANNEL
@@ -82,7 +82,7 @@ class Taken:
         while True:
             message, self.position = self.queue.get(timeout=300)
             assert message.number <= self.next, "a hole"
-            if message.kind is Kind.ROWS:
+            if message.kind is MessageKind.ROWS:
                 rows = message.batch.batch()
                 numbers = rows.column("_seq").to_pylist()
                 assert numbers == list(range(message.number, message.number + message.items))
@@ -90,19 +90,19 @@ class Taken:
                 expected = [None if number % 5 == 0 else f"word {number % 3}" for number in numbers]
                 assert rows.column("word").to_pylist() == expected
                 assert message.born == 7
-            if message.kind is Kind.PUNCTUATION:
+            if message.kind is MessageKind.PUNCTUATION:
                 assert message.punctuation == key(message.number)
                 assert message.born == 5
             new = message.number + message.items - self.next
             if new > 0:
-                self.items += [message.kind is Kind.PUNCTUATION] * new
+                self.items += [message.kind is MessageKind.PUNCTUATION] * new
                 self.next += new
-            if message.progress is not None:
-                if message.kind is not Kind.END:
-                    assert message.progress <= key(message.number + message.items - 1), "progress before its items"
-                self.progress = message.progress
-            if message.kind is Kind.END and self.next >= length:
-                assert message.progress == END_KEY
+            if message.watermark is not None:
+                if message.kind is not MessageKind.END:
+                    assert message.watermark <= key(message.number + message.items - 1), "progress before its items"
+                self.watermark = message.watermark
+            if message.kind is MessageKind.END and self.next >= length:
+                assert message.watermark == END_KEY
                 return
 
 
@@ -144,26 +144,26 @@ def test_a_producer_that_repeats_itself(tmp_path_factory, items, lives, data):
 
 def test_a_hole_is_refused(tmp_path):
     sender = LogSender(tmp_path / "log", CHANNEL, SCHEMA, 0)
-    sender.keep(Message(Kind.ROWS, 0, 0, batch_of(0, 3)))
+    sender.keep(Message(MessageKind.ROWS, 0, 0, batch_of(0, 3)))
     with pytest.raises(DataError, match="ends before item 3 and its producer goes on at 4"):
-        sender.keep(Message(Kind.ROWS, 0, 4, batch_of(4, 5)))
+        sender.keep(Message(MessageKind.ROWS, 0, 4, batch_of(4, 5)))
     sender.close()
 
 
 def test_an_older_life_is_fenced(tmp_path):
     old = LogSender(tmp_path / "log", CHANNEL, SCHEMA, 1)
-    old.keep(Message(Kind.ROWS, 1, 0, batch_of(0, 3)))
+    old.keep(Message(MessageKind.ROWS, 1, 0, batch_of(0, 3)))
     old.flush()
     new = LogSender(tmp_path / "log", CHANNEL, SCHEMA, 2)
     assert new.next == 3
-    old.keep(Message(Kind.ROWS, 1, 3, batch_of(3, 6)))
+    old.keep(Message(MessageKind.ROWS, 1, 3, batch_of(3, 6)))
     with pytest.raises(Fenced):
         old.flush()
-    new.keep(Message(Kind.ROWS, 2, 3, batch_of(3, 5)))
+    new.keep(Message(MessageKind.ROWS, 2, 3, batch_of(3, 5)))
     new.close()
     with pytest.raises(Fenced):
         LogSender(tmp_path / "log", CHANNEL, SCHEMA, 1)
-    assert [item.batch.num_rows for item in Stream.open(tmp_path / "log").read()] == [3, 2]
+    assert [item.batch.num_rows for item in PersistentStream.open(tmp_path / "log").read()] == [3, 2]
 
 
 def test_both_ends_may_come_first(tmp_path):
@@ -183,7 +183,7 @@ def test_both_ends_may_come_first(tmp_path):
 
 
 def test_what_no_checkpoint_needs_is_trimmed(tmp_path):
-    stream = Stream.create(tmp_path / "log", SCHEMA, segment_bytes=1, stability="async", ordered=False)
+    stream = PersistentStream.create(tmp_path / "log", SCHEMA, segment_bytes=1, stability="async", ordered=False)
     sender = LogSender(tmp_path / "log", CHANNEL, SCHEMA, 0)
     sender.trim()  # nobody has registered: everything stays
     taken = Taken()
@@ -208,7 +208,7 @@ def test_what_no_checkpoint_needs_is_trimmed(tmp_path):
 
 def test_damage_is_told(tmp_path):
     sender = LogSender(tmp_path / "log", CHANNEL, SCHEMA, 0)
-    sender.keep(Message(Kind.ROWS, 0, 0, batch_of(0, 50)))
+    sender.keep(Message(MessageKind.ROWS, 0, 0, batch_of(0, 50)))
     sender.flush()
     segment = tmp_path / "log" / "00000000.arrow"
     data = bytearray(segment.read_bytes())
@@ -261,6 +261,6 @@ def test_an_item_is_kept_as_its_stability_says(tmp_path, monkeypatch, stability,
         if stability == "fsync":  # nobody goes on before the sync of what was kept
             assert syncs[-1:] == [sender.next]
     sender.flush()
-    assert Stream.open(tmp_path).description.settings.stability == stored
+    assert PersistentStream.open(tmp_path).description.settings.stability == stored
     assert syncs[-1:] == ([] if stability == "async" else [12])
     sender.close()

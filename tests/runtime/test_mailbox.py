@@ -10,7 +10,7 @@ from wiring import BUFFER, GAP, eventually, rows
 from riprap.operators.views import Views
 from riprap.protocols.events import ConsumerDown, ProducerGone
 from riprap.runtime.host import Arrival
-from riprap.runtime.messages import Kind, Message
+from riprap.runtime.messages import Message, MessageKind
 from riprap.runtime.transport.mailbox import Mailbox
 from riprap.runtime.transport.weight import OVERHEAD_BYTES, weight_of
 
@@ -75,11 +75,11 @@ def test_a_message_weighs_what_its_rows_hold(texts, data):
         columns = [pa.array(texts, type_), pa.array(range(len(texts)), pa.int32())]
         batch = pa.RecordBatch.from_arrays(columns, names=["k", "i"]).slice(start)
         nulls = len(texts) - start if None in texts[start:] else 0  # a byte each that says so
-        weight = weight_of(Message(Kind.ROWS, 1, 0, Views.of(batch)))
+        weight = weight_of(Message(MessageKind.ROWS, 1, 0, Views.of(batch)))
         assert weight == OVERHEAD_BYTES + 8 * batch.num_rows + nulls
 
 
 def test_a_shared_dictionary_weighs_nothing():
     encoded = pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), pa.array(["long " * 1_000]))
     batch = pa.RecordBatch.from_arrays([encoded], names=["k"])
-    assert weight_of(Message(Kind.ROWS, 1, 0, Views.of(batch))) == OVERHEAD_BYTES + 4
+    assert weight_of(Message(MessageKind.ROWS, 1, 0, Views.of(batch))) == OVERHEAD_BYTES + 4

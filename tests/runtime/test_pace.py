@@ -2,7 +2,7 @@
 
 import pytest
 
-from riprap.runtime.host import Pace
+from riprap.runtime.host import SourcePace
 
 STEP = 5_000
 
@@ -10,7 +10,7 @@ STEP = 5_000
 @pytest.mark.parametrize("rate", [1_000.0, 333.3, 2e6, 4.8e6, 4_812_345.6, 50e6])
 def test_who_waits_until_the_next_look_finds_rows(rate):
     """Also where rows are closer than the clock can tell: who looks too soon looks again at once, for ever."""
-    pace, begun, position = Pace(rate), 7_000_000, 0
+    pace, begun, position = SourcePace(rate), 7_000_000, 0
     for _ in range(100):
         look = pace.next_look(begun, begun, position)
         due = pace.rows(begun, look, position, 10**9)

@@ -12,13 +12,13 @@ from riprap.base.clock import SYSTEM_CLOCK
 from riprap.records.listing import newest
 from riprap.runtime.coordination.coordinator import Coordinator
 from riprap.runtime.coordination.counts import stream_counts
-from riprap.runtime.coordination.summary import read_ledgers
+from riprap.runtime.coordination.run_summary import read_ledgers
 from riprap.runtime.element.records import log_of
 from riprap.runtime.handover import hand_over
 from riprap.runtime.layout import arrange
 from riprap.runtime.process import log_path
-from riprap.runtime.run import Run, stream_path
-from riprap.streams import Stream
+from riprap.runtime.run_context import Run, stream_path
+from riprap.streams import PersistentStream
 
 ROWS, KEYS, SIZE = 40_000, 211, 10
 SHARDS = (2, 3, 1)
@@ -39,7 +39,7 @@ def means(table) -> list[tuple]:
 def recorded(run, pe, life: int) -> bool:
     """Whether a shard of the mean has a record of that life or a later one, and has given something out."""
     log = log_path(run, log_of(run.layout, pe))
-    line = newest(Stream.open(log)) if rows_in(log) else None
+    line = newest(PersistentStream.open(log)) if rows_in(log) else None
     return line is not None and line.epoch >= life
 
 
@@ -83,11 +83,11 @@ def test_a_killed_run_goes_on_with_more_shards_and_with_fewer(tmp_path):
             coordinator.close()
             hosts.close()
         former.append({name: fragment.shards for fragment in layout.fragments for name in fragment.members})
-    table = pa.Table.from_batches([item.batch for item in Stream.open(tmp_path / "sinks" / "Sink").read()])
+    table = pa.Table.from_batches([item.batch for item in PersistentStream.open(tmp_path / "sinks" / "Sink").read()])
     found = list(zip(*(table[name].to_pylist() for name in ("k", "x", "n")), strict=True))
     assert found == means(supply.table())
     assert [pe.id for pe in layout.hosting("Mean")] == ["Mean/5"]
     for counts in stream_counts(layout, read_ledgers(tmp_path, layout)).values():
         assert counts.lost == counts.late == 0
     for channel in layout.link("S→Mean").channels():  # nobody keeps it for shards that are no more
-        assert Stream.open(stream_path(tmp_path, channel)).readers().keys() == {"Mean-5"}
+        assert PersistentStream.open(stream_path(tmp_path, channel)).readers().keys() == {"Mean-5"}

@@ -21,8 +21,8 @@ from riprap.records.listing import newest, records
 from riprap.runtime.coordination.coordinator import Coordinator
 from riprap.runtime.layout import arrange
 from riprap.runtime.process import log_path
-from riprap.runtime.run import Run
-from riprap.streams import Stream
+from riprap.runtime.run_context import Run
+from riprap.streams import PersistentStream
 
 ROWS = 40_000
 
@@ -39,12 +39,12 @@ def graph():
 
 def recording(log) -> int:
     """The life that wrote the newest record; they count from 1."""
-    line = newest(Stream.open(log))
+    line = newest(PersistentStream.open(log))
     return 0 if line is None else line.epoch
 
 
 def rows_in(path) -> int:
-    return Stream.open(path).stable().position if (path / "stream.json").exists() else 0
+    return PersistentStream.open(path).stable().position if (path / "stream.json").exists() else 0
 
 
 @pytest.mark.parametrize("kills", [2])
@@ -72,14 +72,14 @@ def test_a_killed_element_comes_back_from_its_own_output(tmp_path, kills):
                 os.kill(hosts.running["Mean"].pid, signal.SIGKILL)
                 hosts.running["Mean"].join()
                 hosts.start(run, "Mean")
-        _until(lambda: any(line.checked for line in records(Stream.open(log))), coordinator, supply)
+        _until(lambda: any(line.checked for line in records(PersistentStream.open(log))), coordinator, supply)
         supply.end()
         assert coordinator.wait(PATIENCE), coordinator.table()
         assert coordinator.error is None, coordinator.error
     finally:
         coordinator.close()
         hosts.close()
-    found = pa.Table.from_batches([item.batch for item in Stream.open(tmp_path / "sinks" / "Sink").read()])
+    found = pa.Table.from_batches([item.batch for item in PersistentStream.open(tmp_path / "sinks" / "Sink").read()])
     expected = pa.Table.from_batches(
         [batch for _, batch in Engine(layout.graph).run({"S": keyed(supply.table().to_batches(), layout.graph["S"])})]
     )

@@ -21,8 +21,8 @@ from riprap.protocols.protocol import WHOLE
 from riprap.runtime.coordination.coordinator import Coordinator
 from riprap.runtime.input_hold import release_inputs
 from riprap.runtime.layout import arrange
-from riprap.runtime.run import Run, stream_path
-from riprap.streams import Stream
+from riprap.runtime.run_context import Run, stream_path
+from riprap.streams import PersistentStream
 
 SETTINGS = {"interval": 50_000}  # µs: what the shortest interval between checkpoints is, instead of a second
 
@@ -75,7 +75,7 @@ def test_a_killed_element_reads_again_what_came_since_its_checkpoint_and_its_inp
     times = pa.array(range(0, 500_000, 100), pa.timestamp("us", "UTC"))
     supply = Supply(tmp_path / "in", pa.table({"x": numbers, "_ts": times, "_seq": numbers}), at_once=20)
     coordinator = Coordinator(directory, layout, "secret", None, "127.0.0.1", SYSTEM_CLOCK, silence=PATIENCE)
-    stream = Stream.open(supply.path)
+    stream = PersistentStream.open(supply.path)
     try:
         coordinator.start()
         inputs = {"S": str(supply.path)}
@@ -87,7 +87,7 @@ def test_a_killed_element_reads_again_what_came_since_its_checkpoint_and_its_inp
             """The log and the input are held no further back than a checkpoint, which is later than the beginning."""
             return (
                 saved(directory, "T") is not None
-                and min(Stream.open(stream_path(directory, channel)).readers().values(), default=0) > 0
+                and min(PersistentStream.open(stream_path(directory, channel)).readers().values(), default=0) > 0
                 and min(stream.readers().values(), default=0) > 0
             )
 
@@ -113,7 +113,7 @@ def test_a_killed_element_reads_again_what_came_since_its_checkpoint_and_its_inp
     finally:
         coordinator.close()
         hosts.close()
-    found = pa.Table.from_batches([item.batch for item in Stream.open(directory / "sinks" / "Sink").read()])
+    found = pa.Table.from_batches([item.batch for item in PersistentStream.open(directory / "sinks" / "Sink").read()])
     assert found["x"].to_pylist() == [row % 5_000 for row in range(supply.rows)]
     assert len(list((directory / "checkpoints" / "T" / WHOLE).glob("*.manifest"))) <= KEPT + 1
     assert stream.readers(), "a run that was killed as a whole could be resumed"

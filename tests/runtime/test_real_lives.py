@@ -23,8 +23,8 @@ from riprap.graph.windows import count
 from riprap.runtime.coordination.coordinator import Coordinator
 from riprap.runtime.layout import arrange
 from riprap.runtime.process import run_element
-from riprap.runtime.run import Run
-from riprap.streams import Stream
+from riprap.runtime.run_context import Run
+from riprap.streams import PersistentStream
 
 PATIENCE = 300.0  # seconds; only how long a test that fails takes
 ROWS = 50_000
@@ -102,7 +102,7 @@ def test_elements_go_back_alive_and_are_killed_and_the_output_is_exact(tmp_path)
     finally:
         coordinator.close()
         hosts.close()
-    found = pa.Table.from_batches([item.batch for item in Stream.open(tmp_path / "sinks" / "Sink").read()])
+    found = pa.Table.from_batches([item.batch for item in PersistentStream.open(tmp_path / "sinks" / "Sink").read()])
     batches = {"S": keyed(supply.table().to_batches(), layout.graph["S"])}
     expected = pa.Table.from_batches([batch for _, batch in Engine(layout.graph).run(batches)])
     assert found["total"].to_pylist() == expected["total"].to_pylist()

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from riprap.runtime.element.resend_buffer import ResendBuffer
-from riprap.runtime.messages import Kind, Message
+from riprap.runtime.messages import Message, MessageKind
 
 
 class ListSpill:
@@ -29,7 +29,7 @@ class ListSpill:
 
 
 def mark(number: int) -> Message:
-    return Message(Kind.PUNCTUATION, 1, number)  # one item, 200 bytes
+    return Message(MessageKind.PUNCTUATION, 1, number)  # one item, 200 bytes
 
 
 events = st.lists(st.sampled_from(["add", "add", "add", "send", "send", "take", "reconnect", "crash"]), max_size=80)
@@ -92,7 +92,7 @@ def test_what_waits_in_a_consumers_merge_does_not_stop_what_it_waits_for():
 
 
 def marker(number: int, text: bytes) -> Message:
-    return Message(Kind.MARKER, 1, number, header=text)
+    return Message(MessageKind.MARKER, 1, number, header=text)
 
 
 @pytest.mark.parametrize("limit", [0, 10**6])

@@ -2,8 +2,8 @@
 
 import pytest
 
+from riprap.runtime.coordination.element_states import WorkerState
 from riprap.runtime.coordination.roster import Roster
-from riprap.runtime.coordination.states import WorkerState
 
 
 @pytest.fixture

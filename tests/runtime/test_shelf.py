@@ -15,23 +15,23 @@ from tests.spark.supply import Supply
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.graph.annotations import retain
 from riprap.graph.builder import App
-from riprap.graph.keys import KeyShape
+from riprap.graph.order_keys import KeyShape
 from riprap.operators.columns import Keys, keys_of
 from riprap.operators.views import Views
-from riprap.protocols.channel import Had, Outlet, sampled
+from riprap.protocols.channel import Delivered, SendingEnd, sampled
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.coordination.coordinator import Coordinator
 from riprap.runtime.coordination.counts import stream_counts
-from riprap.runtime.coordination.summary import read_ledgers
-from riprap.runtime.element.while_down import WhileDownWay
+from riprap.runtime.coordination.run_summary import read_ledgers
+from riprap.runtime.element.while_down import WhileDownOutput
 from riprap.runtime.layout import arrange, sink_channel
-from riprap.runtime.messages import Kind, Message
-from riprap.runtime.run import Run
+from riprap.runtime.messages import Message, MessageKind
+from riprap.runtime.run_context import Run
 from riprap.runtime.shelf import StreamShelf
-from riprap.runtime.simulated import ListSpill, MemoryShelf
-from riprap.streams import Stream
+from riprap.streams import PersistentStream
 from riprap.streams.description import is_stream
-from riprap.streams.files import LocalFiles
+from riprap.streams.stream_files import LocalFiles
+from riprap.testing.simulated import ListSpill, MemoryShelf
 
 CHANNEL = ChannelId("A→B", 0, 0)
 SCHEMA = pa.schema([("x", pa.int64()), ("_ts", pa.timestamp("us", "UTC")), ("_seq", pa.int64())])
@@ -82,7 +82,7 @@ def rows(number: int) -> Message:
     batch = pa.record_batch(
         [pa.array(values), pa.array(values, SCHEMA.field("_ts").type), pa.array(values)], SCHEMA.names
     )
-    return Message(Kind.ROWS, 1, number, Views.of(batch.cast(SCHEMA)))
+    return Message(MessageKind.ROWS, 1, number, Views.of(batch.cast(SCHEMA)))
 
 
 EVENTS = ("give", "give", "give", "flush", "flush", "take", "take", "acknowledge", "down", "up", "dies", "producer")
@@ -104,8 +104,8 @@ class Channel:
     def begin(self) -> None:
         self.epoch += 1
         self.host = Host(self.make(self.epoch), self.writes)
-        outlet = Outlet("while-down", self.number, guarded=True)
-        self.way = WhileDownWay(CHANNEL, self.epoch, outlet, Record(), self.host, self.limit)
+        outlet = SendingEnd("while-down", self.number, guarded=True)
+        self.way = WhileDownOutput(CHANNEL, self.epoch, outlet, Record(), self.host, self.limit)
         self.way.shape, self.way.share = SHAPE, self.share
         self.up = None
 
@@ -136,7 +136,7 @@ class Channel:
             self.up = False
         elif event == "up" and not self.up:
             self.host.wire.clear()
-            self.way.up(self.taken, Had())
+            self.way.up(self.taken, Delivered())
             self.up = True
         elif event == "producer":
             self.host.wire.clear()
@@ -238,7 +238,7 @@ def graph():
 def ids(path: Path) -> list[int]:
     if not is_stream(LocalFiles(path)):
         return []
-    return [x for item in Stream.open(path).read() for x in item.batch["x"].to_pylist()]
+    return [x for item in PersistentStream.open(path).read() for x in item.batch["x"].to_pylist()]
 
 
 def test_a_killed_consumer_gets_what_came_meanwhile_though_its_producer_dies_too(tmp_path):

@@ -26,7 +26,7 @@ class Clock:
 class Numbers:
     """A feed of so many rows."""
 
-    progress = None
+    watermark = None
 
     def __init__(self):
         self.position = 0

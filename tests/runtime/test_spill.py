@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from riprap.base.errors import DataError
-from riprap.graph.keys import OrderKey, physical_schema, source_shape
+from riprap.graph.order_keys import OrderKey, physical_schema, source_shape
 from riprap.operators.views import Views
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.element.resend_buffer import ResendBuffer
-from riprap.runtime.messages import Kind, Message
+from riprap.runtime.messages import Message, MessageKind
 from riprap.runtime.spill import LogSpill
 
 SCHEMA = physical_schema(pa.schema([("name", pa.string())]), source_shape(0))
@@ -21,10 +21,10 @@ CHANNEL = ChannelId("A→B")
 
 def message(number: int, rows: int) -> Message:
     if rows == 0:
-        return Message(Kind.PUNCTUATION, 1, number, punctuation=OrderKey(number, 0, number))
+        return Message(MessageKind.PUNCTUATION, 1, number, punctuation=OrderKey(number, 0, number))
     numbers = list(range(number, number + rows))
     columns = [pa.array([f"n{n}" for n in numbers]), pa.array(numbers, SCHEMA.field("_ts").type), pa.array(numbers)]
-    return Message(Kind.ROWS, 1, number, Views.of(pa.RecordBatch.from_arrays(columns, schema=SCHEMA)), born=7)
+    return Message(MessageKind.ROWS, 1, number, Views.of(pa.RecordBatch.from_arrays(columns, schema=SCHEMA)), born=7)
 
 
 def items(messages: list[Message]) -> list[object]:
@@ -70,9 +70,9 @@ def test_progress_headers_and_markers_survive_and_reading_may_begin_again(tmp_pa
     key = OrderKey(5, 0, 5)
     spill = LogSpill(tmp_path / "spill", CHANNEL, SCHEMA)
     sent = [
-        replace(message(0, 3), header=b"vector", progress=key),
+        replace(message(0, 3), header=b"vector", watermark=key),
         message(3, 0),
-        Message(Kind.MARKER, 1, 4, header=b"round 2"),
+        Message(MessageKind.MARKER, 1, 4, header=b"round 2"),
         message(4, 2),
     ]
     for one in sent[:3]:
@@ -83,12 +83,12 @@ def test_progress_headers_and_markers_survive_and_reading_may_begin_again(tmp_pa
     again = list(spill.since(2))
     spill.close()
     for found, kept in ((first + rest, sent[:2] + sent[3:]), (again, sent[:2] + sent[3:])):
-        marks = [m for m in found if m.kind is not Kind.MARKER]
-        assert [(m.kind, m.number, m.header, m.progress, m.punctuation, m.born) for m in marks] == [
-            (m.kind, m.number, m.header, m.progress, m.punctuation, m.born) for m in kept
+        marks = [m for m in found if m.kind is not MessageKind.MARKER]
+        assert [(m.kind, m.number, m.header, m.watermark, m.punctuation, m.born) for m in marks] == [
+            (m.kind, m.number, m.header, m.watermark, m.punctuation, m.born) for m in kept
         ]
         assert items(marks) == items(kept)
-    assert [m.header for m in first if m.kind is Kind.MARKER] == [b"round 2"]
+    assert [m.header for m in first if m.kind is MessageKind.MARKER] == [b"round 2"]
     assert not (tmp_path / "spill").exists()
 
 
@@ -112,7 +112,7 @@ def test_a_spill_that_was_damaged_is_an_error(tmp_path):
 def test_who_goes_back_keeps_no_progress_of_what_it_gives_out_again(tmp_path):
     before, after = (ResendBuffer(10**6, lambda: LogSpill(tmp_path, CHANNEL, SCHEMA)) for _ in range(2))
     for number in (0, 4):
-        before.add(replace(message(number, 4), progress=OrderKey(number + 3, 0, number + 3)))
+        before.add(replace(message(number, 4), watermark=OrderKey(number + 3, 0, number + 3)))
     after.adopt(before, 6, 2)
     kept = list(after.messages())
-    assert [(m.epoch, m.number, m.items, m.progress) for m in kept] == [(2, 0, 4, OrderKey(3, 0, 3)), (2, 4, 2, None)]
+    assert [(m.epoch, m.number, m.items, m.watermark) for m in kept] == [(2, 0, 4, OrderKey(3, 0, 3)), (2, 4, 2, None)]

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from riprap.runtime.coordination.roster import Fenced, Roster
-from riprap.runtime.coordination.states import (
+from riprap.runtime.coordination.element_states import (
     FINAL,
     SYSTEM_TRANSITIONS,
     WORKER_TRANSITIONS,
@@ -17,6 +16,7 @@ from riprap.runtime.coordination.states import (
     check_worker,
     next_system,
 )
+from riprap.runtime.coordination.roster import ElementFenced, Roster
 
 
 def test_every_state_is_in_the_tables_and_can_be_reached():
@@ -94,7 +94,7 @@ class RosterMachine(RuleBasedStateMachine):
     @rule(pe=pes)
     def register(self, pe):
         if self.roster.final:
-            with pytest.raises(Fenced, match="nothing is left to do"):
+            with pytest.raises(ElementFenced, match="nothing is left to do"):
                 self.roster.register(pe, self.attempts[pe] + 1, "host", 1, 2, *self.now())
             return
         if self.alive[pe] and self.state(pe) is not WorkerState.ENDED:
@@ -106,12 +106,12 @@ class RosterMachine(RuleBasedStateMachine):
 
     @rule(pe=pes)
     def late(self, pe):
-        with pytest.raises(Fenced):
+        with pytest.raises(ElementFenced):
             self.roster.register(pe, self.attempts[pe] - 1, "host", 1, 2, *self.now())
 
     @rule(pe=pes, back=st.integers(1, 3))
     def zombie(self, pe, back):
-        with pytest.raises(Fenced):
+        with pytest.raises(ElementFenced):
             self.roster.beat(pe, self.highest[pe] - back, {}, *self.now())
         self.roster.lost(pe, self.highest[pe] - back, *self.now())
 

@@ -5,7 +5,7 @@ import pytest
 from riprap.apps.catalogue import load_app
 from riprap.runtime.coordination.history import History
 from riprap.runtime.coordination.roster import Transition
-from riprap.runtime.coordination.summary import Lives, positions, read_ledgers, summary
+from riprap.runtime.coordination.run_summary import Lives, positions, read_ledgers, summary
 from riprap.runtime.element.ledger import ledger_shape, open_ledger
 from riprap.runtime.layout import arrange
 

@@ -19,13 +19,13 @@ from riprap.graph.builder import App
 from riprap.operators.views import Views
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.layout import arrange
-from riprap.runtime.messages import Kind, Message
-from riprap.runtime.run import Run
-from riprap.runtime.transport.frame import HEADER_SIZE, credentials
+from riprap.runtime.messages import Message, MessageKind
+from riprap.runtime.run_context import Run
 from riprap.runtime.transport.opening import Handshake, Opening, columns_of
 from riprap.runtime.transport.outlets import Outlet
 from riprap.runtime.transport.sockets import start_connecting
 from riprap.runtime.transport.transport import Transport
+from riprap.runtime.transport.wire_frame import HEADER_SIZE, credentials
 from riprap.runtime.wire import Address
 
 PRELOADED = ["riprap.runtime.process", "riprap.protocols.registry"]  # by the fork server; there is one
@@ -67,7 +67,7 @@ def rows(number: int, count: int, *, encoded: bool = False, **fields) -> Message
         ],
         names=SCHEMA.names,
     )
-    return Message(Kind.ROWS, fields.pop("epoch", 1), number, Views.of(batch), **fields)
+    return Message(MessageKind.ROWS, fields.pop("epoch", 1), number, Views.of(batch), **fields)
 
 
 def eventually(condition: Callable[[], object], what: str = "it") -> object:

@@ -3,13 +3,13 @@
 from riprap.san.compose import join, rep
 from riprap.san.formalism import (
     Activity,
-    Case,
+    ActivityCase,
     Distribution,
     InputGate,
     Invariant,
     Network,
     OutputGate,
-    Place,
+    SanPlace,
     accumulated,
     deterministic,
     empirical,
@@ -28,14 +28,14 @@ def queue(servers: int) -> Network:
     """M/M/c: arrivals at rate `arrival`, each of `servers` serving at rate `service`."""
     return Network(
         f"queue with {servers}",
-        (Place("waiting"), Place("gone")),
+        (SanPlace("waiting"), SanPlace("gone")),
         (
-            Activity("arrive", exponential("arrival"), cases=(Case(outputs={"waiting": 1}),)),
+            Activity("arrive", exponential("arrival"), cases=(ActivityCase(outputs={"waiting": 1}),)),
             Activity(
                 "serve",
                 exponential(f"service * min(waiting, {servers})"),
                 {"waiting": 1},
-                cases=(Case(outputs={"gone": 1}),),
+                cases=(ActivityCase(outputs={"gone": 1}),),
             ),
         ),
         (time_averaged("length", "waiting"), time_averaged("empty", "waiting == 0"), impulse("served", "serve")),
@@ -47,7 +47,7 @@ def bounded_queue(servers: int, room: int) -> Network:
     """The same with room for so many, so that it has finitely many states."""
     open_ = queue(servers)
     arrive, serve = open_.activities
-    places = (Place("waiting"),)
+    places = (SanPlace("waiting"),)
     return Network(
         open_.name,
         places,
@@ -64,12 +64,23 @@ def repair_shop(machines: int, crews: int) -> Network:
     """Machines that fail, and crews that repair one machine each; crews are shared."""
     machine = Network(
         "machine",
-        (Place("up", 1), Place("down"), Place("mended"), Place("crews", crews), Place("working", machines)),
         (
-            Activity("fail", exponential("failure"), {"up": 1, "working": 1}, cases=(Case(outputs={"down": 1}),)),
-            Activity("call", None, {"down": 1, "crews": 1}, cases=(Case(outputs={"mended": 1}),)),
+            SanPlace("up", 1),
+            SanPlace("down"),
+            SanPlace("mended"),
+            SanPlace("crews", crews),
+            SanPlace("working", machines),
+        ),
+        (
             Activity(
-                "mend", exponential("repair"), {"mended": 1}, cases=(Case(outputs={"up": 1, "working": 1, "crews": 1}),)
+                "fail", exponential("failure"), {"up": 1, "working": 1}, cases=(ActivityCase(outputs={"down": 1}),)
+            ),
+            Activity("call", None, {"down": 1, "crews": 1}, cases=(ActivityCase(outputs={"mended": 1}),)),
+            Activity(
+                "mend",
+                exponential("repair"),
+                {"mended": 1},
+                cases=(ActivityCase(outputs={"up": 1, "working": 1, "crews": 1}),),
             ),
         ),
         parameters={"failure": 0.2, "repair": 1.0},
@@ -89,10 +100,10 @@ def tandem() -> Network:
     """Two queues in a row."""
     return Network(
         "tandem",
-        (Place("first"), Place("second")),
+        (SanPlace("first"), SanPlace("second")),
         (
-            Activity("arrive", exponential("arrival"), cases=(Case(outputs={"first": 1}),)),
-            Activity("serve1", exponential("service1"), {"first": 1}, cases=(Case(outputs={"second": 1}),)),
+            Activity("arrive", exponential("arrival"), cases=(ActivityCase(outputs={"first": 1}),)),
+            Activity("serve1", exponential("service1"), {"first": 1}, cases=(ActivityCase(outputs={"second": 1}),)),
             Activity("serve2", exponential("service2"), {"second": 1}),
         ),
         (time_averaged("first", "first"), time_averaged("second", "second")),
@@ -122,12 +133,14 @@ DELAYS: dict[str, Distribution] = {
 def everything() -> Network:
     """Every distribution and every kind of gate, case, priority and reward, in one lively network."""
     makers = tuple(
-        Activity(f"make_{name}", delay, gates=(InputGate("stock < limit"),), cases=(Case(outputs={"stock": 1}),))
+        Activity(
+            f"make_{name}", delay, gates=(InputGate("stock < limit"),), cases=(ActivityCase(outputs={"stock": 1}),)
+        )
         for name, delay in DELAYS.items()
     )
     return Network(
         "everything",
-        (Place("stock", 3), Place("shipped"), Place("broken"), Place("mode", 1), Place("urgent")),
+        (SanPlace("stock", 3), SanPlace("shipped"), SanPlace("broken"), SanPlace("mode", 1), SanPlace("urgent")),
         (
             *makers,
             Activity(
@@ -135,8 +148,8 @@ def everything() -> Network:
                 exponential("pace * (1 + stock / 4)"),
                 gates=(InputGate("stock >= 2 and mode == 1", "stock -= 2"),),
                 cases=(
-                    Case("good * (1 - 1 / (2 + stock))", {"shipped": 1}),
-                    Case(
+                    ActivityCase("good * (1 - 1 / (2 + stock))", {"shipped": 1}),
+                    ActivityCase(
                         "1 - good * (1 - 1 / (2 + stock))",
                         gates=(OutputGate("broken += 1\nif broken > 2: urgent = 1"),),
                     ),
@@ -147,20 +160,20 @@ def everything() -> Network:
                 "rest",
                 uniform(1.0, 2.0),
                 gates=(InputGate("mode == 1"),),
-                cases=(Case(gates=(OutputGate("mode = 0"),)),),
+                cases=(ActivityCase(gates=(OutputGate("mode = 0"),)),),
             ),
             Activity(
                 "wake",
                 uniform(0.1, 0.3),
                 gates=(InputGate("mode == 0"),),
-                cases=(Case(gates=(OutputGate("mode = 1"),)),),
+                cases=(ActivityCase(gates=(OutputGate("mode = 1"),)),),
             ),
             Activity("sweep", None, gates=(InputGate("stock >= limit", "stock = stock // 2"),), priority=2),
             Activity(
                 "scrap",
                 None,
                 {"urgent": 1},
-                cases=(Case(0.5, gates=(OutputGate("broken = 0"),)), Case(0.5)),
+                cases=(ActivityCase(0.5, gates=(OutputGate("broken = 0"),)), ActivityCase(0.5)),
                 priority=1,
             ),
         ),

@@ -11,13 +11,13 @@ import pytest
 from riprap.san.compiled import compile_network
 from riprap.san.generator import key
 from riprap.san.interpreter import interpret
-from riprap.san.run import Span
-from riprap.san.streaming import kinds
-from riprap.san.streaming.application import Application, Stream
+from riprap.san.simulate import Span
+from riprap.san.streaming.application import Application, ModelStream
 from riprap.san.streaming.deployment import Reading
-from riprap.san.streaming.faults import Faults, Host
-from riprap.san.streaming.scenario import Protection, Scenario
+from riprap.san.streaming.failures import Faults, ModelHost
+from riprap.san.streaming.scenario import ModelProtection, ModelScenario
 from riprap.san.streaming.template import build
+from riprap_papers.san import operator_kinds as kinds
 
 STANDARD_ERRORS = 4.5
 STATE = {"state": 60, "penalty": 0.1, "staleness": 0.5, "taint": 0.15}
@@ -35,11 +35,11 @@ def diamond(rate: float, selectivity: float = 0.4) -> Application:
             kinds.sink("sink", 1e-6),
         ),
         (
-            Stream("source", "filter"),
-            Stream("filter", "aggregate"),
-            Stream("aggregate", "join", input=0),
-            Stream("source", "join", input=1),
-            Stream("join", "sink"),
+            ModelStream("source", "filter"),
+            ModelStream("filter", "aggregate"),
+            ModelStream("aggregate", "join", input=0),
+            ModelStream("source", "join", input=1),
+            ModelStream("join", "sink"),
         ),
     )
 
@@ -54,7 +54,7 @@ def chain(rate: float) -> Application:
             kinds.aggregate("aggregate", kinds.port(1e-6, 0.9, 0.95, **STATE)),
             kinds.sink("sink", 1e-6),
         ),
-        (Stream("source", "filter"), Stream("filter", "aggregate"), Stream("aggregate", "sink")),
+        (ModelStream("source", "filter"), ModelStream("filter", "aggregate"), ModelStream("aggregate", "sink")),
     )
 
 
@@ -75,15 +75,15 @@ def mixture(rate: float) -> Application:
             kinds.sink("marks", 1e-6),
         ),
         (
-            Stream("source", "split"),
-            Stream("split", "left", output=0),
-            Stream("left", "union"),
-            Stream("split", "union", output=1),
-            Stream("union", "window"),
-            Stream("union", "punctor"),
-            Stream("window", "sink"),
-            Stream("punctor", "sink", output=0),
-            Stream("punctor", "marks", output=1),
+            ModelStream("source", "split"),
+            ModelStream("split", "left", output=0),
+            ModelStream("left", "union"),
+            ModelStream("split", "union", output=1),
+            ModelStream("union", "window"),
+            ModelStream("union", "punctor"),
+            ModelStream("window", "sink"),
+            ModelStream("punctor", "sink", output=0),
+            ModelStream("punctor", "marks", output=1),
         ),
     )
 
@@ -102,12 +102,12 @@ def medley(rate: float) -> Application:
             kinds.sink("sink", 1e-6),
         ),
         (
-            Stream("source", "split"),
-            Stream("split", "aggregate", output=0),
-            Stream("aggregate", "join", input=0),
-            Stream("split", "join", output=1, input=1),
-            Stream("join", "window"),
-            Stream("window", "sink"),
+            ModelStream("source", "split"),
+            ModelStream("split", "aggregate", output=0),
+            ModelStream("aggregate", "join", input=0),
+            ModelStream("split", "join", output=1, input=1),
+            ModelStream("join", "window"),
+            ModelStream("window", "sink"),
         ),
     )
 
@@ -123,37 +123,42 @@ def fork(rate: float) -> Application:
             kinds.sink("sink", 1e-6),
         ),
         (
-            Stream("source", "split"),
-            Stream("split", "join", output=0, input=0),
-            Stream("split", "join", output=1, input=1),
-            Stream("join", "sink"),
+            ModelStream("source", "split"),
+            ModelStream("split", "join", output=0, input=0),
+            ModelStream("split", "join", output=1, input=1),
+            ModelStream("join", "sink"),
         ),
     )
 
 
-CHECKPOINTS = (Protection("checkpoint", ("aggregate", "join")),)
-GROUPS = (Protection("checkpoint", ("join",)), Protection("ha-group", ("filter", "aggregate"), {"failover": 0.7}))
-COPIES = (Protection("full-replication", ("filter", "aggregate", "join"), {"punctuation": 4.0}),)
-GROUP = (Protection("ha-group", ("filter", "aggregate"), {"failover": 0.7}),)
-TWO = (Protection("full-replication", ("aggregate",), {"punctuation": 4.0}),)
-HOSTS = (Host("host", ("aggregate", "window"), 0.01),)
+CHECKPOINTS = (ModelProtection("checkpoint", ("aggregate", "join")),)
+GROUPS = (
+    ModelProtection("checkpoint", ("join",)),
+    ModelProtection("ha-group", ("filter", "aggregate"), {"failover": 0.7}),
+)
+COPIES = (ModelProtection("full-replication", ("filter", "aggregate", "join"), {"punctuation": 4.0}),)
+GROUP = (ModelProtection("ha-group", ("filter", "aggregate"), {"failover": 0.7}),)
+TWO = (ModelProtection("full-replication", ("aggregate",), {"punctuation": 4.0}),)
+HOSTS = (ModelHost("host", ("aggregate", "window"), 0.01),)
 GRID = {
-    "fork": Scenario(fork(50.0), (Protection("checkpoint", ("join",)),), Faults(0.01, 0.02, recovery=2.0), 80.0),
-    "medley": Scenario(medley(50.0), CHECKPOINTS, Faults(0.01, 0.02, recovery=2.0, hosts=HOSTS), 80.0),
-    "medley, scratch": Scenario(medley(40.0), (), Faults(0.01, 0.01, recovery=2.0, hosts=HOSTS), 80.0),
-    "checkpoint, rare": Scenario(diamond(40.0), CHECKPOINTS, Faults(0.002, 0.002, recovery=3.0), 150.0),
-    "checkpoint, frequent": Scenario(diamond(60.0, 0.7), CHECKPOINTS, Faults(0.02, 0.02, recovery=2.0), 100.0),
-    "scratch": Scenario(diamond(50.0), (), Faults(0.01, 0.01, recovery=2.0), 100.0),
-    "a group": Scenario(chain(60.0), GROUP, Faults(0.04, 0.01, recovery=4.0), 80.0),
-    "two copies": Scenario(chain(50.0), TWO, Faults(sdc_rate=0.02), 60.0),
-    "groups, rare": Scenario(diamond(40.0), GROUPS, Faults(0.005, 0.002, recovery=3.0), 100.0),
-    "groups, frequent": Scenario(diamond(60.0, 0.7), GROUPS, Faults(0.04, 0.01, recovery=4.0), 80.0),
-    "groups, standby counts and fills up rightly": Scenario(
+    "fork": ModelScenario(
+        fork(50.0), (ModelProtection("checkpoint", ("join",)),), Faults(0.01, 0.02, recovery=2.0), 80.0
+    ),
+    "medley": ModelScenario(medley(50.0), CHECKPOINTS, Faults(0.01, 0.02, recovery=2.0, hosts=HOSTS), 80.0),
+    "medley, scratch": ModelScenario(medley(40.0), (), Faults(0.01, 0.01, recovery=2.0, hosts=HOSTS), 80.0),
+    "checkpoint, rare": ModelScenario(diamond(40.0), CHECKPOINTS, Faults(0.002, 0.002, recovery=3.0), 150.0),
+    "checkpoint, frequent": ModelScenario(diamond(60.0, 0.7), CHECKPOINTS, Faults(0.02, 0.02, recovery=2.0), 100.0),
+    "scratch": ModelScenario(diamond(50.0), (), Faults(0.01, 0.01, recovery=2.0), 100.0),
+    "a group": ModelScenario(chain(60.0), GROUP, Faults(0.04, 0.01, recovery=4.0), 80.0),
+    "two copies": ModelScenario(chain(50.0), TWO, Faults(sdc_rate=0.02), 60.0),
+    "groups, rare": ModelScenario(diamond(40.0), GROUPS, Faults(0.005, 0.002, recovery=3.0), 100.0),
+    "groups, frequent": ModelScenario(diamond(60.0, 0.7), GROUPS, Faults(0.04, 0.01, recovery=4.0), 80.0),
+    "groups, standby counts and fills up rightly": ModelScenario(
         diamond(60.0, 0.7), GROUPS, Faults(0.04, 0.01, recovery=4.0), 80.0, Reading(True, False)
     ),
-    "copies": Scenario(diamond(50.0), COPIES, Faults(sdc_rate=0.02), 60.0),
-    "mixture": Scenario(
-        mixture(40.0), (), Faults(0.01, 0.02, recovery=2.0, hosts=(Host("host", ("left", "window"), 0.01),)), 80.0
+    "copies": ModelScenario(diamond(50.0), COPIES, Faults(sdc_rate=0.02), 60.0),
+    "mixture": ModelScenario(
+        mixture(40.0), (), Faults(0.01, 0.02, recovery=2.0, hosts=(ModelHost("host", ("left", "window"), 0.01),)), 80.0
     ),
 }
 
@@ -174,10 +179,10 @@ def test_same_means_and_variances_of_the_others(case):
 
 @pytest.mark.soak
 def test_same_means_and_variances_when_copies_crash():
-    assert_same(Scenario(diamond(50.0), COPIES, Faults(0.01, 0.02, recovery=2.0), 60.0))
+    assert_same(ModelScenario(diamond(50.0), COPIES, Faults(0.01, 0.02, recovery=2.0), 60.0))
 
 
-def assert_same(scenario: Scenario) -> None:
+def assert_same(scenario: ModelScenario) -> None:
     tokens = scenario.job("tokens", seed=21).rows(0, 1200)
     fast = scenario.job("accelerated", seed=22).rows(0, 4000)
     for column, name in enumerate(scenario.job().names):
@@ -201,7 +206,7 @@ def test_templates_run_alike_interpreted_and_compiled():
     assert_alike(GRID["a group"])
 
 
-def assert_alike(scenario: Scenario) -> None:
+def assert_alike(scenario: ModelScenario) -> None:
     network = build(scenario.deployment(), scenario.faults)
     expected = interpret(network, key(4, 0), Span(3.0))
     found = compile_network(network).run(key(4, 0), Span(3.0), trace=100_000)
@@ -217,7 +222,7 @@ def test_groups_are_more_available_than_nothing(crash_rate, recovery, rate):
     inner, faults = ("filter", "aggregate", "join"), Faults(crash_rate, recovery=recovery)
 
     def availability(technique, reading):
-        scenario = Scenario(diamond(rate), (Protection(technique, inner),), faults, 300.0, reading)
+        scenario = ModelScenario(diamond(rate), (ModelProtection(technique, inner),), faults, 300.0, reading)
         return scenario.job().rows(0, 1500)[:, 0].mean()
 
     nothing = availability("none", Reading())

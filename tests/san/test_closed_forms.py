@@ -8,10 +8,19 @@ from tests.san.networks import all_closed_forms, bounded_queue, queue, repair_sh
 
 from riprap.base.errors import UsageError
 from riprap.san.compiled import compile_network
-from riprap.san.formalism import Activity, Case, InputGate, Network, Place, deterministic, exponential, time_averaged
+from riprap.san.formalism import (
+    Activity,
+    ActivityCase,
+    InputGate,
+    Network,
+    SanPlace,
+    deterministic,
+    exponential,
+    time_averaged,
+)
 from riprap.san.generator import keys
 from riprap.san.markov import solve
-from riprap.san.run import Span
+from riprap.san.simulate import Span
 from riprap.san.statistics import estimate
 
 # One process for all tests that use the same networks: each is compiled once.
@@ -80,10 +89,10 @@ def test_exact_availability_over_time():
     """A machine that fails at rate f and is repaired at rate r: its mean availability over [0, T] is known."""
     machine = Network(
         "machine",
-        (Place("up", 1),),
+        (SanPlace("up", 1),),
         (
             Activity("fail", exponential("f"), {"up": 1}),
-            Activity("mend", exponential("r"), gates=(InputGate("up == 0"),), cases=(Case(outputs={"up": 1}),)),
+            Activity("mend", exponential("r"), gates=(InputGate("up == 0"),), cases=(ActivityCase(outputs={"up": 1}),)),
         ),
         (time_averaged("availability", "up"),),
         parameters={"f": 0.1, "r": 1.5},
@@ -98,11 +107,13 @@ def test_exact_follows_instantaneous_activities_and_cases():
     """Routing by chance: a third of what is served at rate 1 comes back at once."""
     network = Network(
         "feedback",
-        (Place("work"), Place("served")),
+        (SanPlace("work"), SanPlace("served")),
         (
-            Activity("arrive", exponential(0.3), gates=(InputGate("work < 60"),), cases=(Case(outputs={"work": 1}),)),
-            Activity("serve", exponential(1.0), {"work": 1}, cases=(Case(outputs={"served": 1}),)),
-            Activity("route", None, {"served": 1}, cases=(Case(1 / 3, {"work": 1}), Case(2 / 3))),
+            Activity(
+                "arrive", exponential(0.3), gates=(InputGate("work < 60"),), cases=(ActivityCase(outputs={"work": 1}),)
+            ),
+            Activity("serve", exponential(1.0), {"work": 1}, cases=(ActivityCase(outputs={"served": 1}),)),
+            Activity("route", None, {"served": 1}, cases=(ActivityCase(1 / 3, {"work": 1}), ActivityCase(2 / 3))),
         ),
         (time_averaged("length", "work"),),
     )
@@ -110,7 +121,7 @@ def test_exact_follows_instantaneous_activities_and_cases():
 
 
 def test_exact_needs_exponential_delays():
-    network = Network("fixed", (Place("a", 1),), (Activity("go", deterministic(1.0), {"a": 1}),))
+    network = Network("fixed", (SanPlace("a", 1),), (Activity("go", deterministic(1.0), {"a": 1}),))
     with pytest.raises(UsageError, match="activity go is deterministic"):
         solve(network)
 

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from riprap.base.errors import RiprapError
 from riprap.cli.main import app
 from riprap.report.model import model_report
-from riprap.san.drawing import draw
 from riprap.san.replicate import in_threads
+from riprap.san.san_drawing import draw
 from riprap.san.statistics import Precision
 from riprap.san.streaming.study import study
 

@@ -14,15 +14,15 @@ from riprap.engine.inputs import keyed, read_file
 from riprap.engine.profile import profile, write_profile
 from riprap.graph.annotations import checkpoint
 from riprap.graph.builder import App
-from riprap.graph.keys import TS_TYPE
-from riprap.graph.plan import parse_plan
+from riprap.graph.order_keys import TS_TYPE
+from riprap.graph.plan_file import parse_plan
 from riprap.graph.windows import count, time
 from riprap.san.streaming.calibrate import Sample, calibrate, fit, measure, windows_of
 from riprap.san.streaming.describe import describe, emissions, protections, read_profile, with_rate
-from riprap.san.streaming.faults import Faults
-from riprap.san.streaming.published import bargain_discovery
-from riprap.san.streaming.scenario import Protection, Scenario
+from riprap.san.streaming.failures import Faults
+from riprap.san.streaming.scenario import ModelProtection, ModelScenario
 from riprap.san.streaming.taint import spread
+from riprap_papers.san.published_apps import bargain_discovery
 
 GRAPH = build()
 TUPLES = 200_000
@@ -76,7 +76,7 @@ def test_modelled_sink_rate_is_that_of_the_engine(measured):
     )
     real = stored / TUPLES * 450.0
     for application in (bargain_discovery(450.0), describe(GRAPH, measured, rate=450.0)):
-        modelled = Scenario(application, horizon=7200.0).job().rows(0, 20)[:, 2].mean() / 7200.0
+        modelled = ModelScenario(application, horizon=7200.0).job().rows(0, 20)[:, 2].mean() / 7200.0
         assert modelled == pytest.approx(real, rel=0.02)
 
 
@@ -125,8 +125,8 @@ def test_plans_become_protections():
     """
     planned = parse_plan(text).apply(GRAPH)
     assert protections(planned) == (
-        Protection("checkpoint", ("Aggregator",), {"age": 2.0}),
-        Protection("ha-group", ("Aggregator", "VWAP"), {"replicas": 3.0, "failover": 1.0}),
+        ModelProtection("checkpoint", ("Aggregator",), {"age": 2.0}),
+        ModelProtection("ha-group", ("Aggregator", "VWAP"), {"replicas": 3.0, "failover": 1.0}),
     )
     assert checkpoint("4s").checkpoint_every == 4_000_000
     assert count(2).size == 2
@@ -174,7 +174,7 @@ def test_marks_follow_the_data_and_the_model_does_not_understate_them(measured):
     assert real.tuples == nothing.tuples
     assert real.wrong > len(positions) / 10, "one wrong trade makes several wrong averages"
     corrupted = Faults(sdc_rates={"Source": 0.001})
-    rows = Scenario(describe(GRAPH, measured), (), corrupted, 10_000.0).job().rows(0, 200)
+    rows = ModelScenario(describe(GRAPH, measured), (), corrupted, 10_000.0).job().rows(0, 200)
     per_fault = rows[:, 3].mean() / 10.0
     assert per_fault >= real.wrong / len(positions), (
         "the model taints whole states, so it overstates, and never the reverse"

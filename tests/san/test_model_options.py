@@ -10,9 +10,9 @@ from riprap.apps.catalogue import load_app
 from riprap.base.errors import RiprapError, UsageError
 from riprap.cli.main import app
 from riprap.cli.model_options import groups_of, hosts_of, hosts_of_layout, rates_of
-from riprap.faults.published import TABLE
 from riprap.san.streaming.against import agreement, crash_taint
-from riprap.san.streaming.published import bargain_discovery
+from riprap_papers.published.assessment_tables import TABLE
+from riprap_papers.san.published_apps import bargain_discovery
 
 GRAPH = load_app("bargain-discovery")
 

@@ -5,7 +5,7 @@ import pytest
 from tests.san.test_accelerated import GRID
 
 from riprap.base.errors import UsageError
-from riprap.san.replicate import Piece, cut, in_threads, replicate
+from riprap.san.replicate import ReplicationShare, cut, in_threads, replicate
 from riprap.san.statistics import Precision, enough, estimate, next_wave
 
 
@@ -54,7 +54,7 @@ def test_bad_precision(options):
 
 
 def test_pieces_cover_everything_once():
-    assert cut(3, 10, 9, 4) == [Piece(3, 10, 4), Piece(3, 14, 4), Piece(3, 18, 1)]
+    assert cut(3, 10, 9, 4) == [ReplicationShare(3, 10, 4), ReplicationShare(3, 14, 4), ReplicationShare(3, 18, 1)]
 
 
 def test_result_does_not_depend_on_tasks(spark):

@@ -8,12 +8,12 @@ from riprap.san.compiled import compile_network
 from riprap.san.compose import join, rep
 from riprap.san.formalism import (
     Activity,
-    Case,
+    ActivityCase,
     InputGate,
     Invariant,
     Network,
     OutputGate,
-    Place,
+    SanPlace,
     deterministic,
     exponential,
     impulse,
@@ -23,25 +23,25 @@ from riprap.san.generator import key
 from riprap.san.interpreter import interpret
 from riprap.san.markov import solve
 from riprap.san.resolved import NetworkError, resolve
-from riprap.san.run import Span
+from riprap.san.simulate import Span
 
 # One process for all tests that use the same networks: each is compiled once.
 pytestmark = pytest.mark.xdist_group("san-networks")
 
 
 def one(activity: Activity, *more: Activity, **rest) -> Network:
-    return Network("net", (Place("a", 1), Place("b")), (activity, *more), **rest)
+    return Network("net", (SanPlace("a", 1), SanPlace("b")), (activity, *more), **rest)
 
 
 @pytest.mark.parametrize(
     ("network", "message"),
     [
         (
-            one(Activity("x", exponential(1), cases=(Case(0.5), Case(0.4)))),
+            one(Activity("x", exponential(1), cases=(ActivityCase(0.5), ActivityCase(0.4)))),
             r"cases of activity x are 0.5 \+ 0.4 = 0.9; they must sum to 1",
         ),
         (
-            one(Activity("x", exponential(1), cases=(Case(1.5), Case(-0.5)))),
+            one(Activity("x", exponential(1), cases=(ActivityCase(1.5), ActivityCase(-0.5)))),
             "activity x has a case with probability 1.5",
         ),
         (one(Activity("x", exponential(-1))), "activity x has rate -1; it must be 0 or more"),
@@ -51,8 +51,8 @@ def one(activity: Activity, *more: Activity, **rest) -> Network:
         (one(Activity("x", exponential(1), {"c": 1})), "arc to c, which is none of a, b"),
         (one(Activity("x", exponential(1), gates=(InputGate("a > 0", "q = 1"),))), "changes q"),
         (one(Activity("x", exponential(1)), Activity("x", exponential(1))), "activity x occurs 2 times"),
-        (Network("net", (Place("a", -1),), ()), "starts with -1 tokens"),
-        (Network("net", (Place("a b"),), ()), "cannot be a name"),
+        (Network("net", (SanPlace("a", -1),), ()), "starts with -1 tokens"),
+        (Network("net", (SanPlace("a b"),), ()), "cannot be a name"),
         (one(Activity("x", exponential(1)), rewards=(impulse("r", "y"),)), "reward r counts activity y"),
         (
             one(Activity("x", exponential(1)), rewards=(time_averaged("r", "import os"),)),
@@ -68,20 +68,22 @@ def test_found_before_running(network, message):
 
 
 LOOP = one(
-    Activity("wait", deterministic(1.0), {"a": 1}, cases=(Case(outputs={"b": 1}),)),
-    Activity("there", None, {"b": 1}, cases=(Case(outputs={"a": 1}),), priority=1),
-    Activity("back", None, {"a": 1}, gates=(InputGate("b >= 0"),), cases=(Case(outputs={"b": 1}),)),
+    Activity("wait", deterministic(1.0), {"a": 1}, cases=(ActivityCase(outputs={"b": 1}),)),
+    Activity("there", None, {"b": 1}, cases=(ActivityCase(outputs={"a": 1}),), priority=1),
+    Activity("back", None, {"a": 1}, gates=(InputGate("b >= 0"),), cases=(ActivityCase(outputs={"b": 1}),)),
 )
 MARKING = one(
-    Activity("tick", deterministic(1.0), cases=(Case(outputs={"a": 1}),)),
-    Activity("odd", exponential(50.0), cases=(Case("a / 4"), Case("1 - a / 5"))),
+    Activity("tick", deterministic(1.0), cases=(ActivityCase(outputs={"a": 1}),)),
+    Activity("odd", exponential(50.0), cases=(ActivityCase("a / 4"), ActivityCase("1 - a / 5"))),
 )
-NEGATIVE = one(Activity("take", deterministic(1.0), cases=(Case(gates=(OutputGate("a -= 1"),)),)))
+NEGATIVE = one(Activity("take", deterministic(1.0), cases=(ActivityCase(gates=(OutputGate("a -= 1"),)),)))
 RATE = one(
-    Activity("tick", deterministic(1.0), cases=(Case(outputs={"b": 1}),)), Activity("slow", exponential("2 - b"))
+    Activity("tick", deterministic(1.0), cases=(ActivityCase(outputs={"b": 1}),)),
+    Activity("slow", exponential("2 - b")),
 )
 INVARIANT = one(
-    Activity("tick", deterministic(1.0), cases=(Case(outputs={"b": 1}),)), invariants=(Invariant("few", "b < 3"),)
+    Activity("tick", deterministic(1.0), cases=(ActivityCase(outputs={"b": 1}),)),
+    invariants=(Invariant("few", "b < 3"),),
 )
 
 
@@ -105,8 +107,8 @@ def test_found_while_running(network, message, monkeypatch):
 
 def test_exact_solution_finds_loops_too():
     loop = one(
-        Activity("there", None, {"a": 1}, cases=(Case(outputs={"b": 1}),)),
-        Activity("back", None, {"b": 1}, cases=(Case(outputs={"a": 1}),)),
+        Activity("there", None, {"a": 1}, cases=(ActivityCase(outputs={"b": 1}),)),
+        Activity("back", None, {"b": 1}, cases=(ActivityCase(outputs={"a": 1}),)),
     )
     with pytest.raises(NetworkError, match="without end"):
         solve(loop)

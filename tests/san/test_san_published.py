@@ -5,10 +5,10 @@ figures.
 import pytest
 
 from riprap.san.replicate import in_threads
-from riprap.san.streaming.configurations import CONFIGURATIONS, TAKEN
-from riprap.san.streaming.crash_statements import CRASHES
-from riprap.san.streaming.evaluation import READINGS, VALIDATION, evaluate, forced_crash
 from riprap.san.streaming.scenario import AVAILABILITY, tainted
+from riprap_papers.san.configurations import CONFIGURATIONS, TAKEN
+from riprap_papers.san.crash_statements import CRASHES
+from riprap_papers.san.evaluation import READINGS, VALIDATION, evaluate, forced_crash
 
 # One process for all tests that use the same networks: each is compiled once.
 pytestmark = pytest.mark.xdist_group("san-streaming")

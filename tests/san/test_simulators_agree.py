@@ -9,7 +9,7 @@ from tests.san.networks import all_closed_forms, everything
 from riprap.san.compiled import Compiled, compile_network
 from riprap.san.generator import key
 from riprap.san.interpreter import interpret
-from riprap.san.run import Span
+from riprap.san.simulate import Span
 
 # One process for all tests that use the same networks: each is compiled once.
 pytestmark = pytest.mark.xdist_group("san-networks")

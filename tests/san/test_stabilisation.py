@@ -5,7 +5,7 @@ import pytest
 
 from riprap.apps import bargain_discovery, market
 from riprap.engine.inputs import keyed
-from riprap.san.streaming.stabilisation import figure_rows
+from riprap_papers.san.stabilisation import figure_rows
 
 GRAPH = bargain_discovery.build()
 

@@ -8,15 +8,15 @@ import pytest
 from riprap.base.errors import RiprapError
 from riprap.san.generator import key
 from riprap.san.interpreter import interpret
-from riprap.san.run import Span
-from riprap.san.streaming import kinds
-from riprap.san.streaming.application import Application, Stream
+from riprap.san.simulate import Span
+from riprap.san.streaming.application import Application, ModelStream
 from riprap.san.streaming.deployment import Shock
-from riprap.san.streaming.faults import Faults, Host
-from riprap.san.streaming.published import bargain_discovery
-from riprap.san.streaming.scenario import Protection, Scenario
+from riprap.san.streaming.failures import Faults, ModelHost
+from riprap.san.streaming.scenario import ModelProtection, ModelScenario
 from riprap.san.streaming.techniques import TECHNIQUES
 from riprap.san.streaming.template import build
+from riprap_papers.san import operator_kinds as kinds
+from riprap_papers.san.published_apps import bargain_discovery
 
 APP = bargain_discovery(2200.0)
 
@@ -24,7 +24,7 @@ APP = bargain_discovery(2200.0)
 def chain(*inner) -> Application:
     operators = (kinds.source("in", 100.0, 1e-6), *inner, kinds.sink("out", 1e-6))
     names = [operator.name for operator in operators]
-    streams = tuple(Stream(a, b) for a, b in itertools.pairwise(names))
+    streams = tuple(ModelStream(a, b) for a, b in itertools.pairwise(names))
     return Application("chain", operators, streams)
 
 
@@ -70,15 +70,17 @@ def test_every_technique_is_listed_with_its_defaults():
 
 def test_checkpoint_restarts_with_old_state_and_none_with_empty_state():
     faults = Faults(recovery=16.0)
-    checkpointed = Scenario(APP, (Protection("checkpoint", ("Join",)),), faults).deployment()
+    checkpointed = ModelScenario(APP, (ModelProtection("checkpoint", ("Join",)),), faults).deployment()
     assert checkpointed.instances[6].restarts[0].tainted == 3099
     assert checkpointed.instances[3].restarts[0].refill == 15_495
-    undone = Scenario(APP, (Protection("checkpoint", ("Join",)), Protection("none", ("Join",))), faults).deployment()
+    undone = ModelScenario(
+        APP, (ModelProtection("checkpoint", ("Join",)), ModelProtection("none", ("Join",))), faults
+    ).deployment()
     assert undone.instances[6].restarts[0].refill == 3_099
 
 
 def test_a_crash_reaches_stateful_ports_downstream():
-    deployment = Scenario(APP, (), Faults(recovery=16.0)).deployment()
+    deployment = ModelScenario(APP, (), Faults(recovery=16.0)).deployment()
     z_join = round(0.03 * 3099 + 0.41 * 440 * 16)
     z_aggregate = round(0.035 * 15495 + 1.98 * 440 * 16)
     assert set(deployment.crash_shocks(0)) == {Shock(3, 0, z_aggregate), Shock(6, 0, z_join)}
@@ -87,8 +89,8 @@ def test_a_crash_reaches_stateful_ports_downstream():
 
 
 def test_a_group_hides_crashes_inside_and_passes_on_its_own_outage():
-    group = Protection("ha-group", ("Filter 2", "Aggregate", "Filter 3"), {"failover": 2.0})
-    deployment = Scenario(APP, (group,), Faults(recovery=16.0)).deployment()
+    group = ModelProtection("ha-group", ("Filter 2", "Aggregate", "Filter 3"), {"failover": 2.0})
+    deployment = ModelScenario(APP, (group,), Faults(recovery=16.0)).deployment()
     filter2 = deployment.of_operator["Filter 2"][0]
     aggregates = deployment.of_operator["Aggregate"]
     assert [shock.instance for shock in deployment.crash_shocks(filter2)] == [aggregates[0]]
@@ -99,15 +101,15 @@ def test_a_group_hides_crashes_inside_and_passes_on_its_own_outage():
 
 
 def test_full_replication_connects_all_copies():
-    deployment = Scenario(APP, (Protection("full-replication", tuple(APP.by_name)),)).deployment()
+    deployment = ModelScenario(APP, (ModelProtection("full-replication", tuple(APP.by_name)),)).deployment()
     assert len(deployment.instances) == 14
     into_join = [link for link in deployment.links if link.target in deployment.of_operator["Join"]]
     assert len(into_join) == 8
 
 
 def test_resources_count_instances_and_busy_cores():
-    single = Scenario(APP).resources()
-    double = Scenario(APP, (Protection("full-replication", tuple(APP.by_name)),)).resources()
+    single = ModelScenario(APP).resources()
+    double = ModelScenario(APP, (ModelProtection("full-replication", tuple(APP.by_name)),)).resources()
     assert single["instances"] == 8
     assert double["instances"] == 14
     assert single["busy_cores"] < double["busy_cores"] < 2 * single["busy_cores"]
@@ -117,28 +119,34 @@ def test_resources_count_instances_and_busy_cores():
     ("make", "message"),
     [
         (
-            lambda: Scenario(APP, (Protection("checkpoint", ("Aggregat",)),)).deployment(),
+            lambda: ModelScenario(APP, (ModelProtection("checkpoint", ("Aggregat",)),)).deployment(),
             "Aggregat.*did you mean Aggregate",
         ),
-        (lambda: Scenario(APP, (Protection("magic", ("Join",)),)).deployment(), "technique magic is unknown"),
-        (lambda: Scenario(APP, (Protection("checkpoint", ("Join",), {"ago": 1}),)).deployment(), "no setting ago"),
-        (lambda: Scenario(APP, (Protection("ha-group", ("Join",)),) * 2).deployment(), "Join is replicated twice"),
-        (lambda: Scenario(APP, (), Faults(crash_rate=-1.0)).deployment(), "crash rate is -1"),
-        (lambda: Scenario(APP, (), Faults(recovery=0.0)).deployment(), "recovery of 0 s"),
-        (lambda: Scenario(APP, (), Faults(forced={"Nobody": 1.0})).deployment(), "Nobody"),
+        (lambda: ModelScenario(APP, (ModelProtection("magic", ("Join",)),)).deployment(), "technique magic is unknown"),
         (
-            lambda: Scenario(APP, (), Faults(hosts=(Host("h", ("Nobody",), 1.0),))).deployment(),
+            lambda: ModelScenario(APP, (ModelProtection("checkpoint", ("Join",), {"ago": 1}),)).deployment(),
+            "no setting ago",
+        ),
+        (
+            lambda: ModelScenario(APP, (ModelProtection("ha-group", ("Join",)),) * 2).deployment(),
+            "Join is replicated twice",
+        ),
+        (lambda: ModelScenario(APP, (), Faults(crash_rate=-1.0)).deployment(), "crash rate is -1"),
+        (lambda: ModelScenario(APP, (), Faults(recovery=0.0)).deployment(), "recovery of 0 s"),
+        (lambda: ModelScenario(APP, (), Faults(forced={"Nobody": 1.0})).deployment(), "Nobody"),
+        (
+            lambda: ModelScenario(APP, (), Faults(hosts=(ModelHost("h", ("Nobody",), 1.0),))).deployment(),
             "host h names operator Nobody",
         ),
-        (lambda: Scenario(APP, horizon=0.0).deployment(), "positive time"),
+        (lambda: ModelScenario(APP, horizon=0.0).deployment(), "positive time"),
         (lambda: chain(kinds.functor("f", -1.0, 1.0)), "processing time of -1 s"),
         (lambda: chain(kinds.functor("f", 1e-6, -0.5)), "selectivity of -0.5"),
         (lambda: chain(kinds.split("f", 1e-6, 0.7, 0.6)), "0.7, 0.6 must each be at least 0 and sum to at most 1"),
         (lambda: bargain_discovery(0.0), "must be positive"),
-        (lambda: Scenario(chain(kinds.functor("slow", 0.02, 1.0))).job(), "slow is busy 200% of its time"),
+        (lambda: ModelScenario(chain(kinds.functor("slow", 0.02, 1.0))).job(), "slow is busy 200% of its time"),
         (
             lambda: Application(
-                "loop", (kinds.union("a", 1e-6), kinds.union("b", 1e-6)), (Stream("a", "b"), Stream("b", "a"))
+                "loop", (kinds.union("a", 1e-6), kinds.union("b", 1e-6)), (ModelStream("a", "b"), ModelStream("b", "a"))
             ),
             "form a cycle",
         ),
@@ -151,8 +159,10 @@ def test_bad_input(make, message):
 
 def test_the_invariant_of_groups_can_fail():
     """A group that goes on with a replica that is not whole is found out, in the network as it is simulated."""
-    protected = (Protection("ha-group", ("f",)),)
-    scenario = Scenario(chain(kinds.functor("f", 1e-6, 1.0)), protected, Faults(forced={"f": 0.5}, recovery=2.0), 3.0)
+    protected = (ModelProtection("ha-group", ("f",)),)
+    scenario = ModelScenario(
+        chain(kinds.functor("f", 1e-6, 1.0)), protected, Faults(forced={"f": 0.5}, recovery=2.0), 3.0
+    )
     network = build(scenario.deployment(), scenario.faults)
     assert interpret(network, key(1, 0), Span(3.0)).events > 100
     blind = [each for each in network.activities if ".deactivate" not in each.name]
@@ -162,7 +172,7 @@ def test_the_invariant_of_groups_can_fail():
 
 def test_the_invariant_of_instances_can_fail():
     """A crash that forgets a tuple which is being processed is found out, and so is one that leaves streams full."""
-    scenario = Scenario(chain(kinds.functor("f", 0.002, 1.0)), (), Faults(forced={"f": 0.5}, recovery=2.0), 3.0)
+    scenario = ModelScenario(chain(kinds.functor("f", 0.002, 1.0)), (), Faults(forced={"f": 0.5}, recovery=2.0), 3.0)
     network = build(scenario.deployment(), scenario.faults)
     assert interpret(network, key(1, 0), Span(3.0)).events > 100
 

@@ -32,8 +32,8 @@ from riprap.runtime.coordination.coordinator import Coordinator
 from riprap.runtime.host import Arrival
 from riprap.runtime.transport import inlets
 from riprap.runtime.transport.codec import Encoder
-from riprap.runtime.transport.frame import HEADER_SIZE, FrameKind, Header, credentials, pack
 from riprap.runtime.transport.opening import Handshake
+from riprap.runtime.transport.wire_frame import HEADER_SIZE, FrameKind, WireHeader, credentials, pack
 
 
 class Impostor:
@@ -57,7 +57,7 @@ class Impostor:
                 if self.taken is None:
                     self.taken, _ = self.listening.accept()
                     self.taken.settimeout(0.01)
-                    self.taken.sendall(challenge or pack(Header(FrameKind.CHALLENGE, 0), bytes(range(32))))
+                    self.taken.sendall(challenge or pack(WireHeader(FrameKind.CHALLENGE, 0), bytes(range(32))))
                 came += self.taken.recv(8192)
             return len(came) > HEADER_SIZE
 
@@ -147,7 +147,7 @@ def test_it_cannot_pass_on_the_challenge_of_another_element(tmp_path, dead):
 @pytest.mark.parametrize("proof", ["none", "own", "reflected", "guessed"])
 def test_it_is_not_believed_and_gets_no_row(tmp_path, dead, kind, proof):
     run = run_in(tmp_path)
-    header = Header(kind, 0, epoch=10**12)
+    header = WireHeader(kind, 0, epoch=10**12)
     with Impostor(dead) as impostor, Producer(run) as producer:
         producer.at(dead)
         opening = impostor.meets(producer)

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from riprap.api.impact import read_request
-from riprap.api.request import Request
-from riprap.api.run import Settings, read_settings, resume, resumed_app
+from riprap.api.request import AssessRequest
+from riprap.api.run import RunSettings, read_settings, resume, resumed_app
 from riprap.apps.catalogue import load_app, load_function
 from riprap.base.errors import RiprapError, UsageError
 from riprap.base.processes import safe_path
@@ -125,7 +125,7 @@ def planted(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", CODE)
 def test_a_run_directory_names_no_code(planted, name):
     graph = load_app("bargain-discovery").fingerprint
-    settings = vars(Settings(name, graph, None, "auto", {}, {"Source": "m.parquet"}, None, None))
+    settings = vars(RunSettings(name, graph, None, "auto", {}, {"Source": "m.parquet"}, None, None))
     (planted / "run.json").write_text(json.dumps({"format": 2, **settings}))
     with pytest.raises(RiprapError, match="is damaged: app is"):
         resume(planted)
@@ -140,8 +140,8 @@ def test_an_assessment_names_no_code(planted, osf):
     (planted / "request.json").write_text(json.dumps(kept))
     graph = load_app("bargain-discovery")
     with pytest.raises(UsageError, match=r"nothing in a directory names code: give it again with --osf"):
-        read_request(planted, Request, graph, planted / "plan.toml")
-    assert read_request(planted, Request, graph, planted / "plan.toml", ["sum(gain)"]).osf == ["sum(gain)"]
+        read_request(planted, AssessRequest, graph, planted / "plan.toml")
+    assert read_request(planted, AssessRequest, graph, planted / "plan.toml", ["sum(gain)"]).osf == ["sum(gain)"]
 
 
 def test_a_function_is_of_the_module_that_was_named(tmp_path, monkeypatch):

@@ -22,7 +22,7 @@ class Slow:
             time.sleep(1_000_000)
 
 sys.meta_path.insert(0, Slow())
-from riprap.spark import nursery
+from riprap.spark import warm_server as nursery
 nursery.main(sys.argv[1])
 """
 

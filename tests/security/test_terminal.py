@@ -19,7 +19,7 @@ from rich.table import Table
 
 from riprap.base.errors import as_sentence, harmless
 from riprap.cli import console, main
-from riprap.streams import Stream
+from riprap.streams import PersistentStream
 
 OBEYED = "\x1b]0;owned\x07\x1b[2J\x9b31m\x9d\r\b\x7f\u202e\u2066\u200f\u061c\ud800"
 EVIL = f"a{OBEYED}b"
@@ -89,7 +89,7 @@ def test_rows_of_a_stream_and_names_of_files(tmp_path):
     place = tmp_path / "a\x1b[2Jb"
     text = "x\x1b[2J\x9b\u202e\ny"
     schema = pa.schema([("_ts", pa.timestamp("us", "UTC")), ("_seq", pa.int64()), ("c\x1b[1m", pa.string())])
-    with Stream.create(place, schema).writer(producer="p", epoch=1) as writer:
+    with PersistentStream.create(place, schema).writer(producer="p", epoch=1) as writer:
         writer.append(pa.record_batch([pa.array([1], schema.types[0]), pa.array([1]), pa.array([text])], schema=schema))
         writer.flush()
     for arguments in (["tail", str(place)], ["show", str(place)], ["verify", str(place)], ["show", f"{place}\x1b[3J"]):

@@ -8,7 +8,7 @@ from tests.simulation.schedules import Case, bounded, simulated
 from tests.simulation.test_gaps import _keys
 
 from riprap.runtime.coordination.counts import stream_counts
-from riprap.runtime.simulation import Simulation
+from riprap.testing.simulation import Simulation
 
 
 def span(run: Case, rows: int) -> int:

@@ -12,13 +12,13 @@ from riprap.engine.engine import Engine
 from riprap.graph.annotations import Annotations
 from riprap.graph.builder import App
 from riprap.graph.graph import Graph
-from riprap.graph.keys import KEY_COLUMNS
+from riprap.graph.order_keys import KEY_COLUMNS
 from riprap.graph.specs import Sink, Source
 from riprap.graph.windows import count, punctuated, time, zero
 from riprap.operators.contract import Punctuation
 from riprap.runtime.layout import Layout, Pe, arrange
-from riprap.runtime.simulated import Fault
-from riprap.runtime.simulation import Break, Crash, DirectorCrash, Simulation
+from riprap.testing.simulated import Fault
+from riprap.testing.simulation import Break, Crash, DirectorCrash, Simulation
 
 MILLISECOND = 1_000
 

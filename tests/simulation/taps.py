@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from riprap.graph.builder import App
 from riprap.graph.graph import Graph
-from riprap.graph.keys import START_KEY, OrderKey
+from riprap.graph.order_keys import START_KEY, OrderKey
 from riprap.operators.user import Rows, UserDefinedOperator, UserOperator
 
 
@@ -81,13 +81,13 @@ class Strict(Tap):
 def watch_progress(monkeypatch) -> None:
     """Let taps know of progress, which operators of the user's own are not told."""
 
-    def progress(operator, key):
+    def watermark(operator, key):
         life = getattr(operator.user, "life", None)
         if life is not None:
             life.reached = max(life.reached, key)
         return []
 
-    monkeypatch.setattr(UserDefinedOperator, "progress", progress)
+    monkeypatch.setattr(UserDefinedOperator, "progress", watermark)
 
 
 def tap_app(random: Random, *, strict: float = 0.0, sources: int = 2) -> Graph:

@@ -17,7 +17,7 @@ from riprap.graph.specs import Sink
 from riprap.graph.windows import count, time, zero
 from riprap.runtime.coordination.counts import stream_counts
 from riprap.runtime.layout import Layout, arrange
-from riprap.runtime.simulation import Simulation
+from riprap.testing.simulation import Simulation
 
 
 def divided_app(random: Random) -> Graph:

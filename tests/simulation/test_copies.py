@@ -13,11 +13,11 @@ from tests.simulation.shares import soak
 from riprap.base.errors import GraphError, UsageError
 from riprap.graph.annotations import full_replication
 from riprap.graph.builder import App
-from riprap.graph.groups import copied
+from riprap.graph.ha_groups import copied
 from riprap.graph.specs import Sink, Source
 from riprap.graph.windows import count, punctuated
 from riprap.runtime.layout import Layout, arrange
-from riprap.runtime.simulation import Break, Corrupt, Crash, DirectorCrash
+from riprap.testing.simulation import Break, Corrupt, Crash, DirectorCrash
 
 ROWS = 60
 DIGESTS = {"digests": 5_000}  # µs of event time

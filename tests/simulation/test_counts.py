@@ -24,7 +24,7 @@ from tests.simulation.taps import Tap, faults, gave, got, order, tap_app, watch_
 
 from riprap.graph.specs import Source
 from riprap.runtime.coordination.counts import stream_counts
-from riprap.runtime.simulation import Break, Crash, Simulation
+from riprap.testing.simulation import Break, Crash, Simulation
 
 
 @pytest.fixture(autouse=True)

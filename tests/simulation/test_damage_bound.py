@@ -28,7 +28,7 @@ from riprap.graph.reach import END
 from riprap.graph.windows import time, zero
 from riprap.runtime.coordination.damage import Failure, failures
 from riprap.runtime.layout import arrange
-from riprap.runtime.simulation import Crash, Simulation
+from riprap.testing.simulation import Crash, Simulation
 
 
 def check(seed: int) -> None:

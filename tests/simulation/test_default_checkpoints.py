@@ -11,7 +11,7 @@ from riprap.graph.windows import count
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.partial import KEPT
 from riprap.runtime.layout import arrange
-from riprap.runtime.simulation import Crash, Simulation
+from riprap.testing.simulation import Crash, Simulation
 
 EVERY = 20 * MILLISECOND
 RATE = 2_000.0  # rows/s

@@ -13,7 +13,7 @@ from riprap.protocols.commitment import SINKS
 from riprap.protocols.registry import REGISTRY, configured, protocol
 from riprap.runtime.coordination.counts import stream_counts
 from riprap.runtime.layout import arrange
-from riprap.runtime.simulation import Simulation
+from riprap.testing.simulation import Simulation
 
 EXACT = tuple(name for name in REGISTRY if name not in ("partial", "recompute"))  # test_recompute.py has that one
 

@@ -17,13 +17,13 @@ from riprap.base.errors import GraphError, UsageError
 from riprap.graph.annotations import Annotations, HaGroup, ha_group
 from riprap.graph.builder import App
 from riprap.graph.graph import Graph
-from riprap.graph.groups import ha_groups
+from riprap.graph.ha_groups import ha_groups
 from riprap.graph.specs import Sink
 from riprap.graph.windows import count, punctuated, time, zero
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.element.element import Element
 from riprap.runtime.layout import Layout, arrange
-from riprap.runtime.simulation import Break, Crash, DirectorCrash, Suspect
+from riprap.testing.simulation import Break, Crash, DirectorCrash, Suspect
 
 ROWS = 60
 

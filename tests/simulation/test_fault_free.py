@@ -9,7 +9,7 @@ from riprap.graph.builder import App
 from riprap.graph.windows import punctuated
 from riprap.runtime.coordination.counts import stream_counts
 from riprap.runtime.layout import arrange
-from riprap.runtime.simulation import Simulation
+from riprap.testing.simulation import Simulation
 
 
 def check(seed: int) -> None:

@@ -17,7 +17,7 @@ from tests.simulation.schedules import (
 )
 from tests.simulation.shares import soak
 
-from riprap.runtime.simulation import Simulation
+from riprap.testing.simulation import Simulation
 
 
 def fault_free(seed: int) -> None:

@@ -8,10 +8,10 @@ from random import Random
 import pytest
 from tests.simulation.schedules import Case, any_app, batches, bounded, case, dropping_late, protected, simulated
 
-from riprap.graph.keys import KEY_COLUMNS
+from riprap.graph.order_keys import KEY_COLUMNS
 from riprap.operators.columns import keys_of
 from riprap.runtime.coordination.counts import stream_counts
-from riprap.runtime.simulation import Crash, Simulation
+from riprap.testing.simulation import Crash, Simulation
 
 
 def check(seed: int) -> None:

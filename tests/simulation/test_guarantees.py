@@ -23,7 +23,7 @@ from riprap.protocols.commitment import SINKS
 from riprap.protocols.registry import REGISTRY, configured
 from riprap.runtime.coordination.counts import stream_counts
 from riprap.runtime.layout import arrange
-from riprap.runtime.simulation import Simulation
+from riprap.testing.simulation import Simulation
 
 EXACT = [name for name in REGISTRY if name not in ("partial", "recompute")]
 LOGGING = ("uncoordinated", "induced")  # dice are in another element than the sink, and its log has what is committed

@@ -19,7 +19,7 @@ from riprap.graph.windows import count, time, zero
 from riprap.operators.contract import Late, Punctuation
 from riprap.runtime.coordination.counts import stream_counts
 from riprap.runtime.layout import arrange
-from riprap.runtime.simulation import Crash
+from riprap.testing.simulation import Crash
 
 LATE = {"deliver": 0, "drop": 0}  # rows that were late, and that were lost, where only producers died
 
@@ -162,8 +162,8 @@ def check_kept(seed: int) -> int:
                         late += message.items
                         event = Late(event, message.at)
                     found = engine.push(channel.stream, event) if event is not None else []
-                    if message.progress is not None:
-                        found += engine.advance(channel.stream, message.progress)
+                    if message.watermark is not None:
+                        found += engine.advance(channel.stream, message.watermark)
                     out += [one for _, one in found]
         wanted = [
             row

@@ -8,7 +8,7 @@ from tests.simulation.schedules import bounded, rows, simulated
 
 from riprap import App, count, zero
 from riprap.runtime.layout import arrange
-from riprap.runtime.simulation import Simulation
+from riprap.testing.simulation import Simulation
 
 
 def app(shards: int, *, before: bool):

@@ -8,7 +8,7 @@ from tests.simulation.schedules import as_tuples, batches, crashes, rows
 from riprap.graph.annotations import checkpoint
 from riprap.graph.builder import App
 from riprap.runtime.layout import arrange
-from riprap.runtime.simulation import Simulation
+from riprap.testing.simulation import Simulation
 
 
 def check(seed: int) -> tuple[int, int]:

@@ -7,7 +7,7 @@ import pytest
 from tests.simulation.schedules import any_app, batches, bounded, case, protected, simulated
 from tests.simulation.test_continuous import recorded
 
-from riprap.runtime.simulation import PowerCut, Simulation
+from riprap.testing.simulation import PowerCut, Simulation
 
 
 def cut(seed: int, *, fsync: bool):

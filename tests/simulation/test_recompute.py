@@ -12,8 +12,8 @@ from riprap.checkpoints.names import MANIFEST, files_in, folder_of
 from riprap.graph.builder import App
 from riprap.protocols import recompute
 from riprap.runtime.layout import arrange
-from riprap.runtime.recompute import Recomputation, _Cone
-from riprap.runtime.simulation import Crash, Simulation
+from riprap.runtime.recomputation import Recomputation, _Cone
+from riprap.testing.simulation import Crash, Simulation
 
 
 def run(seed: int) -> None:
@@ -62,7 +62,7 @@ def test_the_newest_checkpoint_may_be_damaged(monkeypatch):
             storage.files[(parts or [newest])[-1]] = b""
         return load(storage, pe, unit, now, **options)
 
-    monkeypatch.setattr("riprap.runtime.simulation.load", damaging)
+    monkeypatch.setattr("riprap.testing.simulation.load", damaging)
     counts = set()
     for seed in range(40):
         damaged.clear()
@@ -85,7 +85,7 @@ def test_a_hole_on_another_channel_does_not_begin_it_anew(monkeypatch):
             super().__init__(*arguments)
             made.append(tuple(self._given))
 
-    monkeypatch.setattr("riprap.runtime.recompute._Cone", Counted)
+    monkeypatch.setattr("riprap.runtime.recomputation._Cone", Counted)
     app = App("diamond")
     source = app.source("S0", "k string, x long, id long")
     parts = [source.filter(f"id % 3 = {one}", name=f"Part{one}") for one in range(3)]

@@ -11,7 +11,7 @@ from riprap.graph.builder import App
 from riprap.graph.windows import count, zero
 from riprap.protocols.registry import configured
 from riprap.runtime.layout import arrange
-from riprap.runtime.simulation import Simulation
+from riprap.testing.simulation import Simulation
 
 
 def saved(protocol: str, protect) -> list:

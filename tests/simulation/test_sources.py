@@ -14,7 +14,7 @@ from riprap.graph.graph import Graph
 from riprap.graph.windows import count, zero
 from riprap.runtime.coordination.counts import stream_counts
 from riprap.runtime.layout import arrange
-from riprap.runtime.simulation import Crash
+from riprap.testing.simulation import Crash
 
 
 def two_sources(random: Random) -> Graph:

@@ -16,10 +16,10 @@ from tests.simulation.shares import soak
 
 from riprap.base.errors import GraphError
 from riprap.graph.graph import Graph
-from riprap.graph.groups import copied
+from riprap.graph.ha_groups import copied
 from riprap.graph.specs import Sink, Source
 from riprap.runtime.layout import arrange
-from riprap.runtime.simulation import Stall
+from riprap.testing.simulation import Stall
 
 ROWS = 150
 SHORT = (20_000, 100_000, 300_000)  # microseconds: nobody is declared dead for that

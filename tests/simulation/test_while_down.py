@@ -22,7 +22,7 @@ from riprap.graph.graph import Graph
 from riprap.graph.specs import Sink
 from riprap.runtime.coordination.counts import stream_counts
 from riprap.runtime.layout import Layout, Pe
-from riprap.runtime.simulation import Break, Crash
+from riprap.testing.simulation import Break, Crash
 
 
 @pytest.fixture(autouse=True)

@@ -24,11 +24,11 @@ from riprap.apps.samples import cache_directory, sample_inputs
 from riprap.base.owner import owned
 from riprap.base.quantities import Duration
 from riprap.cli.main import main as riprap
-from riprap.graph.plan import write_plan
+from riprap.graph.plan_file import write_plan
 from riprap.graph.specs import Sink
 from riprap.planner.costs import Cost, OperatorCosts, write_costs
 from riprap.proof.oracle import expected_rows
-from riprap.streams import Stream
+from riprap.streams import PersistentStream
 
 
 def command(*arguments):
@@ -174,7 +174,7 @@ def the_resumed_run_is_exact(place, directory, source):
         assert stream["recovery"] == "replay", name
         assert stream["sent"] == stream["received"], name
         assert stream["lost"] == stream["repeated"] == 0, name
-    read = pa.Table.from_batches([item.batch for item in Stream.open(source).read()])
+    read = pa.Table.from_batches([item.batch for item in PersistentStream.open(source).read()])
     same(RunResult(Path(directory), summary).sink("Sink"), bounded(load_app(BARGAINS), {"Source": read}))
 
 

@@ -22,8 +22,8 @@ from riprap.base.clock import SYSTEM_CLOCK
 from riprap.base.errors import MissingPrerequisite, UsageError
 from riprap.graph.builder import App
 from riprap.runtime.layout import arrange
-from riprap.runtime.run import Run
-from riprap.spark.host import host
+from riprap.runtime.run_context import Run
+from riprap.spark.element_tasks import host
 from riprap.spark.session import hosting_session
 from riprap.spark.slots import check_executor_kill, check_hosting
 

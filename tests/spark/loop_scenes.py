@@ -19,17 +19,17 @@ from riprap.api.plan import plan_budget
 from riprap.api.profile import profile
 from riprap.api.prove import prove
 from riprap.api.recovery_plan import plan_recovery
-from riprap.api.request import Request
+from riprap.api.request import AssessRequest
 from riprap.api.run import run
 from riprap.base.errors import PlanError, UsageError
 from riprap.base.quantities import Duration
-from riprap.faults.campaign import NothingToAssess
+from riprap.faults.campaign_settings import NothingToAssess
 from riprap.graph.graph import Graph
-from riprap.graph.plan import write_plan
+from riprap.graph.plan_file import write_plan
 from riprap.proof.oracle import difference, expected_rows, found_rows
 from riprap.san.replicate import in_threads
 from riprap.san.statistics import Precision
-from riprap.san.streaming.faults import Faults
+from riprap.san.streaming.failures import Faults
 from riprap.spark.session import hosting_session
 
 SLOTS = 24
@@ -46,7 +46,7 @@ def loop(directory: Path, given: str) -> None:
     seed = int(given)
     graph, random = random_app(seed), Random(f"loop {seed}")
     paths = random_inputs(graph, seed, directory)
-    asked = Request(
+    asked = AssessRequest(
         graph, paths, state=random.choice(["kept", "kept", "lost"]), offsets=(0.3, 0.6), outages=("20ms", "100ms"),
         reps=2, golden=4, section=50, seed=seed,
     )  # fmt: skip

@@ -17,10 +17,10 @@ from supply import Supply
 
 from riprap import App, count, full_replication
 from riprap.api.run import run
-from riprap.runtime.coordination.states import SystemState
+from riprap.runtime.coordination.element_states import SystemState
 from riprap.spark.queries import Restarted
-from riprap.streams import Busy, Stream
-from riprap.workloads.catalogue import load_workload
+from riprap.streams import Busy, PersistentStream
+from riprap_papers.workloads.catalogue import load_workload
 
 
 def kills_under_a_protocol(place, protocol):
@@ -162,14 +162,14 @@ def live_inputs_are_followed(place):
         if not enough.is_set():
             if not union.restarts or watcher.state is not SystemState.RUNNING:
                 return
-            if any(Stream.open(path).stable().position <= 100 for path in paths.values()):
+            if any(PersistentStream.open(path).stable().position <= 100 for path in paths.values()):
                 return
             enough.set()
             for query in queries:
                 query.stop()
         for name, path in paths.items():
             if name not in ends:
-                with contextlib.suppress(Busy), Stream.open(path).writer(producer="the end") as writer:
+                with contextlib.suppress(Busy), PersistentStream.open(path).writer(producer="the end") as writer:
                     writer.mark(None, kind="end")
                     ends[name] = writer.position
 
@@ -192,7 +192,10 @@ def live_inputs_are_followed(place):
     Restarted(written.start).until(StreamingQuery.awaitTermination)
     out = pq.read_table(place / "out")
     found = sorted(zip(out["_src"].to_pylist(), out["value"].to_pylist(), strict=True))
-    held = {name: [v for i in Stream.open(paths[name]).read() for v in i.batch["value"].to_pylist()] for name in paths}
+    held = {
+        name: [v for i in PersistentStream.open(paths[name]).read() for v in i.batch["value"].to_pylist()]
+        for name in paths
+    }
     assert len(set(found)) == len(found)
     for src, name in enumerate(paths):  # a micro-batch that was still being written may have come behind the end
         there = [value for which, value in found if which == src]

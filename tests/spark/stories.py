@@ -19,8 +19,8 @@ import time
 from collections import Counter
 
 from riprap.api.run import run
-from riprap.runtime.coordination.states import SystemState, WorkerState
-from riprap.runtime.coordination.summary import rows_in
+from riprap.runtime.coordination.element_states import SystemState, WorkerState
+from riprap.runtime.coordination.run_summary import rows_in
 
 PATIENCE = 600  # seconds; only how long a test that fails takes
 SILENCE = "120s"  # a process that the machine has no time for is not taken to hang

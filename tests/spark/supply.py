@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from riprap.streams import Stream
+from riprap.streams import PersistentStream
 
 
 class Supply:
@@ -12,7 +12,7 @@ class Supply:
         self.path, self.rows, self.ended = path, 0, False
         columns = [c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in table.columns]
         self._table, self._at_once = pa.table(columns, table.schema.names).combine_chunks(), at_once
-        self._stream = Stream.create(path, self._table.schema)
+        self._stream = PersistentStream.create(path, self._table.schema)
         self._writer = self._stream.writer()
         times = table["_ts"].cast(pa.int64())
         self._round = times[-1].as_py() - times[0].as_py() + 1

@@ -9,14 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from riprap.api.assess import assess, run_request
-from riprap.api.request import Request, settings_of
+from riprap.api.request import AssessRequest, settings_of
 from riprap.base.errors import UsageError
 from riprap.engine.engine import Engine
-from riprap.faults.functions import reads
 from riprap.faults.recording import load
+from riprap.faults.score_functions import reads
 from riprap.graph.builder import App
 from riprap.graph.windows import count
-from riprap.planner.assessment import LOST, merged_assessment, read_assessment
+from riprap.planner.assessment_file import LOST, merged_assessment, read_assessment
 from riprap.planner.from_graph import problem_of
 
 SCHEMA = "k string, x double"
@@ -56,7 +56,7 @@ def inputs(tmp_path_factory):
 
 def request(inputs, **options):
     asked = {"offsets": [0.5], "outages": ["0.5s"], "rates": ["average"], "reps": 1, "golden": 2, "section": 200}
-    return Request(activity(), inputs, **asked | {"osf": {"All": "sum(total)"}, "reassess": False} | options)
+    return AssessRequest(activity(), inputs, **asked | {"osf": {"All": "sum(total)"}, "reassess": False} | options)
 
 
 def test_operators_that_cannot_be_assessed_are_told_first_and_left_out(inputs, spark, tmp_path):
@@ -66,7 +66,7 @@ def test_operators_that_cannot_be_assessed_are_told_first_and_left_out(inputs, s
     left.union(right, name="Both").sink("All")
     table = pa.table({"k": ["a"], "x": [1.0], "_ts": pa.array([0], pa.timestamp("us", "UTC"))})
     pq.write_table(table, tmp_path / "right.parquet")
-    asked = Request(
+    asked = AssessRequest(
         app.build(), {"Left": inputs["Left"], "Right": tmp_path / "right.parquet"}, offsets=[0.5], outages=["0.5s"],
         reps=1, golden=2, section=200, targets="all",
     )  # fmt: skip

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from riprap.api.assess import run_request
-from riprap.api.request import Request, settings_of
+from riprap.api.request import AssessRequest, settings_of
 from riprap.apps import bargain_discovery, market, market_files
 from riprap.base.errors import DataError, UsageError
 from riprap.faults import work
-from riprap.faults.campaign import units
+from riprap.faults.campaign_settings import units
 from riprap.faults.trials import rerun
-from riprap.spark import campaign as on_spark
+from riprap.spark import campaign_job as on_spark
 
 GRAPH = bargain_discovery.build()
 
@@ -41,7 +41,7 @@ def request(inputs, **options):
         "golden": 6,
         "reassess": False,
     } | options
-    return Request(GRAPH, inputs, **asked)
+    return AssessRequest(GRAPH, inputs, **asked)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def test_frames(assessment):
 def test_trials_on_spark_are_those_of_a_whole_re_run(assessment, inputs):
     settings = settings_of(GRAPH, request(inputs))
     path = assessment.result.path
-    job = work.Job(GRAPH, settings, path / "shared", path / "recorded")
+    job = work.CampaignJob(GRAPH, settings, path / "shared", path / "recorded")
     target, offset = next(iter(units(settings)))
     longest = job.outages(target, offset)[-1]
     fault = longest.fault(GRAPH, job.recording, settings)

@@ -24,7 +24,7 @@ import sys
 from pyspark.sql import SparkSession
 from riprap.apps.catalogue import load_app
 from riprap.spark.bounded import run_bounded
-from riprap.spark.progress import with_progress
+from riprap.spark.job_progress import with_progress
 spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
 graph = load_app("bargain-discovery")
 from_file = run_bounded(graph, sys.argv[2], spark=spark, partitions=2)["Sink"]

@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from riprap.spark import nursery
+from riprap.spark import warm_server as nursery
 from riprap.spark.class_archive import ClassArchive
 
 

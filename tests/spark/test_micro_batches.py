@@ -6,9 +6,9 @@ The session of the tests does not run a failed task again, so that every kill en
 import pytest
 from tests.workloads import references
 
-from riprap.spark.micro_batches import Asked, work
-from riprap.streams import Stream
-from riprap.workloads.catalogue import load_workload
+from riprap.streams import PersistentStream
+from riprap_papers.peers.micro_batches import MicroBatchQuery, work
+from riprap_papers.workloads.catalogue import load_workload
 
 S = 1_000_000
 WANTED = {
@@ -30,13 +30,13 @@ def test_a_killed_query_gives_every_row_once(spark, tmp_path, name):
     batches = {source: table.combine_chunks().to_batches()[0] for source, table in inputs.items()}
     query = workload.query
     carried = query.carried and (query.carried.keeps, query.carried.by, query.carried.value)
-    asked = Asked(query.sql("small"), carried, closes=query.closes, pace=pace)
+    asked = MicroBatchQuery(query.sql("small"), carried, closes=query.closes, pace=pace)
     worked = work(spark, asked, batches, tmp_path, kill_after=1.5)
     assert worked.killed_at is not None
     assert worked.batches >= 2
     reference, columns = WANTED[name]
     found = []
-    for item in Stream.open(tmp_path / "Sink").read():
+    for item in PersistentStream.open(tmp_path / "Sink").read():
         lists = [item.batch.column(c).cast("int64") if c == "_ts" else item.batch.column(c) for c in columns]
         found += zip(*(values.to_pylist() for values in lists), strict=True)
     assert sorted(found) == sorted(reference(inputs))

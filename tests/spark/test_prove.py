@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from riprap.base.errors import RiprapError
 from riprap.cli.commands import app
-from riprap.proof.faults import KINDS
+from riprap.proof.fault_kinds import KINDS
 
 CLUSTER = "local-cluster[2,12,1024]"
 PLAN = """

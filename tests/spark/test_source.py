@@ -11,8 +11,8 @@ from pyspark.sql.streaming import StreamingQuery
 
 from riprap.spark.queries import Restarted
 from riprap.spark.source import PastReader, narrowed, read_options
-from riprap.streams import Damaged, Stream
-from riprap.streams.keys import Bounds
+from riprap.streams import Damaged, PersistentStream
+from riprap.streams.positions import Bounds
 
 TS = pa.timestamp("us", "UTC")
 SCHEMA = pa.schema([("_ts", TS), ("_seq", pa.int64()), ("text", pa.string())])
@@ -24,8 +24,8 @@ def batch(first: int, rows: int) -> pa.RecordBatch:
     return pa.record_batch(columns, schema=SCHEMA)
 
 
-def make(path: Path, rows: int = 1000, step: int = 50, segment_bytes: int = 4096) -> Stream:
-    stream = Stream.create(path, SCHEMA, segment_bytes=segment_bytes)
+def make(path: Path, rows: int = 1000, step: int = 50, segment_bytes: int = 4096) -> PersistentStream:
+    stream = PersistentStream.create(path, SCHEMA, segment_bytes=segment_bytes)
     with stream.writer() as writer:
         for first in range(0, rows, step):
             writer.append(batch(first, step))
@@ -37,7 +37,7 @@ def sequences(frame) -> list[int]:
 
 
 def stored(path: Path) -> list[int]:
-    return [seq for item in Stream.open(path).read() for seq in item.batch["_seq"].to_pylist()]
+    return [seq for item in PersistentStream.open(path).read() for seq in item.batch["_seq"].to_pylist()]
 
 
 def run(spark, source: Path, target: Path, checkpoint: Path, transform=lambda frame: frame, **options) -> list:
@@ -45,7 +45,7 @@ def run(spark, source: Path, target: Path, checkpoint: Path, transform=lambda fr
     frame = transform(spark.readStream.format("riprap").options(**options).load(str(source)))
     writer = frame.writeStream.format("riprap").option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
     query = Restarted(lambda: writer.start(str(target))).until(StreamingQuery.awaitTermination)
-    return [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
+    return [watermark["numInputRows"] for watermark in query.recentProgress if watermark["numInputRows"]]
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +148,7 @@ def test_batches_are_written_and_schemas_are_checked(spark, past, tmp_path):
     with pytest.raises(Exception, match=r"the stream has \(_ts timestamp"):
         later.write.format("riprap").mode("append").save(target)
     later.write.format("riprap").mode("append").option("mergeSchema", "true").save(target)
-    assert Stream.open(target).schema.names[-1] == "more"
+    assert PersistentStream.open(target).schema.names[-1] == "more"
     assert stored(Path(target)) == list(range(2000))
     with pytest.raises(Exception, match="_seq is missing"):
         frame.drop("_seq").write.format("riprap").mode("append").save(target)
@@ -176,7 +176,7 @@ def test_a_task_that_fails_and_is_retried_leaves_nothing(spark, tmp_path):
     lost = target / "staged" / query / "0-99.arrow"
     with pa.OSFile(str(lost), "wb") as sink, pa.ipc.new_file(sink, SCHEMA) as writer:
         writer.write_batch(batch(500, 10))
-    with Stream.open(source).writer() as writer:
+    with PersistentStream.open(source).writer() as writer:
         writer.append(batch(100, 10))
     run(spark, source, target, tmp_path / "checkpoint", maxRowsPerTrigger="50")
     assert stored(target) == list(range(110))

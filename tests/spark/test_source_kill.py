@@ -13,7 +13,7 @@ import pytest
 from stream_query import run_query
 
 from riprap.base.randomness import generator
-from riprap.streams import Stream
+from riprap.streams import PersistentStream
 
 SCRIPT = Path(__file__).parent / "stream_query.py"
 SCHEMA = pa.schema([("_ts", pa.timestamp("us", "UTC")), ("_seq", pa.int64())])
@@ -33,7 +33,7 @@ def start(*arguments: object) -> subprocess.Popen:
 
 def rows(path: Path) -> list[int]:
     try:
-        return [seq for item in Stream.open(path).read() for seq in item.batch["_seq"].to_pylist()]
+        return [seq for item in PersistentStream.open(path).read() for seq in item.batch["_seq"].to_pylist()]
     except Exception:  # not created yet
         return []
 
@@ -41,7 +41,7 @@ def rows(path: Path) -> list[int]:
 def run_with_kills(spark, directory: Path, kills: int, rows_per_kill: int) -> None:
     source, target, checkpoint = directory / "in", directory / "out", directory / "checkpoint"
     numbers = np.arange((kills + 1) * rows_per_kill)
-    with Stream.create(source, SCHEMA, segment_bytes=4096).writer() as writer:
+    with PersistentStream.create(source, SCHEMA, segment_bytes=4096).writer() as writer:
         for part in np.array_split(numbers, len(numbers) // 20):
             writer.append(pa.record_batch([pa.array(part * 1000, SCHEMA.field(0).type), pa.array(part)], schema=SCHEMA))
     chance = generator(SEED, "kills", kills)

@@ -11,7 +11,7 @@ import sys
 import pyarrow as pa
 from stream_data import SCHEMA, batch
 
-from riprap.streams import Stream
+from riprap.streams import PersistentStream
 
 
 def rows_before(sequence: int) -> int:
@@ -25,7 +25,7 @@ def append_number(sequence: int) -> pa.RecordBatch:
 
 
 def main(path: str, epoch: int, last: int) -> None:
-    with Stream.open(path).writer(producer="p", epoch=epoch) as writer:
+    with PersistentStream.open(path).writer(producer="p", epoch=epoch) as writer:
         print("ready", flush=True)
         for sequence in range(max(writer.last_sequence - 2, 0), last + 1):
             future = writer.append(append_number(sequence), sequence=sequence)

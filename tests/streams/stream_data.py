@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from riprap.streams import Damaged, Stream
+from riprap.streams import Damaged, PersistentStream
 
 TS = pa.timestamp("us", "UTC")
 SCHEMA = pa.schema([("_ts", TS), ("_seq", pa.int64()), ("text", pa.string())])
@@ -27,7 +27,7 @@ def batches(sizes: list[int], first: int = 0) -> list[pa.RecordBatch]:
 
 
 def table(items) -> pa.Table:
-    """Of batches, or of what `Stream.read` yields."""
+    """Of batches, or of what `PersistentStream.read` yields."""
     return pa.Table.from_batches([getattr(item, "batch", item) for item in items], SCHEMA)
 
 
@@ -41,7 +41,7 @@ def read_until_damage(path, **options) -> tuple[list[Any], Damaged | None]:
     """What a read delivered before the damage that it met, and that."""
     got: list[Any] = []
     try:
-        for item in Stream.open(path).read(**options):
+        for item in PersistentStream.open(path).read(**options):
             got.append(item)
     except Damaged as damage:
         return got, damage

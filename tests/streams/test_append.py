@@ -8,18 +8,18 @@ import pytest
 from stream_data import SCHEMA, TS, batch, batches, table, write
 
 from riprap.base.errors import DataError, UsageError
-from riprap.streams import Fenced, OrderKey, Stream
+from riprap.streams import Fenced, OrderKey, PersistentStream
 from riprap.streams.log import Log
 
 
 @pytest.mark.parametrize("stability", ["fsync", "async", "none"])
 def test_what_is_appended_is_read_back(tmp_path, stability):
     items = batches([3, 0, 5, 1])
-    stream = Stream.create(tmp_path / "s", SCHEMA, stability=stability)
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA, stability=stability)
     with stream.writer() as writer:
         done = [writer.append(item).result(timeout=300) for item in items]
     assert [(item.position, item.rows) for item in done] == [(0, 3), (3, 0), (3, 5), (8, 1)]
-    assert table(Stream.open(tmp_path / "s").read()).equals(table(items))
+    assert table(PersistentStream.open(tmp_path / "s").read()).equals(table(items))
 
 
 def test_a_future_is_done_only_after_the_sync(tmp_path, monkeypatch):
@@ -32,7 +32,7 @@ def test_a_future_is_done_only_after_the_sync(tmp_path, monkeypatch):
         real(log)
 
     monkeypatch.setattr(Log, "sync", slow)
-    stream = Stream.create(tmp_path / "s", SCHEMA)
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA)
     with stream.writer() as writer:
         future = writer.append(batch(0, 3))
         assert syncing.wait(300)
@@ -52,7 +52,7 @@ def test_one_sync_serves_all_that_wait(tmp_path, monkeypatch):
         assert go_on.wait(300)
 
     monkeypatch.setattr(Log, "sync", sync)
-    with Stream.create(tmp_path / "s", SCHEMA).writer() as writer:
+    with PersistentStream.create(tmp_path / "s", SCHEMA).writer() as writer:
         futures = [writer.append(batch(0, 1))]
         assert first.wait(300)
         futures += [writer.append(batch(number, 1)) for number in range(1, 20)]
@@ -64,7 +64,7 @@ def test_one_sync_serves_all_that_wait(tmp_path, monkeypatch):
 def test_append_blocks_while_too_much_is_outstanding(tmp_path, monkeypatch):
     go_on = threading.Event()
     monkeypatch.setattr(Log, "sync", lambda log: go_on.wait(300))
-    with Stream.create(tmp_path / "s", SCHEMA, outstanding=3).writer() as writer:
+    with PersistentStream.create(tmp_path / "s", SCHEMA, outstanding=3).writer() as writer:
         appended = []
 
         def produce():
@@ -85,7 +85,7 @@ def test_a_failed_sync_fails_the_writer_and_everything_it_had_queued(tmp_path, m
     def broken(log):
         raise OSError(5, "Input/output error")
 
-    stream = Stream.create(tmp_path / "s", SCHEMA)
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA)
     with stream.writer() as writer:
         writer.append(batch(0, 2)).result(timeout=300)
     writer = stream.writer(epoch=1)
@@ -102,7 +102,7 @@ def test_a_failed_sync_fails_the_writer_and_everything_it_had_queued(tmp_path, m
 
 
 def test_a_returning_producer_writes_nothing_twice(tmp_path):
-    stream, items = Stream.create(tmp_path / "s", SCHEMA), batches([2, 2, 2, 2])
+    stream, items = PersistentStream.create(tmp_path / "s", SCHEMA), batches([2, 2, 2, 2])
     with stream.writer(producer="pe-1", epoch=1) as writer:
         for number in range(3):
             writer.append(items[number], sequence=number)
@@ -115,7 +115,7 @@ def test_a_returning_producer_writes_nothing_twice(tmp_path):
 
 
 def test_identity_survives_rolling_and_trimming(tmp_path):
-    stream = Stream.create(tmp_path / "s", SCHEMA, segment_bytes=1)
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA, segment_bytes=1)
     write(stream, batches([5] * 6), producer="a", epoch=7)
     stream.trim(before_position=10**9)
     with pytest.raises(Fenced, match="epoch 6 is older"):
@@ -128,7 +128,7 @@ def test_identity_survives_rolling_and_trimming(tmp_path):
 
 
 def test_an_append_of_several_batches_is_all_or_nothing(tmp_path):
-    stream, items = Stream.create(tmp_path / "s", SCHEMA), batches([3, 3, 3])
+    stream, items = PersistentStream.create(tmp_path / "s", SCHEMA), batches([3, 3, 3])
     with stream.writer() as writer:
         writer.append(batch(0, 3)).result()
         whole = stream.stable().offset
@@ -147,7 +147,7 @@ def test_an_append_of_several_batches_is_all_or_nothing(tmp_path):
 
 
 def test_order_is_checked(tmp_path):
-    stream = Stream.create(tmp_path / "s", SCHEMA)
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA)
     with stream.writer() as writer:
         writer.append(batch(10, 5)).result()
         with pytest.raises(DataError, match="_seq 14"):
@@ -162,7 +162,7 @@ def test_order_is_checked(tmp_path):
 
 def test_several_sources_may_interleave(tmp_path):
     schema = SCHEMA.append(pa.field("_src", pa.int32()))
-    stream = Stream.create(tmp_path / "s", schema)
+    stream = PersistentStream.create(tmp_path / "s", schema)
     items = [
         pa.record_batch([*batch(first, 3).columns, pa.array([src] * 3, pa.int32())], schema=schema)
         for first, src in ((10, 0), (0, 1), (13, 0))
@@ -182,11 +182,11 @@ def test_several_sources_may_interleave(tmp_path):
 )
 def test_schemas_that_cannot_be_streams(tmp_path, schema, message):
     with pytest.raises(DataError, match=message):
-        Stream.create(tmp_path / "s", schema)
+        PersistentStream.create(tmp_path / "s", schema)
 
 
 def test_the_schema_grows_by_nullable_columns_only(tmp_path):
-    stream = Stream.create(tmp_path / "s", SCHEMA)
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA)
     wider = SCHEMA.append(pa.field("price", pa.float64()))
     new = pa.record_batch([*batch(4, 2).columns, pa.array([1.5, 2.5])], schema=wider)
     with stream.writer() as writer:
@@ -202,31 +202,31 @@ def test_the_schema_grows_by_nullable_columns_only(tmp_path):
                 writer.evolve(bad)
         writer.evolve(wider)
         writer.append(new).result()
-    with Stream.open(tmp_path / "s").writer() as writer:
+    with PersistentStream.open(tmp_path / "s").writer() as writer:
         writer.append(
             new.set_column(1, "_seq", pc.add(new["_seq"], 2)).set_column(0, "_ts", pa.array([6000, 7000], TS))
         )
-    rows = pa.Table.from_batches([item.batch for item in Stream.open(tmp_path / "s").read()])
+    rows = pa.Table.from_batches([item.batch for item in PersistentStream.open(tmp_path / "s").read()])
     assert rows.schema == wider
     assert rows["price"].to_pylist() == [None] * 4 + [1.5, 2.5, 1.5, 2.5]
 
 
 def test_progress_travels_with_its_batch(tmp_path):
-    stream = Stream.create(tmp_path / "s", SCHEMA)
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA)
     with stream.writer() as writer:
-        writer.append(batch(0, 1), progress=OrderKey(5, 1, 2, 3))
+        writer.append(batch(0, 1), watermark=OrderKey(5, 1, 2, 3))
         writer.append(batch(1, 1))
-    assert [item.progress for item in stream.read()] == [OrderKey(5, 1, 2, 3), None]
+    assert [item.watermark for item in stream.read()] == [OrderKey(5, 1, 2, 3), None]
 
 
 def test_mistakes_have_names(tmp_path):
-    stream = Stream.create(tmp_path / "s", SCHEMA)
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA)
     with pytest.raises(UsageError, match="is a stream already"):
-        Stream.create(tmp_path / "s", SCHEMA)
+        PersistentStream.create(tmp_path / "s", SCHEMA)
     with pytest.raises(UsageError, match="no stream at"):
-        Stream.open(tmp_path / "other")
+        PersistentStream.open(tmp_path / "other")
     with pytest.raises(UsageError, match="did you mean segment_bytes"):
-        Stream.create(tmp_path / "t", SCHEMA, segment_byte=3)
+        PersistentStream.create(tmp_path / "t", SCHEMA, segment_byte=3)
     with pytest.raises(UsageError, match="no column"):
         stream.read(columns=["nope"])
     writer = stream.writer()

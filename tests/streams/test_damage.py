@@ -11,10 +11,10 @@ from places import FAR_APART, places
 from stream_data import SCHEMA, batches, read_until_damage, table, write
 
 from riprap.cli.stream import export
-from riprap.graph.keys import OrderKey
-from riprap.streams import Damaged, Stream
+from riprap.graph.order_keys import OrderKey
+from riprap.streams import Damaged, PersistentStream
 from riprap.streams.frame import BATCH, check_body, frame, read_header
-from riprap.streams.keys import Range
+from riprap.streams.positions import Range
 from riprap.streams.segment import read_start, walk
 from riprap.streams.verify import verify
 
@@ -24,7 +24,7 @@ SIZES = [3, 1, 4, 2]
 @pytest.fixture
 def stored(memory_path):
     """A stream of one segment, and where each of its batches ends."""
-    stream = Stream.create(memory_path / "s", SCHEMA)
+    stream = PersistentStream.create(memory_path / "s", SCHEMA)
     write(stream, batches(SIZES))
     file = stream.files.open("00000000.arrow")
     start = read_start(file)
@@ -35,7 +35,7 @@ def stored(memory_path):
 
 
 def finish(path: Path) -> None:
-    with Stream.open(path).writer() as writer:
+    with PersistentStream.open(path).writer() as writer:
         writer.finish_segment()
 
 
@@ -62,11 +62,11 @@ def test_cut_below_the_mark_is_damage_to_a_reader(stored):
     path, ends = stored
     segment = path / "00000000.arrow"
     data = segment.read_bytes()
-    with Stream.open(path).writer(epoch=1):  # a writer lives: readers believe the mark
+    with PersistentStream.open(path).writer(epoch=1):  # a writer lives: readers believe the mark
         for size in range(ends[0], len(data), 7):
             with open(segment, "r+b") as file:
                 file.truncate(size)
-            stream = Stream(*_parts(path))
+            stream = PersistentStream(*_parts(path))
             stream.live = lambda: None  # as in another process
             got = []
             with pytest.raises(Damaged) as caught:
@@ -78,7 +78,7 @@ def test_cut_below_the_mark_is_damage_to_a_reader(stored):
 
 
 def _parts(path):
-    stream = Stream.open(path)
+    stream = PersistentStream.open(path)
     return stream.files, path, stream.description, stream.clock
 
 
@@ -92,7 +92,7 @@ def test_a_writer_recovers_from_any_cut_and_goes_on(stored):
         (work / "00000000.arrow").write_bytes(data[:size])
         whole = sum(end <= size for end in ends[1:])
         rows = sum(SIZES[:whole])
-        with Stream.open(work).writer(epoch=1) as writer:
+        with PersistentStream.open(work).writer(epoch=1) as writer:
             assert writer.position == rows
             assert writer.last_sequence == whole - 1
             torn = size - max([0, *(end for end in ends if end <= size)])
@@ -101,8 +101,10 @@ def test_a_writer_recovers_from_any_cut_and_goes_on(stored):
                 assert writer.cut.file == str(work / "00000000.arrow")
                 assert str(writer.cut.offset) in str(writer.cut)
             writer.append(batches([2], first=rows)[0])
-        assert table(Stream.open(work).read()).equals(table([*batches(SIZES)[:whole], *batches([2], first=rows)]))
-        assert verify(Stream.open(work)).damage == []
+        assert table(PersistentStream.open(work).read()).equals(
+            table([*batches(SIZES)[:whole], *batches([2], first=rows)])
+        )
+        assert verify(PersistentStream.open(work)).damage == []
         shutil.rmtree(work)
 
 
@@ -112,7 +114,7 @@ def test_acknowledged_bytes_that_recovery_cuts_are_kept(stored):
     data = bytearray(segment.read_bytes())
     data[ends[1] + 300] ^= 1
     segment.write_bytes(data)
-    with Stream.open(path).writer(epoch=1) as writer:
+    with PersistentStream.open(path).writer(epoch=1) as writer:
         assert writer.position == SIZES[0]
         assert (path / writer.cut.kept).read_bytes() == data[ends[1] :]
         assert "acknowledged" in str(writer.cut)
@@ -140,7 +142,9 @@ def test_flip_any_byte_of_a_finished_segment(stored, catalogued, step):
             assert damage is None
             assert table(got).equals(expected(len(SIZES)))
         if at % 5 == 0 and catalogued:
-            assert any(item.file == str(segment) for item in verify(Stream.open(path)).damage), f"flipped byte {at}"
+            assert any(item.file == str(segment) for item in verify(PersistentStream.open(path)).damage), (
+                f"flipped byte {at}"
+            )
 
 
 @pytest.mark.parametrize("step", FAR_APART)
@@ -168,7 +172,7 @@ def refused(path: Path) -> bool:
     except Damaged:
         assert not list(path.parent.glob("exported*")), "nothing is left half-written"
         exported = False
-    assert exported == (verify(Stream.open(path)).damage == [])
+    assert exported == (verify(PersistentStream.open(path)).damage == [])
     return not exported
 
 
@@ -180,7 +184,7 @@ def test_every_cut_below_the_mark_is_damage_to_verify_and_export(stored, step):
     assert not refused(path)
     for size in places(data, ends, step):
         segment.write_bytes(data[:size])
-        [damage] = verify(Stream.open(path)).damage
+        [damage] = verify(PersistentStream.open(path)).damage
         assert damage.file == str(segment), f"cut at byte {size}"
         assert size % 9 or refused(path), f"cut at byte {size}"
     segment.unlink()
@@ -192,7 +196,7 @@ def test_every_cut_below_the_mark_is_damage_to_verify_and_export(stored, step):
 def test_every_cut_of_a_second_segment_is_damage(stored):
     path, _ = stored
     finish(path)
-    write(Stream.open(path), batches([5, 5], first=sum(SIZES)), epoch=1)
+    write(PersistentStream.open(path), batches([5, 5], first=sum(SIZES)), epoch=1)
     segment = path / "00000001.arrow"
     data = segment.read_bytes()
     assert not refused(path)
@@ -216,13 +220,13 @@ def test_a_mark_that_was_cut_or_changed_anywhere_is_damage(stored):
 def test_a_segment_under_the_name_of_another_is_damage(stored):
     path, _ = stored
     finish(path)
-    write(Stream.open(path), batches([5], first=sum(SIZES)))
+    write(PersistentStream.open(path), batches([5], first=sum(SIZES)))
     finish(path)
     sound = (path / "00000001.arrow").read_bytes()
     newest = path / "00000002.arrow"
     newest.write_bytes((path / "00000000.arrow").read_bytes())
     assert refused(path)
-    with Stream.open(path).writer(epoch=1) as writer:
+    with PersistentStream.open(path).writer(epoch=1) as writer:
         assert writer.position == sum(SIZES) + 5
         assert writer.cut.file == str(newest)
     assert (path / "00000001.arrow").read_bytes() == sound, "nothing that is sound was overwritten"
@@ -232,7 +236,7 @@ def test_a_segment_under_the_name_of_another_is_damage(stored):
 def test_a_mark_of_an_earlier_moment_is_no_damage(stored):
     path, _ = stored
     before = (path / "mark").read_bytes()
-    write(Stream.open(path), batches([5], first=sum(SIZES)))
+    write(PersistentStream.open(path), batches([5], first=sum(SIZES)))
     (path / "mark").write_bytes(before)
     assert not refused(path)
     finish(path)
@@ -258,7 +262,7 @@ def test_flip_every_byte_of_the_description(stored):
     for at in range(len(data)):
         (path / "stream.json").write_bytes(data[:at] + bytes([data[at] ^ 0x01]) + data[at + 1 :])
         with pytest.raises(Damaged, match=r"stream\.json"):
-            Stream.open(path)
+            PersistentStream.open(path)
 
 
 @given(st.data())
@@ -266,7 +270,7 @@ def test_no_flip_of_a_framed_message_goes_unseen(data):
     item = batches([data.draw(st.integers(1, 50))])[0]
     message = frame(
         item.serialize(), BATCH, stream=b"s" * 16, producer=1, epoch=2, sequence=3, position=4, rows=item.num_rows,
-        remaining=0, range_=Range(1, 2, 3, 4), progress=OrderKey(5), written_at=6,
+        remaining=0, range_=Range(1, 2, 3, 4), watermark=OrderKey(5), written_at=6,
     )  # fmt: skip
     whole = bytearray(b"".join((message.head, *message.rest)))
     assert pa.ipc.read_record_batch(pa.py_buffer(bytes(whole)), SCHEMA).equals(item)
@@ -278,7 +282,7 @@ def test_no_flip_of_a_framed_message_goes_unseen(data):
 
 
 def test_verify_goes_on_behind_damage(tmp_path):
-    stream = Stream.create(tmp_path / "s", SCHEMA)
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA)
     write(stream, batches([500] * 20))
     finish(tmp_path / "s")
     segment = tmp_path / "s" / "00000000.arrow"
@@ -286,6 +290,6 @@ def test_verify_goes_on_behind_damage(tmp_path):
     for at in (len(data) // 3, 2 * len(data) // 3):
         data[at] ^= 1
     segment.write_bytes(data)
-    report = verify(Stream.open(tmp_path / "s"))
+    report = verify(PersistentStream.open(tmp_path / "s"))
     assert len(report.damage) == 2
     assert report.batches == 18

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stream_data import SCHEMA, batch, batches, table, write
 
-from riprap.streams import Fenced, Stream
+from riprap.streams import Fenced, PersistentStream
 
 
 def follow_all(stream, rows, **options):
@@ -33,7 +33,7 @@ def follow_all(stream, rows, **options):
 def test_a_follower_sees_every_row_once(memory_root, sizes, stored, memory_bytes, segment_bytes):
     """Some batches are there before it starts, the rest come while it reads; memory holds none, some or all of them."""
     path = Path(mkdtemp(dir=memory_root)) / "s"
-    stream = Stream.create(
+    stream = PersistentStream.create(
         path, SCHEMA, memory_bytes=memory_bytes, segment_bytes=segment_bytes, stability="async", outstanding=2
     )
     items = batches(sizes)
@@ -41,7 +41,7 @@ def test_a_follower_sees_every_row_once(memory_root, sizes, stored, memory_bytes
     with stream.writer() as writer:
         for item in items[:stored]:
             writer.append(item)
-        thread = threading.Thread(target=lambda: got.extend(follow_all(Stream.open(path), sum(sizes))))
+        thread = threading.Thread(target=lambda: got.extend(follow_all(PersistentStream.open(path), sum(sizes))))
         thread.start()
         for item in items[stored:]:
             writer.append(item)
@@ -51,7 +51,7 @@ def test_a_follower_sees_every_row_once(memory_root, sizes, stored, memory_bytes
 
 
 def test_one_that_has_caught_up_is_served_from_memory(tmp_path):
-    stream = Stream.create(tmp_path / "s", SCHEMA)
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA)
     write(stream, batches([5] * 4))
     with stream.writer() as writer:
         reader = stream.read(follow=True, idle=300)
@@ -66,7 +66,7 @@ def test_one_that_has_caught_up_is_served_from_memory(tmp_path):
 
 
 def test_one_that_falls_behind_goes_back_to_disk(tmp_path):
-    stream = Stream.create(tmp_path / "s", SCHEMA, memory_bytes=3000)
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA, memory_bytes=3000)
     with stream.writer() as writer:
         reader = stream.read(follow=True, idle=300)
         writer.append(batch(0, 1)).result()
@@ -80,9 +80,11 @@ def test_one_that_falls_behind_goes_back_to_disk(tmp_path):
 
 
 def test_it_goes_on_over_writers_and_ends_when_told(tmp_path):
-    stream = Stream.create(tmp_path / "s", SCHEMA)
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA)
     got, stop = [], threading.Event()
-    thread = threading.Thread(target=lambda: got.extend(Stream.open(tmp_path / "s").read(follow=True, stop=stop)))
+    thread = threading.Thread(
+        target=lambda: got.extend(PersistentStream.open(tmp_path / "s").read(follow=True, stop=stop))
+    )
     thread.start()
     for life in range(3):
         write(stream, [batch(life * 4, 4)], epoch=life)
@@ -106,7 +108,7 @@ for item in Stream.open(sys.argv[1]).read(follow=True, idle=300):
 
 @pytest.mark.parametrize("stability", ["fsync", "none"])
 def test_a_follower_in_another_process(tmp_path, stability):
-    stream = Stream.create(tmp_path / "s", SCHEMA, segment_bytes=3000, stability=stability)
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA, segment_bytes=3000, stability=stability)
     command = [sys.executable, "-c", FOLLOWER, str(tmp_path / "s"), "300"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process, stream.writer() as writer:
         for number in range(100):
@@ -116,7 +118,7 @@ def test_a_follower_in_another_process(tmp_path, stability):
 
 
 def test_memory_stays_bounded_while_nobody_reads(tmp_path):
-    stream = Stream.create(tmp_path / "s", SCHEMA, memory_bytes=20_000)
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA, memory_bytes=20_000)
     with stream.writer() as writer:
         for number in range(300):
             writer.append(batch(number * 10, 10))
@@ -132,7 +134,7 @@ def test_memory_stays_bounded_while_nobody_reads(tmp_path):
 
 def test_a_reader_that_goes_on_reads_the_file_that_has_the_name_now(tmp_path):
     """It keeps the open segment open; a newer epoch replaces that of one that hangs by a copy."""
-    stream = Stream.create(tmp_path / "s", SCHEMA, memory_bytes=0, stability="async")
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA, memory_bytes=0, stability="async")
     items = batches([3, 4, 5, 6])
     hangs = stream.writer(producer="p", epoch=1)
     hangs.append(items[0]).result()
@@ -140,7 +142,7 @@ def test_a_reader_that_goes_on_reads_the_file_that_has_the_name_now(tmp_path):
     got = list(reader)
     hangs.append(items[1]).result()
     got += reader.again()
-    with Stream.open(tmp_path / "s").writer(producer="p", epoch=2) as newer:
+    with PersistentStream.open(tmp_path / "s").writer(producer="p", epoch=2) as newer:
         newer.append(items[2]).result()
         got += reader.again()
         newer.append(items[3]).result()

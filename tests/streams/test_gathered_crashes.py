@@ -15,7 +15,7 @@ from tests.simulation.schedules import batches
 from tests.simulation.shares import soak
 from tests.streams.test_gathering import SCHEMA, rows_from
 
-from riprap.streams import OrderKey, Stream
+from riprap.streams import OrderKey, PersistentStream
 from riprap.streams.log import Log
 from riprap.streams.mark import MARK
 from riprap.streams.reader import StoredMark
@@ -58,7 +58,7 @@ def said(entries: list[dict]) -> list[tuple]:
 def told(path) -> list[tuple]:
     """The same, of a stream."""
     found = []
-    for item in Stream.open(path).read(marks=True):
+    for item in PersistentStream.open(path).read(marks=True):
         if isinstance(item, StoredMark):
             found.append((item.kind, item.payload if item.kind == "record" else item.header.sequence))
             continue
@@ -141,7 +141,7 @@ def live(disk: Disk, entries: list[dict], epoch: int, random: Random, monkeypatc
         patch.setattr(Log, "sync", watched_sync)
         patch.setattr(Log, "sync_beside", watched_sync)
         patch.setattr("riprap.streams.writer._SYNC_EVERY", 0 if random.random() < 0.3 else 10**12)
-        writer = Stream.open(disk.path).writer(producer="p", epoch=epoch)
+        writer = PersistentStream.open(disk.path).writer(producer="p", epoch=epoch)
         stored = [entry for entry in entries if entry["last"] <= writer.last_sequence]
         assert said(stored) == told(disk.path), "what the writer goes on behind is what is there"
         disk.futures = [_Done() for _ in stored]
@@ -171,10 +171,10 @@ class _Done:
 def appended(writer, entry: dict):
     if not entry["rows"]:
         return writer.mark(OrderKey(entry["row"]), kind="punctuation", sequence=entry["last"])
-    progress = OrderKey(entry["row"]) if entry["last"] % 3 == 0 else None
+    watermark = OrderKey(entry["row"]) if entry["last"] % 3 == 0 else None
     rows = rows_from(entry["row"], entry["rows"])
     return writer.append(
-        rows, sequence=entry["last"], progress=progress, payload=entry["payload"], record=entry["record"]
+        rows, sequence=entry["last"], watermark=watermark, payload=entry["payload"], record=entry["record"]
     )
 
 
@@ -183,7 +183,7 @@ def check(seed: int, place, monkeypatch) -> list[str]:
     random = Random(f"gathered {seed}")
     entries, stability = history(random), random.choice(["async", "async", "fsync"])
     path, points = place / f"{seed}-0", []
-    Stream.create(path, SCHEMA, stability=stability, memory_bytes=0)
+    PersistentStream.create(path, SCHEMA, stability=stability, memory_bytes=0)
     for epoch in range(1, random.randint(2, 5)):
         power = random.random() < 0.5
         disk = Disk(path, place / f"{seed}-{epoch}", random, power=power, stability=stability)
@@ -201,7 +201,7 @@ def check(seed: int, place, monkeypatch) -> list[str]:
     last = Disk(path, path, random, power=False, stability=stability, crashes=False)
     live(last, entries, 9, random, monkeypatch)
     assert told(path) == said(entries), "each once"
-    assert verify(Stream.open(path)).damage == []
+    assert verify(PersistentStream.open(path)).damage == []
     return points
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from riprap.base.errors import DataError
-from riprap.streams import OrderKey, Stream
+from riprap.streams import OrderKey, PersistentStream
 from riprap.streams.log import Log
 from riprap.streams.reader import StoredMark
 
@@ -49,7 +49,7 @@ def history(seed: int) -> list[tuple]:
 
 
 def appended(path, made: list[tuple], **options) -> list:
-    with Stream.create(path, SCHEMA, stability="async").writer(producer="p", epoch=1, **options) as writer:
+    with PersistentStream.create(path, SCHEMA, stability="async").writer(producer="p", epoch=1, **options) as writer:
         futures = []
         for entry in made:
             if entry[0] == "mark":
@@ -64,7 +64,7 @@ def appended(path, made: list[tuple], **options) -> list:
 def told(path) -> tuple[list, list, int]:
     """Row by row what a stream says, however its rows are cut into entries; its marks; how many entries have rows."""
     rows, marks, entries = [], [], 0
-    for item in Stream.open(path).read(marks=True):
+    for item in PersistentStream.open(path).read(marks=True):
         if isinstance(item, StoredMark):
             marks.append((item.kind, item.key, item.payload, item.header.position, item.header.sequence))
             continue
@@ -93,8 +93,8 @@ def test_what_is_gathered_is_what_was_appended(tmp_path, monkeypatch, seed):
         rows, rows_joined = ([(at, text, payload) for at, _, text, payload in each] for each in (rows, rows_joined))
     assert rows_joined == rows
     with (
-        Stream.open(tmp_path / "alone").writer(producer="p", epoch=2) as one,
-        Stream.open(tmp_path / "gathered").writer(producer="p", epoch=2) as other,
+        PersistentStream.open(tmp_path / "alone").writer(producer="p", epoch=2) as one,
+        PersistentStream.open(tmp_path / "gathered").writer(producer="p", epoch=2) as other,
     ):
         assert (one.last_sequence, one.position) == (other.last_sequence, other.position)
 
@@ -103,13 +103,13 @@ def test_small_appends_share_an_entry(tmp_path, monkeypatch):
     monkeypatch.setattr("riprap.streams.writer.GATHERED", 60.0)
     made = [("rows", rows_from(at * 10, 10), {"progress": OrderKey(at)}) for at in range(20)]
     appended(tmp_path / "s", made)
-    items = list(Stream.open(tmp_path / "s").read())
+    items = list(PersistentStream.open(tmp_path / "s").read())
     assert [item.batch.num_rows for item in items] == [10, 190], "the first tells how long rows are"
-    assert items[-1].progress == OrderKey(19)
+    assert items[-1].watermark == OrderKey(19)
 
 
 def test_nobody_has_to_wait_for_what_is_gathered_to_be_written(tmp_path):
-    with Stream.create(tmp_path / "s", SCHEMA, stability="async").writer() as writer:
+    with PersistentStream.create(tmp_path / "s", SCHEMA, stability="async").writer() as writer:
         for at in range(50):
             future = writer.append(rows_from(at, 1))
         assert future.result(timeout=300).position == 49
@@ -117,7 +117,7 @@ def test_nobody_has_to_wait_for_what_is_gathered_to_be_written(tmp_path):
 
 def test_a_batch_that_must_not_follow_is_refused_at_once_and_changes_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr("riprap.streams.writer.GATHERED", 60.0)
-    with Stream.create(tmp_path / "s", SCHEMA, stability="async").writer() as writer:
+    with PersistentStream.create(tmp_path / "s", SCHEMA, stability="async").writer() as writer:
         writer.append(rows_from(0, 5))
         writer.append(rows_from(5, 5))
         with pytest.raises(DataError, match="order of the keys"):
@@ -131,7 +131,7 @@ def test_a_batch_that_must_not_follow_is_refused_at_once_and_changes_nothing(tmp
 
 def test_what_is_gathered_fails_with_what_went_wrong(tmp_path, monkeypatch):
     monkeypatch.setattr("riprap.streams.writer.GATHERED", 60.0)
-    writer = Stream.create(tmp_path / "s", SCHEMA, stability="async").writer()
+    writer = PersistentStream.create(tmp_path / "s", SCHEMA, stability="async").writer()
     writer.append(rows_from(0, 5))
 
     def broken(log, messages):
@@ -147,7 +147,7 @@ def test_what_is_gathered_fails_with_what_went_wrong(tmp_path, monkeypatch):
 
 
 def test_appends_of_several_threads_stay_whole(tmp_path):
-    stream = Stream.create(tmp_path / "s", SCHEMA, stability="async", ordered=False)
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA, stability="async", ordered=False)
     with stream.writer() as writer:
 
         def some(own: int) -> None:
@@ -159,7 +159,9 @@ def test_appends_of_several_threads_stay_whole(tmp_path):
             thread.start()
         for thread in threads:
             thread.join()
-    numbers = [n for item in Stream.open(tmp_path / "s").read() for n in item.batch.column("_seq").to_pylist()]
+    numbers = [
+        n for item in PersistentStream.open(tmp_path / "s").read() for n in item.batch.column("_seq").to_pylist()
+    ]
     for own in range(4):
         mine = [number for number in numbers if number // 1_000 == own]
         assert mine == list(range(own * 1_000, own * 1_000 + 300)), "in the order of its calls"
@@ -180,7 +182,7 @@ def test_a_flush_returns_when_every_future_is_done(tmp_path, monkeypatch, fails)
 
     monkeypatch.setattr("riprap.streams.writer.GATHERED", 60.0)
     monkeypatch.setattr("riprap.streams.writer.Future", Held)
-    writer = Stream.create(tmp_path / "s", SCHEMA, stability="async").writer()
+    writer = PersistentStream.create(tmp_path / "s", SCHEMA, stability="async").writer()
     writer.append(rows_from(0, 5))
 
     def broken(log, messages):

@@ -13,7 +13,7 @@ from producer import append_number
 from stream_data import SCHEMA, table
 
 from riprap.base.randomness import generator
-from riprap.streams import Busy, Stream
+from riprap.streams import Busy, PersistentStream
 from riprap.streams.verify import verify
 
 SCRIPT = Path(__file__).parent / "producer.py"
@@ -50,7 +50,7 @@ class Producer:
 
 
 def kill_and_come_back(path: Path, kills: int) -> None:
-    Stream.create(path, SCHEMA, segment_bytes=300_000)
+    PersistentStream.create(path, SCHEMA, segment_bytes=300_000)
     chance, acknowledged = generator(SEED, "kills", kills), -1
     for epoch in range(kills):
         producer = Producer(path, epoch, 10**9)
@@ -58,15 +58,17 @@ def kill_and_come_back(path: Path, kills: int) -> None:
         time.sleep(float(chance.uniform(0, 0.02)))
         producer.end(signal.SIGKILL)
         acknowledged = max(acknowledged, producer.acknowledged)
-        stored = [item.header.sequence for item in Stream.open(path).read()]
+        stored = [item.header.sequence for item in PersistentStream.open(path).read()]
         assert stored == list(range(len(stored)))
         assert len(stored) > acknowledged, "what was acknowledged is there"
     last = len(stored) + 20
     final = Producer(path, kills, last)
     assert final.end() == 0
     assert final.acknowledged == last
-    assert table(Stream.open(path).read()).equals(table([append_number(number) for number in range(last + 1)]))
-    assert verify(Stream.open(path)).damage == []
+    assert table(PersistentStream.open(path).read()).equals(
+        table([append_number(number) for number in range(last + 1)])
+    )
+    assert verify(PersistentStream.open(path)).damage == []
 
 
 def test_a_producer_that_is_killed_three_times(tmp_path):
@@ -80,7 +82,7 @@ def test_a_producer_that_is_killed_fifty_times(tmp_path):
 
 def test_a_stopped_writer_is_replaced_and_can_do_no_harm(tmp_path):
     path = tmp_path / "s"
-    stream = Stream.create(path, SCHEMA)
+    stream = PersistentStream.create(path, SCHEMA)
     zombie = Producer(path, 1, 10**9)
     zombie.wait_for(30)
     os.kill(zombie.process.pid, signal.SIGSTOP)
@@ -99,8 +101,10 @@ def test_a_stopped_writer_is_replaced_and_can_do_no_harm(tmp_path):
     assert zombie.acknowledged < first
     assert "Fenced" in zombie.process.stderr.read()
     zombie.end()
-    assert table(Stream.open(path).read()).equals(table([append_number(number) for number in range(first + 50)]))
-    assert verify(Stream.open(path)).damage == []
+    assert table(PersistentStream.open(path).read()).equals(
+        table([append_number(number) for number in range(first + 50)])
+    )
+    assert verify(PersistentStream.open(path)).damage == []
 
 
 def test_a_full_disk_is_an_error_and_loses_nothing(tmp_path):
@@ -119,7 +123,7 @@ def test_a_full_disk_is_an_error_and_loses_nothing(tmp_path):
         "        writer.append(append_number(number), sequence=number).result()\n"
         "        print(number, flush=True)\n"
     )
-    stream = Stream.create(tmp_path / "s", SCHEMA)
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode != 0
     assert "File too large" in done.stderr

@@ -7,8 +7,8 @@ import pytest
 from stream_data import SCHEMA, batch, batches, table, write
 
 from riprap.base.errors import UsageError
-from riprap.streams import Stream
-from riprap.streams.files import RemoteFiles, files_at
+from riprap.streams import PersistentStream
+from riprap.streams.stream_files import RemoteFiles, files_at
 
 
 class ObjectStore(pyarrow.fs.FileSystemHandler):
@@ -67,11 +67,11 @@ def location(store):
 
 
 def test_the_finished_is_remote_and_the_open_is_local(location, tmp_path):
-    stream = Stream.create(location, SCHEMA, spool=tmp_path / "spool", segment_bytes=2000)
+    stream = PersistentStream.create(location, SCHEMA, spool=tmp_path / "spool", segment_bytes=2000)
     write(stream, batches([10] * 9))
-    here = Stream.open(location, spool=tmp_path / "spool")
+    here = PersistentStream.open(location, spool=tmp_path / "spool")
     assert table(here.read()).equals(table([batch(0, 90)]))
-    elsewhere = Stream.open(location)  # on another machine
+    elsewhere = PersistentStream.open(location)  # on another machine
     seen = elsewhere.stable().position
     assert 0 < seen < 90
     assert table(elsewhere.read()).equals(table([batch(0, seen)]))
@@ -82,9 +82,9 @@ def test_the_finished_is_remote_and_the_open_is_local(location, tmp_path):
 
 
 def test_it_goes_on_and_is_trimmed(location, tmp_path):
-    stream = Stream.create(location, SCHEMA, spool=tmp_path / "spool", segment_bytes=1)
+    stream = PersistentStream.create(location, SCHEMA, spool=tmp_path / "spool", segment_bytes=1)
     write(stream, batches([10] * 3), producer="p")
-    with Stream.open(location, spool=tmp_path / "spool").writer(producer="p", epoch=1) as writer:
+    with PersistentStream.open(location, spool=tmp_path / "spool").writer(producer="p", epoch=1) as writer:
         assert writer.last_sequence == 2
         writer.append(batch(30, 10))
     stream.register_reader("r", 20)
@@ -93,34 +93,34 @@ def test_it_goes_on_and_is_trimmed(location, tmp_path):
 
 
 def test_an_upload_that_is_torn_is_made_again(location, store, tmp_path):
-    stream = Stream.create(location, SCHEMA, spool=tmp_path / "spool", segment_bytes=1)
+    stream = PersistentStream.create(location, SCHEMA, spool=tmp_path / "spool", segment_bytes=1)
     write(stream, batches([10] * 3))
     store.torn = True
     with stream.writer() as writer:
         writer.append(batch(30, 10)).result()
         assert "connection lost" in str(writer.upload_failure), "and the append is stable nevertheless"
-    assert table(Stream.open(location).read()).equals(table([batch(0, 20)])), "the torn one counts as absent"
+    assert table(PersistentStream.open(location).read()).equals(table([batch(0, 20)])), "the torn one counts as absent"
     assert table(stream.read()).equals(table([batch(0, 40)]))
     write(stream, batches([10, 10], first=40))
     assert table(stream.read()).equals(table([batch(0, 60)]))
-    assert table(Stream.open(location).read()).equals(table([batch(0, 50)]))
+    assert table(PersistentStream.open(location).read()).equals(table([batch(0, 50)]))
 
 
 def test_a_machine_that_is_lost_takes_the_open_segment_with_it_and_no_more(location, tmp_path):
-    stream = Stream.create(location, SCHEMA, spool=tmp_path / "spool", segment_bytes=1)
+    stream = PersistentStream.create(location, SCHEMA, spool=tmp_path / "spool", segment_bytes=1)
     write(stream, batches([10] * 4))
     shutil.rmtree(tmp_path / "spool")
-    with Stream.open(location, spool=tmp_path / "new").writer() as writer:
+    with PersistentStream.open(location, spool=tmp_path / "new").writer() as writer:
         assert writer.position == 30
         writer.append(batch(30, 5))
-    assert table(Stream.open(location, spool=tmp_path / "new").read()).equals(table([batch(0, 35)]))
+    assert table(PersistentStream.open(location, spool=tmp_path / "new").read()).equals(table([batch(0, 35)]))
 
 
 def test_uris(tmp_path):
-    stream = Stream.create(f"file://{tmp_path}/s", SCHEMA)
+    stream = PersistentStream.create(f"file://{tmp_path}/s", SCHEMA)
     write(stream, batches([3]))
-    assert table(Stream.open(tmp_path / "s").read()).equals(table([batch(0, 3)]))
+    assert table(PersistentStream.open(tmp_path / "s").read()).equals(table([batch(0, 3)]))
     with pytest.raises(UsageError, match="no file system"):
         files_at("nonsense://x/y")
     with pytest.raises(UsageError, match="needs no spool"):
-        Stream.open(tmp_path / "s", spool=tmp_path / "x")
+        PersistentStream.open(tmp_path / "s", spool=tmp_path / "x")

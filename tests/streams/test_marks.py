@@ -13,9 +13,9 @@ from places import FAR_APART, places
 from stream_data import SCHEMA, batch, read_until_damage, table
 
 from riprap.base.errors import UsageError
-from riprap.streams import OrderKey, StoredMark, Stream
+from riprap.streams import OrderKey, PersistentStream, StoredMark
 from riprap.streams.overview import overview
-from riprap.streams.plan import after_bytes, stretches
+from riprap.streams.read_plan import after_bytes, stretches
 from riprap.streams.segment import read_start, walk
 from riprap.streams.verify import verify
 
@@ -67,7 +67,9 @@ STEP = st.integers(1, 4) | st.sampled_from(["punctuation", "progress", "end"])
 @settings(max_examples=40, deadline=None)
 @given(st.lists(STEP, min_size=1, max_size=30), st.sampled_from([1, 3000, 1 << 20]), st.data())
 def test_marks_come_in_their_place_from_any_position(tmp_path_factory, steps, segment_bytes, data):
-    stream = Stream.create(tmp_path_factory.mktemp("m") / "s", SCHEMA, segment_bytes=segment_bytes, stability="async")
+    stream = PersistentStream.create(
+        tmp_path_factory.mktemp("m") / "s", SCHEMA, segment_bytes=segment_bytes, stability="async"
+    )
     write_steps(stream, steps)
     start = data.draw(st.integers(0, rows_of(steps)))
     got = list(stream.read(from_position=start, marks=True))
@@ -83,7 +85,7 @@ def test_marks_come_in_their_place_from_any_position(tmp_path_factory, steps, se
 
 
 def test_nobody_else_sees_them(tmp_path):
-    stream = Stream.create(tmp_path / "s", SCHEMA)
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA)
     write_steps(stream, STEPS)
     with stream.writer(epoch=1) as writer:
         writer.finish_segment()
@@ -101,7 +103,7 @@ def test_nobody_else_sees_them(tmp_path):
 
 
 def test_a_segment_of_marks_alone(tmp_path):
-    stream = Stream.create(tmp_path / "s", SCHEMA)
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA)
     write_steps(stream, ["progress", "punctuation"])
     with stream.writer(epoch=1) as writer:
         writer.finish_segment()
@@ -117,7 +119,7 @@ def test_a_segment_of_marks_alone(tmp_path):
 @settings(max_examples=25)
 def test_a_read_that_has_ended_goes_on_where_it_was(tmp_path_factory, cuts):
     """Segments of any length: each item once, whatever had been written when it was asked."""
-    stream = Stream.create(tmp_path_factory.mktemp("again") / "s", SCHEMA, segment_bytes=2_000)
+    stream = PersistentStream.create(tmp_path_factory.mktemp("again") / "s", SCHEMA, segment_bytes=2_000)
     reader, got, row, item = stream.read(marks=True), [], 0, 0
     assert seen(reader) == []
     with stream.writer() as writer:
@@ -137,7 +139,7 @@ def test_a_read_that_has_ended_goes_on_where_it_was(tmp_path_factory, cuts):
 
 
 def test_sequences_of_marks(tmp_path):
-    stream = Stream.create(tmp_path / "s", SCHEMA)
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA)
     key = OrderKey(7)
     with stream.writer(producer="p") as writer:
         assert not writer.mark(key, kind="progress").result().repeated, "before anything: sequence -1"
@@ -162,7 +164,7 @@ def test_sequences_of_marks(tmp_path):
 
 @pytest.fixture
 def stored(memory_path):
-    stream = Stream.create(memory_path / "s", SCHEMA)
+    stream = PersistentStream.create(memory_path / "s", SCHEMA)
     write_steps(stream, STEPS)
     file = stream.files.open("00000000.arrow")
     start = read_start(file)
@@ -191,11 +193,11 @@ def test_a_writer_goes_on_behind_any_cut(stored):
     for epoch, size in enumerate(sorted({end + by for end in ends for by in (-1, 0, 1)}), 1):
         segment.write_bytes(data[: min(size, len(data))])
         whole = STEPS[: max(sum(end <= size for end in ends) - 1, 0)]
-        with Stream.open(path).writer(epoch=epoch) as writer:
+        with PersistentStream.open(path).writer(epoch=epoch) as writer:
             assert writer.position == rows_of(whole)
             assert writer.last_sequence == rows_of(whole) + whole.count("punctuation") - 1
             writer.mark(None, kind="end")
-        assert verify(Stream.open(path)).damage == []
+        assert verify(PersistentStream.open(path)).damage == []
 
 
 @pytest.mark.parametrize("step", FAR_APART)
@@ -203,7 +205,7 @@ def test_a_writer_goes_on_behind_any_cut(stored):
 def test_flip_any_byte(stored, finished, step):
     path, ends = stored
     if finished:
-        with Stream.open(path).writer(epoch=1) as writer:
+        with PersistentStream.open(path).writer(epoch=1) as writer:
             writer.finish_segment()
     else:
         (path / "mark").unlink()
@@ -220,13 +222,15 @@ def test_flip_any_byte(stored, finished, step):
 @settings(max_examples=20, deadline=None)
 @given(st.lists(STEP, min_size=1, max_size=30), st.integers(0, 30), st.sampled_from([1, 3000, 1 << 20]))
 def test_a_follower_sees_every_mark_once(tmp_path_factory, steps, before, segment_bytes):
-    stream = Stream.create(tmp_path_factory.mktemp("m") / "s", SCHEMA, segment_bytes=segment_bytes, stability="async")
+    stream = PersistentStream.create(
+        tmp_path_factory.mktemp("m") / "s", SCHEMA, segment_bytes=segment_bytes, stability="async"
+    )
     steps = [*steps, "end"]
     write_steps(stream, steps[:before])
     got: list = []
 
     def follow() -> None:
-        for item in Stream.open(stream.files.location).read(follow=True, idle=300, marks=True):
+        for item in PersistentStream.open(stream.files.location).read(follow=True, idle=300, marks=True):
             got.append(item)
             if len(got) == len(steps):
                 return
@@ -252,7 +256,7 @@ for item in Stream.open(sys.argv[1]).read(follow=True, idle=300, marks=True):
 
 
 def test_a_follower_in_another_process(tmp_path):
-    stream = Stream.create(tmp_path / "s", SCHEMA, segment_bytes=2000, stability="async")
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA, segment_bytes=2000, stability="async")
     steps = STEPS[:-1] * 12 + ["end"]
     command = [sys.executable, "-c", FOLLOWER, str(tmp_path / "s")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:

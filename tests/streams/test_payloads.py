@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stream_data import SCHEMA, batch, table
 
-from riprap.streams import Damaged, OrderKey, StoredMark, Stream
+from riprap.streams import Damaged, OrderKey, PersistentStream, StoredMark
 from riprap.streams.frame import PLAIN, WITH_PAYLOAD
 from riprap.streams.verify import verify
 
@@ -26,9 +26,9 @@ def write_steps(stream, steps, *, roll_every=0) -> None:
 
 @given(steps=STEPS, roll_every=st.sampled_from([0, 1, 3]))
 def test_payloads_and_records_come_back(tmp_path_factory, steps, roll_every):
-    stream = Stream.create(tmp_path_factory.mktemp("s") / "s", SCHEMA, stability="none")
+    stream = PersistentStream.create(tmp_path_factory.mktemp("s") / "s", SCHEMA, stability="none")
     write_steps(stream, steps, roll_every=roll_every)
-    opened = Stream.open(stream.files.location)
+    opened = PersistentStream.open(stream.files.location)
     rows, payloads, records = [], [], []
     for item in opened.read(marks=True):
         if isinstance(item, StoredMark):
@@ -51,7 +51,7 @@ def test_payloads_and_records_come_back(tmp_path_factory, steps, roll_every):
 
 
 def test_arrow_readers_step_over_payloads_and_records(tmp_path):
-    stream = Stream.create(tmp_path / "s", SCHEMA)
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA)
     write_steps(stream, [(2, b"header", b"r" * 1000), (3, b"", b"x"), (1, b"12345678", b"")], roll_every=3)
     file = tmp_path / "s" / "00000000.arrow"
     with pa.OSFile(str(file)) as source:
@@ -62,14 +62,14 @@ def test_arrow_readers_step_over_payloads_and_records(tmp_path):
 
 
 def test_a_repetition_writes_no_record(tmp_path):
-    stream = Stream.create(tmp_path / "s", SCHEMA)
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA)
     for _ in range(2):
         write_steps(stream, [(2, b"", b"one"), (2, b"", b"two")])
     assert [item.payload for item in stream.records_backwards()] == [b"two", b"one"]
 
 
 def test_marks_with_payloads(tmp_path):
-    stream = Stream.create(tmp_path / "s", SCHEMA)
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA)
     with stream.writer() as writer:
         writer.append(batch(0, 1))
         writer.mark(None, kind="marker", payload=b"round 7")
@@ -79,7 +79,7 @@ def test_marks_with_payloads(tmp_path):
 
 
 def test_every_cut_leaves_rows_and_record_or_neither(memory_path):
-    stream = Stream.create(memory_path / "s", SCHEMA)
+    stream = PersistentStream.create(memory_path / "s", SCHEMA)
     write_steps(stream, [(1, b"h", b"first"), (2, b"h", b"second")])
     segment = memory_path / "s" / "00000000.arrow"
     data = segment.read_bytes()
@@ -87,7 +87,7 @@ def test_every_cut_leaves_rows_and_record_or_neither(memory_path):
     outcomes = set()
     for size in range(len(data) + 1):
         segment.write_bytes(data[:size])
-        opened = Stream.open(memory_path / "s")
+        opened = PersistentStream.open(memory_path / "s")
         rows = sum(item.batch.num_rows for item in opened.read())
         records = tuple(item.payload for item in opened.records_backwards())
         outcomes.add((rows, records))
@@ -95,7 +95,7 @@ def test_every_cut_leaves_rows_and_record_or_neither(memory_path):
 
 
 def test_damage_at_every_byte_of_a_record_is_found(memory_path):
-    stream = Stream.create(memory_path / "s", SCHEMA)
+    stream = PersistentStream.create(memory_path / "s", SCHEMA)
     write_steps(stream, [(1, b"", b"")])
     before = (memory_path / "s" / "00000000.arrow").stat().st_size
     write_steps(stream, [(1, b"", b""), (1, b"", b"a record")])
@@ -103,6 +103,6 @@ def test_damage_at_every_byte_of_a_record_is_found(memory_path):
     data = segment.read_bytes()
     for at in range(before, len(data)):
         segment.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
-        assert verify(Stream.open(memory_path / "s")).damage, at
+        assert verify(PersistentStream.open(memory_path / "s")).damage, at
         with pytest.raises(Damaged):
-            list(Stream.open(memory_path / "s").records_backwards())
+            list(PersistentStream.open(memory_path / "s").records_backwards())

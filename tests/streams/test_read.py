@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from stream_data import SCHEMA, TS, batch, batches, table, write
 
 from riprap.base.errors import DataError, UsageError
-from riprap.streams import OrderKey, Stream, catalogue
-from riprap.streams.files import LocalFiles
-from riprap.streams.keys import Bounds, as_microseconds
-from riprap.streams.plan import after_bytes, stretches
+from riprap.streams import OrderKey, PersistentStream
+from riprap.streams import segment_index as catalogue
+from riprap.streams.positions import Bounds, as_microseconds
+from riprap.streams.read_plan import after_bytes, stretches
+from riprap.streams.stream_files import LocalFiles
 
 MIXED = pa.schema([("_ts", TS), ("_src", pa.int32()), ("_seq", pa.int64())])
 
@@ -46,7 +47,9 @@ def mixed_batch(rows):
 @given(contents(), st.data())
 def test_bounds_mean_what_a_filter_means(memory_root, content, data):
     made, parts, segment_bytes = content
-    stream = Stream.create(Path(mkdtemp(dir=memory_root)) / "s", MIXED, segment_bytes=segment_bytes, stability="none")
+    stream = PersistentStream.create(
+        Path(mkdtemp(dir=memory_root)) / "s", MIXED, segment_bytes=segment_bytes, stability="none"
+    )
     write(stream, [mixed_batch(part) for part in parts])
     for _ in range(4):
         some = st.none() | st.integers(-1, 30)
@@ -77,7 +80,7 @@ def test_bounds_mean_what_a_filter_means(memory_root, content, data):
 
 
 def test_a_read_in_order_stops_behind_its_end(tmp_path):
-    stream = Stream.create(tmp_path / "s", SCHEMA, segment_bytes=4000)
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA, segment_bytes=4000)
     write(stream, batches([50] * 40))
     reader = stream.read(from_ts=100_000, to_ts=200_000)
     assert table(reader).equals(table([batch(100, 100)]))
@@ -85,16 +88,16 @@ def test_a_read_in_order_stops_behind_its_end(tmp_path):
 
 
 def test_progress_ends_a_read_that_no_later_row_can_concern(tmp_path):
-    stream = Stream.create(tmp_path / "s", MIXED)
+    stream = PersistentStream.create(tmp_path / "s", MIXED)
     with stream.writer() as writer:
-        writer.append(mixed_batch([(5, 0, 0)]), progress=OrderKey(9))
+        writer.append(mixed_batch([(5, 0, 0)]), watermark=OrderKey(9))
         writer.append(mixed_batch([(20, 0, 1)]))
     reader = stream.read(to_ts=9, follow=True)
     assert [item.batch.num_rows for item in reader] == [1]
 
 
 def test_a_consumer_comes_back_after_its_last_tuple(tmp_path):
-    stream = Stream.create(tmp_path / "s", SCHEMA)
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA)
     write(stream, batches([7] * 10))
     first = [item for item, _ in zip(stream.read(), range(3), strict=False)]
     rest = list(stream.read(from_position=first[-1].next_position))
@@ -104,7 +107,7 @@ def test_a_consumer_comes_back_after_its_last_tuple(tmp_path):
 
 
 def test_columns(tmp_path):
-    stream = Stream.create(tmp_path / "s", SCHEMA)
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA)
     write(stream, batches([3]))
     assert [item.batch.schema.names for item in stream.read(columns=["text", "_seq"])] == [["text", "_seq"]]
 
@@ -127,7 +130,7 @@ class Counted(LocalFiles):
 
 def test_opening_does_not_read_the_segments(memory_path):
     """Ten thousand segments, all but one of them empty files: the catalogue alone knows what they would hold."""
-    stream = Stream.create(memory_path / "s", SCHEMA)
+    stream = PersistentStream.create(memory_path / "s", SCHEMA)
     write(stream, batches([2]))
     with stream.writer() as writer:
         writer.finish_segment()
@@ -142,7 +145,7 @@ def test_opening_does_not_read_the_segments(memory_path):
         records.append(replace(only, segment=number, position=2 * number, range=ts))
     catalogue.store(stream.files, tuple(records))
     files = Counted(memory_path / "s")
-    opened = Stream(files, files.directory, stream.description, stream.clock)
+    opened = PersistentStream(files, files.directory, stream.description, stream.clock)
     assert opened.stable().position == 20_000
     found = opened.catalogue(opened.stable())
     assert found.finished[found.first(Bounds(from_ts=77_775))].segment == 7_777
@@ -151,9 +154,9 @@ def test_opening_does_not_read_the_segments(memory_path):
 
 @pytest.mark.parametrize("lost", ["catalogue", "index", "both"])
 def test_the_index_is_rebuilt(tmp_path, lost):
-    stream = Stream.create(tmp_path / "s", SCHEMA, segment_bytes=100_000)
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA, segment_bytes=100_000)
     write(stream, batches([500] * 60))
-    whole = Stream.open(tmp_path / "s").catalogue().finished
+    whole = PersistentStream.open(tmp_path / "s").catalogue().finished
     assert len(whole) > 5
     if lost in ("catalogue", "both"):
         (tmp_path / "s" / "catalogue").unlink()
@@ -161,14 +164,14 @@ def test_the_index_is_rebuilt(tmp_path, lost):
         for item in whole:
             path = tmp_path / "s" / f"{item.segment:08d}.arrow"
             path.write_bytes(path.read_bytes()[: item.end + 30])
-    again = Stream.open(tmp_path / "s")
+    again = PersistentStream.open(tmp_path / "s")
     kept = [(item.segment, item.position, item.rows, item.end, item.range) for item in again.catalogue().finished]
     assert kept == [(item.segment, item.position, item.rows, item.end, item.range) for item in whole]
     assert table(again.read(from_ts=12_345_000, to_ts=12_350_000)).equals(table([batch(12_345, 5)]))
 
 
 def test_bytes_become_positions(tmp_path):
-    stream = Stream.create(tmp_path / "s", SCHEMA, segment_bytes=200_000)
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA, segment_bytes=200_000)
     write(stream, batches([1000] * 30))
     total, position, steps = stream.stable().position, 0, 0
     while position < total:
@@ -181,7 +184,7 @@ def test_bytes_become_positions(tmp_path):
 
 def test_finished_segments_open_in_other_arrow_readers(tmp_path):
     polars = pytest.importorskip("polars")
-    stream = Stream.create(tmp_path / "s", SCHEMA)
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA)
     write(stream, batches([5, 6, 7]))
     with stream.writer() as writer:
         writer.finish_segment()
@@ -203,7 +206,7 @@ def test_times_have_many_spellings():
 
 
 def test_what_was_trimmed_is_not_missed_silently(tmp_path):
-    stream = Stream.create(tmp_path / "s", SCHEMA, segment_bytes=1)
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA, segment_bytes=1)
     write(stream, batches([2] * 6))
     stream.trim(before_position=6)
     assert table(stream.read()).equals(table([batch(6, 6)]))

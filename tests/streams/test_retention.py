@@ -6,7 +6,7 @@ import pytest
 from stream_data import SCHEMA, batch, batches, table, write
 
 from riprap.base.errors import DataError, UsageError
-from riprap.streams import Damaged, Stream
+from riprap.streams import Damaged, PersistentStream
 from riprap.streams.segment import segment_name
 from riprap.streams.verify import verify
 
@@ -27,7 +27,7 @@ class FakeClock:
 
 @pytest.fixture
 def stream(tmp_path):
-    made = Stream.create(tmp_path / "s", SCHEMA, segment_bytes=1)
+    made = PersistentStream.create(tmp_path / "s", SCHEMA, segment_bytes=1)
     write(made, batches([10] * 8))  # seven finished segments of ten rows, and the open one
     return made
 
@@ -41,7 +41,7 @@ def test_trim_deletes_whole_segments_before_a_position_or_a_time(stream):
     assert [item.position for item in stream.trim(before_ts=40_000)] == [20, 30]
     assert kept(stream) == [40, 50, 60]
     stream.trim(before_position=10**9)
-    assert table(Stream.open(stream.files.location).read()).equals(table([batch(70, 10)]))
+    assert table(PersistentStream.open(stream.files.location).read()).equals(table([batch(70, 10)]))
 
 
 def test_a_directory_where_a_segment_should_be_is_told(stream, tmp_path):
@@ -89,13 +89,13 @@ def test_a_damaged_registration_stops_trimming(stream):
 
 def test_size_and_age_are_enforced_when_segments_are_finished(tmp_path):
     clock = FakeClock()
-    by_age = Stream.create(tmp_path / "age", SCHEMA, clock=clock, segment_age=1_000_000, retain_age=3_000_000)
+    by_age = PersistentStream.create(tmp_path / "age", SCHEMA, clock=clock, segment_age=1_000_000, retain_age=3_000_000)
     with by_age.writer() as writer:
         for number in range(10):
             writer.append(batch(number, 1)).result()
             clock.time += 1_000_000
     assert kept(by_age)[0] == 5
-    by_size = Stream.create(tmp_path / "size", SCHEMA, segment_bytes=1, retain_bytes=10_000)
+    by_size = PersistentStream.create(tmp_path / "size", SCHEMA, segment_bytes=1, retain_bytes=10_000)
     by_size.register_reader("r", 0)
     write(by_size, batches([10] * 5))
     assert kept(by_size)[0] == 0, "a registered reader comes first"
@@ -110,5 +110,5 @@ def test_a_first_segment_that_nobody_trimmed_is_lost(stream, tmp_path):
     assert verify(stream).damage == []
     os.unlink(tmp_path / "s" / segment_name(2))
     with pytest.raises(Damaged, match="the rows before position 30 are gone, and nobody trimmed them"):
-        Stream.open(tmp_path / "s").require_whole()
-    assert len(verify(Stream.open(tmp_path / "s")).damage) == 1
+        PersistentStream.open(tmp_path / "s").require_whole()
+    assert len(verify(PersistentStream.open(tmp_path / "s")).damage) == 1

@@ -11,7 +11,7 @@ import pytest
 from stream_data import SCHEMA, batch, table
 
 from riprap.base.errors import DataError
-from riprap.streams import Stream
+from riprap.streams import PersistentStream
 from riprap.streams.segment import read_start, segment_name
 from riprap.streams.spares import MOST
 from riprap.streams.verify import verify
@@ -21,7 +21,7 @@ ROWS = 50
 
 def going(path, rounds):
     """A writer whose reader has had everything but the last two segments, always."""
-    stream = Stream.create(path, SCHEMA, segment_bytes=20_000, stability="async")
+    stream = PersistentStream.create(path, SCHEMA, segment_bytes=20_000, stability="async")
     writer = stream.writer(producer="p", epoch=1)
     for number in range(rounds):
         writer.append(batch(number * ROWS, ROWS)).result()
@@ -60,9 +60,9 @@ def test_what_was_trimmed_is_written_over_and_reads_are_exact(tmp_path):
     stream, writer, rows = until_over_another(tmp_path / "s")
     first = stream.first_position()
     assert table(stream.read()).combine_chunks().equals(table([batch(first, rows - first)]).combine_chunks())
-    assert verify(Stream.open(tmp_path / "s")).damage == []
+    assert verify(PersistentStream.open(tmp_path / "s")).damage == []
     writer.close()
-    assert reused(stream)[1] == Stream.open(tmp_path / "s").stable().offset  # nothing of another is left
+    assert reused(stream)[1] == PersistentStream.open(tmp_path / "s").stable().offset  # nothing of another is left
     assert not spare_files(tmp_path / "s")
 
 
@@ -73,7 +73,7 @@ def test_a_finished_segment_in_another_ones_file_is_an_arrow_file(tmp_path):
     with pa.OSFile(str(tmp_path / "s" / segment_name(number))) as file:
         found = pa.ipc.open_file(file).read_all()
     assert found["_seq"].to_pylist()[-1] == rows - 1
-    assert verify(Stream.open(tmp_path / "s")).damage == []
+    assert verify(PersistentStream.open(tmp_path / "s")).damage == []
     writer.close()
 
 
@@ -87,16 +87,16 @@ def test_a_killed_writer_leaves_rests_that_nobody_takes_for_rows(tmp_path):
     stream, writer, rows = until_over_another(tmp_path / "s")
     left = crashed(tmp_path / "s", tmp_path / "left")
     first = stream.first_position()
-    seen = Stream.open(left)
+    seen = PersistentStream.open(left)
     assert seen.stable().position == rows
     assert seen.loss() is None
     assert sum(item.batch.num_rows for item in seen.read()) == rows - first
-    with Stream.open(left).writer(producer="p", epoch=2) as again:
+    with PersistentStream.open(left).writer(producer="p", epoch=2) as again:
         assert again.cut is None
         assert again.position == rows
         again.append(batch(rows, ROWS)).result()
-    assert sum(item.batch.num_rows for item in Stream.open(left).read()) == rows + ROWS - first
-    assert verify(Stream.open(left)).damage == []
+    assert sum(item.batch.num_rows for item in PersistentStream.open(left).read()) == rows + ROWS - first
+    assert verify(PersistentStream.open(left)).damage == []
     assert not spare_files(left)
     writer.close()
 
@@ -109,10 +109,10 @@ def test_a_mark_that_promises_more_than_the_file_has_is_damage_there_too(tmp_pat
     with open(left / segment_name(end.segment), "r+b") as file:
         file.seek(end.offset - lost)
         file.write(bytes(byte ^ 0xFF for byte in os.urandom(lost)) if lost > 1 else b"\xff")
-    loss = Stream.open(left).loss()
-    damaged = verify(Stream.open(left)).damage
+    loss = PersistentStream.open(left).loss()
+    damaged = verify(PersistentStream.open(left)).damage
     assert loss is not None or damaged
-    with Stream.open(left).writer(producer="p", epoch=2) as again:
+    with PersistentStream.open(left).writer(producer="p", epoch=2) as again:
         assert again.cut is not None
         assert again.cut.kept
     writer.close()
@@ -124,13 +124,13 @@ def test_an_append_behind_a_stale_mark_is_found_in_a_file_that_was_used_again(tm
     writer.append(batch(rows, ROWS)).result()
     left = crashed(tmp_path / "s", tmp_path / "left")
     (left / "mark").write_bytes(mark)
-    assert Stream.open(left).stable().position == rows + ROWS
+    assert PersistentStream.open(left).stable().position == rows + ROWS
     writer.close()
 
 
 def test_a_reader_of_a_segment_that_was_written_over_is_told_that_it_was_trimmed(tmp_path):
     stream, writer = going(tmp_path / "s", 100)
-    reader = Stream.open(tmp_path / "s").read()
+    reader = PersistentStream.open(tmp_path / "s").read()
     next(reader)
     rows = 100 * ROWS
     for number in range(400):
@@ -144,7 +144,7 @@ def test_a_reader_of_a_segment_that_was_written_over_is_told_that_it_was_trimmed
 
 
 def test_few_files_wait_to_be_written_over(tmp_path):
-    stream = Stream.create(tmp_path / "s", SCHEMA, segment_bytes=1, stability="async")
+    stream = PersistentStream.create(tmp_path / "s", SCHEMA, segment_bytes=1, stability="async")
     with stream.writer() as writer:
         for number in range(20):
             writer.append(batch(number * ROWS, ROWS)).result()
@@ -183,12 +183,12 @@ def test_a_kill_at_any_moment_loses_nothing_that_was_acknowledged(tmp_path):
         rest = process.stdout.read().split()
         process.wait()
         told = int(rest[-1]) if rest and len(rest) > 1 else told
-        stream = Stream.open(path)
+        stream = PersistentStream.open(path)
         first, end = stream.first_position(), stream.stable().position
         assert end >= told
         found = table(stream.read())
         assert found["_seq"].to_pylist() == list(range(first, end))
-        with Stream.open(path).writer(producer="p", epoch=2) as again:
+        with PersistentStream.open(path).writer(producer="p", epoch=2) as again:
             assert again.position == end
             again.append(batch(end, ROWS)).result()
-        assert verify(Stream.open(path)).damage == []
+        assert verify(PersistentStream.open(path)).damage == []

@@ -12,9 +12,9 @@ from riprap.apps.samples import sample_inputs
 from riprap.base.errors import UsageError
 from riprap.engine.engine import Engine
 from riprap.engine.inputs import read_file
-from riprap.operators.checker import check_operator
-from riprap.workloads import nexmark, nexmark_5, wordcount
-from riprap.workloads.catalogue import WORKLOADS, load_workload
+from riprap.testing.checker import check_operator
+from riprap_papers.workloads import nexmark, nexmark_5, wordcount
+from riprap_papers.workloads.catalogue import WORKLOADS, load_workload
 
 S = 1_000_000
 

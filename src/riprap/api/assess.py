@@ -19,22 +19,22 @@ from typing import Any
 import pyarrow as pa
 
 from riprap.api.impact import write_impact, write_request
-from riprap.api.request import SCALES, Request, functions_of, settings_of
+from riprap.api.request import SCALES, AssessRequest, functions_of, settings_of
 from riprap.apps.catalogue import load_app
 from riprap.base import files
 from riprap.base.quantities import Duration, format_count, format_duration, parse_duration
-from riprap.faults.campaign import NothingToAssess, Settings
-from riprap.faults.metrics import can_tell
+from riprap.faults.campaign_settings import CampaignSettings, NothingToAssess
+from riprap.faults.campaign_summary import Metrics, TargetSummary, summarise
 from riprap.faults.models import ALTERS
-from riprap.faults.ordering import Order, orders, spread, unsteady
-from riprap.faults.placement import Placement, placements
+from riprap.faults.operator_advice import OperatorAdvice, deciding, verdicts
+from riprap.faults.ordering import MetricOrder, orders, spread, unsteady
 from riprap.faults.protected import proposed_plan, protected_targets
-from riprap.faults.summary import Metrics, TargetSummary, summarise
-from riprap.faults.verdict import Verdict, deciding, verdicts
+from riprap.faults.quality_metrics import can_tell
+from riprap.faults.targets import TargetChoice, placements
 from riprap.graph.graph import Graph
-from riprap.graph.plan import Plan, read_plan, write_plan
-from riprap.report.assessment import AssessmentReport, report, summary_blocks
-from riprap.spark.campaign import CampaignResult, Tell, Warn, golden_frame, rows_frame, run_campaign, trials_frame
+from riprap.graph.plan_file import Plan, read_plan, write_plan
+from riprap.report.assess import AssessmentReport, report, summary_blocks
+from riprap.spark.campaign_job import CampaignResult, Tell, Warn, golden_frame, rows_frame, run_campaign, trials_frame
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,14 @@ class Assessment:
 
     graph: Graph
     result: CampaignResult
-    placed: Sequence[Placement]
+    placed: Sequence[TargetChoice]
     summaries: Sequence[TargetSummary]
-    verdicts: Mapping[str, Verdict]
+    verdicts: Mapping[str, OperatorAdvice]
     protected: Mapping[str, TargetSummary]
     plan: Plan  # what follows from the verdicts
     content: AssessmentReport
     report: Path
-    order: Mapping[str, Mapping[str, Order]]  # by sink and metric: how sure it is
+    order: Mapping[str, Mapping[str, MetricOrder]]  # by sink and metric: how sure it is
     spread: Mapping[str, float]  # by sink: how much its score varies over golden runs
 
     @property
@@ -135,7 +135,7 @@ def assess(
     out: Path | str = "assessment",
     **options: Any,
 ) -> Assessment:
-    """Assess an app (its name, `module:attribute`, or a graph). Options are the fields of `Request`."""
+    """Assess an app (its name, `module:attribute`, or a graph). Options are the fields of `AssessRequest`."""
     graph = load_app(app) if isinstance(app, str) else app
     if inputs is None:
         from riprap.apps.samples import cache_directory, sample_inputs
@@ -145,11 +145,11 @@ def assess(
     elif not isinstance(inputs, Mapping):
         inputs = {graph.sources[0].name: inputs}
     paths = {name: Path(path) for name, path in inputs.items()}
-    return run_request(Request(graph, paths, **options), Path(out))
+    return run_request(AssessRequest(graph, paths, **options), Path(out))
 
 
 def run_request(
-    request: Request, out: Path, *, spark: Any = None, tell: Tell | None = None, warn: Warn | None = None
+    request: AssessRequest, out: Path, *, spark: Any = None, tell: Tell | None = None, warn: Warn | None = None
 ) -> Assessment:
     """Run what was asked for, or what is left of it, and write the report and the plan to `out`.
 
@@ -192,7 +192,7 @@ def run_request(
 
 
 def _protected(
-    graph: Graph, settings: Settings, request: Request, out: Path, plan: Plan,
+    graph: Graph, settings: CampaignSettings, request: AssessRequest, out: Path, plan: Plan,
     before: CampaignResult, spark: Any, tell: Tell | None,
 ) -> dict[str, TargetSummary]:  # fmt: skip
     """The campaign again, with what the plan makes of the faults; by operator, for the sink that decides about it.
@@ -235,7 +235,7 @@ def _facts(result: CampaignResult, summaries: Sequence[TargetSummary]) -> dict[s
     }
 
 
-def _method(request: Request, result: CampaignResult) -> dict[str, str]:
+def _method(request: AssessRequest, result: CampaignResult) -> dict[str, str]:
     settings = result.settings
     time = format_duration(settings.jitter_time or Duration(0))
     bound = f"{settings.jitter_tuples} tuples" if settings.jitter_tuples is not None else time
@@ -260,7 +260,7 @@ def _left_out(result: CampaignResult) -> list[str]:
     return [f"{name} was not assessed: {reason}." for name, reason in result.unassessable.items()]
 
 
-def _warnings(settings: Settings, summaries: Sequence[TargetSummary]) -> list[str]:
+def _warnings(settings: CampaignSettings, summaries: Sequence[TargetSummary]) -> list[str]:
     warnings = []
     if not can_tell(settings.golden, settings.reps):
         warnings.append(

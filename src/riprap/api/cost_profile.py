@@ -25,7 +25,7 @@ from riprap.base.quantities import Duration
 from riprap.base.scratch import scratch
 from riprap.graph.annotations import Annotations, HaGroup
 from riprap.graph.graph import Graph
-from riprap.graph.groups import copied
+from riprap.graph.ha_groups import copied
 from riprap.graph.specs import OperatorSpec, Sink
 from riprap.planner.costs import TECHNIQUES, Cost, OperatorCosts, write_costs
 from riprap.runtime.layout import arrange

@@ -1,4 +1,5 @@
-"""What an assessment leaves for the planner: `assessment.json` (see `riprap.planner.assessment`), and how to repeat it.
+"""What an assessment leaves for the planner: `assessment.json` (see `riprap.planner.assessment_file`), and how to
+repeat it.
 
 An operator that was a target, alone or with others, has its own impact; one that was none has that of the operator that
 it behaves like. Failures per day are assumed to be one for every operator, because an assessment cannot know them: edit
@@ -22,9 +23,9 @@ from riprap.base.quantities import Duration, format_duration
 from riprap.base.shapes import shaped
 from riprap.engine.inputs import keyed, read_file
 from riprap.engine.profile import OperatorProfile, profile
-from riprap.faults.campaign import Settings
-from riprap.faults.placement import Placement
-from riprap.faults.summary import OutageSummary, TargetSummary
+from riprap.faults.campaign_settings import CampaignSettings
+from riprap.faults.campaign_summary import OutageSummary, TargetSummary
+from riprap.faults.targets import TargetChoice
 from riprap.graph.graph import Graph
 from riprap.planner.json_input import as_object
 
@@ -33,7 +34,7 @@ _TEXT_BYTES = 8  # assumed for a string on a stream
 
 
 def write_impact(
-    graph: Graph, settings: Settings, inputs: Mapping[str, Path], placed: Iterable[Placement],
+    graph: Graph, settings: CampaignSettings, inputs: Mapping[str, Path], placed: Iterable[TargetChoice],
     summaries: Iterable[TargetSummary], unassessable: Mapping[str, str], out: Path,
 ) -> None:  # fmt: skip
     """Write `assessment.json` to `out`: impact by outage, and what each operator takes, from a profile of the same
@@ -57,7 +58,7 @@ def write_impact(
     files.write_text(out / "assessment.json", json.dumps(content, indent=2) + "\n")
 
 
-def _impacts(settings: Settings, summaries: Iterable[TargetSummary]) -> dict[str, list[dict[str, Any]]]:
+def _impacts(settings: CampaignSettings, summaries: Iterable[TargetSummary]) -> dict[str, list[dict[str, Any]]]:
     """By operator: the worst impact of each outage, over rates and sinks; of failing alone, where that was tried."""
     worst: dict[str, dict[Duration, OutageSummary]] = {}
     found = list(summaries)

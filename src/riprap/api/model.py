@@ -20,16 +20,16 @@ from riprap.base.quantities import Duration
 from riprap.engine.inputs import keyed, read_file
 from riprap.engine.profile import Profile, profile
 from riprap.graph.graph import Graph
-from riprap.planner.assessment import LOST, read_assessment
+from riprap.planner.assessment_file import LOST, read_assessment
 from riprap.report.model import model_report
-from riprap.san.drawing import draw
 from riprap.san.replicate import Runner
+from riprap.san.san_drawing import draw
 from riprap.san.statistics import Precision
 from riprap.san.streaming.application import Application
 from riprap.san.streaming.calibrate import calibrate
 from riprap.san.streaming.describe import Stability, describe, protections, with_rate
-from riprap.san.streaming.faults import Faults
-from riprap.san.streaming.scenario import Method, Protection, Scenario
+from riprap.san.streaming.failures import Faults
+from riprap.san.streaming.scenario import Method, ModelProtection, ModelScenario
 from riprap.san.streaming.study import Answer, study
 from riprap.san.streaming.techniques import technique
 from riprap.san.streaming.template import build
@@ -50,7 +50,7 @@ class Prediction:
     method: Method
     seed: int
     stability: Stabilities
-    scenarios: Mapping[tuple[str, float], Scenario]
+    scenarios: Mapping[tuple[str, float], ModelScenario]
     answers: Mapping[tuple[str, float], Answer]
 
     def as_json(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class Prediction:
 def model(
     graph: Graph,
     application: Application,
-    protected: Mapping[str, tuple[Protection, ...]],
+    protected: Mapping[str, tuple[ModelProtection, ...]],
     faults: Faults,
     hours: float,
     runner: Runner,
@@ -116,7 +116,7 @@ def model(
     wanted = precision or Precision()
     rates = rates or [sum(each.arrivals.rate for each in application.operators if each.arrivals)]
     scenarios = {
-        (name, rate): Scenario(with_rate(application, rate), protection, faults, hours * 3600)
+        (name, rate): ModelScenario(with_rate(application, rate), protection, faults, hours * 3600)
         for name, protection in protected.items()
         for rate in rates
     }
@@ -145,8 +145,8 @@ def protections_of(
     graph: Graph,
     techniques: Sequence[str] = (),
     settings: Mapping[str, float] | None = None,
-    groups: tuple[Protection, ...] = (),
-) -> dict[str, tuple[Protection, ...]]:
+    groups: tuple[ModelProtection, ...] = (),
+) -> dict[str, tuple[ModelProtection, ...]]:
     """By technique, for every operator that it can protect; without techniques, what the annotations say.
 
     `settings`: seconds of `failover`, `age` and `punctuation`, of which each technique takes its own.
@@ -159,7 +159,7 @@ def protections_of(
     for name in techniques:
         known = technique(name)
         own = {key: value for key, value in given.items() if key in known.SETTINGS}
-        found[known.NAME] = groups if name == "ha-group" and groups else (Protection(name, inner, own),)
+        found[known.NAME] = groups if name == "ha-group" and groups else (ModelProtection(name, inner, own),)
     return found
 
 

@@ -13,18 +13,18 @@ from pathlib import Path
 
 from riprap.api.assess import run_request
 from riprap.api.impact import read_request
-from riprap.api.request import OutputScores, Request
+from riprap.api.request import AssessRequest, OutputScores
 from riprap.base import files
 from riprap.base.errors import PlanError, known
 from riprap.base.quantities import Duration
 from riprap.graph.graph import Graph
-from riprap.graph.plan import Plan, write_plan
+from riprap.graph.plan_file import Plan, write_plan
 from riprap.graph.specs import Sink
-from riprap.planner.assessment import merged_assessment, read_assessment
+from riprap.planner.assessment_file import merged_assessment, read_assessment
 from riprap.planner.budget import parse_budget
 from riprap.planner.costs import OperatorCosts, read_costs
-from riprap.planner.files import read_recovery
 from riprap.planner.from_graph import plan_with_protection, problem_of
+from riprap.planner.topology_files import read_recovery
 from riprap.planner.tradeoff import Tradeoff, tradeoff
 
 
@@ -89,7 +89,7 @@ def reassessed(graph: Graph, chosen: Plan, directory: Path, osf: OutputScores = 
     """
     path = files.real(directory) / "reassessed-plan.toml"
     files.write_text(path, write_plan(chosen))
-    found = run_request(read_request(directory, Request, graph, path, osf), directory)
+    found = run_request(read_request(directory, AssessRequest, graph, path, osf), directory)
     like = {place.operator: place.operator if place.chosen else place.like for place in found.placed}
     before = {summary.target: float(summary.paired.I) for summary in found.summaries}
     return {

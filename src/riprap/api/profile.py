@@ -18,7 +18,7 @@ from riprap.engine import profile as measured
 from riprap.engine.input_check import check_input
 from riprap.engine.inputs import keyed, read_file
 from riprap.graph.graph import Graph
-from riprap.graph.plan import read_plan
+from riprap.graph.plan_file import read_plan
 
 Inputs = Mapping[str, str | os.PathLike[str]]  # by source
 

@@ -18,9 +18,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from riprap.api.foresight import read_assessed, with_effects
+from riprap.api.predicted_effects import read_assessed, with_effects
 from riprap.api.request import OutputScores, score_functions
-from riprap.api.run import Inputs, Settings, as_graph, bundled, resume, run
+from riprap.api.run import Inputs, RunSettings, as_graph, bundled, resume, run
 from riprap.base import files
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.base.errors import CheckFailed, DataError, MissingPrerequisite, RiprapError, UsageError
@@ -30,22 +30,22 @@ from riprap.base.quantities import Duration, show_duration
 from riprap.engine.inputs import count_rows
 from riprap.graph.builder import App
 from riprap.graph.graph import Graph
-from riprap.graph.plan import parse_plan, plan_text
-from riprap.planner.files import read_profile, read_recovery
-from riprap.proof.faults import KINDS
+from riprap.graph.plan_file import parse_plan, plan_text
+from riprap.planner.topology_files import read_profile, read_recovery
+from riprap.proof.fault_kinds import KINDS
 from riprap.proof.injector import RUN, Injector, read_observations
 from riprap.proof.oracle import difference, expected_rows, found_rows, streams_of
 from riprap.proof.prediction import paces_at, predictions
 from riprap.proof.quality import qualities
-from riprap.proof.schedule import EVERY, GROUP, Choices, Fault, draw, read_schedule
+from riprap.proof.schedule import EVERY, GROUP, Choices, ScheduledFault, draw, read_schedule
 from riprap.proof.verdict import Proof, judge, results
-from riprap.report.proof import proof_report
+from riprap.report.prove import proof_report
 from riprap.report.replicas import replicas
 from riprap.runtime.fusion import Fuse
 from riprap.runtime.host import Rates
 from riprap.runtime.layout import Layout, Pe
-from riprap.streams import Stream
-from riprap.streams.files import LocalFiles
+from riprap.streams import PersistentStream
+from riprap.streams.stream_files import LocalFiles
 
 _LOOK = 0.2  # seconds between looks at what was noted
 _KINDS: dict[str, type[RiprapError]] = {
@@ -53,7 +53,7 @@ _KINDS: dict[str, type[RiprapError]] = {
 }
 
 # Called with each line of `faults.jsonl` and its fault.
-Tell = Callable[[Mapping[str, Any], Fault], None]
+Tell = Callable[[Mapping[str, Any], ScheduledFault], None]
 
 
 def prove(
@@ -95,7 +95,7 @@ def prove(
     directory = files.real(out)
     if files.exists(directory) and (not files.is_directory(directory) or not is_empty(directory)):
         raise UsageError(f"{out} is there already and not an empty directory: give another one for the proof")
-    settings = Settings(
+    settings = RunSettings(
         bundled(app), graph.fingerprint, plan_text(plan) if plan is not None else None, fuse,
         dict(parallelism or {}), {}, rate, None,
     )  # fmt: skip
@@ -156,7 +156,7 @@ def prove(
         (item.header.written_at / 1e6, item.batch.num_rows)
         for name in sinks
         for folder in streams_of(Path(summary["sinks"][name]["path"]))
-        for item in Stream.open(LocalFiles(folder)).read()
+        for item in PersistentStream.open(LocalFiles(folder)).read()
     ]
     page = proof_report(proof, command=command, output=output, replicas=replicas(summary))
     files.write_text(directory / "proof.html", page)
@@ -194,7 +194,11 @@ def _connected(layout: Layout, pe: Pe) -> Iterator[bool]:
 
 
 def _run_through(
-    directory: Path, schedule: tuple[Fault, ...], arguments: dict[str, Any], tell: Tell, warn: Callable[[str], None]
+    directory: Path,
+    schedule: tuple[ScheduledFault, ...],
+    arguments: dict[str, Any],
+    tell: Tell,
+    warn: Callable[[str], None],
 ) -> dict[str, Any]:
     """The run, in processes of its own: as many as its driver has lives."""
     spawn = multiprocessing.get_context("spawn")
@@ -238,7 +242,7 @@ def _run_through(
 
 
 def _live(
-    answer: Connection, directory: Path, schedule: tuple[Fault, ...], arguments: dict[str, Any], resumed: bool
+    answer: Connection, directory: Path, schedule: tuple[ScheduledFault, ...], arguments: dict[str, Any], resumed: bool
 ) -> None:
     """One life of the driver."""
     injector = Injector(schedule, directory, SYSTEM_CLOCK)

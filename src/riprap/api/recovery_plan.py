@@ -13,19 +13,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from riprap.api.plan_told import Asked, Told, held_as_executed, told_of
+from riprap.api.plan_summary import PlanRequest, PlanSummary, held_as_executed, told_of
 from riprap.apps.catalogue import load_app
 from riprap.base.errors import PlanError, UsageError, known
 from riprap.base.quantities import Duration, parse_duration, show_duration
 from riprap.graph.annotations import Annotations
 from riprap.graph.builder import App
 from riprap.graph.graph import Graph
-from riprap.graph.plan import Plan, read_plan, write_plan
+from riprap.graph.plan_file import Plan, read_plan, write_plan
 from riprap.planner.backup_plan import BackupPlan, given_backups, plan_backups
-from riprap.planner.files import TaskProfile, optimal_interval, read_profile, read_recovery, read_topology
 from riprap.planner.from_graph import plan_with_backups, topology_of
 from riprap.planner.problem import problem
 from riprap.planner.shared_elements import as_elements, homes, kept_elements
+from riprap.planner.topology_files import TaskProfile, optimal_interval, read_profile, read_recovery, read_topology
 from riprap.protocols.recompute import EVERY
 from riprap.runtime.fusion import fused
 from riprap.runtime.planned import wrong_with
@@ -38,10 +38,10 @@ COSTS = ("count", "bytes")
 class RecoveryPlan:
     """The backups, and what there is to say of them."""
 
-    asked: Asked
+    asked: PlanRequest
     bound: Duration
     plan: BackupPlan
-    told: Told
+    told: PlanSummary
     text: str  # as a plan file
 
     @property
@@ -134,7 +134,7 @@ def _planned(
 
 def _asked(
     target: str | App | Graph, latency: Times | None, profile: Path | None, average: bool, mtbf: Times | None, cost: str
-) -> Asked:
+) -> PlanRequest:
     if cost not in COSTS:
         raise UsageError(f"--cost {cost}: choose one of {known(COSTS, cost)}")
     if isinstance(target, str) and target.endswith((".json", ".graphml")):
@@ -143,7 +143,7 @@ def _asked(
         read = read_topology(Path(target), "average" if average else "worst")
         if cost == "bytes" and read.cost is None:
             raise UsageError(f"{target} gives its tasks no cost: add one per task, or plan with --cost count")
-        return Asked(None, replace(read, cost=None) if cost == "count" else read)
+        return PlanRequest(None, replace(read, cost=None) if cost == "count" else read)
     graph = load_app(target) if isinstance(target, str) else target.build() if isinstance(target, App) else target
     profiles = read_profile(profile) if profile else {}
     recovery = read_recovery(profile) if profile else {}
@@ -172,7 +172,7 @@ def _asked(
         by_bytes=cost == "bytes",
         profiled=profile,
     )
-    return Asked(
+    return PlanRequest(
         graph,
         topology,
         profiles,
@@ -194,7 +194,7 @@ def _usual(graph: Graph, profiles: Mapping[str, TaskProfile]) -> tuple[str, ...]
     )
 
 
-def _as_run(asked: Asked, check: Path, backups: tuple[str, ...]) -> tuple[Asked, tuple[str, ...]]:
+def _as_run(asked: PlanRequest, check: Path, backups: tuple[str, ...]) -> tuple[PlanRequest, tuple[str, ...]]:
     """A plan without a bound runs with backups that share elements: those are the tasks then, and what they keep."""
     given = read_plan(check)
     if asked.graph is not None and (wrong := wrong_with(asked.graph, given)):

@@ -15,11 +15,11 @@ from riprap.apps.catalogue import load_function
 from riprap.base.errors import UsageError, known
 from riprap.base.quantities import Duration, parse_duration
 from riprap.engine.inputs import count_rows
-from riprap.faults.campaign import Rate, Settings, Target, check_settings, counts_jitter_in_tuples
-from riprap.faults.functions import ScoreFunction, described
+from riprap.faults.campaign_settings import CampaignSettings, Rate, Target, check_settings, counts_jitter_in_tuples
 from riprap.faults.models import parse_kind, parse_state
-from riprap.faults.placement import chosen_targets
+from riprap.faults.score_functions import ScoreFunction, described
 from riprap.faults.scoring import Score, default_score, parse_score
+from riprap.faults.targets import chosen_targets
 from riprap.graph.graph import Graph
 
 _FUNCTION = re.compile(r"[\w.]+:\w+")
@@ -45,7 +45,7 @@ SCALES: Mapping[str, Scale] = {
 
 
 @dataclass(frozen=True)
-class Request:
+class AssessRequest:
     """What a user asks for; None where the scale says. Texts are as on the command line."""
 
     app: str | Graph
@@ -73,7 +73,7 @@ class Request:
     errors: str = "absolute"  # over: underestimates count as 0
 
 
-def settings_of(graph: Graph, request: Request, tuples: int | None = None) -> Settings:
+def settings_of(graph: Graph, request: AssessRequest, tuples: int | None = None) -> CampaignSettings:
     """The request as settings of a campaign; raises for what cannot be. `tuples`: of input that is yet to be made."""
     if request.scale not in SCALES:
         raise UsageError(f"scale {request.scale} is unknown; known: {known(SCALES, request.scale)}")
@@ -98,7 +98,7 @@ def settings_of(graph: Graph, request: Request, tuples: int | None = None) -> Se
     bound = request.jitter if request.jitter is not None else 10
     one = counts_jitter_in_tuples(graph)
     parse_duration(request.failover)
-    settings = Settings(
+    settings = CampaignSettings(
         targets=targets,
         offsets=tuple(sorted(set(offsets))),
         scores=scores,
@@ -132,7 +132,7 @@ def _offset(given: float, tuples: int) -> int:
     return round(given * tuples)
 
 
-def functions_of(graph: Graph, request: Request) -> dict[str, ScoreFunction]:
+def functions_of(graph: Graph, request: AssessRequest) -> dict[str, ScoreFunction]:
     """Score functions of the user's own, by sink: given as such, or as `module:function`."""
     return {name: given for name, given in _given_scores(graph, request.osf).items() if not isinstance(given, str)}
 

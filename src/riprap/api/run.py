@@ -29,12 +29,12 @@ from riprap.engine.input_record import NOTED, Identity, another_input, check_sam
 from riprap.graph.annotations import Stability
 from riprap.graph.builder import App
 from riprap.graph.graph import Graph
-from riprap.graph.plan import parse_plan, plan_text
+from riprap.graph.plan_file import parse_plan, plan_text
 from riprap.protocols.commitment import SINKS
 from riprap.protocols.registry import FAILOVERS, LOGS, REGISTRY, RULES, SCOPES
 from riprap.report.replicas import replicas
 from riprap.report.run import element_table, stream_table
-from riprap.runtime.coordination.summary import positions, read_ledgers
+from riprap.runtime.coordination.run_summary import positions, read_ledgers
 from riprap.runtime.corruption import parse_corruptions
 from riprap.runtime.former_shards import shards_of
 from riprap.runtime.fusion import Fuse
@@ -44,10 +44,10 @@ from riprap.runtime.kills import parse_kills
 from riprap.runtime.layout import Layout
 from riprap.runtime.planned import planned_layout
 from riprap.spark.running import Show, Watch, ready_session, run_on_spark
-from riprap.streams import Stream
+from riprap.streams import PersistentStream
 from riprap.streams.description import is_stream
-from riprap.streams.files import LocalFiles
 from riprap.streams.shards import read_table
+from riprap.streams.stream_files import LocalFiles
 
 _FORMAT = 2  # of run.json
 STREAM = "stream:"  # may stand before the directory of a persistent stream
@@ -56,7 +56,7 @@ Inputs = Mapping[str, str | os.PathLike[str]]  # by source
 
 
 @dataclass(frozen=True)
-class Settings:
+class RunSettings:
     """What `run.json` keeps, so that a run can be resumed as it was begun."""
 
     app: str  # its name in the catalogue of bundled apps; "": it is the user's own, who has to name it again
@@ -157,7 +157,7 @@ def run(
     patience = _silence(silence)
     directory = real(out)
     graph = as_graph(app)
-    settings = Settings(
+    settings = RunSettings(
         bundled(app),
         graph.fingerprint,
         plan_text(plan) if plan is not None else None,
@@ -256,7 +256,7 @@ def resume(
         return _stored(directory, result)
 
 
-def read_settings(directory: Path) -> Settings:
+def read_settings(directory: Path) -> RunSettings:
     path = real(directory) / "run.json"
     if not exists(path):
         raise DataError(f"{directory} is not the directory of a run: it has no run.json")
@@ -268,12 +268,12 @@ def read_settings(directory: Path) -> Settings:
             raise DataError(f"{path} is damaged: it has no {name}; begin the run anew")
         if not fits(data[name]):
             raise DataError(f"{path} is damaged: {name} is {shortened(data[name])}; begin the run anew")
-    return Settings(**{name: data[name] for name in _SHAPE})
+    return RunSettings(**{name: data[name] for name in _SHAPE})
 
 
 def _changed(
-    directory: Path, settings: Settings, graph: Graph, parallelism: Mapping[str, int]
-) -> tuple[Settings, Layout, bool]:
+    directory: Path, settings: RunSettings, graph: Graph, parallelism: Mapping[str, int]
+) -> tuple[RunSettings, Layout, bool]:
     """The settings, and the layout, with the numbers of shards that are asked for; and whether they are others."""
     asked = replace(settings, parallelism={**settings.parallelism, **parallelism})
     now = shards_of(replace(asked, former=()).layout(graph))
@@ -286,12 +286,12 @@ def _changed(
     return asked, asked.layout(graph), True
 
 
-def _write(directory: Path, settings: Settings) -> None:
+def _write(directory: Path, settings: RunSettings) -> None:
     text = json.dumps({"format": _FORMAT, **asdict(settings)}, indent=2) + "\n"
     LocalFiles(directory).put("run.json", text.encode())
 
 
-def resumed_app(directory: Path, settings: Settings, app: str | App | Graph | None) -> Graph:
+def resumed_app(directory: Path, settings: RunSettings, app: str | App | Graph | None) -> Graph:
     """The app of a run: the one that is given, or a bundled one; raises if it is not the one that was begun with."""
     if app is None and settings.app not in BUNDLED:
         raise UsageError(
@@ -333,7 +333,7 @@ def _silence(given: str) -> float:
     return seconds
 
 
-def _idle(settings: Settings, layout: Layout) -> int | None:
+def _idle(settings: RunSettings, layout: Layout) -> int | None:
     """Microseconds after which an input is idle; None: it is waited for."""
     if settings.idle is None:
         return None
@@ -397,7 +397,7 @@ def _check_inputs(layout: Layout, inputs: Mapping[str, str], *, follow: bool) ->
             later = "; with --follow it has to be there: start what writes it first" if follow else ""
             raise DataError(f"the input of source {source.name}, {path}, does not exist{later}")
         if is_stream(LocalFiles(path)):
-            check_columns(Stream.open(path).schema, source)
+            check_columns(PersistentStream.open(path).schema, source)
         elif follow:
             raise UsageError(f"--follow: the input of source {source.name}, {path}, is not a persistent stream")
         else:
@@ -405,7 +405,9 @@ def _check_inputs(layout: Layout, inputs: Mapping[str, str], *, follow: bool) ->
 
 
 def _identity(path: Path) -> Identity:
-    return {"stream": Stream.open(path).description.id.hex()} if is_stream(LocalFiles(path)) else identity(path)
+    return (
+        {"stream": PersistentStream.open(path).description.id.hex()} if is_stream(LocalFiles(path)) else identity(path)
+    )
 
 
 def _note_inputs(directory: Path, noted: Mapping[str, Identity]) -> None:
@@ -427,7 +429,7 @@ def _check_same_inputs(directory: Path, layout: Layout, inputs: Mapping[str, str
         if found.get("stream") != noted.get("stream"):
             raise another_input(source, path, "it is another stream" if "stream" in found else "it was a stream")
         there, had = (
-            Stream.open(path).stable().position,
+            PersistentStream.open(path).stable().position,
             max((n for (_, s), n in taken.items() if s == source), default=0),
         )
         if there < had:

@@ -23,19 +23,19 @@ BUNDLED: Mapping[str, str] = {
     "bargain-discovery": "riprap.apps.bargain_discovery:build",
     "yield-prediction": "riprap.apps.yield_prediction:build",
     "sensor-fleet": "riprap.apps.sensor_fleet:build",
-    "nexmark-2": "riprap.workloads.nexmark_2:build",
-    "nexmark-3": "riprap.workloads.nexmark_3:build",
-    "nexmark-5": "riprap.workloads.nexmark_5:build",
-    "nexmark-6": "riprap.workloads.nexmark_6:build",
-    "wordcount": "riprap.workloads.wordcount:build",
-    "nhop": "riprap.workloads.nhop:build",
+    "nexmark-2": "riprap_papers.workloads.nexmark_2:build",
+    "nexmark-3": "riprap_papers.workloads.nexmark_3:build",
+    "nexmark-5": "riprap_papers.workloads.nexmark_5:build",
+    "nexmark-6": "riprap_papers.workloads.nexmark_6:build",
+    "wordcount": "riprap_papers.workloads.wordcount:build",
+    "nhop": "riprap_papers.workloads.nhop:build",
 }
 
 
 def workload_module(name: str) -> ModuleType | None:
     """The module of a bundled workload. Workloads are below this package: they are found by name, as a user's apps."""
     module = BUNDLED.get(name, "").partition(":")[0]
-    return importlib.import_module(module) if module.startswith("riprap.workloads.") else None
+    return importlib.import_module(module) if module.startswith("riprap_papers.workloads.") else None
 
 
 def load_app(name: str) -> Graph:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from riprap.base.errors import UsageError, known
-from riprap.graph.keys import SEQ, TS
+from riprap.graph.order_keys import SEQ, TS
 
 ROWS_PER_GROUP = 1 << 18
 

@@ -7,23 +7,23 @@ from typing import Any
 from riprap.checkpoints.manifest import WindowKind
 from riprap.engine.engine import Engine
 from riprap.engine.merger import MergerState
-from riprap.graph.keys import OrderKey
+from riprap.graph.order_keys import OrderKey
 from riprap.graph.specs import Aggregate, Join, OperatorSpec
 from riprap.graph.windows import Count
-from riprap.operators.contract import Operator, State
+from riprap.operators.contract import Operator, OperatorState
 from riprap.operators.windowed import WindowedOperator
 
 
 @dataclass(frozen=True)
-class Capture:
+class CapturedState:
     """The state of a unit at a cut, in memory."""
 
     unit: str
     taken_at: int  # microseconds
-    states: Mapping[str, State]  # by operator: a delta since the last capture, or a snapshot
+    states: Mapping[str, OperatorState]  # by operator: a delta since the last capture, or a snapshot
     kinds: Mapping[str, Mapping[str, WindowKind]]  # by operator and port, as the tables are called
     mergers: Mapping[str, MergerState]  # by operator
-    progress: Mapping[str, OrderKey]  # by operator: how far its input has come
+    watermark: Mapping[str, OrderKey]  # by operator: how far its input has come
     positions: Mapping[str, Any]  # where its owner goes on: a JSON object of its own
     messages: bytes = b""  # of the owner too
 
@@ -36,7 +36,7 @@ def capture(
     positions: Mapping[str, Any],
     now: int,
     mergers: Mapping[str, MergerState] | None = None,
-) -> Capture:
+) -> CapturedState:
     """`since` has the versions that the last capture of the unit returned; without one an operator is taken whole.
 
     `mergers`: what is to be saved of mergers; None: all that waits in those of the operators.
@@ -44,7 +44,7 @@ def capture(
     names = tuple(operators)
     if mergers is None:
         mergers = {name: state for name, state in engine.waiting().items() if name in names}
-    return Capture(
+    return CapturedState(
         unit,
         now,
         {name: _state(engine.operators[name], since.get(name)) for name in names},
@@ -55,7 +55,7 @@ def capture(
     )
 
 
-def _state(operator: Operator, since: int | None) -> State:
+def _state(operator: Operator, since: int | None) -> OperatorState:
     """What has changed. Where nearly all has, it is taken whole: that is one part, and nothing before it is needed."""
     if since is None or (isinstance(operator, WindowedOperator) and operator.turned_over(since)):
         return operator.snapshot()

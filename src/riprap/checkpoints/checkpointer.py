@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 from riprap.base.clock import SYSTEM_CLOCK, Clock, thread_seconds
 from riprap.base.errors import UsageError, known
-from riprap.checkpoints.capture import Capture, capture
+from riprap.checkpoints.capture import CapturedState, capture
+from riprap.checkpoints.checkpoint_writer import UnitWriter
 from riprap.checkpoints.names import MANIFEST, Claim, File
 from riprap.checkpoints.storage import Storage
-from riprap.checkpoints.writer import UnitWriter
 from riprap.engine.engine import Engine
 from riprap.engine.merger import MergerState
 
@@ -39,7 +39,7 @@ class Saved(NamedTuple):
 
 
 @dataclass
-class Counts:
+class CheckpointCounts:
     """Of one unit in this attempt."""
 
     taken: int = 0  # written
@@ -60,7 +60,7 @@ class _Job(NamedTuple):
     """Something for the thread: a capture to write, or checkpoints to delete."""
 
     unit: str
-    taken: Capture | None
+    taken: CapturedState | None
     note: Any = None
     begun: float = 0.0
     files: tuple[File, ...] = ()
@@ -88,7 +88,7 @@ class Checkpointer:
             for name, operators in units.items()
         }
         self.epoch = epoch
-        self.counts = {name: Counts() for name in units}
+        self.counts = {name: CheckpointCounts() for name in units}
         self.newest: dict[str, Saved] = {}  # the last checkpoint of each unit
         self._clock, self._worked, self._warn = clock, worked, warn
         self._lock = threading.Lock()
@@ -128,7 +128,7 @@ class Checkpointer:
         positions: Mapping[str, Any],
         now: int,
         mergers: Mapping[str, MergerState] | None = None,
-    ) -> Capture:
+    ) -> CapturedState:
         """The unit's state. It has to be written before the next one is copied: each goes on from the one before.
 
         `mergers`: what is to be saved of mergers; None: all that waits in the engine's.
@@ -147,7 +147,7 @@ class Checkpointer:
         """What was copied last will not be written: the next copy is whole."""
         self._units[unit].versions = None
 
-    def write(self, taken: Capture, note: Any = None) -> None:
+    def write(self, taken: CapturedState, note: Any = None) -> None:
         """Have a copy written; `note` comes back with it."""
         self._raise_error()
         self._put(_Job(taken.unit, taken, note, self._clock.monotonic(), copied=self._units[taken.unit].copied))

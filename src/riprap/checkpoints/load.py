@@ -31,12 +31,12 @@ from riprap.checkpoints.parts import (
     decode_part,
     with_columns,
 )
+from riprap.checkpoints.state_tables import joined
 from riprap.checkpoints.storage import Storage
-from riprap.checkpoints.tables import joined
 from riprap.engine.engine import Engine, EngineState
 from riprap.engine.merger import MergerState
-from riprap.graph.keys import OrderKey
-from riprap.operators.contract import State
+from riprap.graph.order_keys import OrderKey
+from riprap.operators.contract import OperatorState
 
 
 @dataclass(frozen=True)
@@ -46,16 +46,16 @@ class Loaded:
     epoch: int
     number: int
     taken_at: int  # microseconds
-    states: Mapping[str, State]
+    states: Mapping[str, OperatorState]
     mergers: Mapping[str, MergerState]
-    progress: Mapping[str, OrderKey]
+    watermark: Mapping[str, OrderKey]
     positions: Mapping[str, Any]
     messages: bytes
     warnings: tuple[str, ...]
 
     def into(self, engine: Engine) -> None:
         """Put the unit's part of a fragment back; the rest of the engine stays as it is."""
-        engine.restore(EngineState(self.states, self.mergers, self.progress))
+        engine.restore(EngineState(self.states, self.mergers, self.watermark))
 
 
 def load(
@@ -150,13 +150,13 @@ class _Candidate:
             manifest.taken_at,
             {name: self._state(state, elapsed) for name, state in manifest.states.items()},
             manifest.mergers,
-            manifest.progress,
+            manifest.watermark,
             manifest.positions,
             manifest.messages,
             warnings,
         )
 
-    def _state(self, saved: SavedState, elapsed: float) -> State:
+    def _state(self, saved: SavedState, elapsed: float) -> OperatorState:
         tables: dict[str, pa.RecordBatch] = {}
         scalars = dict(saved.scalars)
         for prefix, windows in saved.windows.items():
@@ -167,7 +167,7 @@ class _Candidate:
                 # The window of a join's whole port forgets by the number of the newest tuple: pass over those lost.
                 scalars[f"arrived{prefix.removeprefix('port')}"] += int(windows.rate * elapsed)
         blob = self._parts()[saved.blob.name] if saved.blob is not None else b""
-        return State(saved.version, None, scalars, tables, blob)
+        return OperatorState(saved.version, None, scalars, tables, blob)
 
 
 def _windows(saved: SavedWindows, parts: list[WindowPart], elapsed: float) -> tuple[pa.RecordBatch, pa.RecordBatch]:

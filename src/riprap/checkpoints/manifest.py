@@ -27,7 +27,7 @@ from riprap.base.errors import DataError
 from riprap.checkpoints.storage import Contents, Storage
 from riprap.checkpoints.waiting import decode_waiting, encode_waiting
 from riprap.engine.merger import MergerState
-from riprap.graph.keys import OrderKey
+from riprap.graph.order_keys import OrderKey
 
 _MAGIC = b"RIPRAPCK"
 _HEAD = struct.Struct("<8sIQQ")
@@ -84,7 +84,7 @@ class Manifest:
     taken_at: int  # microseconds, the clock of the run
     states: Mapping[str, SavedState]
     mergers: Mapping[str, MergerState] = field(default_factory=dict)
-    progress: Mapping[str, OrderKey] = field(default_factory=dict)
+    watermark: Mapping[str, OrderKey] = field(default_factory=dict)
     positions: Mapping[str, Any] = field(default_factory=dict)  # where its owner goes on: a JSON object of its own
     messages: bytes = b""  # of the owner too: messages that belong to the checkpoint; an attachment
 
@@ -109,7 +109,7 @@ def encode(manifest: Manifest) -> bytes:
             "taken_at": manifest.taken_at,
             "states": {name: _state_json(state) for name, state in manifest.states.items()},
             "mergers": mergers,
-            "progress": manifest.progress,
+            "progress": manifest.watermark,
             "positions": dict(manifest.positions),
             "messages": messages,
         },

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from riprap.checkpoints.storage import Storage
-from riprap.streams.errors import Fenced
+from riprap.streams.stream_errors import Fenced
 
 MANIFEST, PART = "manifest", "part"
 _FILE = re.compile(r"([0-9]{10})-([0-9]{10})\.(manifest|part)")

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from riprap.checkpoints.tables import from_ipc, joined, ranges, to_ipc
+from riprap.checkpoints.state_tables import from_ipc, joined, ranges, to_ipc
 
 FROM, ROWS, NUMBER, RATE = "_from", "_rows", "_number", "_rate"
 HASH, HEAD, TAIL, SPOKE = "_hash", "_head", "_tail", "_spoke"

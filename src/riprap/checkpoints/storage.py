@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
-from riprap.streams.files import LocalFiles
+from riprap.streams.stream_files import LocalFiles
 
 Contents: TypeAlias = bytes | pa.Buffer
 

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from riprap.checkpoints.tables import from_ipc, plain, to_ipc
+from riprap.checkpoints.state_tables import from_ipc, plain, to_ipc
 from riprap.engine.merger import MergerState, Order
-from riprap.graph.keys import OrderKey
+from riprap.graph.order_keys import OrderKey
 from riprap.operators.contract import Late, Punctuation
 
 _ORDER = "_order"
@@ -42,7 +42,7 @@ def encode_waiting(state: MergerState) -> bytes:
                 attached += rows
         queues.append(items)
     text = json.dumps(
-        {"progress": state.progress, "latest": state.latest, "last_order": state.last_order, "queues": queues}
+        {"progress": state.watermark, "latest": state.latest, "last_order": state.last_order, "queues": queues}
     ).encode()
     return struct.pack("<Q", len(text)) + text + bytes(attached)
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from riprap.cli.inputs import AppName, AsJson, InputPaths, input_paths
-from riprap.cli.outputs import output_directory
+from riprap.cli.app_options import AppName, AsJson, InputPaths, input_paths
+from riprap.cli.output_paths import output_directory
 
 if TYPE_CHECKING:
     from riprap.api.assess import Assessment
@@ -79,18 +79,18 @@ def command(
         _explain(graph, fault, state, osf or [], as_json=json)
         return
     from riprap.api.assess import run_request
-    from riprap.api.request import SCALES, Request, settings_of
+    from riprap.api.request import SCALES, AssessRequest, settings_of
     from riprap.base.errors import UsageError, known
     from riprap.base.quantities import parse_share
     from riprap.cli.console import ERR, print_json
-    from riprap.graph.plan import read_plan
+    from riprap.graph.plan_file import read_plan
     from riprap.spark.session import session
 
     if scale not in SCALES:
         raise UsageError(f"--scale {scale} is unknown; known: {known(SCALES, scale)}")
     if not json and not input:
         ERR.print(f"{graph.name} over {SCALES[scale].tuples:,} generated tuples (seed {seed})")
-    request = Request(
+    request = AssessRequest(
         graph,
         input_paths(graph, input, SCALES[scale].tuples, seed) if input else {},
         scale,
@@ -167,7 +167,7 @@ def _explain(graph: "Graph", fault: str, state: str, osf: list[str], *, as_json:
 
     from riprap.cli.console import OUT, print_json
     from riprap.faults.models import parse_kind, parse_state
-    from riprap.faults.placement import placements
+    from riprap.faults.targets import placements
 
     sinks = [sink.name for sink in graph.sinks]
     named = [text.partition("=")[0] for text in osf if text.partition("=")[0] in sinks]

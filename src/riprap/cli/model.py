@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from riprap.base.errors import UsageError
-from riprap.cli.inputs import AppName, AsJson, InputPaths, PlanFile, Seed, Tuples, input_paths, planned_app
+from riprap.cli.app_options import AppName, AsJson, InputPaths, PlanFile, Seed, Tuples, input_paths, planned_app
 from riprap.cli.model_options import groups_of, hosts_of, hosts_of_layout, rates_of
-from riprap.cli.outputs import output_directory
+from riprap.cli.output_paths import output_directory
 
 if TYPE_CHECKING:
     from riprap.api.model import AssessedImpact, Prediction
@@ -94,7 +94,7 @@ def command(
     from riprap.cli.progress import spark_runner
     from riprap.san.statistics import Precision
     from riprap.san.streaming.describe import read_profile, with_poisson
-    from riprap.san.streaming.faults import Faults
+    from riprap.san.streaming.failures import Faults
 
     # Whatever can be wrong with the question is found before anything is measured.
     output_directory(out)

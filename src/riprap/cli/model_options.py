@@ -8,8 +8,8 @@ from riprap.base.quantities import parse_number
 
 if TYPE_CHECKING:
     from riprap.graph.graph import Graph
-    from riprap.san.streaming.faults import Host
-    from riprap.san.streaming.scenario import Protection
+    from riprap.san.streaming.failures import ModelHost
+    from riprap.san.streaming.scenario import ModelProtection
 
 
 def rates_of(given: Sequence[str] | None, option: str, graph: "Graph") -> dict[str, float]:
@@ -23,9 +23,9 @@ def rates_of(given: Sequence[str] | None, option: str, graph: "Graph") -> dict[s
     return found
 
 
-def hosts_of(given: Sequence[str] | None, graph: "Graph") -> "tuple[Host, ...]":
+def hosts_of(given: Sequence[str] | None, graph: "Graph") -> "tuple[ModelHost, ...]":
     """`HOST=A,B@RATE`: operators on one machine, which takes them all down at that rate."""
-    from riprap.san.streaming.faults import Host
+    from riprap.san.streaming.failures import ModelHost
 
     found = []
     for text in given or ():
@@ -34,14 +34,14 @@ def hosts_of(given: Sequence[str] | None, graph: "Graph") -> "tuple[Host, ...]":
         if not (name and equals and names and at):
             raise UsageError(f"--host {text}: write HOST=A,B@RATE, as in left=Source,Filter@1e-5")
         operators = tuple(_operator(each.strip(), "--host", graph) for each in names.split(","))
-        found.append(Host(name, operators, parse_number(rate, "--host", most=1e6)))
+        found.append(ModelHost(name, operators, parse_number(rate, "--host", most=1e6)))
     return tuple(found)
 
 
-def hosts_of_layout(given: str | None, graph: "Graph") -> "tuple[Host, ...]":
+def hosts_of_layout(given: str | None, graph: "Graph") -> "tuple[ModelHost, ...]":
     """`FUSE@RATE`: every element of that layout is a process, which takes its operators down together."""
     from riprap.cli.colocation import together
-    from riprap.san.streaming.faults import Host
+    from riprap.san.streaming.failures import ModelHost
 
     if given is None:
         return ()
@@ -49,12 +49,12 @@ def hosts_of_layout(given: str | None, graph: "Graph") -> "tuple[Host, ...]":
     if not at:
         raise UsageError(f"--hosts {given}: write FUSE@RATE, as in auto@1e-5")
     each = parse_number(rate, "--hosts", most=1e6)
-    return tuple(Host(members[0], members, each) for members in together(graph, fuse, "--hosts"))
+    return tuple(ModelHost(members[0], members, each) for members in together(graph, fuse, "--hosts"))
 
 
-def groups_of(given: Sequence[str] | None, failover: float, graph: "Graph") -> "tuple[Protection, ...]":
+def groups_of(given: Sequence[str] | None, failover: float, graph: "Graph") -> "tuple[ModelProtection, ...]":
     """`GROUP=A,B`: operators that are replicated together; what is in none restarts."""
-    from riprap.san.streaming.scenario import Protection
+    from riprap.san.streaming.scenario import ModelProtection
 
     found, taken = [], set[str]()
     for text in given or ():
@@ -66,7 +66,7 @@ def groups_of(given: Sequence[str] | None, failover: float, graph: "Graph") -> "
         if twice or len(set(operators)) < len(operators):
             raise UsageError(f"--group {text}: {', '.join(sorted(twice)) or 'an operator'} is named twice")
         taken |= set(operators)
-        found.append(Protection("ha-group", operators, {"failover": failover}))
+        found.append(ModelProtection("ha-group", operators, {"failover": failover}))
     return tuple(found)
 
 

@@ -7,7 +7,7 @@ import typer
 
 from riprap.base.errors import CheckFailed, UsageError
 from riprap.base.quantities import Duration, format_size, parse_duration, show_duration
-from riprap.cli.outputs import output_file
+from riprap.cli.output_paths import output_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -184,7 +184,7 @@ def _plan_budget(
     from riprap.api.plan import plan_budget, reassessed
     from riprap.apps.catalogue import load_app
     from riprap.cli.console import ERR
-    from riprap.graph.plan import write_plan
+    from riprap.graph.plan_file import write_plan
     from riprap.report.budget_report import budget_report
 
     if target.endswith((".json", ".graphml")):

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from riprap.cli.inputs import AppName, AsJson, InputPaths, PlanFile, input_paths, planned_app, shards_of
+from riprap.cli.app_options import AppName, AsJson, InputPaths, PlanFile, input_paths, planned_app, shards_of
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from riprap.proof.schedule import Fault
+    from riprap.proof.schedule import ScheduledFault
     from riprap.proof.verdict import FaultResult, Proof
 
 _SHOWN = 12  # effects of faults in the terminal; the page has all
@@ -67,7 +67,7 @@ def command(
     graph = planned_app(app, plan)
     directory = out or Path(f"proof-{graph.name}")
 
-    def tell(entry: Mapping[str, Any], fault: "Fault") -> None:
+    def tell(entry: Mapping[str, Any], fault: "ScheduledFault") -> None:
         if not json:
             known = {"running": "runs again", "restored": "is restored", "began": "…"}
             what = known.get(entry["what"]) or f"{entry['what']}: {entry.get('why', '')}"
@@ -136,7 +136,7 @@ def _effects(proof: "Proof") -> "Table":
     """Fault by fault, the worst first: what was foreseen of the output, and what came out."""
     from rich.table import Table
 
-    from riprap.proof.effects import Effect
+    from riprap.proof.effects import FaultEffect
 
     worst = [result for result in proof.worst_first if result.effect is not None or result.foreseen is not None]
     more = f"; {len(worst) - _SHOWN} more are on the page" if len(worst) > _SHOWN else ""
@@ -145,7 +145,7 @@ def _effects(proof: "Proof") -> "Table":
     for name in ("fault", "QS", "R", "I", "tainted", "available"):
         table.add_column(name, justify="left" if name == "fault" else "right", no_wrap=name != "fault")
     for result in worst[:_SHOWN]:
-        both = result.foreseen or Effect(), result.effect or Effect()
+        both = result.foreseen or FaultEffect(), result.effect or FaultEffect()
         cells = [[getattr(effect, measure) for effect in both] for measure in forms]
         shown = [
             "→".join("–" if value is None else format(value, form) for value in pair)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from riprap.cli.inputs import AsJson, InputPaths, PlanFile, Seed, input_paths, planned_app, shards_of
-from riprap.cli.outputs import output_directory, output_file
+from riprap.cli.app_options import AsJson, InputPaths, PlanFile, Seed, input_paths, planned_app, shards_of
+from riprap.cli.output_paths import output_directory, output_file
 
 if TYPE_CHECKING:
     from riprap.api.run import RunResult

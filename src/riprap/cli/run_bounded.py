@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from riprap.cli.inputs import AppName, AsJson, InputPaths, PlanFile, Seed, Tuples, input_paths, planned_app
-from riprap.cli.outputs import output_directory
+from riprap.cli.app_options import AppName, AsJson, InputPaths, PlanFile, Seed, Tuples, input_paths, planned_app
+from riprap.cli.output_paths import output_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from riprap.graph.partitioning import KeyPartitioning
-    from riprap.spark.bounded import Totals
+    from riprap.spark.bounded import SinkTotals
 
 _MOST_PARTITIONS = 100_000
 
@@ -80,11 +80,13 @@ def command(
         _print(result)
 
 
-def _with_bar(spark: "SparkSession", action: "Callable[[], dict[str, Totals]]", *, show: bool) -> "dict[str, Totals]":
+def _with_bar(
+    spark: "SparkSession", action: "Callable[[], dict[str, SinkTotals]]", *, show: bool
+) -> "dict[str, SinkTotals]":
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from riprap.cli.console import ERR
-    from riprap.spark.progress import with_progress
+    from riprap.spark.job_progress import with_progress
 
     columns = (TextColumn("running"), BarColumn(), MofNCompleteColumn(), TextColumn("tasks"), TimeElapsedColumn())
     with Progress(*columns, console=ERR, disable=not show) as progress:

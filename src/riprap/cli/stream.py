@@ -33,11 +33,11 @@ def ls(
     from riprap.base.quantities import format_count, format_size
     from riprap.cli.console import OUT, print_json, print_table
     from riprap.streams.overview import overview, streams_below
-    from riprap.streams.stream import Stream
+    from riprap.streams.stream import PersistentStream
 
     if not directory.is_dir():
         raise UsageError(f"{directory} is not a directory: name one that holds streams")
-    found = [overview(Stream.open(path)) for path in streams_below(directory)]
+    found = [overview(PersistentStream.open(path)) for path in streams_below(directory)]
     if json:
         print_json([vars(item) for item in found])
         return
@@ -74,9 +74,9 @@ def show(stream: Path_, json: Json = False) -> None:
     from riprap.cli.console import OUT, print_json
     from riprap.records.listing import newest
     from riprap.streams.overview import overview, segment_table
-    from riprap.streams.stream import Stream
+    from riprap.streams.stream import PersistentStream
 
-    opened = Stream.open(stream)
+    opened = PersistentStream.open(stream)
     seen, segments, record = overview(opened), segment_table(opened), newest(opened)
     if json:
         columns = {field.name: str(field.type) for field in opened.schema}
@@ -131,10 +131,10 @@ def verify(stream: Path_, json: Json = False) -> None:
     from riprap.base.quantities import format_count, format_size
     from riprap.cli.console import ERR, OUT, print_json
     from riprap.records.listing import check as check_records
-    from riprap.streams.stream import Stream
+    from riprap.streams.stream import PersistentStream
     from riprap.streams.verify import verify as check
 
-    opened = Stream.open(stream)
+    opened = PersistentStream.open(stream)
     with Progress(TextColumn("checking"), BarColumn(), DownloadColumn(), console=ERR, transient=True) as progress:
         task = progress.add_task("checking", total=None)
         report = check(opened, lambda done, of: progress.update(task, completed=done, total=of))
@@ -170,9 +170,9 @@ def records(
     from riprap.base.quantities import format_count, format_size
     from riprap.cli.console import OUT, print_json
     from riprap.records import listing
-    from riprap.streams.stream import Stream
+    from riprap.streams.stream import PersistentStream
 
-    found = deque(listing.records(Stream.open(stream)), rows or None)
+    found = deque(listing.records(PersistentStream.open(stream)), rows or None)
     if json:
         print_json([vars(line) for line in found])
         return
@@ -200,9 +200,9 @@ def tail(
     json: Json = False,
 ) -> None:
     """Print rows: the last ones, or those from a time on; with --follow also what comes."""
-    from riprap.streams.stream import Stream
+    from riprap.streams.stream import PersistentStream
 
-    opened = Stream.open(stream)
+    opened = PersistentStream.open(stream)
     first = 0 if start is not None else max(opened.stable().position - rows, opened.first_position())
     reader = opened.read(from_position=first, from_ts=start, follow=follow)
     try:
@@ -225,9 +225,9 @@ def export(
 
     from riprap.base.quantities import format_count
     from riprap.cli.console import ERR
-    from riprap.streams.stream import Stream
+    from riprap.streams.stream import PersistentStream
 
-    opened = Stream.open(stream).require_whole()
+    opened = PersistentStream.open(stream).require_whole()
     names = None if columns is None else [name.strip() for name in columns.split(",")]
     reader = opened.read(from_ts=start, to_ts=end, columns=names)
     schema = opened.schema if names is None else pa.schema([opened.schema.field(name) for name in names])
@@ -254,9 +254,9 @@ def trim(
     """Delete finished segments, oldest first, as far as registered readers allow."""
     from riprap.base.quantities import format_count, format_size
     from riprap.cli.console import OUT, print_json
-    from riprap.streams.stream import Stream
+    from riprap.streams.stream import PersistentStream
 
-    opened = Stream.open(stream)
+    opened = PersistentStream.open(stream)
     deleted = opened.trim(before_ts=before, before_position=before_position, force=force)
     rows, size = sum(item.rows for item in deleted), sum(item.end for item in deleted)
     if json:

@@ -32,7 +32,8 @@ from numba import types
 
 from riprap.base.errors import MissingPrerequisite
 from riprap.operators.function import Argument
-from riprap.operators.kernels import altering, exact, folds, hashing, ranks
+from riprap.operators.kernels import altering, folds, hashing, ranks
+from riprap.operators.kernels import exact_sums as exact
 
 ROWS = 4096
 _HELPERS = (altering, folds, exact, hashing, ranks)

@@ -18,20 +18,20 @@ import pyarrow as pa
 
 from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import DataError, UsageError, known
-from riprap.engine.feedback import cycles, delayed, delayed_progress
+from riprap.engine.feedback import cycles, delayed, delayed_watermark
 from riprap.engine.jitter import Jitter
-from riprap.engine.merger import Behind, Mark, Merger, MergerState, Rows
-from riprap.engine.piece import Emitted, HasNoText, RunningPiece
+from riprap.engine.merger import Behind, MergedRows, Merger, MergerState, PortPunctuation
+from riprap.engine.operator_statistics import OperatorStatistics, no_statistics
+from riprap.engine.piece import HasNoText, PieceOutput, RunningPiece
 from riprap.engine.pieces import Piece, cut
 from riprap.engine.pruning import Wanted, carried_columns, kept_columns, wanted_columns
-from riprap.engine.statistics import OperatorStatistics, no_statistics
 from riprap.graph.graph import Graph, StreamSpec
-from riprap.graph.keys import END_KEY, START_KEY, OrderKey
 from riprap.graph.mark_keys import just_before_it, told_by_row
+from riprap.graph.order_keys import END_KEY, START_KEY, OrderKey
 from riprap.graph.specs import Sink, Source
 from riprap.operators.build import make_operator
 from riprap.operators.columns import keys_of
-from riprap.operators.contract import Channel, Digest, Emission, Event, Late, Operator, Punctuation, State
+from riprap.operators.contract import Channel, Digest, Emission, Event, Late, Operator, OperatorState, Punctuation
 from riprap.operators.step_gate import Gate
 from riprap.operators.step_gather import gathers
 from riprap.operators.views import Views
@@ -52,9 +52,9 @@ class Output(NamedTuple):
 class EngineState:
     """The state of a fragment at a cut."""
 
-    operators: Mapping[str, State]
+    operators: Mapping[str, OperatorState]
     mergers: Mapping[str, MergerState]
-    progress: Mapping[str, OrderKey] = field(default_factory=dict)
+    watermark: Mapping[str, OrderKey] = field(default_factory=dict)
 
 
 class Engine:
@@ -125,7 +125,7 @@ class Engine:
         self._entries = {s.id: s for s in graph.streams if s.target in chosen and s.source not in chosen}
         self._inbox: dict[str, list[tuple[int, Event | Late | Views]]] = {name: [] for name in self._order}
         # Progress that each operator's input has made: nothing at or below it will reach the operator.
-        self._progress: dict[str, OrderKey] = dict.fromkeys(self._order, START_KEY)
+        self._watermark: dict[str, OrderKey] = dict.fromkeys(self._order, START_KEY)
         self._ended: set[str] = set()
         self._failed = False
 
@@ -279,12 +279,12 @@ class Engine:
                     reached[name] = self._last_key(name, batch)
                 yield name, batch
 
-    def progress(self, stream: str) -> OrderKey:
+    def watermark(self, stream: str) -> OrderKey:
         """How far a stream (by id) that leaves the fragment has come: nothing at or below this key will leave on it."""
         way = self._ways_out.get(stream)
         if way is not None:
-            came = self._output_progress(way[0])
-            return came if way[1] is None else delayed_progress(came, way[1])
+            came = self._output_watermark(way[0])
+            return came if way[1] is None else delayed_watermark(came, way[1])
         ways = [leaving.id for streams in self._leaving.values() for leaving in streams]
         raise UsageError(f"stream {stream} does not leave this fragment; those that do are {known(ways, stream)}")
 
@@ -308,7 +308,7 @@ class Engine:
         if target in self._mergers:
             self._mergers[target].advance(port, key)
         else:
-            self._progress[target] = max(self._progress[target], key)
+            self._watermark[target] = max(self._watermark[target], key)
 
     # One pass over the operators --------------------------------------------------------------------------------------
 
@@ -322,7 +322,7 @@ class Engine:
             self._pass(outputs)
             turning = any(self._inbox[name] for cycle in self._cycles for name in cycle.members)
             for cycle in self._cycles:
-                for stream, key in cycle.turn(self.operators, self._mergers, self._progress, self._inbox):
+                for stream, key in cycle.turn(self.operators, self._mergers, self._watermark, self._inbox):
                     self._advance(stream.target, stream.target_port, key)
                     turning = True
         return outputs
@@ -343,33 +343,33 @@ class Engine:
             start = self._clock.monotonic()
             if merger is None:
                 emissions = self._deliver(name, inbox)
-                progress = self._progress[name]
+                watermark = self._watermark[name]
             else:
                 emissions = []
                 for port, event in inbox:
-                    if isinstance(event, Late) and event.at <= self._progress[name]:  # its place has passed
+                    if isinstance(event, Late) and event.at <= self._watermark[name]:  # its place has passed
                         emissions += self._belated(name, port, event)
                     else:
                         merger.put(port, event)
                 emissions += self._deliver_merged(name, merger)
-                progress = max(self._progress[name], merger.progress)  # it falls when a port is waited for again
-                self._progress[name] = progress
+                watermark = max(self._watermark[name], merger.watermark)  # it falls when a port is waited for again
+                self._watermark[name] = watermark
             if inbox:
                 self._inbox[name] = []
-            emissions += self._control(name, progress)
+            emissions += self._control(name, watermark)
             self._statistics[name].seconds += self._clock.monotonic() - start
             self._route(name, emissions, outputs)
-            progress = self._output_progress(name)
+            watermark = self._output_watermark(name)
             for stream in self._inside[name]:
                 if stream.feedback is None:
-                    self._advance(stream.target, stream.target_port, progress)
+                    self._advance(stream.target, stream.target_port, watermark)
 
     def _run(self, running: RunningPiece, outputs: list[Output]) -> None:
         """Take what waits at the entry of a piece through it."""
         entry = running.names[0]
         inbox, self._inbox[entry] = self._inbox[entry], []
         start = self._clock.monotonic()
-        emitted: list[Emitted] = []
+        emitted: list[PieceOutput] = []
         try:
             emitted += self._run_merged(running, inbox) if running.merged else ()
             for _, event in inbox if not running.merged else ():
@@ -396,28 +396,28 @@ class Engine:
                     self._inbox[stream.target].append((stream.target_port, event))
             outputs += [Output(s.id, self._outward(event)) for s in self._leaving[name] if s.source_port == port]
         for stream in running.onward:
-            self._advance(stream.target, stream.target_port, self._output_progress(stream.source))
+            self._advance(stream.target, stream.target_port, self._output_watermark(stream.source))
 
-    def _run_merged(self, running: RunningPiece, inbox: list[tuple[int, Event | Late | Views]]) -> list[Emitted]:
+    def _run_merged(self, running: RunningPiece, inbox: list[tuple[int, Event | Late | Views]]) -> list[PieceOutput]:
         """The same for a piece behind a merger."""
-        name, emitted = running.names[0], list[Emitted]()
+        name, emitted = running.names[0], list[PieceOutput]()
         merger = self._mergers[name]
-        items: list[Rows | Mark | Behind] = []
+        items: list[MergedRows | PortPunctuation | Behind] = []
         for port, event in inbox:
-            if isinstance(event, Late) and event.at <= self._progress[name]:  # its place has passed
+            if isinstance(event, Late) and event.at <= self._watermark[name]:  # its place has passed
                 items.append(Behind(port, cast(Late, _batch(event))))
             else:
                 merger.put(port, _batch(event) if isinstance(event, Late) else event)
         for item in (*items, *merger.release()):
-            if isinstance(item, Rows):
+            if isinstance(item, MergedRows):
                 emitted += running.push(running.merge(item.batches, item.ports))
-            elif isinstance(item, Mark):
+            elif isinstance(item, PortPunctuation):
                 emitted += running.punctuate(item.punctuation, item.port)
             elif isinstance(item.late.event, Punctuation):
                 emitted += _belated(running, item.late, running.punctuate(item.late.event, item.port))
             else:
                 emitted += running.push_late(running.from_port(item.port, item.late.event), item.late)
-        self._progress[name] = max(self._progress[name], merger.progress)  # it falls when a port is waited for again
+        self._watermark[name] = max(self._watermark[name], merger.watermark)  # it falls when a port is waited for again
         return emitted
 
     def known(self, name: str, port: int) -> OrderKey:
@@ -429,12 +429,12 @@ class Engine:
         """How far the input of an operator has come: nothing at or below this key will reach it."""
         running = self._piece_of.get(name)
         if running is None or name == running.names[0]:
-            return self._progress[name]
-        return min(self._output_progress(stream.source) for stream in self.graph.inputs(name))
+            return self._watermark[name]
+        return min(self._output_watermark(stream.source) for stream in self.graph.inputs(name))
 
-    def _output_progress(self, name: str) -> OrderKey:
-        progress = self.reached(name)
-        return progress if progress in (START_KEY, END_KEY) else self.operators[name].output_progress(progress)
+    def _output_watermark(self, name: str) -> OrderKey:
+        watermark = self.reached(name)
+        return watermark if watermark in (START_KEY, END_KEY) else self.operators[name].output_watermark(watermark)
 
     def _deliver(self, name: str, inbox: list[tuple[int, Event]]) -> list[Emission]:
         operator, statistics = self.operators[name], self._statistics[name]
@@ -443,7 +443,7 @@ class Engine:
             if isinstance(event, Late):
                 emissions += self._belated(name, port, event)
             elif isinstance(event, Punctuation):
-                emissions += operator.progress(just_before_it(event.key))  # time boundaries before it come first
+                emissions += operator.watermark(just_before_it(event.key))  # time boundaries before it come first
                 emissions += operator.punctuate(Channel(port), event)
             else:
                 statistics.tuples_in[port] += event.num_rows
@@ -457,12 +457,12 @@ class Engine:
         operator, statistics = self.operators[name], self._statistics[name]
         emissions: list[Emission] = []
         for item in merger.release():
-            if isinstance(item, Mark):
-                emissions += operator.progress(just_before_it(item.punctuation.key))
+            if isinstance(item, PortPunctuation):
+                emissions += operator.watermark(just_before_it(item.punctuation.key))
                 emissions += operator.punctuate(Channel(item.port), item.punctuation)
             elif isinstance(item, Behind):
                 emissions += self._belated(name, item.port, item.late)
-            elif isinstance(item, Rows):
+            elif isinstance(item, MergedRows):
                 for port, batch in enumerate(item.batches):
                     statistics.tuples_in[port] += batch.num_rows
                 caused = operator.process_merged(item.batches, item.ports)
@@ -477,25 +477,25 @@ class Engine:
     def _belated(self, name: str, port: int, late: Late) -> list[Emission]:
         """Give an operator what comes late; what that causes is as late behind it."""
         operator, at = self.operators[name], late.at
-        emissions = operator.progress(at) if at > START_KEY else []  # time boundaries before it come first
+        emissions = operator.watermark(at) if at > START_KEY else []  # time boundaries before it come first
         if isinstance(late.event, Punctuation):
             caused = operator.punctuate(Channel(port), late.event)
         else:
             self._statistics[name].tuples_in[port] += late.event.num_rows
             caused = operator.late(Channel(port), late.event, at)
-        at = operator.output_progress(at) if START_KEY < at < END_KEY else at
+        at = operator.output_watermark(at) if START_KEY < at < END_KEY else at
         for one in caused:
             own = one.event if isinstance(one.event, Late) else Late(one.event, at)
             emissions.append(one._replace(event=own._replace(again=late.again)))
         return emissions
 
-    def _control(self, name: str, progress: OrderKey) -> list[Emission]:
-        if progress == END_KEY:
+    def _control(self, name: str, watermark: OrderKey) -> list[Emission]:
+        if watermark == END_KEY:
             if name in self._ended:
                 return []
             self._ended.add(name)
             return self.operators[name].end()
-        return self.operators[name].progress(progress) if progress > START_KEY else []
+        return self.operators[name].watermark(watermark) if watermark > START_KEY else []
 
     def _route(self, name: str, emissions: list[Emission], outputs: list[Output]) -> None:
         if isinstance(self.graph[name], Sink):
@@ -517,7 +517,7 @@ class Engine:
             return event
         if isinstance(event, Late):
             back = self._carried(stream, event.event)
-            return None if back is None else Late(back, delayed_progress(event.at, stream), event.again)
+            return None if back is None else Late(back, delayed_watermark(event.at, stream), event.again)
         if isinstance(event, Punctuation) or stream.source in self._ended:
             return None
         return delayed(
@@ -558,8 +558,8 @@ class Engine:
                     f"a saved state has tuples that wait to be merged at {name}, which merges nothing here; go on from "
                     "a state that the same fragment saved"
                 )
-        self._progress |= state.progress
-        self._ended = {name for name, key in self._progress.items() if key == END_KEY}
+        self._watermark |= state.watermark
+        self._ended = {name for name, key in self._watermark.items() if key == END_KEY}
         return fitted
 
     def waiting(self) -> dict[str, MergerState]:
@@ -578,7 +578,7 @@ class Engine:
         return {name: op.size() for name, op in self.operators.items() if any(self.graph[name].stateful)}
 
 
-def _belated(running: RunningPiece, late: Late, given: list[Emitted]) -> list[Emitted]:
+def _belated(running: RunningPiece, late: Late, given: list[PieceOutput]) -> list[PieceOutput]:
     """What a punctuation that came late made a piece give: as late."""
     return [e._replace(event=running.late_behind(e.operator, late, e.event)) for e in given]
 

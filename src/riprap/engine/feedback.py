@@ -21,7 +21,7 @@ import pyarrow as pa
 from riprap.base.errors import GraphError
 from riprap.engine.merger import Merger
 from riprap.graph.graph import Graph, StreamSpec
-from riprap.graph.keys import END_KEY, START_KEY, KeyShape, OrderKey, physical_schema
+from riprap.graph.order_keys import END_KEY, START_KEY, KeyShape, OrderKey, physical_schema
 from riprap.operators.columns import batch_of, key_columns, keys_of, times_of
 from riprap.operators.contract import Event, Late, Operator
 
@@ -57,7 +57,7 @@ class Standing(NamedTuple):
         return self.external == END_KEY.ts and self.first == END_KEY.ts
 
 
-class Port(NamedTuple):
+class FeedbackPort(NamedTuple):
     operator: str
     port: int
 
@@ -68,18 +68,18 @@ class Cycle:
 
     members: tuple[str, ...]
     streams: tuple[StreamSpec, ...]
-    entries: tuple[Port, ...]
+    entries: tuple[FeedbackPort, ...]
     reach: int = field(default=START_KEY.ts)  # how far its inputs had come before they ended
 
     def turn(
         self,
         operators: Mapping[str, Operator],
         mergers: Mapping[str, Merger],
-        progress: Mapping[str, OrderKey],
+        watermark: Mapping[str, OrderKey],
         inboxes: Mapping[str, list[tuple[int, Event | Late]]],
     ) -> list[tuple[StreamSpec, OrderKey]]:
         """How far each feedback stream has come after a pass over the operators, where that is further than before."""
-        known = [_known(mergers, progress, port) for port in self.entries]
+        known = [_known(mergers, watermark, port) for port in self.entries]
         self.reach = max([self.reach, *(key.ts for key in known if key != END_KEY)])
         waiting = [span for name in self.members for span in _waiting(name, mergers, inboxes)]
         standing = Standing(
@@ -89,7 +89,10 @@ class Cycle:
             max((last for _, last in waiting), default=START_KEY.ts),
             min((b for name in self.members if (b := operators[name].next_boundary()) is not None), default=END_KEY.ts),
         )
-        come = {stream: _known(mergers, progress, Port(stream.target, stream.target_port)) for stream in self.streams}
+        come = {
+            stream: _known(mergers, watermark, FeedbackPort(stream.target, stream.target_port))
+            for stream in self.streams
+        }
         if standing.over and all(key >= all_before(self.reach + stream.delay) for stream, key in come.items()):
             return [(stream, END_KEY) for stream, key in come.items() if key != END_KEY]
         turned = {stream: standing.turned(stream.delay) for stream in self.streams}
@@ -115,7 +118,9 @@ def cycles(graph: Graph, members: Iterable[str]) -> list[Cycle]:
                 tuple(name for name in graph.order if name in part),
                 tuple(s for s in inside if s.feedback is not None and {s.source, s.target} <= part),
                 tuple(
-                    Port(s.target, s.target_port) for s in graph.streams if s.target in part and s.source not in part
+                    FeedbackPort(s.target, s.target_port)
+                    for s in graph.streams
+                    if s.target in part and s.source not in part
                 ),
             )
         )
@@ -129,7 +134,7 @@ def delayed(batch: pa.RecordBatch, stream: StreamSpec, given: KeyShape, feedback
     return batch_of(columns | key_columns(keys._replace(ts=keys.ts + stream.delay), feedback))
 
 
-def delayed_progress(key: OrderKey, stream: StreamSpec) -> OrderKey:
+def delayed_watermark(key: OrderKey, stream: StreamSpec) -> OrderKey:
     """What progress of the operator that a feedback stream leaves means for what goes back."""
     return key if key in (START_KEY, END_KEY) else all_before(key.ts + stream.delay)
 
@@ -150,9 +155,9 @@ def _reached(after: Mapping[str, list[str]], name: str) -> set[str]:
     return seen
 
 
-def _known(mergers: Mapping[str, Merger], progress: Mapping[str, OrderKey], port: Port) -> OrderKey:
+def _known(mergers: Mapping[str, Merger], watermark: Mapping[str, OrderKey], port: FeedbackPort) -> OrderKey:
     merger = mergers.get(port.operator)
-    return progress[port.operator] if merger is None else merger.known(port.port)
+    return watermark[port.operator] if merger is None else merger.known(port.port)
 
 
 def _waiting(

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from riprap.base.errors import DataError
 from riprap.engine.inputs import BATCH_ROWS, Keyer, count_rows, file_schema, read_file, times_of_input
-from riprap.graph.keys import SEQ, TS
+from riprap.graph.order_keys import SEQ, TS
 from riprap.graph.specs import Source
 
 _FEW = 2_000_000  # rows whose times are all looked at

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from riprap.base.errors import DataError, GraphError, known
 from riprap.engine.lateness import Sorter
-from riprap.graph.keys import SEQ, TS, TS_TYPE
+from riprap.graph.order_keys import SEQ, TS, TS_TYPE
 from riprap.graph.specs import Source
 from riprap.graph.types import logical_type
 

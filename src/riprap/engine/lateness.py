@@ -11,7 +11,7 @@ from the beginning: what is held is not saved.
 import numpy as np
 import pyarrow as pa
 
-from riprap.graph.keys import SEQ, TS
+from riprap.graph.order_keys import SEQ, TS
 from riprap.operators.columns import concatenated, view
 
 

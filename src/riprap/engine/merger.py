@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from riprap.base.errors import UsageError
 from riprap.engine.jitter import Jitter
-from riprap.graph.keys import END_KEY, START_KEY, KeyShape, OrderKey, just_before
 from riprap.graph.mark_keys import behind_trigger, is_behind_trigger, marked_alike, told_by_row
+from riprap.graph.order_keys import END_KEY, START_KEY, KeyShape, OrderKey, just_before
 from riprap.operators import views
 from riprap.operators.columns import Keys, batch_of, concatenated, keys_of
 from riprap.operators.contract import Late, Punctuation
@@ -33,14 +33,14 @@ _FIRST = np.iinfo(np.int64).min
 _LAST = np.iinfo(np.int64).max
 
 
-class Rows(NamedTuple):
+class MergedRows(NamedTuple):
     """Rows of all ports, as `Operator.process_merged` takes them; or as column views, where those were put in."""
 
     batches: list[Any]
     ports: np.ndarray
 
 
-class Mark(NamedTuple):
+class PortPunctuation(NamedTuple):
     """A punctuation of one port."""
 
     port: int
@@ -89,7 +89,7 @@ class MergerState:
     """What waits in a merger, for a snapshot of the engine."""
 
     queues: tuple[tuple[_Item, ...], ...]
-    progress: tuple[OrderKey, ...]
+    watermark: tuple[OrderKey, ...]
     latest: tuple[int, ...]
     last_order: tuple[Order, ...]
 
@@ -101,11 +101,11 @@ class MergerState:
         """Punctuations that wait, with their ports."""
         return [(port, item.punctuation) for port, q in enumerate(self.queues) for item in q if isinstance(item, _Cut)]
 
-    def emptied(self, port: int, progress: OrderKey) -> "MergerState":
-        """Without what waits on a port, as it will come again; nothing above `progress` is known of the port then."""
-        queues, known, latest, last = list(self.queues), list(self.progress), list(self.latest), list(self.last_order)
+    def emptied(self, port: int, watermark: OrderKey) -> "MergerState":
+        """Without what waits on a port, as it will come again; nothing above `watermark` is known of the port then."""
+        queues, known, latest, last = list(self.queues), list(self.watermark), list(self.latest), list(self.last_order)
         queues[port], latest[port], last[port] = (), _FIRST, (_FIRST,) * len(self.last_order[port])
-        known[port] = min(known[port], progress)
+        known[port] = min(known[port], watermark)
         return MergerState(tuple(queues), tuple(known), tuple(latest), tuple(last))
 
     def widened(self, ports: int) -> "MergerState":
@@ -113,7 +113,7 @@ class MergerState:
         more, width = ports - len(self.queues), len(self.last_order[0])
         return MergerState(
             (*self.queues, *((),) * more),
-            (*self.progress, *(START_KEY,) * more),
+            (*self.watermark, *(START_KEY,) * more),
             (*self.latest, *(_FIRST,) * more),
             (*self.last_order, *((_FIRST,) * width,) * more),
         )
@@ -122,7 +122,7 @@ class MergerState:
     def of(
         cls,
         queues: Iterable[Iterable[tuple[pa.RecordBatch, np.ndarray] | tuple[Punctuation | Late, Order]]],
-        progress: Iterable[OrderKey],
+        watermark: Iterable[OrderKey],
         latest: Iterable[int],
         last_order: Iterable[Order],
     ) -> "MergerState":
@@ -134,7 +134,7 @@ class MergerState:
             return _Cut(event, tuple(order)) if isinstance(event, Punctuation) else _Segment(event, np.asarray(order))
 
         items = tuple(tuple(item(event, order) for event, order in queue) for queue in queues)
-        return cls(items, tuple(progress), tuple(latest), tuple(last_order))
+        return cls(items, tuple(watermark), tuple(latest), tuple(last_order))
 
 
 class Merger:
@@ -169,7 +169,7 @@ class Merger:
         self.restore(
             MergerState(
                 queues=((),) * len(shapes),
-                progress=(START_KEY,) * len(shapes),
+                watermark=(START_KEY,) * len(shapes),
                 latest=(_FIRST,) * len(shapes),
                 last_order=((_FIRST,) * self._width,) * len(shapes),
             )
@@ -177,11 +177,11 @@ class Merger:
 
     def snapshot(self) -> MergerState:
         queues = tuple(tuple(map(_saved, queue)) for queue in self._queues)
-        return MergerState(queues, tuple(self._progress), tuple(self._latest), tuple(self._last_order))
+        return MergerState(queues, tuple(self._watermark), tuple(self._latest), tuple(self._last_order))
 
     def restore(self, state: MergerState) -> None:
         self._queues = [list(queue) for queue in state.queues]
-        self._progress = list(state.progress)
+        self._watermark = list(state.watermark)
         self._latest = list(state.latest)  # with a jitter: greatest arrival so far on each port
         self._last_order = list(state.last_order)  # of the latest row on each port
         self._waited = [True] * len(self._shapes)
@@ -209,7 +209,7 @@ class Merger:
 
     def advance(self, port: int, key: OrderKey) -> None:
         """Nothing at or below `key` will be put on this port any more."""
-        self._progress[port] = max(self._progress[port], key)
+        self._watermark[port] = max(self._watermark[port], key)
 
     def wait_for(self, port: int, waited: bool) -> None:
         """Whether rows of other ports wait for this one. Of a port that is not waited for, rows come when they come."""
@@ -217,7 +217,7 @@ class Merger:
 
     def known(self, port: int) -> OrderKey:
         """Nothing at or below this key will be put on this port."""
-        return self._progress[port]
+        return self._watermark[port]
 
     def spans(self) -> list[tuple[int, int]]:
         """First and last `_ts` of everything that waits, item by item."""
@@ -235,14 +235,14 @@ class Merger:
         return self._waited[port]
 
     def ended(self, port: int) -> bool:
-        return self._progress[port] == END_KEY
+        return self._watermark[port] == END_KEY
 
     def _reached(self) -> OrderKey:
         """Nothing at or below this key will be put on a port that is waited for."""
-        least = min(self._progress)
+        least = min(self._watermark)
         if all(self._waited) or least == END_KEY:
             return least
-        key = min((k for k, waited in zip(self._progress, self._waited, strict=True) if waited), default=START_KEY)
+        key = min((k for k, waited in zip(self._watermark, self._waited, strict=True) if waited), default=START_KEY)
         # Where all others have ended, a port that is not waited for now is not at its end.
         return self._greatest() if key == END_KEY else key
 
@@ -274,7 +274,7 @@ class Merger:
 
     # Out --------------------------------------------------------------------------------------------------------------
 
-    def release(self, *, everything: bool = False) -> Iterator[Rows | Mark | Behind]:
+    def release(self, *, everything: bool = False) -> Iterator[MergedRows | PortPunctuation | Behind]:
         """Everything that may pass now, in order; or everything, because nothing more will come on any port."""
         if not all(self._waited):
             self._passed = max(self._passed, self._reached())
@@ -296,7 +296,7 @@ class Merger:
                 return
             item = self._queues[first[2]].pop(0)
             assert not isinstance(item, _Segment)
-            yield Mark(first[2], item.punctuation) if isinstance(item, _Cut) else Behind(first[2], item.late)
+            yield PortPunctuation(first[2], item.punctuation) if isinstance(item, _Cut) else Behind(first[2], item.late)
 
     def _limit(self) -> Order:
         """Rows whose order is below this may pass: nothing that will be put on any port is before them."""
@@ -327,7 +327,7 @@ class Merger:
     def _keys(self, port: int, segment: _Segment) -> Keys:
         return keys_of(segment.batch, self._shapes[port])
 
-    def _take(self, cut: tuple[Order, OrderKey, int] | None, limit: Order) -> Rows | None:
+    def _take(self, cut: tuple[Order, OrderKey, int] | None, limit: Order) -> MergedRows | None:
         batches, orders = [], []
         for port, queue in enumerate(self._queues):
             taken: list[_Segment] = []
@@ -351,7 +351,7 @@ class Merger:
             orders.append([s.order for s in taken])
         if not any(orders):
             return None
-        return Rows(batches, self._merged(orders))
+        return MergedRows(batches, self._merged(orders))
 
     def _merged(self, orders: list[list[np.ndarray]]) -> np.ndarray:
         empty = np.empty((0, self._width), np.int64)
@@ -362,7 +362,7 @@ class Merger:
         return merge_many(np.concatenate(joined), starts)
 
     @property
-    def progress(self) -> OrderKey:
+    def watermark(self) -> OrderKey:
         """Nothing at or below this key will pass any more, but from ports that were not waited for."""
         key = self._reached()
         if self._jitter is not None:

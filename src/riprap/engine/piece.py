@@ -17,12 +17,12 @@ from riprap.base.errors import DataError
 from riprap.engine.compiling import COMPILER
 from riprap.engine.pieces import delay_of
 from riprap.expressions.kinds import HELD_BY_ARROW, kind_of
-from riprap.expressions.tables import Dictionary
+from riprap.expressions.lookup_tables import Dictionary
 from riprap.expressions.vectors import aligned
 from riprap.expressions.written import Block, Unwritten, Value
 from riprap.graph.graph import Graph
-from riprap.graph.keys import END_KEY, START_KEY, OrderKey
 from riprap.graph.mark_keys import just_before_it
+from riprap.graph.order_keys import END_KEY, START_KEY, OrderKey
 from riprap.graph.specs import Sink
 from riprap.operators.aggregate import AggregateOperator
 from riprap.operators.contract import Channel, Emission, Event, Late, Operator, Punctuation
@@ -32,7 +32,7 @@ from riprap.operators.step_gate import TWICE, Gate, gate_step, wrongable
 from riprap.operators.step_gather import Gathering, gather_step
 from riprap.operators.step_state import Given, counted, operator_name
 from riprap.operators.steps import ring_size, write_step
-from riprap.operators.views import Column, Views, column_of, dtype_of
+from riprap.operators.views import ColumnView, Views, column_of, dtype_of
 from riprap.operators.windowed import WindowedOperator
 
 _TIDY = 4096  # rows after which operators are looked at, whether they hold more than they need
@@ -46,7 +46,7 @@ class HasNoText(Exception):
         self.operator = operator
 
 
-class Emitted(NamedTuple):
+class PieceOutput(NamedTuple):
     """What leaves a piece: a batch or punctuation of an operator's output port (of a sink: what it was given)."""
 
     operator: str
@@ -81,7 +81,7 @@ class _Tap:
             if place < 0:
                 valid = arrays[f"{name} ok"][:count].copy() if nullable else None
                 held = None if dictionary is None else dictionaries[dictionary].current
-                columns.append(Column(type_, arrays[name][:count].copy(), valid, held))
+                columns.append(ColumnView(type_, arrays[name][:count].copy(), valid, held))
             elif whole:
                 columns.append(views.columns[place])
             else:
@@ -246,7 +246,7 @@ class RunningPiece:
         dtype, at = dtype_of(field.type), "u" if port is None else "port_row"
         stem = "" if port is None else f"p{port}_"
 
-        def column(views: Any) -> Column:
+        def column(views: Any) -> ColumnView:
             return (views if port is None else views.parts[port]).columns[place]  # type: ignore[no-any-return]
 
         array = self._function.column(
@@ -328,9 +328,9 @@ class RunningPiece:
         batches = [*nothing[:port], batch, *nothing[port + 1 :]]
         return self.merge(batches, np.full(batch.num_rows, port, np.int8))
 
-    def push(self, views: Views | Merged, late: Late | None = None) -> list[Emitted]:
+    def push(self, views: Views | Merged, late: Late | None = None) -> list[PieceOutput]:
         """Take rows of the entry, as `viewed` or `merge` gives them; those of `late` where they come late."""
-        emitted: list[Emitted] = []
+        emitted: list[PieceOutput] = []
         done = 0
         if self.past is not None and self.past.repeats:
             done = self.past.take(views, 0, late, emitted)
@@ -345,7 +345,7 @@ class RunningPiece:
         operator = self._operators[self._past_of]
         return isinstance(operator, WindowedOperator) and operator.repeating
 
-    def take(self, views: Views | Merged, done: int, late: Late | None, emitted: list[Emitted]) -> int:
+    def take(self, views: Views | Merged, done: int, late: Late | None, emitted: list[PieceOutput]) -> int:
         """Take rows from `done` on to the end, or to that of the past; gives how far it came."""
         function, begin = self._function, done
         while done < views.rows and (not self._past_of or self.repeats):
@@ -366,7 +366,7 @@ class RunningPiece:
                 if count := function.value_of(tap.counter):
                     made = tap.taken(count, views, function.dictionaries)
                     given = made if late is None else self.late_behind(tap.operator, late, made)
-                    emitted.append(Emitted(tap.operator, tap.port, given))
+                    emitted.append(PieceOutput(tap.operator, tap.port, given))
             done = int(function.numbers[0])
             if function.numbers[1]:
                 _, site, whole = function.numbers[:3].tolist()
@@ -377,7 +377,7 @@ class RunningPiece:
         self._account(done - begin)
         return done
 
-    def push_late(self, views: Views | Merged, late: Late) -> list[Emitted]:
+    def push_late(self, views: Views | Merged, late: Late) -> list[PieceOutput]:
         """Take rows that come late."""
         aggregates = [op for op in self._operators.values() if isinstance(op, AggregateOperator)]
         for operator in aggregates:
@@ -396,7 +396,7 @@ class RunningPiece:
         """Where what comes late to the entry is late for an operator."""
         return None if late is None else _after(late.at, self._later[name])
 
-    def reach(self, name: str, emissions: list[Emission]) -> list[Emitted]:
+    def reach(self, name: str, emissions: list[Emission]) -> list[PieceOutput]:
         """What an operator gave because its input has come so far."""
         return next(self._given(gathering, emissions) for gathering in self._gatherings if gathering.name == name)
 
@@ -406,10 +406,10 @@ class RunningPiece:
         return [gathering.name for gathering in self._gatherings]
 
     @staticmethod
-    def _given(gathering: Gathering, emissions: list[Emission]) -> list[Emitted]:
+    def _given(gathering: Gathering, emissions: list[Emission]) -> list[PieceOutput]:
         for emission in emissions:
             gathering.given += emission.event.num_rows if isinstance(emission.event, pa.RecordBatch) else 0
-        return [Emitted(gathering.name, emission.port, emission.event) for emission in emissions]
+        return [PieceOutput(gathering.name, emission.port, emission.event) for emission in emissions]
 
     def given(self, name: str) -> list[int]:
         """Rows that an operator gave so far, by port."""
@@ -437,11 +437,11 @@ class RunningPiece:
             return own
         return [now + before for now, before in zip(own, self.past.taken(name), strict=True)]
 
-    def punctuate(self, punctuation: Punctuation, port: int = 0) -> list[Emitted]:
+    def punctuate(self, punctuation: Punctuation, port: int = 0) -> list[PieceOutput]:
         """Every operator hears a punctuation once per port, and hands on what it makes of it; the entry, on `port`."""
         inbox: dict[str, list[tuple[int, Punctuation]]] = {name: [] for name in self.names}
         inbox[self.names[0]].append((port, punctuation))
-        emitted: list[Emitted] = []
+        emitted: list[PieceOutput] = []
         tapped = {(tap.operator, tap.port) for tap in self._taps}
         gatherings = {gathering.name: gathering for gathering in self._gatherings}
         for name in self.names:
@@ -450,13 +450,13 @@ class RunningPiece:
                 if (gate := self.gates.get((name, port))) is not None and gate.loses(mark.key):
                     continue
                 if gathering is not None:
-                    spoken = operator.progress(just_before_it(mark.key))  # time boundaries before it come first
+                    spoken = operator.watermark(just_before_it(mark.key))  # time boundaries before it come first
                     emitted += self._given(gathering, spoken + operator.punctuate(Channel(port), mark))
                     continue
                 for emission in operator.punctuate(Channel(port), mark):
                     assert isinstance(emission.event, Punctuation)
                     if (name, emission.port) in tapped:
-                        emitted.append(Emitted(name, emission.port, emission.event))
+                        emitted.append(PieceOutput(name, emission.port, emission.event))
                     if isinstance(self._graph[name], Sink):
                         continue
                     for stream in self._graph.outputs(name):
@@ -465,7 +465,7 @@ class RunningPiece:
         return emitted
 
 
-def _valid(column: Column) -> np.ndarray:
+def _valid(column: ColumnView) -> np.ndarray:
     return np.ones(len(column.values), np.uint8) if column.valid is None else np.ascontiguousarray(column.valid)
 
 

@@ -17,7 +17,7 @@ from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.engine.engine import Engine
 from riprap.engine.piece import RunningPiece
 from riprap.graph.graph import Graph
-from riprap.graph.keys import TS
+from riprap.graph.order_keys import TS
 from riprap.operators.columns import view
 from riprap.operators.contract import Operator
 

@@ -5,17 +5,17 @@ Integers are computed in int64, and a result that leaves 64 bits is an error; ho
 
 from collections.abc import Sequence
 
-from riprap.expressions.kinds import NUMBERS, Kind
+from riprap.expressions.kinds import NUMBERS, ValueKind
 from riprap.expressions.typed import Mismatch, Typed, apply, arity, as_kind, expect
 
 # Which arithmetic there is on times. The right operand of `-` cannot be swapped with the left, so all are spelled out.
 _TIMES = {
-    ("+", Kind.TIMESTAMP, Kind.INTERVAL): Kind.TIMESTAMP,
-    ("+", Kind.INTERVAL, Kind.TIMESTAMP): Kind.TIMESTAMP,
-    ("+", Kind.INTERVAL, Kind.INTERVAL): Kind.INTERVAL,
-    ("-", Kind.TIMESTAMP, Kind.INTERVAL): Kind.TIMESTAMP,
-    ("-", Kind.TIMESTAMP, Kind.TIMESTAMP): Kind.INTERVAL,
-    ("-", Kind.INTERVAL, Kind.INTERVAL): Kind.INTERVAL,
+    ("+", ValueKind.TIMESTAMP, ValueKind.INTERVAL): ValueKind.TIMESTAMP,
+    ("+", ValueKind.INTERVAL, ValueKind.TIMESTAMP): ValueKind.TIMESTAMP,
+    ("+", ValueKind.INTERVAL, ValueKind.INTERVAL): ValueKind.INTERVAL,
+    ("-", ValueKind.TIMESTAMP, ValueKind.INTERVAL): ValueKind.TIMESTAMP,
+    ("-", ValueKind.TIMESTAMP, ValueKind.TIMESTAMP): ValueKind.INTERVAL,
+    ("-", ValueKind.INTERVAL, ValueKind.INTERVAL): ValueKind.INTERVAL,
 }
 
 
@@ -26,14 +26,14 @@ def add_subtract_multiply(symbol: str, arguments: Sequence[Typed]) -> Typed:
     return apply(*_numbers(symbol, arguments, "" if symbol == "*" else ", or a timestamp and an interval"))
 
 
-def _numbers(symbol: str, arguments: Sequence[Typed], also: str = "") -> tuple[Kind, list[Typed]]:
+def _numbers(symbol: str, arguments: Sequence[Typed], also: str = "") -> tuple[ValueKind, list[Typed]]:
     """Two numbers, and the kind of what is made of them."""
     for argument in arguments:
-        if argument.kind not in (*NUMBERS, Kind.NULL):
+        if argument.kind not in (*NUMBERS, ValueKind.NULL):
             raise Mismatch(f"{symbol} takes two numbers{also}, not {arguments[0]} and {arguments[1]}")
-    other = next((argument.kind for argument in arguments if argument.kind is not Kind.NULL), Kind.INTEGER)
-    numbers = [as_kind(argument, other) if argument.kind is Kind.NULL else argument for argument in arguments]
-    return Kind.FLOAT if Kind.FLOAT in [number.kind for number in numbers] else Kind.INTEGER, numbers
+    other = next((argument.kind for argument in arguments if argument.kind is not ValueKind.NULL), ValueKind.INTEGER)
+    numbers = [as_kind(argument, other) if argument.kind is ValueKind.NULL else argument for argument in arguments]
+    return ValueKind.FLOAT if ValueKind.FLOAT in [number.kind for number in numbers] else ValueKind.INTEGER, numbers
 
 
 def _never_zero(node: Typed) -> bool:
@@ -43,7 +43,7 @@ def _never_zero(node: Typed) -> bool:
 def divide(arguments: Sequence[Typed]) -> Typed:
     """Always float64; NULL for a divisor of zero."""
     _, numbers = _numbers("/", arguments)
-    return apply(Kind.FLOAT, numbers, nullable=not _never_zero(numbers[1]))
+    return apply(ValueKind.FLOAT, numbers, nullable=not _never_zero(numbers[1]))
 
 
 def remainder(arguments: Sequence[Typed]) -> Typed:
@@ -53,7 +53,7 @@ def remainder(arguments: Sequence[Typed]) -> Typed:
 
 
 def negate(arguments: Sequence[Typed]) -> Typed:
-    argument = expect(arguments[0], (*NUMBERS, Kind.INTERVAL), "-")
+    argument = expect(arguments[0], (*NUMBERS, ValueKind.INTERVAL), "-")
     return apply(argument.kind, [argument])
 
 
@@ -70,7 +70,7 @@ def round_(arguments: Sequence[Typed]) -> Typed:
     argument = expect(arguments[0], NUMBERS, "ROUND")
     if len(arguments) == 2:
         places = arguments[1]
-        known = places.constant.value if places.kind is Kind.INTEGER and places.constant is not None else None
+        known = places.constant.value if places.kind is ValueKind.INTEGER and places.constant is not None else None
         if known is None or not 0 <= int(known) <= 15:
             raise Mismatch(f"ROUND takes a whole number of decimals from 0 to 15, not {places}")
     return apply(argument.kind, [argument])
@@ -80,17 +80,17 @@ def real(name: str, arguments: Sequence[Typed]) -> Typed:
     """A function of floats that is defined wherever they are; NaN is one of its values."""
     count = 2 if name == "POWER" else 1
     arity(arguments, count, count, name)
-    return apply(Kind.FLOAT, [as_kind(expect(argument, NUMBERS, name), Kind.FLOAT) for argument in arguments])
+    return apply(ValueKind.FLOAT, [as_kind(expect(argument, NUMBERS, name), ValueKind.FLOAT) for argument in arguments])
 
 
 def logarithm(name: str, arguments: Sequence[Typed]) -> Typed:
     """Natural, or to the base that comes first; NULL unless both are positive."""
     arity(arguments, 1, 1 if name == "LN" else 2, name)
-    return apply(Kind.FLOAT, [expect(argument, NUMBERS, name) for argument in arguments], nullable=True)
+    return apply(ValueKind.FLOAT, [expect(argument, NUMBERS, name) for argument in arguments], nullable=True)
 
 
 def is_nan(arguments: Sequence[Typed]) -> Typed:
     """FALSE for NULL, as in Spark."""
     arity(arguments, 1, 1, "ISNAN")
     expect(arguments[0], NUMBERS, "ISNAN")
-    return Typed(Kind.BOOLEAN.type, False)
+    return Typed(ValueKind.BOOLEAN.type, False)

@@ -14,7 +14,7 @@ INFIX = ("*", "/", "%", "+", "-", "=", "<>", "<", "<=", ">", ">=", "AND", "OR", 
 
 
 @dataclass(frozen=True)
-class Column:
+class ColumnRef:
     name: str
 
     def __str__(self) -> str:
@@ -87,12 +87,12 @@ class Cast:
         return f"CAST({self.operand} AS {self.type})"
 
 
-Node = Column | Literal | Call | Cast
+Node = ColumnRef | Literal | Call | Cast
 
 
 def columns_of(node: Node) -> frozenset[str]:
     match node:
-        case Column(name):
+        case ColumnRef(name):
             return frozenset((name,))
         case Call(_, arguments):
             return frozenset().union(*map(columns_of, arguments))
@@ -120,7 +120,7 @@ class Expression:
     @property
     def column(self) -> str | None:
         """The column's name, when the expression is a column and nothing else."""
-        return self.root.name if isinstance(self.root, Column) else None
+        return self.root.name if isinstance(self.root, ColumnRef) else None
 
     def __str__(self) -> str:
         return self.text

@@ -9,13 +9,13 @@ import pyarrow as pa
 
 from riprap.base.errors import DataError, ExpressionError, known
 from riprap.expressions import kernels
-from riprap.expressions.ast import Call, Cast, Column, Expression, Literal, Node, columns_of
+from riprap.expressions.ast import Call, Cast, ColumnRef, Expression, Literal, Node, columns_of
 from riprap.expressions.casts import cast
-from riprap.expressions.columns import Columns, Shape, folded, in_full, shape_of
+from riprap.expressions.column_functions import Columns, Shape, folded, in_full, shape_of
 from riprap.expressions.functions import RULES
-from riprap.expressions.kinds import HELD_BY_ARROW, Kind, kind_of, logical
+from riprap.expressions.kinds import HELD_BY_ARROW, ValueKind, kind_of, logical
 from riprap.expressions.parser import TOO_DEEP
-from riprap.expressions.typed import Failure, Mismatch, Typed
+from riprap.expressions.typed import EvaluationError, Mismatch, Typed
 from riprap.expressions.vectors import full, to_arrow
 
 
@@ -46,12 +46,12 @@ class Bound:
         columns = [in_full(load(batch)) for load in self._loads]
         try:
             return to_arrow(self._on(columns).run(columns), self.type, batch.num_rows)
-        except Failure as failure:
+        except EvaluationError as failure:
             raise DataError(str(failure)) from None
 
     def selection(self, batch: pa.RecordBatch) -> np.ndarray:
         """Indices of the rows for which a boolean expression is true, ascending."""
-        if self._root.kind not in (Kind.BOOLEAN, Kind.NULL):
+        if self._root.kind not in (ValueKind.BOOLEAN, ValueKind.NULL):
             raise ExpressionError(
                 f"a condition must be a boolean, and expression {self.expression.text!r} is {logical(self.type)}"
             )
@@ -61,7 +61,7 @@ class Bound:
             return kernels.true_codes(*looked_up)
         try:
             values = full(function.run(columns).values, batch.num_rows)
-        except Failure as failure:
+        except EvaluationError as failure:
             raise DataError(str(failure)) from None
         return kernels.true_rows(values.astype(np.bool_, copy=False).view(np.uint8))
 
@@ -122,7 +122,7 @@ def _load(field: pa.Field) -> Callable[[pa.RecordBatch], pa.Array]:
 def _typed(node: Node, fields: Mapping[str, pa.Field]) -> Typed:
     """The rules, applied bottom up."""
     match node:
-        case Column(name):
+        case ColumnRef(name):
             return Typed(logical(fields[name].type), fields[name].nullable, name)
         case Literal(value, type_):
             return Typed(type_, value is None, str(node), node)
@@ -134,7 +134,7 @@ def _typed(node: Node, fields: Mapping[str, pa.Field]) -> Typed:
         return replace(made, text=str(node))
     try:
         constant = folded(node)
-    except Failure as failure:
+    except EvaluationError as failure:
         raise Mismatch(str(failure)) from None
     assert isinstance(constant, Literal)
     return Typed(made.type, constant.value is None, str(node), constant)

@@ -6,29 +6,29 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from riprap.expressions.kinds import NUMBERS, TIMESTAMP, Kind, kind_of
-from riprap.expressions.typed import Failure, Kernel, Mismatch, Typed
+from riprap.expressions.kinds import NUMBERS, TIMESTAMP, ValueKind, kind_of
+from riprap.expressions.typed import EvaluationError, Kernel, Mismatch, Typed
 from riprap.expressions.vectors import Vector, to_arrow
 
 # From numbers, times and truth to each other; `written.py` says how.
 _COMPUTED = {
-    *((source, target) for source in (*NUMBERS, Kind.BOOLEAN) for target in (*NUMBERS, Kind.BOOLEAN)),
-    (Kind.TIMESTAMP, Kind.DATE),
-    (Kind.DATE, Kind.TIMESTAMP),
+    *((source, target) for source in (*NUMBERS, ValueKind.BOOLEAN) for target in (*NUMBERS, ValueKind.BOOLEAN)),
+    (ValueKind.TIMESTAMP, ValueKind.DATE),
+    (ValueKind.DATE, ValueKind.TIMESTAMP),
 }
-_WRITTEN = (Kind.BOOLEAN, Kind.INTEGER, Kind.FLOAT, Kind.TIMESTAMP, Kind.DATE)
+_WRITTEN = (ValueKind.BOOLEAN, ValueKind.INTEGER, ValueKind.FLOAT, ValueKind.TIMESTAMP, ValueKind.DATE)
 _ZONED = r":\d\d(\.\d+)?(Z|[+-]\d\d(:?\d\d)?)$"
 
 
 def cast(operand: Typed, target: pa.DataType) -> Typed:
     source, kind = operand.kind, kind_of(target)
-    if source is Kind.NULL:
+    if source is ValueKind.NULL:
         return Typed(target, True)
     if (source, kind) in _COMPUTED or source is kind:
         return Typed(target, operand.nullable)
-    if source is Kind.STRING:
+    if source is ValueKind.STRING:
         return Typed(target, operand.nullable, kernel=_read(target))
-    if kind is Kind.STRING and source in _WRITTEN:
+    if kind is ValueKind.STRING and source in _WRITTEN:
         return Typed(target, operand.nullable, kernel=_write(operand.type))
     raise Mismatch(f"cannot CAST {operand} to {target}")
 
@@ -41,7 +41,7 @@ def _read(target: pa.DataType) -> Kernel:
         try:
             return _moments(strings) if target == TIMESTAMP else strings.cast(target)
         except pa.ArrowInvalid as error:
-            raise Failure(str(error)) from None
+            raise EvaluationError(str(error)) from None
 
     return convert
 

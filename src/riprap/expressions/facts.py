@@ -1,6 +1,6 @@
 """What is known of an expression before it is computed: where it is null, and whether it can fail."""
 
-from riprap.expressions.ast import Call, Cast, Column, Literal, Node
+from riprap.expressions.ast import Call, Cast, ColumnRef, Literal, Node
 
 _SURE = ("=", "<>", "<", "<=", ">", ">=", "AND", "OR", "NOT", "IS NULL", "IN", "LENGTH", "LOWER", "UPPER", "TRIM",
          "LTRIM", "RTRIM", "SUBSTRING", "CONCAT", "STARTSWITH", "LIKE", "RLIKE", "REGEXP_EXTRACT",
@@ -16,7 +16,7 @@ def not_null_where(node: Node) -> frozenset[str]:
             return not_null_where(left) & not_null_where(right)
         case Call(function, arguments) if function in _COMPARED:
             return frozenset().union(*map(_read, arguments[:1] if function == "IN" else arguments))
-        case Column(name) | Call("NOT", (Call("IS NULL", (Column(name),)),)):
+        case ColumnRef(name) | Call("NOT", (Call("IS NULL", (ColumnRef(name),)),)):
             return frozenset((name,))
     return frozenset()
 
@@ -24,7 +24,7 @@ def not_null_where(node: Node) -> frozenset[str]:
 def only_values(node: Node) -> tuple[str, frozenset[object]] | None:
     """A column, and the few values that it has in every row for which a condition is true."""
     match node:
-        case Call("=", (Column(name), Literal(value, _))) if isinstance(value, str):
+        case Call("=", (ColumnRef(name), Literal(value, _))) if isinstance(value, str):
             return name, frozenset((value,))
         case Call("AND", (left, right)):
             return only_values(left) or only_values(right)
@@ -34,7 +34,7 @@ def only_values(node: Node) -> tuple[str, frozenset[object]] | None:
 def _read(node: Node) -> frozenset[str]:
     """Columns that make a value null wherever one of them is."""
     match node:
-        case Column(name):
+        case ColumnRef(name):
             return frozenset((name,))
         case Call(function, arguments) if function in _STRICT:
             return frozenset().union(*map(_read, arguments))

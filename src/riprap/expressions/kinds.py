@@ -15,7 +15,7 @@ TIMESTAMP = pa.timestamp("us", "UTC")
 INTERVAL = pa.duration("us")
 
 
-class Kind(Enum):
+class ValueKind(Enum):
     BOOLEAN = "boolean"
     INTEGER = "integer"  # int8 … int64, uint8 … uint32
     FLOAT = "float"  # float32, float64
@@ -34,38 +34,38 @@ class Kind(Enum):
 
 
 _RESULT = {
-    Kind.BOOLEAN: pa.bool_(),
-    Kind.INTEGER: pa.int64(),
-    Kind.FLOAT: pa.float64(),
-    Kind.STRING: pa.string(),
-    Kind.BINARY: pa.binary(),
-    Kind.TIMESTAMP: TIMESTAMP,
-    Kind.DATE: pa.date32(),
-    Kind.INTERVAL: INTERVAL,
-    Kind.NULL: pa.null(),
+    ValueKind.BOOLEAN: pa.bool_(),
+    ValueKind.INTEGER: pa.int64(),
+    ValueKind.FLOAT: pa.float64(),
+    ValueKind.STRING: pa.string(),
+    ValueKind.BINARY: pa.binary(),
+    ValueKind.TIMESTAMP: TIMESTAMP,
+    ValueKind.DATE: pa.date32(),
+    ValueKind.INTERVAL: INTERVAL,
+    ValueKind.NULL: pa.null(),
 }
 
-NUMBERS = (Kind.INTEGER, Kind.FLOAT)
-HELD_BY_ARROW = (Kind.STRING, Kind.BINARY)  # variable width; every other kind is computed in NumPy
+NUMBERS = (ValueKind.INTEGER, ValueKind.FLOAT)
+HELD_BY_ARROW = (ValueKind.STRING, ValueKind.BINARY)  # variable width; every other kind is computed in NumPy
 
 
 @lru_cache(maxsize=256)
-def kind_of(type_: pa.DataType) -> Kind:
+def kind_of(type_: pa.DataType) -> ValueKind:
     if pa.types.is_dictionary(type_):
         inner = kind_of(type_.value_type)
-        return inner if inner in HELD_BY_ARROW else Kind.OTHER
+        return inner if inner in HELD_BY_ARROW else ValueKind.OTHER
     if pa.types.is_integer(type_):
-        return Kind.OTHER if pa.types.is_uint64(type_) else Kind.INTEGER
+        return ValueKind.OTHER if pa.types.is_uint64(type_) else ValueKind.INTEGER
     if pa.types.is_float32(type_) or pa.types.is_float64(type_):
-        return Kind.FLOAT
+        return ValueKind.FLOAT
     if pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_):
-        return Kind.STRING
+        return ValueKind.STRING
     if pa.types.is_binary(type_) or pa.types.is_large_binary(type_) or pa.types.is_binary_view(type_):
-        return Kind.BINARY
-    for kind in (Kind.BOOLEAN, Kind.TIMESTAMP, Kind.DATE, Kind.INTERVAL, Kind.NULL):
+        return ValueKind.BINARY
+    for kind in (ValueKind.BOOLEAN, ValueKind.TIMESTAMP, ValueKind.DATE, ValueKind.INTERVAL, ValueKind.NULL):
         if type_ == kind.type:
             return kind
-    return Kind.OTHER
+    return ValueKind.OTHER
 
 
 def logical(type_: pa.DataType) -> pa.DataType:
@@ -74,18 +74,18 @@ def logical(type_: pa.DataType) -> pa.DataType:
     return kind.type if kind in HELD_BY_ARROW else type_
 
 
-def numpy_dtype(kind: Kind) -> np.dtype:
+def numpy_dtype(kind: ValueKind) -> np.dtype:
     """How values of a fixed-width kind are held while an expression is computed."""
-    if kind is Kind.BOOLEAN:
+    if kind is ValueKind.BOOLEAN:
         return np.dtype(np.bool_)
-    return np.dtype(np.float64 if kind is Kind.FLOAT else np.int64)
+    return np.dtype(np.float64 if kind is ValueKind.FLOAT else np.int64)
 
 
-def common(kinds: Iterable[Kind]) -> Kind | None:
+def common(kinds: Iterable[ValueKind]) -> ValueKind | None:
     """The one kind that all of `kinds` can be computed as; None when there is none. Integers widen to floats."""
-    found = set(kinds) - {Kind.NULL}
+    found = set(kinds) - {ValueKind.NULL}
     if found == set(NUMBERS):
-        return Kind.FLOAT
-    if len(found) > 1 or Kind.OTHER in found:
+        return ValueKind.FLOAT
+    if len(found) > 1 or ValueKind.OTHER in found:
         return None
-    return found.pop() if found else Kind.NULL
+    return found.pop() if found else ValueKind.NULL

@@ -7,7 +7,7 @@ error.
 
 from collections.abc import Sequence
 
-from riprap.expressions.kinds import NUMBERS, Kind
+from riprap.expressions.kinds import NUMBERS, ValueKind
 from riprap.expressions.typed import Mismatch, Typed, agreed, apply, arity, expect
 
 _ONE_TYPE = "all results need one type"
@@ -15,41 +15,41 @@ _ONE_TYPE = "all results need one type"
 
 def compare(symbol: str, arguments: Sequence[Typed]) -> Typed:
     agreed(arguments, f"{symbol} compares two values of one type{_hint(arguments)}")
-    return apply(Kind.BOOLEAN, arguments)
+    return apply(ValueKind.BOOLEAN, arguments)
 
 
 def _hint(arguments: Sequence[Typed]) -> str:
     kinds = {argument.kind for argument in arguments}
-    if Kind.STRING in kinds and Kind.TIMESTAMP in kinds:
+    if ValueKind.STRING in kinds and ValueKind.TIMESTAMP in kinds:
         return " (write TIMESTAMP '…' for a constant time)"
-    if Kind.STRING in kinds and Kind.DATE in kinds:
+    if ValueKind.STRING in kinds and ValueKind.DATE in kinds:
         return " (write DATE '…' for a constant date)"
-    return " (CAST one of them)" if Kind.OTHER not in kinds else ""
+    return " (CAST one of them)" if ValueKind.OTHER not in kinds else ""
 
 
 def and_or(name: str, arguments: Sequence[Typed]) -> Typed:
-    return apply(Kind.BOOLEAN, [expect(argument, (Kind.BOOLEAN,), name) for argument in arguments])
+    return apply(ValueKind.BOOLEAN, [expect(argument, (ValueKind.BOOLEAN,), name) for argument in arguments])
 
 
 def negation(arguments: Sequence[Typed]) -> Typed:
-    return apply(Kind.BOOLEAN, [expect(arguments[0], (Kind.BOOLEAN,), "NOT")])
+    return apply(ValueKind.BOOLEAN, [expect(arguments[0], (ValueKind.BOOLEAN,), "NOT")])
 
 
 def is_null(arguments: Sequence[Typed]) -> Typed:
-    return Typed(Kind.BOOLEAN.type, False)
+    return Typed(ValueKind.BOOLEAN.type, False)
 
 
 def is_in(arguments: Sequence[Typed]) -> Typed:
     """`x IN (a, b)` is `x = a OR x = b`."""
     arity(arguments, 2, None, "IN")
     agreed(arguments, "IN compares values of one type")
-    return apply(Kind.BOOLEAN, arguments)
+    return apply(ValueKind.BOOLEAN, arguments)
 
 
 def case(arguments: Sequence[Typed]) -> Typed:
     """Condition, value, condition, value, …, default."""
     for argument in arguments[0:-1:2]:
-        expect(argument, (Kind.BOOLEAN,), "a condition")
+        expect(argument, (ValueKind.BOOLEAN,), "a condition")
     results = [*arguments[1:-1:2], arguments[-1]]
     return apply(agreed(results, f"CASE or IF: {_ONE_TYPE}"), results)
 
@@ -67,6 +67,13 @@ def extreme(name: str, arguments: Sequence[Typed]) -> Typed:
     """The least or greatest of the arguments that are not null."""
     arity(arguments, 2, None, name)
     kind = agreed(arguments, f"{name} compares values of one type")
-    if kind not in (*NUMBERS, Kind.STRING, Kind.TIMESTAMP, Kind.DATE, Kind.INTERVAL, Kind.NULL):
+    if kind not in (
+        *NUMBERS,
+        ValueKind.STRING,
+        ValueKind.TIMESTAMP,
+        ValueKind.DATE,
+        ValueKind.INTERVAL,
+        ValueKind.NULL,
+    ):
         raise Mismatch(f"{name} takes numbers, strings, dates or timestamps, not {arguments[0]}")
     return Typed(kind.type, all(argument.nullable for argument in arguments))

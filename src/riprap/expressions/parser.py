@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from riprap.base.errors import ExpressionError, known
-from riprap.expressions.ast import Call, Cast, Column, Expression, Literal, Node
+from riprap.expressions.ast import Call, Cast, ColumnRef, Expression, Literal, Node
 from riprap.expressions.kinds import INTERVAL, TIMESTAMP
 
 # sqlglot's class → our function and the arguments in order; "expressions" is a list that is spliced in.
@@ -238,7 +238,7 @@ class _Translation:
         self.only(tree, "this")
         if type(tree.this).__name__ == "Star":
             raise self.refuse("* stands for no single value")
-        return Column(tree.name)
+        return ColumnRef(tree.name)
 
     def _Literal(self, tree: Any) -> Node:
         return Literal(tree.this, pa.string()) if tree.is_string else self.number(tree.this)

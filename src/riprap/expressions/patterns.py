@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from riprap.expressions.kinds import Kind
+from riprap.expressions.kinds import ValueKind
 from riprap.expressions.text import constant_of
 from riprap.expressions.typed import Mismatch, Typed, apply, arity, expect
 
@@ -24,17 +24,17 @@ _REFERENCE = re.compile(r"\\(.)|\$(\d)|\$|\\$", re.DOTALL)
 def like(arguments: Sequence[Typed]) -> Typed:
     """Whether the pattern matches some part of a text."""
     arity(arguments, 2, 2, "RLIKE")
-    string = expect(arguments[0], (Kind.STRING,), "RLIKE")
+    string = expect(arguments[0], (ValueKind.STRING,), "RLIKE")
     pattern = _pattern(arguments[1], "RLIKE")
-    return apply(Kind.BOOLEAN, [string], kernel=lambda texts, _: pc.match_substring_regex(texts, pattern))
+    return apply(ValueKind.BOOLEAN, [string], kernel=lambda texts, _: pc.match_substring_regex(texts, pattern))
 
 
 def extract(arguments: Sequence[Typed]) -> Typed:
     """A group of the first match; the empty text where the pattern does not match, or the group took no part."""
     arity(arguments, 2, 3, "REGEXP_EXTRACT")
-    string = expect(arguments[0], (Kind.STRING,), "REGEXP_EXTRACT")
+    string = expect(arguments[0], (ValueKind.STRING,), "REGEXP_EXTRACT")
     pattern = _pattern(arguments[1], "REGEXP_EXTRACT")
-    group = constant_of(arguments[2], Kind.INTEGER, "the group of REGEXP_EXTRACT") if len(arguments) == 3 else 1
+    group = constant_of(arguments[2], ValueKind.INTEGER, "the group of REGEXP_EXTRACT") if len(arguments) == 3 else 1
     named, groups = _named(pattern)
     if not 0 <= group <= groups:
         has = f"{groups} group{'' if groups == 1 else 's'}"
@@ -44,25 +44,25 @@ def extract(arguments: Sequence[Typed]) -> Typed:
         found = pc.struct_field(pc.extract_regex(texts, named), [group])
         return pc.if_else(pc.is_valid(texts), pc.coalesce(found, pa.scalar("")), pa.scalar(None, pa.string()))
 
-    return apply(Kind.STRING, [string], kernel=kernel)
+    return apply(ValueKind.STRING, [string], kernel=kernel)
 
 
 def replace(arguments: Sequence[Typed]) -> Typed:
     """Every match that does not overlap one before it, replaced."""
     arity(arguments, 3, 3, "REGEXP_REPLACE")
-    string = expect(arguments[0], (Kind.STRING,), "REGEXP_REPLACE")
+    string = expect(arguments[0], (ValueKind.STRING,), "REGEXP_REPLACE")
     pattern = _pattern(arguments[1], "REGEXP_REPLACE")
-    written = constant_of(arguments[2], Kind.STRING, "the replacement of REGEXP_REPLACE")
+    written = constant_of(arguments[2], ValueKind.STRING, "the replacement of REGEXP_REPLACE")
     by = _REFERENCE.sub(_rewritten, written)
     groups = _named(pattern)[1]
     asked = max((int(m.group(2)) for m in _REFERENCE.finditer(written) if m.group(2)), default=0)
     if asked > groups:
         raise Mismatch(f"the replacement {written!r} refers to group {asked} of a pattern that has {groups}")
-    return apply(Kind.STRING, [string], kernel=lambda texts, *_: pc.replace_substring_regex(texts, pattern, by))
+    return apply(ValueKind.STRING, [string], kernel=lambda texts, *_: pc.replace_substring_regex(texts, pattern, by))
 
 
 def _pattern(argument: Typed, who: str) -> str:
-    pattern: str = constant_of(argument, Kind.STRING, f"the pattern of {who}")
+    pattern: str = constant_of(argument, ValueKind.STRING, f"the pattern of {who}")
     try:
         pc.match_substring_regex(pa.scalar(""), pattern)
     except pa.ArrowInvalid as error:

@@ -6,37 +6,37 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from riprap.expressions.kinds import Kind
+from riprap.expressions.kinds import ValueKind
 from riprap.expressions.typed import Mismatch, Typed, apply, arity, expect
 
 
-def _mapped(function: Callable[[Any], Any], result: Kind) -> Callable[[str, Sequence[Typed]], Typed]:
+def _mapped(function: Callable[[Any], Any], result: ValueKind) -> Callable[[str, Sequence[Typed]], Typed]:
     """A function of one string."""
 
     def rule(name: str, arguments: Sequence[Typed]) -> Typed:
         arity(arguments, 1, 1, name)
-        argument = expect(arguments[0], (Kind.STRING,), name)
+        argument = expect(arguments[0], (ValueKind.STRING,), name)
         return apply(result, [argument], kernel=function)
 
     return rule
 
 
-length = _mapped(pc.utf8_length, Kind.INTEGER)
-lower, upper = _mapped(pc.utf8_lower, Kind.STRING), _mapped(pc.utf8_upper, Kind.STRING)
+length = _mapped(pc.utf8_length, ValueKind.INTEGER)
+lower, upper = _mapped(pc.utf8_lower, ValueKind.STRING), _mapped(pc.utf8_upper, ValueKind.STRING)
 # Spaces only, as in Spark; not tabs or newlines.
-trim = _mapped(lambda strings: pc.utf8_trim(strings, " "), Kind.STRING)
-trim_left = _mapped(lambda strings: pc.utf8_ltrim(strings, " "), Kind.STRING)
-trim_right = _mapped(lambda strings: pc.utf8_rtrim(strings, " "), Kind.STRING)
+trim = _mapped(lambda strings: pc.utf8_trim(strings, " "), ValueKind.STRING)
+trim_left = _mapped(lambda strings: pc.utf8_ltrim(strings, " "), ValueKind.STRING)
+trim_right = _mapped(lambda strings: pc.utf8_rtrim(strings, " "), ValueKind.STRING)
 
 
 def concatenate(arguments: Sequence[Typed]) -> Typed:
     """NULL when any argument is."""
-    strings = [expect(argument, (Kind.STRING,), "CONCAT or ||") for argument in arguments]
+    strings = [expect(argument, (ValueKind.STRING,), "CONCAT or ||") for argument in arguments]
     empty = pa.scalar("")
-    return apply(Kind.STRING, strings, kernel=lambda *texts: pc.binary_join_element_wise(*texts, empty))
+    return apply(ValueKind.STRING, strings, kernel=lambda *texts: pc.binary_join_element_wise(*texts, empty))
 
 
-def constant_of(argument: Typed, kind: Kind, who: str) -> Any:
+def constant_of(argument: Typed, kind: ValueKind, who: str) -> Any:
     """The value of an argument that has to be a constant."""
     if argument.kind is not kind or argument.constant is None or argument.constant.value is None:
         raise Mismatch(f"{who} must be a constant {kind.value}, not {argument}")
@@ -46,27 +46,29 @@ def constant_of(argument: Typed, kind: Kind, who: str) -> Any:
 def substring(arguments: Sequence[Typed]) -> Typed:
     """From a position that counts from 1, or back from the end when negative; 0 is read as 1."""
     arity(arguments, 2, 3, "SUBSTRING")
-    string = expect(arguments[0], (Kind.STRING,), "SUBSTRING")
-    position = constant_of(arguments[1], Kind.INTEGER, "the position of SUBSTRING")
-    count = constant_of(arguments[2], Kind.INTEGER, "the length of SUBSTRING") if len(arguments) == 3 else None
+    string = expect(arguments[0], (ValueKind.STRING,), "SUBSTRING")
+    position = constant_of(arguments[1], ValueKind.INTEGER, "the position of SUBSTRING")
+    count = constant_of(arguments[2], ValueKind.INTEGER, "the length of SUBSTRING") if len(arguments) == 3 else None
     start = position - 1 if position > 0 else position
     stop = None if count is None else start + max(count, 0)
     if stop is not None and start < 0 <= stop:
         stop = None  # counted back from the end, and reaching it
     if count is not None and count <= 0:
         start, stop = 0, 0
-    return apply(Kind.STRING, [string], kernel=lambda texts, *_: pc.utf8_slice_codeunits(texts, start=start, stop=stop))
+    return apply(
+        ValueKind.STRING, [string], kernel=lambda texts, *_: pc.utf8_slice_codeunits(texts, start=start, stop=stop)
+    )
 
 
 def starts_with(arguments: Sequence[Typed]) -> Typed:
     arity(arguments, 2, 2, "STARTSWITH")
-    string = expect(arguments[0], (Kind.STRING,), "STARTSWITH")
-    prefix = constant_of(arguments[1], Kind.STRING, "the prefix of STARTSWITH")
-    return apply(Kind.BOOLEAN, [string], kernel=lambda texts, _: pc.starts_with(texts, prefix))
+    string = expect(arguments[0], (ValueKind.STRING,), "STARTSWITH")
+    prefix = constant_of(arguments[1], ValueKind.STRING, "the prefix of STARTSWITH")
+    return apply(ValueKind.BOOLEAN, [string], kernel=lambda texts, _: pc.starts_with(texts, prefix))
 
 
 def like(arguments: Sequence[Typed]) -> Typed:
     """`%` is any text, `_` one code point, and a backslash takes the next character as it is."""
-    string = expect(arguments[0], (Kind.STRING,), "LIKE")
-    pattern = constant_of(arguments[1], Kind.STRING, "the pattern of LIKE")
-    return apply(Kind.BOOLEAN, [string], kernel=lambda texts, _: pc.match_like(texts, pattern))
+    string = expect(arguments[0], (ValueKind.STRING,), "LIKE")
+    pattern = constant_of(arguments[1], ValueKind.STRING, "the pattern of LIKE")
+    return apply(ValueKind.BOOLEAN, [string], kernel=lambda texts, _: pc.match_like(texts, pattern))

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from riprap.expressions.ast import Literal
-from riprap.expressions.kinds import Kind, common, kind_of, logical
+from riprap.expressions.kinds import ValueKind, common, kind_of, logical
 
 Kernel = Callable[..., Any]  # of what Arrow holds of each argument; null exactly where an argument is
 
@@ -21,7 +21,7 @@ class Mismatch(Exception):
     """Arguments of types that do not fit. The message says which do; `bind` adds which expression it was."""
 
 
-class Failure(Exception):
+class EvaluationError(Exception):
     """A value that cannot be computed. Becomes a `DataError` that names the expression."""
 
 
@@ -34,31 +34,31 @@ class Typed:
     kernel: Kernel | None = None  # how Arrow computes it
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ValueKind:
         return kind_of(self.type)
 
     def __str__(self) -> str:
         return f"{self.text} ({logical(self.type)})"
 
 
-def apply(kind: Kind, arguments: Sequence[Typed], nullable: bool = False, kernel: Kernel | None = None) -> Typed:
+def apply(kind: ValueKind, arguments: Sequence[Typed], nullable: bool = False, kernel: Kernel | None = None) -> Typed:
     """A node that is null when an argument is, or when `nullable`."""
     return Typed(kind.type, nullable or any(argument.nullable for argument in arguments), kernel=kernel)
 
 
-def as_kind(node: Typed, kind: Kind) -> Typed:
+def as_kind(node: Typed, kind: ValueKind) -> Typed:
     """`node` as `kind`, to which its own kind widens: NULL to anything, integers to floats."""
     if node.kind is kind:
         return node
     constant = node.constant
-    if node.kind is Kind.NULL:
+    if node.kind is ValueKind.NULL:
         return Typed(kind.type, True, constant=Literal(None, kind.type))
     if constant is not None and constant.value is not None:
         constant = Literal(float(constant.value), kind.type)
     return replace(node, type=kind.type, constant=constant)
 
 
-def agreed(arguments: Sequence[Typed], why: str) -> Kind:
+def agreed(arguments: Sequence[Typed], why: str) -> ValueKind:
     """The common kind of all arguments."""
     kind = common(argument.kind for argument in arguments)
     if kind is None:
@@ -66,9 +66,9 @@ def agreed(arguments: Sequence[Typed], why: str) -> Kind:
     return kind
 
 
-def expect(argument: Typed, kinds: Sequence[Kind], who: str) -> Typed:
+def expect(argument: Typed, kinds: Sequence[ValueKind], who: str) -> Typed:
     """`argument`, which must be of one of `kinds`; NULL becomes the first."""
-    if argument.kind is Kind.NULL:
+    if argument.kind is ValueKind.NULL:
         return as_kind(argument, kinds[0])
     if argument.kind not in kinds:
         names = " or ".join(dict.fromkeys(_NAMES[kind] for kind in kinds))
@@ -83,12 +83,12 @@ def arity(arguments: Sequence[Typed], least: int, most: int | None, who: str) ->
 
 
 _NAMES = {
-    Kind.BOOLEAN: "a boolean",
-    Kind.INTEGER: "a number",
-    Kind.FLOAT: "a number",
-    Kind.STRING: "a string",
-    Kind.BINARY: "a binary",
-    Kind.TIMESTAMP: "a timestamp",
-    Kind.DATE: "a date",
-    Kind.INTERVAL: "an interval",
+    ValueKind.BOOLEAN: "a boolean",
+    ValueKind.INTEGER: "a number",
+    ValueKind.FLOAT: "a number",
+    ValueKind.STRING: "a string",
+    ValueKind.BINARY: "a binary",
+    ValueKind.TIMESTAMP: "a timestamp",
+    ValueKind.DATE: "a date",
+    ValueKind.INTERVAL: "an interval",
 }

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from riprap.expressions.kinds import HELD_BY_ARROW, NUMBERS, Kind, kind_of, numpy_dtype
+from riprap.expressions.kinds import HELD_BY_ARROW, NUMBERS, ValueKind, kind_of, numpy_dtype
 
 Valid = Any  # np.ndarray of bool, np.bool_, or None
 
@@ -32,7 +32,7 @@ def boolean(values: Any, valid: Valid) -> Vector:
     return Vector(values, None) if valid is None else Vector(values & valid, valid)
 
 
-def null(kind: Kind) -> Vector:
+def null(kind: ValueKind) -> Vector:
     """All null."""
     if kind in HELD_BY_ARROW:
         return Vector(pa.scalar(None, kind.type), np.False_)
@@ -45,8 +45,8 @@ def from_arrow(column: pa.Array | pa.Scalar) -> Vector:
     if word is not None and isinstance(column, pa.Array) and not column.null_count and len(column):
         return Vector(aligned(np.frombuffer(column.buffers()[1], word, len(column), column.offset * word.itemsize)))
     kind = kind_of(column.type)
-    if kind is Kind.NULL:
-        return null(Kind.NULL)
+    if kind is ValueKind.NULL:
+        return null(ValueKind.NULL)
     if isinstance(column, pa.Scalar):
         if not column.is_valid:
             return null(kind)
@@ -57,7 +57,7 @@ def from_arrow(column: pa.Array | pa.Scalar) -> Vector:
     if kind in HELD_BY_ARROW:
         return Vector(column, valid)
     rows, offset, data = len(column), column.offset, column.buffers()[1]
-    if kind is Kind.BOOLEAN:
+    if kind is ValueKind.BOOLEAN:
         return boolean(_bits(data, offset, rows), valid)
     if data is None:
         return Vector(np.empty(0, numpy_dtype(kind)), valid)
@@ -86,7 +86,7 @@ def stored_dtype(type_: pa.DataType) -> np.dtype:
     kind = kind_of(type_)
     if kind in NUMBERS:
         return np.dtype(type_.to_pandas_dtype())
-    return np.dtype(np.int32 if kind is Kind.DATE else np.int64)
+    return np.dtype(np.int32 if kind is ValueKind.DATE else np.int64)
 
 
 def validity(column: pa.Array) -> Valid:

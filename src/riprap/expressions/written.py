@@ -3,7 +3,8 @@
 The text is Python that Numba compiles into the loop of a piece, and gives the same bits interpreted; `columns.py` makes
 a function of whole columns of the same text. Values are int64, float64 or bool. A boolean that is null is False. In a
 loop, text is the code of its dictionary, and whatever reads one text column and nothing else is a look-up table per
-dictionary (`Host.table`); what has no text there raises `Unwritten`, and its operator is computed on columns instead:
+dictionary (`FunctionWriter.table`); what has no text there raises `Unwritten`, and its operator is computed on columns
+instead:
 functions that make text out of several columns. On columns text is an Arrow array, and functions of it are Arrow's.
 
 An error (an integer beyond 64 bits, a value that a cast cannot hold) is a numbered *site*: the text tells where nothing
@@ -17,13 +18,13 @@ from functools import partial
 
 import pyarrow as pa
 
-from riprap.expressions.ast import Call, Cast, Column, Literal, Node, columns_of
+from riprap.expressions.ast import Call, Cast, ColumnRef, Literal, Node, columns_of
 from riprap.expressions.casts import cast
 from riprap.expressions.facts import may_be_null, may_fail
 from riprap.expressions.functions import RULES
-from riprap.expressions.kinds import HELD_BY_ARROW, Kind, common, kind_of
+from riprap.expressions.kinds import HELD_BY_ARROW, ValueKind, common, kind_of
+from riprap.expressions.lookup_tables import Dictionary, Fetch, Table
 from riprap.expressions.moments import MICROSECONDS_A_DAY
-from riprap.expressions.tables import Dictionary, Fetch, Table
 from riprap.expressions.typed import Kernel, Typed
 
 OVERFLOW = "an integer does not fit 64 bits (CAST to DOUBLE to compute beyond them)"
@@ -81,11 +82,11 @@ class Value:
     constant: bool | int | float | str | bytes | None = None
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ValueKind:
         return kind_of(self.type)
 
 
-class Host:
+class FunctionWriter:
     """The function that is being written: its names, errors, dictionaries and tables."""
 
     on_columns = False  # of whole columns, or of the rows of a loop
@@ -96,7 +97,7 @@ class Host:
         self.dictionaries: dict[str, Dictionary] = {}
         self.tables: dict[str, Table] = {}
         self._table_names: dict[tuple[str, str], str] = {}
-        self.chosen: dict[Kind, str] = {}  # in a loop, by kind: the dictionary of text that is one of several
+        self.chosen: dict[ValueKind, str] = {}  # in a loop, by kind: the dictionary of text that is one of several
         self._names = 0
 
     def fresh(self, stem: str) -> str:
@@ -167,10 +168,10 @@ class Host:
         return message.replace("{value}", str(value)).replace("{whole}", str(whole))
 
 
-class Writer:
+class ExpressionWriter:
     """Writes expressions over the columns of one row into a block."""
 
-    def __init__(self, host: Host, block: Block, columns: Mapping[str, Value], expression: str) -> None:
+    def __init__(self, host: FunctionWriter, block: Block, columns: Mapping[str, Value], expression: str) -> None:
         self._host, self._block, self._columns, self._expression = host, block, columns, expression
 
     def write(self, node: Node) -> Value:
@@ -179,15 +180,15 @@ class Writer:
             return self._named(replace(value, text=self._host.decoded(value), dictionary=None))
         if value.kind in HELD_BY_ARROW and value.dictionary is None and not self._host.on_columns:
             raise Unwritten("text that no column has")
-        return value if value.constant is not None or isinstance(node, Column) else self._named(value)
+        return value if value.constant is not None or isinstance(node, ColumnRef) else self._named(value)
 
     def _write(self, node: Node) -> Value:
         match node:
-            case Column(name):
+            case ColumnRef(name):
                 return self._columns[name]
             case Literal(value, type_):
                 return self._literal(value, type_)
-            case Call("IS NULL", (Column(name),)):
+            case Call("IS NULL", (ColumnRef(name),)):
                 valid = self._columns[name].valid
                 return Value(pa.bool_(), "False" if valid is None else f"(not {valid})")
         read = [name for name in columns_of(node) if self._columns[name].kind in HELD_BY_ARROW]
@@ -219,7 +220,7 @@ class Writer:
         kind = kind_of(type_)
         if kind in HELD_BY_ARROW:
             return Value(type_, self._host.held(None, kind.type), "False")
-        return Value(type_, "False" if kind is Kind.BOOLEAN else "0", "False")
+        return Value(type_, "False" if kind is ValueKind.BOOLEAN else "0", "False")
 
     def _named(self, value: Value) -> Value:
         """Computed once, under a name."""
@@ -247,8 +248,8 @@ class Writer:
         constant = Literal(value.constant, value.type) if known else None
         return Typed(value.type, value.valid is not None, constant=constant)
 
-    def _as(self, value: Value, kind: Kind) -> Value:
-        if value.kind is kind or kind is Kind.NULL:
+    def _as(self, value: Value, kind: ValueKind) -> Value:
+        if value.kind is kind or kind is ValueKind.NULL:
             return value
         if value.valid == "False":
             return self._null(kind.type)
@@ -272,7 +273,7 @@ class Writer:
 
     def _type_of(self, node: Node) -> pa.DataType:
         match node:
-            case Column(name):
+            case ColumnRef(name):
                 return self._columns[name].type
             case Literal(_, type_) | Cast(_, type_):
                 return type_
@@ -290,12 +291,12 @@ class Writer:
         if made.kernel is not None and self._host.on_columns:
             return self._kernel(made, made.kernel, [argument.text for argument in arguments], arguments)
         kinds = [argument.kind for argument in arguments]
-        if any(kind in (*HELD_BY_ARROW, Kind.OTHER) for kind in kinds) and not self._host.on_columns:
+        if any(kind in (*HELD_BY_ARROW, ValueKind.OTHER) for kind in kinds) and not self._host.on_columns:
             raise Unwritten(f"{function} of several columns, one of them text")
         if function in ("=", "<>", "<", "<=", ">", ">="):
             return self._compare(function, arguments)
         if function in ("AND", "OR"):
-            return self._truth(function, *(self._as(argument, Kind.BOOLEAN) for argument in arguments))
+            return self._truth(function, *(self._as(argument, ValueKind.BOOLEAN) for argument in arguments))
         if function == "IN":
             if len(arguments) > 64 and not self._host.on_columns:
                 raise Unwritten("IN with more than 64 choices, which is computed on columns")
@@ -322,8 +323,8 @@ class Writer:
 
     def _arithmetic(self, function: str, arguments: list[Value], made: Typed) -> Value:
         first, valid = arguments[0], _all(argument.valid for argument in arguments)
-        floats = Kind.FLOAT in [argument.kind for argument in arguments]
-        texts = [f"float({a.text})" if floats and a.kind is Kind.INTEGER else a.text for a in arguments]
+        floats = ValueKind.FLOAT in [argument.kind for argument in arguments]
+        texts = [f"float({a.text})" if floats and a.kind is ValueKind.INTEGER else a.text for a in arguments]
         match function:
             case "+" | "-" | "*" if floats:
                 return Value(made.type, f"({texts[0]} {function} {texts[1]})", valid)
@@ -337,7 +338,7 @@ class Writer:
                 if right.constant:
                     return Value(made.type, f"({divided})", valid)
                 name = self._host.fresh("q")
-                self._block.add(f"{name} = {'0.0' if made.kind is Kind.FLOAT else 'np.int64(0)'}")
+                self._block.add(f"{name} = {'0.0' if made.kind is ValueKind.FLOAT else 'np.int64(0)'}")
                 with self._inside(f"if {texts[1]} != 0:"):
                     self._block.add(f"{name} = {divided}")
                 return Value(made.type, name, _all([valid, f"({texts[1]} != 0)"]))
@@ -352,7 +353,7 @@ class Writer:
                 return Value(made.type, f"max({first.text}, {opposite.text})", valid)
             case "FLOOR" | "CEIL":
                 return Value(made.type, f"np.{function.lower()}({first.text})" if floats else first.text, valid)
-            case "ROUND" if first.kind is Kind.FLOAT:
+            case "ROUND" if first.kind is ValueKind.FLOAT:
                 places = int(arguments[1].constant) if len(arguments) == 2 else 0  # type: ignore[arg-type]
                 return Value(made.type, f"rounded({first.text}, {self._host.literal(10.0**places)})", first.valid)
             case "ROUND":
@@ -377,12 +378,12 @@ class Writer:
                 text = self._as(first, made.kind).text
                 if made.kind in HELD_BY_ARROW:
                     text = f"({text} if {kept} else {self._null(made.type).text})"
-                return Value(made.type, f"({kept} and {text})" if made.kind is Kind.BOOLEAN else text, kept)
+                return Value(made.type, f"({kept} and {text})" if made.kind is ValueKind.BOOLEAN else text, kept)
             case "HOUR" | "MINUTE" | "SECOND":
                 unit, modulus = _UNITS[function]
                 return Value(made.type, f"({first.text} // {unit} % {modulus})", valid)
             case "YEAR" | "MONTH" | "DAY":
-                days = first.text if first.kind is Kind.DATE else f"{first.text} // {MICROSECONDS_A_DAY}"
+                days = first.text if first.kind is ValueKind.DATE else f"{first.text} // {MICROSECONDS_A_DAY}"
                 return Value(made.type, f"civil({days}, {('YEAR', 'MONTH', 'DAY').index(function)})", valid)
             case "UNIX_MICROS":
                 return Value(made.type, first.text, valid)
@@ -428,7 +429,7 @@ class Writer:
         kind = common(argument.kind for argument in arguments)
         if kind is None or (kind in HELD_BY_ARROW and not self._host.on_columns):
             raise Unwritten(f"{function} of text")
-        if kind is Kind.NULL:
+        if kind is ValueKind.NULL:
             return arguments[0]
         best, *others = [self._as(argument, kind) for argument in arguments]
         for other in others:
@@ -447,7 +448,7 @@ class Writer:
     def _case(self, arguments: Sequence[Node]) -> Value:
         results = [*arguments[1:-1:2], arguments[-1]]
         kind = common(kind_of(self._type_of(result)) for result in results)
-        if kind is Kind.NULL:
+        if kind is ValueKind.NULL:
             return self._null(kind.type)
         assert kind is not None
         dictionary, name = self._dictionary(kind, "CASE with text in its results"), self._host.fresh("c")
@@ -462,7 +463,7 @@ class Writer:
         self._chain([partial(branch, *pair) for pair in pairs], partial(self._assign, name, arguments[-1], kind))
         return Value(kind.type, name, f"{name}_ok", dictionary)
 
-    def _dictionary(self, kind: Kind, what: str) -> str | None:
+    def _dictionary(self, kind: ValueKind, what: str) -> str | None:
         """That of a choice, where it is of text in a loop."""
         if kind not in HELD_BY_ARROW or self._host.on_columns:
             return None
@@ -488,18 +489,18 @@ class Writer:
                     self._block.add(f"{more} = True")
                 further.enter_context(self._inside(f"if {more}:"))
 
-    def _assign(self, name: str, node: Node, kind: Kind) -> None:
+    def _assign(self, name: str, node: Node, kind: ValueKind) -> None:
         value = self._as(self.write(node), kind)
         text = f"({value.text})"
         if kind not in HELD_BY_ARROW:
-            text = {Kind.FLOAT: "float", Kind.BOOLEAN: "bool"}.get(kind, "np.int64") + text
+            text = {ValueKind.FLOAT: "float", ValueKind.BOOLEAN: "bool"}.get(kind, "np.int64") + text
         elif not self._host.on_columns:
             text = self._host.code(value)
         self._block.add(f"{name} = {text}", f"{name}_ok = {value.valid or True}")
 
     def _coalesce(self, arguments: Sequence[Node]) -> Value:
         kind = common(kind_of(self._type_of(argument)) for argument in arguments)
-        if kind is Kind.NULL:
+        if kind is ValueKind.NULL:
             return self._null(kind.type)
         assert kind is not None
         dictionary, name = self._dictionary(kind, "COALESCE of text"), self._host.fresh("c")
@@ -519,30 +520,30 @@ class Writer:
         if valid == "False":
             return self._null(target)
         match source, kind:
-            case (Kind.INTEGER, Kind.INTEGER):
+            case (ValueKind.INTEGER, ValueKind.INTEGER):
                 if target.bit_width < 64:
                     low, high = _limits(target)
                     self._fits(f"{text} < {low} or {text} > {high}", value, target)
                 return Value(target, text, valid)
-            case (Kind.FLOAT, Kind.INTEGER):
+            case (ValueKind.FLOAT, ValueKind.INTEGER):
                 low, high = _limits(target)
                 whole = self._named(Value(pa.float64(), f"np.trunc({text})"))
                 least = f"{whole.text} >= {float(low)!r}" if target.bit_width == 64 else f"{whole.text} > {low - 1.0!r}"
                 fits = f"{least} and {whole.text} < {high + 1.0!r}"
                 self._fits(f"not ({fits})", value, target)
                 return Value(target, f"(np.int64({whole.text}) if {fits} else np.int64(0))", valid)
-            case (Kind.INTEGER | Kind.FLOAT, Kind.FLOAT):
+            case (ValueKind.INTEGER | ValueKind.FLOAT, ValueKind.FLOAT):
                 single = target.bit_width == 32
                 return Value(target, f"np.float64(np.float32({text}))" if single else f"float({text})", valid)
-            case (Kind.BOOLEAN, Kind.INTEGER):
+            case (ValueKind.BOOLEAN, ValueKind.INTEGER):
                 return Value(target, f"np.int64({text})", valid)
-            case (Kind.BOOLEAN, Kind.FLOAT):
+            case (ValueKind.BOOLEAN, ValueKind.FLOAT):
                 return Value(target, f"float({text})", valid)
-            case (Kind.INTEGER | Kind.FLOAT, Kind.BOOLEAN):
+            case (ValueKind.INTEGER | ValueKind.FLOAT, ValueKind.BOOLEAN):
                 return Value(target, f"({_all([valid, f'{text} != 0'])})", valid)
-            case (Kind.TIMESTAMP, Kind.DATE):
+            case (ValueKind.TIMESTAMP, ValueKind.DATE):
                 return Value(target, f"({text} // {MICROSECONDS_A_DAY})", valid)
-            case (Kind.DATE, Kind.TIMESTAMP):
+            case (ValueKind.DATE, ValueKind.TIMESTAMP):
                 return self._checked("*", text, f"np.int64({MICROSECONDS_A_DAY})", target, valid)
             case _ if source is kind and (kind not in HELD_BY_ARROW or self._host.on_columns):
                 return Value(target, text, valid)
@@ -551,7 +552,7 @@ class Writer:
         raise Unwritten(f"a cast from {value.type} to {target}")
 
     def _fits(self, wrong: str, value: Value, target: pa.DataType) -> None:
-        floating = value.kind is Kind.FLOAT
+        floating = value.kind is ValueKind.FLOAT
         message = f"{{{'value' if floating else 'whole'}}} does not fit {target}"
         condition = f"({wrong})" if value.valid is None else f"{value.valid} and ({wrong})"
         self._fail(condition, message, value.text if floating else "0.0", "0" if floating else value.text)

@@ -5,7 +5,7 @@ import pyarrow as pa
 
 from riprap.base.randomness import derived_seed
 from riprap.faults.models import DIVERGENCE, Fault
-from riprap.graph.keys import KeyShape
+from riprap.graph.order_keys import KeyShape
 from riprap.operators.columns import keys_of
 from riprap.operators.kernels.altering import FLIPPED, OFF, alter_floats, alter_whole, chances_at
 from riprap.operators.step_gate import Wrong

@@ -14,7 +14,7 @@ from riprap.graph.specs import Aggregate, Join, Scan
 from riprap.operators.contract import Operator
 from riprap.operators.flipping import corrupted, corruptible
 from riprap.operators.groups import GroupTable
-from riprap.operators.rows import STAMP
+from riprap.operators.row_store import STAMP
 from riprap.operators.strings import StringPool
 from riprap.operators.windowed import WindowedOperator
 

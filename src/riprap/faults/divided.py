@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from riprap.faults.models import FaultKind
 from riprap.graph.graph import Graph
-from riprap.graph.keys import overlapping
+from riprap.graph.order_keys import overlapping
 from riprap.graph.partitioning import key_partitioning, lineage_of
 from riprap.graph.specs import Aggregate, Delay, Join, OperatorSpec, Punctor, Scan, Source
 from riprap.graph.windows import Count, Zero

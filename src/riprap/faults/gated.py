@@ -16,7 +16,7 @@ from riprap.faults.alterations import wrong_values
 from riprap.faults.injection import InjectedOperator, check_reorder, with_fault
 from riprap.faults.models import ALTERS, NOTHING, STRIKES_ONCE, Fault
 from riprap.graph.graph import Graph
-from riprap.graph.keys import just_before
+from riprap.graph.order_keys import just_before
 from riprap.graph.specs import Sink
 from riprap.operators.contract import Operator
 from riprap.operators.step_gate import TWICE

@@ -15,8 +15,8 @@ from riprap.engine.engine import Engine, EngineState, Output
 from riprap.engine.jitter import Jitter
 from riprap.faults.gated import golden_engine
 from riprap.faults.injection import InjectedOperator
-from riprap.faults.outputs import OutputRows, SinkReader, joined
 from riprap.faults.recording import Recording
+from riprap.faults.trial_outputs import OutputRows, SinkReader, joined
 from riprap.graph.graph import Graph
 from riprap.graph.specs import Join
 from riprap.graph.windows import Time
@@ -27,7 +27,7 @@ STRIDE = 4  # each check is this many times as far from the start as the one bef
 
 
 @dataclass(frozen=True)
-class Mark:
+class StateMark:
     """The state at a cut. Where two runs have equal marks, they go on equally.
 
     Apps divided by key: `digests` has a row per stateful operator and a column per part (0: no state), `waiting` the
@@ -46,7 +46,7 @@ class Golden:
     rows: Mapping[str, OutputRows]
     emitted: Mapping[int, Mapping[str, int]]
     states: Mapping[int, EngineState]  # by start
-    marks: Mapping[int, Mark]  # by check
+    marks: Mapping[int, StateMark]  # by check
 
 
 def checks_after(start: int, tuples: int) -> list[int]:
@@ -74,7 +74,7 @@ def golden_run(
     counts = {reader.sink: 0 for reader in readers}
     emitted: dict[int, dict[str, int]] = {}
     states: dict[int, EngineState] = {}
-    marks: dict[int, Mark] = {}
+    marks: dict[int, StateMark] = {}
     at = 0
     for cut in sorted({*kept, *checks, recording.tuples}):
         outputs: list[Output] = list(recording.feed(engine, at, cut))
@@ -91,10 +91,10 @@ def golden_run(
     return Golden({sink: joined(parts) for sink, parts in rows.items()}, emitted, states, marks)
 
 
-def mark(engine: Engine, recording: Recording, *, divided: bool) -> Mark:
+def mark(engine: Engine, recording: Recording, *, divided: bool) -> StateMark:
     if divided:
-        return Mark(digests_of(engine, recording.hashes), waiting_parts(engine, recording), b"")
-    return Mark(np.empty((0, 0), np.uint64), np.empty(0, np.int64), _fingerprint(engine))
+        return StateMark(digests_of(engine, recording.hashes), waiting_parts(engine, recording), b"")
+    return StateMark(np.empty((0, 0), np.uint64), np.empty(0, np.int64), _fingerprint(engine))
 
 
 def digests_of(engine: Engine, keys: np.ndarray) -> np.ndarray:

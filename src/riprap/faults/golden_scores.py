@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from riprap.faults.outputs import OutputRows
 from riprap.faults.scoring import Score, in_sums
+from riprap.faults.trial_outputs import OutputRows
 
 
 class GoldenScores:

@@ -21,12 +21,12 @@ from riprap.faults.alterations import altered, chance_of
 from riprap.faults.corrupted_state import corrupt_state
 from riprap.faults.models import NOTHING, STRIKES_ONCE, Fault
 from riprap.graph.graph import Graph
-from riprap.graph.keys import KeyShape, OrderKey, just_before
+from riprap.graph.order_keys import KeyShape, OrderKey, just_before
 from riprap.graph.specs import Columns, OperatorSpec, PartitionKey, Sink, Source
 from riprap.graph.windows import Window
 from riprap.operators.build import operator_for, register
 from riprap.operators.columns import Keys, keys_of, take
-from riprap.operators.contract import Channel, Digest, Emission, Operator, Punctuation, Setting, State
+from riprap.operators.contract import Channel, Digest, Emission, Operator, OperatorState, Punctuation, Setting
 from riprap.operators.flipping import corrupted
 from riprap.operators.groups import GroupTable
 from riprap.operators.strings import StringPool
@@ -272,20 +272,20 @@ class InjectedOperator(Operator):
         inner = self._before if punctuation.key < self.fault.start else self._after
         return inner.punctuate(channel, punctuation)
 
-    def progress(self, key: OrderKey) -> list[Emission]:
+    def watermark(self, key: OrderKey) -> list[Emission]:
         if self.fault.keeps_state:
             released = self._release() if key >= self.fault.end else []
-            return released + self._before.progress(key)
-        emissions = self._before.progress(key) if key < self.fault.start else []
-        return emissions + self._from_the_end_on(self._after.progress(key))
+            return released + self._before.watermark(key)
+        emissions = self._before.watermark(key) if key < self.fault.start else []
+        return emissions + self._from_the_end_on(self._after.watermark(key))
 
     def end(self) -> list[Emission]:
         if self.fault.keeps_state:
             return self._release() + self._before.end()
         return self._from_the_end_on(self._after.end())
 
-    def output_progress(self, key: OrderKey) -> OrderKey:
-        promised = self._after.output_progress(key)
+    def output_watermark(self, key: OrderKey) -> OrderKey:
+        promised = self._after.output_watermark(key)
         return min(promised, just_before(self.fault.start)) if self.holding else promised
 
     def _from_the_end_on(self, emissions: list[Emission]) -> list[Emission]:
@@ -303,10 +303,10 @@ class InjectedOperator(Operator):
 
     # State: that of the operator after the outage ---------------------------------------------------------------------
 
-    def snapshot(self) -> State:
+    def snapshot(self) -> OperatorState:
         return self._after.snapshot()
 
-    def restore(self, parts: Sequence[State]) -> None:
+    def restore(self, parts: Sequence[OperatorState]) -> None:
         """Start from a fault-free state. It has to be one of a cut at or before `restored`."""
         self._before.restore(parts)
         if not self.fault.keeps_state and not self.fault.loses_state:

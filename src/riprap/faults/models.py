@@ -34,7 +34,7 @@ from typing import Literal, get_args
 
 from riprap.base.errors import UsageError, known
 from riprap.base.quantities import Duration, format_duration, parse_duration
-from riprap.graph.keys import END_KEY, START_KEY, OrderKey
+from riprap.graph.order_keys import END_KEY, START_KEY, OrderKey
 
 FaultKind = Literal["loss", "duplicate", "reorder", "diverge", "corrupt", "corrupt-tuple", "corrupt-state", "sdc"]
 KINDS: tuple[FaultKind, ...] = get_args(FaultKind)

@@ -15,16 +15,16 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.base.randomness import generator
-from riprap.faults import metrics
-from riprap.faults.campaign import Settings
-from riprap.faults.summary import TargetSummary
+from riprap.faults import quality_metrics as metrics
+from riprap.faults.campaign_settings import CampaignSettings
+from riprap.faults.campaign_summary import TargetSummary
 
 DRAWS = 300
 _EDGES = (2.5, 97.5)  # percentiles
 
 
 @dataclass(frozen=True)
-class Place:
+class RankedOperator:
     """One operator in the order by one metric."""
 
     target: str
@@ -35,9 +35,9 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Order:
+class MetricOrder:
     metric: str  # "R" or "I"
-    places: tuple[Place, ...]  # highest first
+    places: tuple[RankedOperator, ...]  # highest first
     whole: float  # share of draws in which nobody comes out below one that it is above
 
     def sentence(self) -> str:
@@ -48,7 +48,7 @@ class Order:
         return f"{' '.join(parts)}; the whole order in {self.whole:.0%} of {DRAWS} draws"
 
 
-def orders(settings: Settings, summaries: Sequence[TargetSummary], sink: str) -> dict[str, Order]:
+def orders(settings: CampaignSettings, summaries: Sequence[TargetSummary], sink: str) -> dict[str, MetricOrder]:
     """By metric, for one sink."""
     own = [summary for summary in summaries if summary.sink == sink]
     chance = generator(settings.seed, "order", sink)
@@ -65,7 +65,9 @@ def orders(settings: Settings, summaries: Sequence[TargetSummary], sink: str) ->
     }
 
 
-def _metrics(settings: Settings, summary: TargetSummary, offsets: np.ndarray, reps: np.ndarray) -> tuple[float, float]:
+def _metrics(
+    settings: CampaignSettings, summary: TargetSummary, offsets: np.ndarray, reps: np.ndarray
+) -> tuple[float, float]:
     found = []
     for offset in offsets.tolist():
         faulty, golden = summary.sections[offset]
@@ -76,7 +78,7 @@ def _metrics(settings: Settings, summary: TargetSummary, offsets: np.ndarray, re
     return float(max(until for until, _ in found)), max((impact for _, impact in found), key=abs)
 
 
-def _order(metric: str, targets: Sequence[str], values: Sequence[float], drawn: np.ndarray) -> Order:
+def _order(metric: str, targets: Sequence[str], values: Sequence[float], drawn: np.ndarray) -> MetricOrder:
     ranked = sorted(range(len(targets)), key=lambda number: -values[number])
     places = []
     for at, number in enumerate(ranked):
@@ -85,9 +87,9 @@ def _order(metric: str, targets: Sequence[str], values: Sequence[float], drawn: 
         if at + 1 < len(ranked):
             gap = drawn[:, number] - drawn[:, ranked[at + 1]]
             above = float(np.mean((gap > 0) + 0.5 * (gap == 0)))
-        places.append(Place(targets[number], values[number], float(low), float(high), above))
+        places.append(RankedOperator(targets[number], values[number], float(low), float(high), above))
     kept = np.all(np.diff(drawn[:, ranked], axis=1) <= 0, axis=1)
-    return Order(metric, tuple(places), float(np.mean(kept)))
+    return MetricOrder(metric, tuple(places), float(np.mean(kept)))
 
 
 def spread(golden: pa.Table) -> dict[str, float]:
@@ -105,7 +107,7 @@ def spread(golden: pa.Table) -> dict[str, float]:
     return found
 
 
-def unsteady(settings: Settings, spreads: Mapping[str, float]) -> list[str]:
+def unsteady(settings: CampaignSettings, spreads: Mapping[str, float]) -> list[str]:
     """A sentence for each sink whose score is not to be believed."""
     return [
         f"The score of {sink} is not stable: golden runs, which differ by jitter alone, differ by {share:.1%} in a "

@@ -3,19 +3,19 @@
 from collections.abc import Mapping
 
 from riprap.base.quantities import Duration
-from riprap.faults.campaign import Settings, Target
+from riprap.faults.campaign_settings import CampaignSettings, Target
 from riprap.faults.models import StateOutcome
-from riprap.faults.verdict import Verdict
+from riprap.faults.operator_advice import OperatorAdvice
 from riprap.graph.annotations import Annotations, HaGroup
 from riprap.graph.graph import Graph
-from riprap.graph.groups import connected, replicable
-from riprap.graph.plan import Plan
+from riprap.graph.ha_groups import connected, replicable
+from riprap.graph.plan_file import Plan
 
 CHECKPOINT_EVERY = Duration(1_000_000)  # what the plan proposes
 GROUP = "critical"
 
 
-def proposed_plan(graph: Graph, found: Mapping[str, Verdict]) -> Plan:
+def proposed_plan(graph: Graph, found: Mapping[str, OperatorAdvice]) -> Plan:
     """The verdicts as a plan, instead of the protection in the code.
 
     Whoever has to be in a group with its members is, and what cannot be replicated is checkpointed.
@@ -41,7 +41,7 @@ def proposed_plan(graph: Graph, found: Mapping[str, Verdict]) -> Plan:
     return Plan(graph.name, {name: operators[name] for name in graph.order if name in operators})
 
 
-def protected_targets(graph: Graph, settings: Settings, plan: Plan, failover: Duration) -> dict[str, Target]:
+def protected_targets(graph: Graph, settings: CampaignSettings, plan: Plan, failover: Duration) -> dict[str, Target]:
     """What each operator's fault becomes under a plan; operators for which it changes nothing are left out.
 
     A member of a replicated group takes the group with it: a loss at the group's edge until the replica takes over. A

@@ -29,7 +29,7 @@ from riprap.engine.inputs import BATCH_ROWS, keyed
 from riprap.engine.pruning import wanted_columns
 from riprap.faults.sealed import finished, fresh, mapped, save_array
 from riprap.graph.graph import Graph
-from riprap.graph.keys import END_KEY, SEQ, TS, OrderKey
+from riprap.graph.order_keys import END_KEY, SEQ, TS, OrderKey
 from riprap.operators.columns import Keys, view
 from riprap.operators.groups import GroupTable
 from riprap.operators.kernels.selecting import by_part, rows_among, rows_within

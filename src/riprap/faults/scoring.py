@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from riprap.base.errors import ExpressionError, GraphError, UsageError
 from riprap.expressions import Bound, bind
-from riprap.faults.functions import ScoreFunction, function_score
+from riprap.faults.score_functions import ScoreFunction, function_score
 from riprap.graph.aggregates import parse_call
-from riprap.graph.keys import visible_schema
+from riprap.graph.order_keys import visible_schema
 
 FUNCTIONS = ("sum", "count", "avg", "min", "max")
 _RMSE = re.compile(r"\s*rmse\s*\((.+),(.+)\)\s*", re.IGNORECASE | re.DOTALL)

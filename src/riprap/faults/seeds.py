@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from riprap.engine.engine import Engine
 from riprap.engine.jitter import Jitter
-from riprap.faults.outputs import OutputRows, SinkReader, among, no_rows
 from riprap.faults.recording import Recording
+from riprap.faults.trial_outputs import OutputRows, SinkReader, among, no_rows
 from riprap.graph.graph import Graph, StreamSpec
 from riprap.graph.specs import Delay, Join, Punctor, Sort
 from riprap.graph.windows import Count

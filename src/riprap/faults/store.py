@@ -22,15 +22,15 @@ from pathlib import Path
 import numpy as np
 
 from riprap.base import files
-from riprap.faults.campaign import Settings, TargetProfile
-from riprap.faults.golden import Golden, Mark
-from riprap.faults.outputs import OutputRows
+from riprap.faults.campaign_settings import CampaignSettings, TargetProfile
+from riprap.faults.golden import Golden, StateMark
+from riprap.faults.saved_states import decode_state, encode_state
 from riprap.faults.sealed import finished, fresh, load_batches, mapped, save_array, save_batches, sound
 from riprap.faults.seeds import GoldenOutputs
-from riprap.faults.states import decode_state, encode_state
+from riprap.faults.trial_outputs import OutputRows
 
 
-def prepared(path: Path, settings: Settings) -> bool:
+def prepared(path: Path, settings: CampaignSettings) -> bool:
     """Whether everything that units share is there, and sound."""
     names = [*(f"golden-{run}" for run in range(settings.reps)), "outputs"]
     return all(sound(path / name) for name in names)
@@ -73,7 +73,7 @@ def load_golden(path: Path, run: int, sinks: Sequence[str]) -> tuple[Golden, dic
     emitted = {int(cut): counts for cut, counts in about["emitted"].items()}
     states = {cut: decode_state(files.read_bytes(folder / f"state-{cut}")) for cut in about["states"]}
     marks = {
-        int(cut): Mark(
+        int(cut): StateMark(
             mapped(folder / f"mark-{cut}.digests.npy"), mapped(folder / f"mark-{cut}.waiting.npy"), bytes.fromhex(whole)
         )
         for cut, whole in about["marks"].items()
@@ -125,7 +125,7 @@ def save_profiles(path: Path, profiles: Sequence[TargetProfile]) -> None:
     finished(work, path / "profile")
 
 
-def load_profiles(path: Path, settings: Settings) -> list[TargetProfile]:
+def load_profiles(path: Path, settings: CampaignSettings) -> list[TargetProfile]:
     """Of the targets of the settings, which may be some of those that were profiled."""
     folder = path / "profile"
     known = {name: (n, rates) for n, (name, *rates) in enumerate(json.loads(files.read_text(folder / "rates.json")))}

@@ -20,13 +20,13 @@ import numpy as np
 from riprap.engine.engine import Engine
 from riprap.engine.jitter import Jitter
 from riprap.faults.gated import can_strike, still_striking, strike, trial_engine
-from riprap.faults.golden import Golden, Mark, checks_after, digests_of, mark, waiting_parts
+from riprap.faults.golden import Golden, StateMark, checks_after, digests_of, mark, waiting_parts
 from riprap.faults.injection import InjectedOperator, with_fault
 from riprap.faults.models import Fault
-from riprap.faults.outputs import Difference, OutputRows, SinkReader, difference, joined
 from riprap.faults.recording import Recording
+from riprap.faults.trial_outputs import Difference, OutputRows, SinkReader, difference, joined
 from riprap.graph.graph import Graph
-from riprap.graph.keys import OrderKey
+from riprap.graph.order_keys import OrderKey
 from riprap.operators.columns import Keys
 from riprap.operators.kernels.selecting import by_part, rows_within
 
@@ -172,7 +172,7 @@ def _moved(
     return np.array([key for operator in struck for key in operator.moved], np.uint64)
 
 
-def _over(bench: Bench, engine: Engine, golden: Mark, remaining: np.ndarray) -> np.ndarray:
+def _over(bench: Bench, engine: Engine, golden: StateMark, remaining: np.ndarray) -> np.ndarray:
     """Which of the remaining parts will go on as in the golden run."""
     if not bench.divided:
         return remaining if mark(engine, bench.recording, divided=False).whole == golden.whole else remaining[:0]

@@ -19,16 +19,16 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.faults import store
-from riprap.faults.campaign import Outage, Settings, TargetProfile, outages_of, profile_targets, starts
+from riprap.faults.campaign_settings import CampaignSettings, Outage, TargetProfile, outages_of, profile_targets, starts
 from riprap.faults.divided import runs_by_key
-from riprap.faults.functions import ScoreFunction
 from riprap.faults.golden import golden_run
 from riprap.faults.golden_scores import GoldenScores
 from riprap.faults.models import STRIKES_ONCE
-from riprap.faults.outputs import Difference, OutputRows, SinkReader, among, sink_reader
 from riprap.faults.recording import Recording, load
+from riprap.faults.score_functions import ScoreFunction
 from riprap.faults.scoring import OutputScore, Score, in_sums, parse_score
 from riprap.faults.seeds import golden_outputs
+from riprap.faults.trial_outputs import Difference, OutputRows, SinkReader, among, sink_reader
 from riprap.faults.trials import Bench, replay
 from riprap.graph.graph import Graph
 
@@ -63,11 +63,11 @@ GOLDEN = pa.schema(
 
 
 @dataclass(frozen=True)
-class Job:
+class CampaignJob:
     """A campaign as tasks see it."""
 
     graph: Graph
-    settings: Settings
+    settings: CampaignSettings
     path: Path  # what its tasks share
     recorded: Path  # the recorded stream
     identity: str = ""  # of the campaign; paths alone may have been another's before
@@ -130,16 +130,16 @@ class Job:
 # Preparation ----------------------------------------------------------------------------------------------------------
 
 
-def preparations(settings: Settings) -> list[str]:
+def preparations(settings: CampaignSettings) -> list[str]:
     return [*(f"golden {run}" for run in range(settings.reps)), "outputs"]
 
 
-def profile_all(job: Job) -> None:
+def profile_all(job: CampaignJob) -> None:
     """Find out what reaches each target: which of them can be assessed follows from it."""
     store.save_profiles(job.path, profile_targets(job.graph, job.recording, job.settings.targets))
 
 
-def prepare(job: Job, what: str) -> None:
+def prepare(job: CampaignJob, what: str) -> None:
     """Make one of the things that units share."""
     if what == "outputs":
         bound = job.settings.jitter_bound
@@ -156,7 +156,7 @@ def prepare(job: Job, what: str) -> None:
 # Units ----------------------------------------------------------------------------------------------------------------
 
 
-def run_unit(job: Job, target: int, offset: int) -> pa.RecordBatch:
+def run_unit(job: CampaignJob, target: int, offset: int) -> pa.RecordBatch:
     """All trials of one target at one offset, as rows of TRIALS."""
     outages = job.outages(target, offset)
     names = job.settings.targets[target].operators
@@ -282,7 +282,9 @@ class _ScoredPart:
 # Golden runs ----------------------------------------------------------------------------------------------------------
 
 
-def run_golden(job: Job, runs: Sequence[int], affected: Mapping[str, Sequence[np.ndarray]]) -> Iterator[pa.RecordBatch]:
+def run_golden(
+    job: CampaignJob, runs: Sequence[int], affected: Mapping[str, Sequence[np.ndarray]]
+) -> Iterator[pa.RecordBatch]:
     """Golden runs, scored by section and on the affected part of every unit (by sink, in the order of `units`)."""
     outputs = store.load_outputs(job.path)
     for sink, score in job.scores.items():

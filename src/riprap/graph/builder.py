@@ -23,7 +23,7 @@ from riprap.expressions import Expression, parse, parse_named
 from riprap.graph.aggregates import AggregateCall, parse_call
 from riprap.graph.annotations import Annotations, combined
 from riprap.graph.graph import Graph, Lateness, Partitioning, StreamSpec
-from riprap.graph.groups import copied
+from riprap.graph.ha_groups import copied
 from riprap.graph.mapping import routes_of
 from riprap.graph.spec_scan import StateVariable
 from riprap.graph.specs import (

@@ -16,7 +16,7 @@ from typing import Literal
 import pyarrow as pa
 
 from riprap.base.errors import GraphError, known
-from riprap.graph.keys import TIMER, KeyShape, physical_schema
+from riprap.graph.order_keys import TIMER, KeyShape, physical_schema
 from riprap.graph.specs import OperatorSpec, Sink, Source
 
 Partitioning = Literal["forward", "key", "broadcast"]

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from riprap.base.documents import read_text, shortened
 from riprap.base.errors import GraphError
-from riprap.expressions.ast import Call, Column, Expression, Literal
+from riprap.expressions.ast import Call, ColumnRef, Expression, Literal
 
 MOST_OUTPUTS = 1024
 _NUMBER = re.compile(r"\s*[0-9]{1,9}\s*$")
@@ -68,4 +68,4 @@ def _value(text: str, type_: pa.DataType, by: str, where: str) -> str | int:
 def _among(by: str, values: list[str | int], type_: pa.DataType) -> Expression:
     kind = pa.string() if pa.types.is_string(type_) else pa.int64()
     shown = ", ".join(map(repr, values[:3])) + (", …" if len(values) > 3 else "")
-    return Expression(f"{by} IN ({shown})", Call("IN", (Column(by), *(Literal(value, kind) for value in values))))
+    return Expression(f"{by} IN ({shown})", Call("IN", (ColumnRef(by), *(Literal(value, kind) for value in values))))

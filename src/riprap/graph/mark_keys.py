@@ -19,7 +19,7 @@ under which there is no tuple. From this follows what everybody has to heed:
 
 from dataclasses import replace
 
-from riprap.graph.keys import END_KEY, START_KEY, TIMER, KeyShape, OrderKey, just_before
+from riprap.graph.order_keys import END_KEY, START_KEY, TIMER, KeyShape, OrderKey, just_before
 
 
 def just_before_it(mark: OrderKey) -> OrderKey:

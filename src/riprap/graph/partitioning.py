@@ -8,9 +8,9 @@ operator is why.
 
 from dataclasses import dataclass
 
-from riprap.expressions.ast import Column
+from riprap.expressions.ast import ColumnRef
 from riprap.graph.graph import Graph
-from riprap.graph.keys import TIMER
+from riprap.graph.order_keys import TIMER
 from riprap.graph.specs import Aggregate, Barrier, Functor, Join, OperatorSpec, Scan, Sort, Source, Union, UserDefined
 from riprap.graph.windows import Punctuated
 
@@ -140,7 +140,7 @@ def _renamed(columns: Lineage, projections: tuple[tuple[str, object], ...] | Non
     copies = {}
     for name, expression in projections:
         root = getattr(expression, "root", None)
-        if isinstance(root, Column) and root.name in columns:
+        if isinstance(root, ColumnRef) and root.name in columns:
             copies[name] = columns[root.name]
     return copies
 

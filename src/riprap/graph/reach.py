@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from riprap.graph.cycles import cyclic_parts
 from riprap.graph.graph import Graph
-from riprap.graph.keys import END_KEY, START_KEY
+from riprap.graph.order_keys import END_KEY, START_KEY
 from riprap.graph.specs import Aggregate, Barrier, Delay, Join, OperatorSpec, Scan, Sort, UserDefined
 from riprap.graph.windows import Count, Time, Window, Zero
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from riprap.base.errors import ExpressionError, GraphError, known
 from riprap.expressions import Bound, Expression, bind
 from riprap.graph.annotations import Annotations
-from riprap.graph.keys import KeyShape, visible_schema
+from riprap.graph.order_keys import KeyShape, visible_schema
 from riprap.graph.types import is_key
 from riprap.graph.windows import Window, Zero
 

@@ -9,8 +9,8 @@ from riprap.base.errors import GraphError
 from riprap.base.quantities import Duration, format_duration
 from riprap.expressions import Expression
 from riprap.expressions.ast import Call
-from riprap.graph.keys import KeyShape, joined_shape, overlapping, source_shape
 from riprap.graph.mark_keys import own_marks
+from riprap.graph.order_keys import KeyShape, joined_shape, overlapping, source_shape
 from riprap.graph.spec_base import Columns, OperatorSpec, PartitionKey, projected_schema, user_columns
 
 

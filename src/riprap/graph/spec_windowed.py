@@ -8,8 +8,8 @@ import pyarrow as pa
 from riprap.base.errors import GraphError
 from riprap.expressions import Expression
 from riprap.graph.aggregates import AggregateCall
-from riprap.graph.keys import TIMER, KeyShape, joined_marks, joined_shape, overlapping
 from riprap.graph.mark_keys import caused_shape, own_marks
+from riprap.graph.order_keys import TIMER, KeyShape, joined_marks, joined_shape, overlapping
 from riprap.graph.spec_base import Columns, OperatorSpec, PartitionKey, projected_schema, user_columns
 from riprap.graph.types import is_key
 from riprap.graph.windows import Count, Punctuated, Session, Time, Window, Zero

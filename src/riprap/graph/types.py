@@ -10,7 +10,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from riprap.base.errors import GraphError, known
-from riprap.graph.keys import KEY_COLUMNS
+from riprap.graph.order_keys import KEY_COLUMNS
 
 _NAMES: dict[str, pa.DataType] = {
     "bool": pa.bool_(),

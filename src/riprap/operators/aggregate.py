@@ -8,19 +8,19 @@ import pyarrow as pa
 
 from riprap.expressions import Expression
 from riprap.graph.aggregates import AggregateCall
-from riprap.graph.keys import KEY_COLUMNS, TIMER, OrderKey
 from riprap.graph.mark_keys import behind_boundary, behind_trigger, still_open
+from riprap.graph.order_keys import KEY_COLUMNS, TIMER, OrderKey
 from riprap.graph.specs import Aggregate
 from riprap.graph.windows import Count, Punctuated, Session, Time
-from riprap.operators.columns import Keys, Words, batch_of, key_columns, take, times_of, to_words
+from riprap.operators.columns import Keys, TextColumn, batch_of, key_columns, take, times_of, to_words
 from riprap.operators.contract import Channel, Emission, Punctuation, Setting
-from riprap.operators.functions import WindowFunction, Windows
 from riprap.operators.groups import GroupTable
 from riprap.operators.kernels.rings import SMALLEST, insert_all
 from riprap.operators.kernels.sessions import end_sessions
 from riprap.operators.kernels.triggers import by_boundary, count_by_count, time_by_count
 from riprap.operators.repeating import of_count, stamped
-from riprap.operators.rows import RowStore
+from riprap.operators.row_functions import WindowFunction, Windows
+from riprap.operators.row_store import RowStore
 from riprap.operators.tracking import Touched
 from riprap.operators.windowed import WindowedOperator
 
@@ -131,11 +131,11 @@ class AggregateOperator(WindowedOperator):
         groups = self.groups_of(0, batch)
         return self.take(groups, times_of(batch), self.words_of(0, batch), batch)
 
-    def words_of(self, port: int, batch: pa.RecordBatch) -> dict[str, Words]:
+    def words_of(self, port: int, batch: pa.RecordBatch) -> dict[str, TextColumn]:
         return {name: to_words(bound.evaluate(batch), self.pool) for name, bound in self.arguments}
 
     def take(
-        self, groups: np.ndarray, ts: np.ndarray, words: Mapping[str, Words], batch: pa.RecordBatch | None = None
+        self, groups: np.ndarray, ts: np.ndarray, words: Mapping[str, TextColumn], batch: pa.RecordBatch | None = None
     ) -> list[Emission]:
         """Take rows: the group, the time and the arguments of each. `batch` has what else groups that speak at a tuple
         give of it, if they do.
@@ -302,7 +302,7 @@ class AggregateOperator(WindowedOperator):
         number, beside = (key.ts, 0) if isinstance(every, Session) else divmod(key.ts, every.size)
         return key if beside else behind_boundary(key, number, int(_HASH_BITS))
 
-    def progress(self, key: OrderKey) -> list[Emission]:
+    def watermark(self, key: OrderKey) -> list[Emission]:
         return self._speak_until(key.ts) if self._waits_for(key.ts) else []
 
     def end(self) -> list[Emission]:
@@ -334,7 +334,7 @@ class AggregateOperator(WindowedOperator):
         waits = isinstance(self.spec.every, Time) and self._boundary != _NONE and self.size() > 0
         return self._boundary if waits else None
 
-    def output_progress(self, key: OrderKey) -> OrderKey:
+    def output_watermark(self, key: OrderKey) -> OrderKey:
         return still_open(key) if isinstance(self.spec.window, Punctuated) else key
 
     # The past ---------------------------------------------------------------------------------------------------------
@@ -344,7 +344,7 @@ class AggregateOperator(WindowedOperator):
         return self.spec.every.size if isinstance(self.spec.every, Time) else 0
 
     def insert_past(
-        self, port: int, words: Mapping[str, Words], groups: np.ndarray, ts: np.ndarray, number: np.ndarray
+        self, port: int, words: Mapping[str, TextColumn], groups: np.ndarray, ts: np.ndarray, number: np.ndarray
     ) -> None:
         self.stores[0].insert(groups, words, stamped(self.spec.window, ts, number), of_count(self.spec.window))
 

@@ -9,7 +9,7 @@ from riprap.operators.columns import Keys, batch_of, key_columns, keys_of, to_wo
 from riprap.operators.contract import Channel, Emission, Punctuation, Setting
 from riprap.operators.groups import GroupTable
 from riprap.operators.kernels.rings import insert_all, positions_of
-from riprap.operators.rows import RowStore
+from riprap.operators.row_store import RowStore
 from riprap.operators.windowed import WindowedOperator
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 
 from riprap.graph.graph import Graph
-from riprap.graph.keys import KeyShape
+from riprap.graph.order_keys import KeyShape
 from riprap.graph.specs import (
     Aggregate,
     Barrier,

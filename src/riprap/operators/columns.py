@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.expressions.vectors import address_of
-from riprap.graph.keys import END_KEY, SEQ, SRC, TS, TS_TYPE, KeyShape, N, OrderKey
 from riprap.graph.mark_keys import is_behind_trigger
+from riprap.graph.order_keys import END_KEY, SEQ, SRC, TS, TS_TYPE, KeyShape, N, OrderKey
 from riprap.graph.types import logical_type
 from riprap.operators.kernels.merging import number_runs
 from riprap.operators.strings import StringPool
@@ -26,7 +26,7 @@ LATE_N = 1 << 40  # above every `_n` that is counted: where it begins, times 1 +
 _AS_THEY_ARE = {pa.float64().id: np.float64, pa.int64().id: np.int64, TS_TYPE.id: np.int64}
 
 
-class Words(NamedTuple):
+class TextColumn(NamedTuple):
     values: np.ndarray  # int64 or float64
     valid: np.ndarray  # uint8, or empty
 
@@ -52,7 +52,7 @@ def validity(array: pa.Array) -> np.ndarray:
     return array.is_valid().to_numpy(zero_copy_only=False).view(np.uint8) if array.null_count else ALL_VALID
 
 
-def to_words(array: pa.Array, pool: StringPool) -> Words:
+def to_words(array: pa.Array, pool: StringPool) -> TextColumn:
     type_ = array.type
     if type_.id in _AS_THEY_ARE:
         values = view(array, _AS_THEY_ARE[type_.id])
@@ -65,8 +65,8 @@ def to_words(array: pa.Array, pool: StringPool) -> Words:
     elif pa.types.is_integer(type_):
         values = view(array, type_.to_pandas_dtype()).astype(np.int64)
     else:
-        return Words(*pool.ids(array))
-    return Words(values, validity(array))
+        return TextColumn(*pool.ids(array))
+    return TextColumn(values, validity(array))
 
 
 def from_words(values: np.ndarray, valid: np.ndarray, type_: pa.DataType, pool: StringPool) -> pa.Array:
@@ -205,7 +205,7 @@ def batch_of(columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
-def renumbered_progress(key: OrderKey, shapes: Sequence[KeyShape]) -> OrderKey:
+def renumbered_watermark(key: OrderKey, shapes: Sequence[KeyShape]) -> OrderKey:
     """Progress of outputs that count `_n` anew for each (_ts, _src, _seq): a trigger whose own `_n` may still rise may
     still give outputs with any number; otherwise it has given them all.
     """

@@ -31,7 +31,7 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.base.errors import DataError
-from riprap.graph.keys import KeyShape, OrderKey
+from riprap.graph.order_keys import KeyShape, OrderKey
 from riprap.graph.specs import OperatorSpec
 from riprap.operators.columns import Numbering
 
@@ -75,7 +75,7 @@ class Emission(NamedTuple):
 
 
 @dataclass(frozen=True)
-class State:
+class OperatorState:
     """State of one operator at a cut, as Arrow tables and whole numbers.
 
     A table called `X.keys` has one row per key: the key's columns, `_hash` (uint64), `_head` and `_tail` (range of
@@ -140,7 +140,7 @@ class Operator(ABC):
         return emissions
 
     def late(self, channel: Channel, batch: pa.RecordBatch, at: OrderKey) -> list[Emission]:
-        """Take rows that come late, at a key that `progress` has told. By default like any others.
+        """Take rows that come late, at a key that `watermark` has told. By default like any others.
 
         What they cause has their keys. It must not say anything of other rows: windows of time that are closed stay so.
         """
@@ -150,13 +150,13 @@ class Operator(ABC):
         """By default a punctuation passes to every output."""
         return [Emission(port, punctuation) for port in range(self.setting.spec.outputs)]
 
-    def progress(self, key: OrderKey) -> list[Emission]:
+    def watermark(self, key: OrderKey) -> list[Emission]:
         return []
 
     def end(self) -> list[Emission]:
         return []
 
-    def output_progress(self, key: OrderKey) -> OrderKey:
+    def output_watermark(self, key: OrderKey) -> OrderKey:
         """What progress of the input to `key` means for the outputs: nothing at or below the result will be emitted."""
         return key
 
@@ -166,16 +166,16 @@ class Operator(ABC):
 
     # State; the defaults are those of an operator without any ------------------------------------------------------
 
-    def snapshot(self) -> State:
-        return State(self.version)
+    def snapshot(self) -> OperatorState:
+        return OperatorState(self.version)
 
-    def delta(self, since: int) -> State:
+    def delta(self, since: int) -> OperatorState:
         """What changed since `since`, a version that `snapshot` or `delta` returned; a snapshot if that is too long
         ago.
         """
         return self.snapshot()
 
-    def restore(self, parts: Sequence[State]) -> None:
+    def restore(self, parts: Sequence[OperatorState]) -> None:
         """Replace the state by a snapshot and the deltas that followed it."""
         check_chain(parts)
         self.version = parts[-1].version
@@ -219,7 +219,7 @@ def _runs(ports: np.ndarray) -> list[tuple[int, int]]:
     return list(itertools.pairwise(edges))
 
 
-def check_chain(parts: Sequence[State]) -> None:
+def check_chain(parts: Sequence[OperatorState]) -> None:
     """A snapshot first, then each delta on top of the version before it."""
     if not parts or parts[0].since is not None:
         raise DataError("a state is restored from a snapshot and the deltas after it; the first part is not a snapshot")
@@ -231,7 +231,7 @@ def check_chain(parts: Sequence[State]) -> None:
 # State by ranges of key hashes ----------------------------------------------------------------------------------------
 
 
-def split_state(state: State, bounds: Sequence[int]) -> list[State]:
+def split_state(state: OperatorState, bounds: Sequence[int]) -> list[OperatorState]:
     """Divide by key hash at `bounds` (ascending): below the first, from each to the next, from the last on."""
     if state.blob and bounds:
         raise DataError("the state of a user-defined operator is a whole that cannot be divided by key")
@@ -247,10 +247,10 @@ def split_state(state: State, bounds: Sequence[int]) -> list[State]:
         for index, tables in enumerate(shards):
             tables[name] = keys.filter(pa.array(shard == index))
             tables[rows_name] = rows.filter(pa.array(shard_of_row == index))
-    return [State(state.version, state.since, state.scalars, tables, state.blob) for tables in shards]
+    return [OperatorState(state.version, state.since, state.scalars, tables, state.blob) for tables in shards]
 
 
-def merge_states(states: Sequence[State]) -> State:
+def merge_states(states: Sequence[OperatorState]) -> OperatorState:
     """The state of one operator that has the keys of all of these. No key may be in two of them."""
     tables: dict[str, pa.RecordBatch] = {}
     for name in states[0].tables:
@@ -263,7 +263,9 @@ def merge_states(states: Sequence[State]) -> State:
     newest = max(states, key=lambda state: [state.scalars.get(name, 0) for name in Numbering.NAMES])
     scalars = {name: max(state.scalars[name] for state in states) for name in states[0].scalars}
     numbers = {name: newest.scalars[name] for name in Numbering.NAMES if name in scalars}  # of one trigger
-    return State(max(state.version for state in states), states[0].since, scalars | numbers, tables, states[0].blob)
+    return OperatorState(
+        max(state.version for state in states), states[0].since, scalars | numbers, tables, states[0].blob
+    )
 
 
 def _concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

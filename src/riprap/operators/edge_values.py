@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from riprap.base.randomness import generator
 from riprap.graph.graph import Graph
-from riprap.graph.keys import OrderKey
+from riprap.graph.order_keys import OrderKey
 from riprap.operators.contract import Event, Punctuation
 
 _TEXT = ["", " ", "a", "A", "ä", "a\u0308", "東京", "🙂", "\x00", "longer than eight bytes"]

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from riprap.operators.contract import Operator
 from riprap.operators.kernels.altering import FLIPPED, wrong_float, wrong_whole
-from riprap.operators.rows import STAMP
+from riprap.operators.row_store import STAMP
 
 
 def corruptible(schema: pa.Schema) -> tuple[str, ...]:

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.expressions.ast import Expression, Node, columns_of
-from riprap.expressions.columns import folded
+from riprap.expressions.column_functions import folded
 from riprap.expressions.facts import may_fail
-from riprap.expressions.tables import Fetch, Table
-from riprap.expressions.written import Block, Host, Unwritten, Value, Writer
+from riprap.expressions.lookup_tables import Fetch, Table
+from riprap.expressions.written import Block, ExpressionWriter, FunctionWriter, Unwritten, Value
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Buffers:
         return lambda views: self.arrays[name]
 
 
-class Function(Host):
+class Function(FunctionWriter):
     """The text of one piece under way. Steps add to `setup`, `row` and `finish`; the piece calls what comes of it."""
 
     def __init__(self) -> None:
@@ -173,7 +173,7 @@ class Function(Host):
         return f"(if{place}_bits & {1 << bit}) != 0"
 
     def expression(self, block: Block, columns: Mapping[str, Value], expression: Expression) -> Value:
-        return Writer(self, block, columns, expression.text).write(folded(expression.root))
+        return ExpressionWriter(self, block, columns, expression.text).write(folded(expression.root))
 
     # What the piece uses ----------------------------------------------------------------------------------------------
 

@@ -5,8 +5,8 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 
-from riprap.graph.keys import KEY_COLUMNS, OrderKey
 from riprap.graph.mark_keys import before_tuple
+from riprap.graph.order_keys import KEY_COLUMNS, OrderKey
 from riprap.graph.specs import Delay, Functor, Punctor, Split
 from riprap.operators.columns import batch_of, key_columns, keys_of, take
 from riprap.operators.contract import Channel, Emission, Operator, Punctuation, Setting
@@ -108,7 +108,7 @@ class DelayOperator(Operator):
     def punctuate(self, channel: Channel, punctuation: Punctuation) -> list[Emission]:
         return [Emission(0, Punctuation(self._later(punctuation.key)))]
 
-    def output_progress(self, key: OrderKey) -> OrderKey:
+    def output_watermark(self, key: OrderKey) -> OrderKey:
         return self._later(key)
 
     def _later(self, key: OrderKey) -> OrderKey:

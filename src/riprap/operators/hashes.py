@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from riprap.operators.kernels.tracking import claim
+from riprap.operators.kernels.window_tracking import claim
 
 
 class HashNumbers:

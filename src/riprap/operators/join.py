@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.expressions import Bound, Expression
-from riprap.graph.keys import KEY_COLUMNS, OrderKey, overlapping
+from riprap.graph.order_keys import KEY_COLUMNS, OrderKey, overlapping
 from riprap.graph.specs import Join, user_columns
 from riprap.graph.types import is_key
 from riprap.graph.windows import Count, Time
@@ -16,13 +16,13 @@ from riprap.operators.columns import (
     LATE_N,
     Keys,
     Numbering,
-    Words,
+    TextColumn,
     batch_of,
     concatenated,
     key_columns,
     keys_of,
     picked,
-    renumbered_progress,
+    renumbered_watermark,
     taken,
     times_of,
     to_words,
@@ -31,7 +31,7 @@ from riprap.operators.contract import Channel, Emission, Punctuation, Setting
 from riprap.operators.groups import GroupTable
 from riprap.operators.kernels.matches import COUNT, TIME, ZERO, list_matches, meet
 from riprap.operators.repeating import of_count, stamped
-from riprap.operators.rows import RowStore
+from riprap.operators.row_store import RowStore
 from riprap.operators.windowed import WindowedOperator
 
 _EARLIEST = np.iinfo(np.int64).min // 2  # before every time, with room to subtract a window
@@ -333,16 +333,16 @@ class JoinOperator(WindowedOperator):
         key = self._numbering.key(punctuation.key) if self._renumbers else punctuation.key
         return [Emission(0, Punctuation(key))]
 
-    def output_progress(self, key: OrderKey) -> OrderKey:
-        return renumbered_progress(key, self.setting.shapes) if self._renumbers else key
+    def output_watermark(self, key: OrderKey) -> OrderKey:
+        return renumbered_watermark(key, self.setting.shapes) if self._renumbers else key
 
     # State ------------------------------------------------------------------------------------------------------------
 
-    def words_of(self, port: int, batch: pa.RecordBatch) -> dict[str, Words]:
+    def words_of(self, port: int, batch: pa.RecordBatch) -> dict[str, TextColumn]:
         return {name: to_words(batch.column(name), self.pool) for name in self.stored[port]}
 
     def insert_past(
-        self, port: int, words: Mapping[str, Words], groups: np.ndarray, ts: np.ndarray, number: np.ndarray
+        self, port: int, words: Mapping[str, TextColumn], groups: np.ndarray, ts: np.ndarray, number: np.ndarray
     ) -> None:
         window = self.spec.windows[port]
         most = of_count(window) if self.spec.per_group else 0

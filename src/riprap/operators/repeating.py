@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.graph.windows import Count, Time, Window
-from riprap.operators.columns import Words, times_of
+from riprap.operators.columns import TextColumn, times_of
 from riprap.operators.hashes import HashNumbers
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
-class Past:
+class RecordedWindows:
     """Windows in the order of `windows`; arrays by port have a line for each port."""
 
     windows: HashNumbers  # that were open
@@ -47,7 +47,7 @@ class Repetition:
     """One operator on its way to where it was. `over` says that it is there."""
 
     def __init__(
-        self, operator: "WindowedOperator", past: Past, then: "Callable[[Repetition], None] | None" = None
+        self, operator: "WindowedOperator", past: RecordedWindows, then: "Callable[[Repetition], None] | None" = None
     ) -> None:
         """`then` is called when it is over, before a row that comes behind it is taken."""
         self._operator, self._past, self._then = operator, past, then
@@ -93,12 +93,12 @@ class Repetition:
             words = operator.words_of(port, batch.take(pa.array(missing)))
             self._insert(port, windows, groups[missing], times_of(batch)[missing], words, self.rows[port] + missing)
 
-    def put_words(self, groups: np.ndarray, ts: np.ndarray, words: Mapping[str, Words]) -> int:
+    def put_words(self, groups: np.ndarray, ts: np.ndarray, words: Mapping[str, TextColumn]) -> int:
         """As `put`, for rows of port 0 of which group, time and what is stored are known; gives how many were taken."""
         count = min(len(groups), self.left(0))
         missing, windows = self._missing(0, groups[:count])
         if len(missing):
-            chosen = {name: Words(v[missing], ok[missing] if len(ok) else ok) for name, (v, ok) in words.items()}
+            chosen = {name: TextColumn(v[missing], ok[missing] if len(ok) else ok) for name, (v, ok) in words.items()}
             self._insert(0, windows, groups[missing], ts[missing], chosen, self.rows[0] + missing)
         self.rows[0] += count
         self._look()
@@ -115,7 +115,7 @@ class Repetition:
         return missing, windows[missing]
 
     def _insert(
-        self, port: int, windows: np.ndarray, groups: np.ndarray, ts: np.ndarray, words: Mapping[str, Words],
+        self, port: int, windows: np.ndarray, groups: np.ndarray, ts: np.ndarray, words: Mapping[str, TextColumn],
         number: np.ndarray,
     ) -> None:  # fmt: skip
         operator, past = self._operator, self._past

@@ -11,13 +11,13 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 
-from riprap.graph.keys import KEY_COLUMNS, SEQ, TS, TS_TYPE
+from riprap.graph.order_keys import KEY_COLUMNS, SEQ, TS, TS_TYPE
 from riprap.graph.specs import Scan
-from riprap.operators.columns import ALL_VALID, Words, batch_of, from_words, take, to_words
+from riprap.operators.columns import ALL_VALID, TextColumn, batch_of, from_words, take, to_words
 from riprap.operators.contract import Channel, Emission, Setting
 from riprap.operators.groups import GroupTable
 from riprap.operators.kernels.sessions import chain
-from riprap.operators.rows import RowStore
+from riprap.operators.row_store import RowStore
 from riprap.operators.windowed import WindowedOperator
 
 
@@ -98,7 +98,7 @@ class ScanOperator(WindowedOperator):
         own[there] = values[before[there]]
         present = np.full(len(before), ok, np.uint8)
         present[there] = valid[before[there]] if len(valid) else 1
-        words = Words(own, present if not present.all() else ALL_VALID)
+        words = TextColumn(own, present if not present.all() else ALL_VALID)
         return from_words(words.values, words.valid, field.type, self.pool)
 
     def _given_out(self, batch: pa.RecordBatch, positions: np.ndarray) -> list[Emission]:

@@ -7,15 +7,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from riprap.graph.keys import START_KEY, TIMER, OrderKey
 from riprap.graph.mark_keys import behind_boundary, still_open
+from riprap.graph.order_keys import START_KEY, TIMER, OrderKey
 from riprap.graph.specs import Sort
 from riprap.graph.windows import Count, Time
 from riprap.operators.columns import Keys, Numbering, batch_of, key_columns, keys_of, times_of, to_words
 from riprap.operators.contract import Channel, Emission, Late, Punctuation, Setting
 from riprap.operators.groups import GroupTable
 from riprap.operators.kernels.rings import insert_all
-from riprap.operators.rows import RowStore
+from riprap.operators.row_store import RowStore
 from riprap.operators.windowed import WindowedOperator
 
 _NONE = np.iinfo(np.int64).min
@@ -130,7 +130,7 @@ class SortOperator(WindowedOperator):
             key = behind_boundary(key, key.ts // window.size)
         return self._give_out(key, None) or [Emission(0, Punctuation(self._numbering.key(key)))]
 
-    def progress(self, key: OrderKey) -> list[Emission]:
+    def watermark(self, key: OrderKey) -> list[Emission]:
         if not isinstance(self.spec.window, Time) or self._boundary == _NONE or key.ts < self._boundary:
             return []
         return self._at_boundary(key.ts, None)
@@ -144,7 +144,7 @@ class SortOperator(WindowedOperator):
         waits = isinstance(self.spec.window, Time) and self._boundary != _NONE and self.size() > 0
         return self._boundary if waits else None
 
-    def output_progress(self, key: OrderKey) -> OrderKey:
+    def output_watermark(self, key: OrderKey) -> OrderKey:
         # A punctuation, or the end where time does not say when, gives out under the key of the latest tuple.
         waits = not isinstance(self.spec.window, Time) and self.stores[0].size() > 0
         return still_open(min(key, self._last) if waits else key)

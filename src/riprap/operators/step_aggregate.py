@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from riprap.expressions.written import Block, Value
 from riprap.graph.aggregates import AggregateCall
-from riprap.graph.keys import TS
+from riprap.graph.order_keys import TS
 from riprap.graph.windows import Count
 from riprap.operators.aggregate import AggregateOperator
 from riprap.operators.function import Function

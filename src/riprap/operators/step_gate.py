@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from riprap.graph.keys import SEQ, SRC, TS, KeyShape, N, OrderKey
+from riprap.graph.order_keys import SEQ, SRC, TS, KeyShape, N, OrderKey
 from riprap.operators.function import Function
 from riprap.operators.step_state import Given, Row, under_name
 

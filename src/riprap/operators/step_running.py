@@ -16,12 +16,12 @@ import pyarrow as pa
 
 from riprap.expressions.written import Block, Value
 from riprap.graph.aggregates import AggregateCall
-from riprap.graph.keys import TS
+from riprap.graph.order_keys import TS
 from riprap.graph.specs import Aggregate
 from riprap.graph.windows import Count, Time
 from riprap.operators.aggregate import AggregateOperator
 from riprap.operators.function import Function
-from riprap.operators.rows import STAMP
+from riprap.operators.row_store import STAMP
 from riprap.operators.step_aggregate import no_nulls, overflow_site
 from riprap.operators.step_events import StepEvents
 from riprap.operators.step_state import (

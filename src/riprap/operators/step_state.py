@@ -11,7 +11,7 @@ from riprap.expressions import Expression
 from riprap.expressions.facts import not_null_where, only_values
 from riprap.expressions.kinds import HELD_BY_ARROW
 from riprap.expressions.written import Block, Value
-from riprap.graph.keys import KEY_COLUMNS
+from riprap.graph.order_keys import KEY_COLUMNS
 from riprap.graph.specs import OperatorSpec
 from riprap.operators.columns import is_text
 from riprap.operators.function import Function

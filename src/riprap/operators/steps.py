@@ -20,7 +20,7 @@ from typing import cast
 import pyarrow as pa
 
 from riprap.expressions.written import Block, Unwritten, Value
-from riprap.graph.keys import SEQ, SRC, TS, N
+from riprap.graph.order_keys import SEQ, SRC, TS, N
 from riprap.graph.specs import (
     Aggregate,
     Barrier,

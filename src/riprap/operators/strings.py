@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from riprap.base.errors import DataError
 from riprap.expressions.vectors import address_of
-from riprap.operators.kernels.groups import intern, rehash_strings
+from riprap.operators.kernels.group_tables import intern, rehash_strings
 
 _REMEMBERED = 8  # dictionaries whose ids are kept; batches of a stream mostly share one
 

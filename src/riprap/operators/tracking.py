@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from riprap.operators.kernels.tracking import distinct, nth_rows, tumble
+from riprap.operators.kernels.window_tracking import distinct, nth_rows, tumble
 
 if TYPE_CHECKING:
     from riprap.operators.windowed import WindowedOperator

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from riprap.graph.keys import OrderKey, overlapping
+from riprap.graph.order_keys import OrderKey, overlapping
 from riprap.operators.columns import (
     LATE_N,
     Keys,
@@ -14,9 +14,9 @@ from riprap.operators.columns import (
     concatenated,
     key_columns,
     keys_of,
-    renumbered_progress,
+    renumbered_watermark,
 )
-from riprap.operators.contract import Channel, Emission, Operator, Punctuation, Setting, State
+from riprap.operators.contract import Channel, Emission, Operator, OperatorState, Punctuation, Setting
 from riprap.operators.kernels.merging import source_rows
 
 
@@ -59,15 +59,15 @@ class UnionOperator(Operator):
         key = self.numbering.key(punctuation.key) if self.renumbers else punctuation.key
         return [Emission(0, Punctuation(key))]
 
-    def output_progress(self, key: OrderKey) -> OrderKey:
-        return renumbered_progress(key, self.setting.shapes) if self.renumbers else key
+    def output_watermark(self, key: OrderKey) -> OrderKey:
+        return renumbered_watermark(key, self.setting.shapes) if self.renumbers else key
 
     # The numbering is all there is to save; it belongs to no key.
 
-    def snapshot(self) -> State:
-        return State(self.version, None, self.numbering.scalars())
+    def snapshot(self) -> OperatorState:
+        return OperatorState(self.version, None, self.numbering.scalars())
 
-    def restore(self, parts: Sequence[State]) -> None:
+    def restore(self, parts: Sequence[OperatorState]) -> None:
         super().restore(parts)
         scalars: Mapping[str, int] = parts[-1].scalars
         self.numbering.restore(scalars)

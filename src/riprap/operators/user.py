@@ -10,7 +10,7 @@
 
     stream.apply(Running, by="ticker", name="Totals")
 
-`riprap.operators.checker.check_operator` holds such a class to the contract: run it in your tests.
+`riprap.testing.checker.check_operator` holds such a class to the contract: run it in your tests.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,10 +22,10 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.base.errors import DataError
-from riprap.graph.keys import OrderKey, overlapping
+from riprap.graph.order_keys import OrderKey, overlapping
 from riprap.graph.specs import UserDefined
-from riprap.operators.columns import LATE_N, Numbering, batch_of, key_columns, keys_of, renumbered_progress
-from riprap.operators.contract import Channel, Digest, Emission, Operator, Punctuation, Setting, State
+from riprap.operators.columns import LATE_N, Numbering, batch_of, key_columns, keys_of, renumbered_watermark
+from riprap.operators.contract import Channel, Digest, Emission, Operator, OperatorState, Punctuation, Setting
 from riprap.operators.kernels.hashing import hash_bytes
 
 
@@ -137,14 +137,14 @@ class UserDefinedOperator(Operator):
         numbered = enumerate(self._numbering)
         return [Emission(port, Punctuation(numbering.key(punctuation.key))) for port, numbering in numbered]
 
-    def output_progress(self, key: OrderKey) -> OrderKey:
-        return renumbered_progress(key, self.setting.shapes) if self._renumbers else key
+    def output_watermark(self, key: OrderKey) -> OrderKey:
+        return renumbered_watermark(key, self.setting.shapes) if self._renumbers else key
 
-    def snapshot(self) -> State:
+    def snapshot(self) -> OperatorState:
         scalars: dict[str, int] = {}
         for port, numbering in enumerate(self._numbering):
             scalars |= {f"{port}{name}": value for name, value in numbering.scalars().items()}
-        return State(self.version, None, scalars, {}, self._saved())
+        return OperatorState(self.version, None, scalars, {}, self._saved())
 
     def _saved(self) -> bytes:
         saved: object = self.user.save()
@@ -155,7 +155,7 @@ class UserDefinedOperator(Operator):
             )
         return saved
 
-    def restore(self, parts: Sequence[State]) -> None:
+    def restore(self, parts: Sequence[OperatorState]) -> None:
         super().restore(parts)
         self._start_over()
         last = parts[-1]

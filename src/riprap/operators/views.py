@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from riprap.base.errors import DataError, known
 from riprap.expressions.vectors import address_of
-from riprap.graph.keys import KEY_COLUMNS, SEQ, SRC, TS, KeyShape, N, OrderKey
+from riprap.graph.order_keys import KEY_COLUMNS, SEQ, SRC, TS, KeyShape, N, OrderKey
 
 _DTYPES = {
     pa.date32().id: np.dtype(np.int32),
@@ -46,7 +46,7 @@ def dtype_of(type_: pa.DataType) -> np.dtype:
     return _DTYPES.get(type_.id, CODE)
 
 
-class Column(NamedTuple):
+class ColumnView(NamedTuple):
     """One column. `type` is logical: that of a dictionary's strings where there is one."""
 
     type: pa.DataType
@@ -54,14 +54,14 @@ class Column(NamedTuple):
     valid: np.ndarray | None = None
     dictionary: pa.Array | None = None
 
-    def slice(self, start: int, stop: int) -> "Column":
+    def slice(self, start: int, stop: int) -> "ColumnView":
         valid = None if self.valid is None else self.valid[start:stop]
-        return Column(self.type, self.values[start:stop], valid, self.dictionary)
+        return ColumnView(self.type, self.values[start:stop], valid, self.dictionary)
 
-    def take(self, rows: np.ndarray) -> "Column":
+    def take(self, rows: np.ndarray) -> "ColumnView":
         """These rows, which are there: to clip them is twice as fast as to check them."""
         valid = None if self.valid is None else self.valid.take(rows, mode="clip")
-        return Column(self.type, self.values.take(rows, mode="clip"), valid, self.dictionary)
+        return ColumnView(self.type, self.values.take(rows, mode="clip"), valid, self.dictionary)
 
     def array(self) -> pa.Array:
         """As an Arrow array, over the same memory."""
@@ -79,16 +79,16 @@ class Column(NamedTuple):
         return pa.DictionaryArray.from_arrays(codes, self.dictionary, safe=False)
 
 
-def column_of(array: pa.Array) -> Column:
+def column_of(array: pa.Array) -> ColumnView:
     """A view of an Arrow array of any type that a stream may have, in any encoding."""
     type_, valid, dictionary = array.type, None, None
     kept = _DTYPES.get(type_.id)
     if array.null_count:
         valid = _bytes(array.buffers()[0], array.offset, len(array))
     if kept is not None:
-        return Column(type_, _values(array, kept), valid)
+        return ColumnView(type_, _values(array, kept), valid)
     if type_.id == _BOOLEAN:
-        return Column(type_, _bytes(array.buffers()[1], array.offset, len(array)), valid)
+        return ColumnView(type_, _bytes(array.buffers()[1], array.offset, len(array)), valid)
     if type_.id != _DICTIONARY:
         if type_.id not in _PLAIN_TEXT:
             raise DataError(f"a column of type {type_} cannot be viewed; cast it to a type that streams may have")
@@ -102,7 +102,7 @@ def column_of(array: pa.Array) -> Column:
         values = np.multiply(values, valid, dtype=CODE, casting="unsafe")  # at a null: 0
     elif dtype is not CODE:
         values = values.astype(CODE)
-    return Column(_LOGICAL.get(dictionary.type.id, dictionary.type), values, valid, dictionary)
+    return ColumnView(_LOGICAL.get(dictionary.type.id, dictionary.type), values, valid, dictionary)
 
 
 _PLAIN_TEXT = {t.id for t in (pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary())}
@@ -130,7 +130,7 @@ class Views:
     """Rows of one stream. Columns keep their order; the order key is among them."""
 
     names: tuple[str, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnView, ...]
     rows: int
 
     @classmethod
@@ -140,7 +140,7 @@ class Views:
     def batch(self) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays([column.array() for column in self.columns], names=list(self.names))
 
-    def column(self, name: str) -> Column:
+    def column(self, name: str) -> ColumnView:
         try:
             return self.columns[self.names.index(name)]
         except ValueError:
@@ -195,7 +195,7 @@ def concatenated(views: Sequence[Views]) -> Views:
     return Views(names, columns, sum(view.rows for view in filled))
 
 
-def _joined(columns: list[Column]) -> Column:
+def _joined(columns: list[ColumnView]) -> ColumnView:
     first, valid = columns[0], None
     values = [column.values for column in columns]
     if any(column.valid is not None for column in columns):
@@ -204,10 +204,10 @@ def _joined(columns: list[Column]) -> Column:
     dictionary = first.dictionary
     if dictionary is not None:
         values, dictionary = _recoded(columns)
-    return Column(first.type, np.concatenate(values), valid, dictionary)
+    return ColumnView(first.type, np.concatenate(values), valid, dictionary)
 
 
-def _recoded(columns: list[Column]) -> tuple[list[np.ndarray], pa.Array]:
+def _recoded(columns: list[ColumnView]) -> tuple[list[np.ndarray], pa.Array]:
     """Codes into one dictionary: the different ones, one after another."""
     starts: dict[tuple[int, ...], int] = {}
     parts: list[pa.Array] = []

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from riprap.operators.columns import ALL_VALID, Words
-from riprap.operators.contract import Digest, Operator, Setting, State, check_chain
+from riprap.operators.columns import ALL_VALID, TextColumn
+from riprap.operators.contract import Digest, Operator, OperatorState, Setting, check_chain
 from riprap.operators.groups import GroupTable
 from riprap.operators.kernels.hashing import hash_words
-from riprap.operators.repeating import Past, Repetition
-from riprap.operators.rows import RowStore, StoreImage
+from riprap.operators.repeating import RecordedWindows, Repetition
+from riprap.operators.row_store import RowStore, StoreImage
 from riprap.operators.strings import StringPool
 from riprap.operators.tracking import Tracker
 
@@ -89,10 +89,10 @@ class WindowedOperator(Operator):
 
     # The contract -----------------------------------------------------------------------------------------------------
 
-    def snapshot(self) -> State:
+    def snapshot(self) -> OperatorState:
         return self._save(None)
 
-    def delta(self, since: int) -> State:
+    def delta(self, since: int) -> OperatorState:
         return self._save(since if all(store.marked(since) for store in self.stores.values()) else None)
 
     def turned_over(self, since: int) -> bool:
@@ -102,14 +102,14 @@ class WindowedOperator(Operator):
         came = sum(store.came_since(since) for store in self.stores.values())
         return 4 * came >= 3 * sum(store.size() for store in self.stores.values())
 
-    def _save(self, since: int | None) -> State:
+    def _save(self, since: int | None) -> OperatorState:
         self.settle()
         tables: dict[str, pa.RecordBatch] = {}
         for port, store in self.stores.items():
             tables |= store.save(f"port{port}", self.version, since)
-        return State(self.version, since, self.scalars(), tables)
+        return OperatorState(self.version, since, self.scalars(), tables)
 
-    def restore(self, parts: Sequence[State]) -> None:
+    def restore(self, parts: Sequence[OperatorState]) -> None:
         check_chain(parts)
         self._start_over()
         for part in parts:
@@ -199,7 +199,7 @@ class WindowedOperator(Operator):
         self.tracker = Tracker(self, len(self.setting.schemas))
         return self.tracker
 
-    def repeat(self, past: Past, then: Callable[[Repetition], None] | None = None) -> Repetition:
+    def repeat(self, past: RecordedWindows, then: Callable[[Repetition], None] | None = None) -> Repetition:
         """What comes next came before, up to a point: see `repeating.py`. State of open windows was put in."""
         self.repetition = Repetition(self, past, then)
         return self.repetition
@@ -212,12 +212,12 @@ class WindowedOperator(Operator):
         """The group of each row of a port; -1: none."""
         raise NotImplementedError
 
-    def words_of(self, port: int, batch: pa.RecordBatch) -> dict[str, Words]:
+    def words_of(self, port: int, batch: pa.RecordBatch) -> dict[str, TextColumn]:
         """What is stored of rows of a port."""
         raise NotImplementedError
 
     def insert_past(
-        self, port: int, words: Mapping[str, Words], groups: np.ndarray, ts: np.ndarray, number: np.ndarray
+        self, port: int, words: Mapping[str, TextColumn], groups: np.ndarray, ts: np.ndarray, number: np.ndarray
     ) -> None:
         """Put rows into windows without giving anything out; `number`: which rows of the port they are."""
         raise NotImplementedError

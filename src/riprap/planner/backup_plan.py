@@ -9,8 +9,8 @@ import numpy as np
 from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.quantities import Duration, format_duration, show_duration
 from riprap.planner import algorithms
-from riprap.planner.cycles import thin_cycle
-from riprap.planner.model import NEVER, Effect, effect
+from riprap.planner.cyclic_graphs import thin_cycle
+from riprap.planner.model import NEVER, FailureCost, effect
 from riprap.planner.problem import Problem, Solution
 from riprap.planner.replan import Change, replan
 
@@ -23,7 +23,7 @@ GIVEN = "given"  # in place of an algorithm: the backups were not chosen here
 class BackupPlan:
     asked: Problem
     solution: Solution
-    effect: Effect
+    effect: FailureCost
     seconds: float  # time the planning took
     change: Change | None = None  # against an earlier plan, where one was given
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from riprap.base.clock import Clock
 from riprap.planner.covering_lp import Basis, CoveringLp
-from riprap.planner.ways import Ways
+from riprap.planner.paths import Ways
 
 WHOLE = 1e-6  # a fraction this near to 0 or 1 counts as that
 ROWS = 5  # per undecided vertex; more than that, and those that are slack go

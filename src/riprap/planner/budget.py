@@ -15,7 +15,7 @@ import numpy as np
 
 from riprap.base.errors import PlanError, UsageError, known
 from riprap.base.quantities import Duration, show_duration
-from riprap.planner.assessment import Assessment
+from riprap.planner.assessment_file import AssessedApp
 from riprap.planner.protection import Option, Resources, backup_resources, options
 
 _TOLERANCE = 1e-9  # relative: budgets are compared as floating-point numbers
@@ -38,7 +38,7 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Protection:
+class BudgetPlan:
     """A choice for every operator, and what it comes to."""
 
     chosen: Mapping[str, Option]
@@ -50,7 +50,7 @@ class Protection:
 
 @dataclass(frozen=True, eq=False)
 class BudgetProblem:
-    assessment: Assessment
+    assessment: AssessedApp
     edges: tuple[tuple[str, str], ...]  # streams of the app between assessed operators, without feedback
     must: frozenset[str] = frozenset()  # backups unless they are replicated: they feed a stream that leads back
     # By operator that can be replicated, all that are replicated with it; None: any can, by itself.
@@ -96,7 +96,7 @@ class BudgetProblem:
 
 
 def budget_problem(
-    assessment: Assessment,
+    assessment: AssessedApp,
     edges: list[tuple[str, str]],
     feedback: list[tuple[str, str]],
     *,
@@ -112,7 +112,7 @@ def budget_problem(
     return BudgetProblem(assessment, tuple(dict.fromkeys(edges)), must, together, sinks)
 
 
-def evaluate(asked: BudgetProblem, chosen: Mapping[str, Option], backups: frozenset[str]) -> Protection:
+def evaluate(asked: BudgetProblem, chosen: Mapping[str, Option], backups: frozenset[str]) -> BudgetPlan:
     """From the definitions alone."""
     loss, takes = 0.0, Resources()
     late: dict[str, int] = {}
@@ -124,10 +124,10 @@ def evaluate(asked: BudgetProblem, chosen: Mapping[str, Option], backups: frozen
         if name in backups:
             takes = takes.plus(backup_resources(asked.assessment, name) or Resources())
         late[name] = option.latency + max((late[u] for u in before if u not in backups), default=0)
-    return Protection(dict(chosen), backups, loss, takes, Duration(max(late.values())))
+    return BudgetPlan(dict(chosen), backups, loss, takes, Duration(max(late.values())))
 
 
-def possible(asked: BudgetProblem, protection: Protection) -> bool:
+def possible(asked: BudgetProblem, protection: BudgetPlan) -> bool:
     """Whether a run can have it: replicas fail over together where they have to, and write no backup together."""
     replicated = {name for name, option in protection.chosen.items() if option.technique == "ha_group"}
     backups = protection.backups
@@ -139,14 +139,14 @@ def possible(asked: BudgetProblem, protection: Protection) -> bool:
     )
 
 
-def fits(protection: Protection, budget: Budget) -> bool:
+def fits(protection: BudgetPlan, budget: Budget) -> bool:
     within = all(
         protection.resources[i] <= limit + _TOLERANCE * max(1.0, limit) for i, limit in budget.limits().items()
     )
     return within and (budget.recovery is None or protection.worst <= budget.recovery)
 
 
-def best_protection(asked: BudgetProblem, budget: Budget) -> Protection:
+def best_protection(asked: BudgetProblem, budget: Budget) -> BudgetPlan:
     """The protection with the least expected loss that fits; among those, one that takes least."""
     found = _Program(asked, budget).solve()
     if found is None:
@@ -154,7 +154,7 @@ def best_protection(asked: BudgetProblem, budget: Budget) -> Protection:
     return found
 
 
-def cheapest_protection(asked: BudgetProblem, budget: Budget, loss: float) -> Protection | None:
+def cheapest_protection(asked: BudgetProblem, budget: Budget, loss: float) -> BudgetPlan | None:
     """With no more than this expected loss: the least share of the budget, that of its scarcest resource."""
     return _Program(asked, budget, loss).solve()
 
@@ -271,7 +271,7 @@ class _Program:
                     for kept in (0, 1):
                         self.highs.changeColCost(self.z[v, o, kept], 1e-6)
 
-    def solve(self) -> Protection | None:
+    def solve(self) -> BudgetPlan | None:
         import highspy
 
         while True:

@@ -20,10 +20,10 @@ from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.planner.branching import Branching
 from riprap.planner.covering_lp import CoveringLp
 from riprap.planner.neighbours import neighbours
+from riprap.planner.paths import COMPILED, Ways
 from riprap.planner.problem import Problem, Solution
 from riprap.planner.reductions import Core, reduce
 from riprap.planner.rounding import first_plan, rounded
-from riprap.planner.ways import COMPILED, Ways
 
 LARGEST_EXACT = 6_000  # vertices of a core; above it, rounds of the linear program take longer than they are worth
 SHARE = 0.2  # of the time left after the relaxation: for annealing

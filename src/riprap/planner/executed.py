@@ -1,7 +1,8 @@
 """How long a recovery takes as Riprap executes it, where it is known how fast each operator works.
 
 The model adds up along a way, as if each task began when the one before it had ended. In a run the element that failed
-works out again what it misses in one process, batch by batch (`runtime/recompute.py`): every task of its cone, itself
+works out again what it misses in one process, batch by batch (`runtime/recomputation.py`): every task of its cone,
+itself
 and all ancestors up to the nearest backups, works through its input since the checkpoint that is needed of it. A task's
 checkpoint has to be older than that of its consumer, so the input goes back by one interval more at each step.
 

@@ -14,13 +14,13 @@ from riprap.base.errors import PlanError, known
 from riprap.base.quantities import Duration
 from riprap.graph.annotations import Annotations, HaGroup
 from riprap.graph.graph import Graph
-from riprap.graph.groups import connected, replicable
-from riprap.graph.plan import Plan
+from riprap.graph.ha_groups import connected, replicable
+from riprap.graph.plan_file import Plan
 from riprap.graph.specs import OperatorSpec, Sink
-from riprap.planner.assessment import Assessment, OperatorImpact
-from riprap.planner.budget import BudgetProblem, Protection, budget_problem
-from riprap.planner.files import Estimate, TaskProfile
+from riprap.planner.assessment_file import AssessedApp, OperatorImpact
+from riprap.planner.budget import BudgetPlan, BudgetProblem, budget_problem
 from riprap.planner.topology import Topology, topology
+from riprap.planner.topology_files import Estimate, TaskProfile
 from riprap.runtime.planned import wrong_with
 
 UNASSESSED = OperatorImpact(0.0, {Duration(0): ((Duration(1_000_000), 0.0),)})
@@ -114,7 +114,7 @@ def plan_with_backups(
     return Plan(graph.name, operators, bound)
 
 
-def problem_of(graph: Graph, assessment: Assessment) -> BudgetProblem:
+def problem_of(graph: Graph, assessment: AssessedApp) -> BudgetProblem:
     """What can be chosen for the operators of an app. Sinks hand over what they get: an assessment may leave them out.
     Of others that were not assessed nothing is known to be lost, so they restart."""
     for name in assessment.operators:
@@ -139,7 +139,7 @@ def problem_of(graph: Graph, assessment: Assessment) -> BudgetProblem:
     )
 
 
-def plan_with_protection(graph: Graph, protection: Protection, replicas: int) -> Plan:
+def plan_with_protection(graph: Graph, protection: BudgetPlan, replicas: int) -> Plan:
     """A plan file for a choice of techniques, instead of those in the code. Neighbours that are replicated form one HA
     group."""
     replicated = {name for name, option in protection.chosen.items() if option.technique == "ha_group"}

@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from riprap.planner.cycles import waits_for_ever
+from riprap.planner.cyclic_graphs import waits_for_ever
 from riprap.planner.topology import Topology, levels_of
 
 NEVER = 2**62  # L of a task that waits for itself
@@ -107,7 +107,7 @@ def _recoveries(
 
 
 @dataclass(frozen=True, eq=False)
-class Effect:
+class FailureCost:
     """What failures cost under given backups."""
 
     latency: np.ndarray  # int64 [n], microseconds: L(v); NEVER where there is no recovery
@@ -116,13 +116,13 @@ class Effect:
     missing_cuts: tuple[int, ...]  # tasks that feed a cut edge without a backup
 
 
-def effect(topology: Topology, backups: np.ndarray, failures: int = 1, task: int | None = None) -> Effect:
+def effect(topology: Topology, backups: np.ndarray, failures: int = 1, task: int | None = None) -> FailureCost:
     """`backups` is bool [n]. The critical way is that of `task`, or else of the slowest."""
     steps = _recoveries(topology.latency, topology.edges, backups, failures)
     cut_sources = np.unique(topology.edges[topology.cuts, 0])
     missing = tuple(int(source) for source in cut_sources if not backups[source])
     slowest = int(np.argmax(steps[-1])) if task is None else task
-    return Effect(steps[-1], int(steps[-1].max()), _critical_way(topology, backups, steps, slowest), missing)
+    return FailureCost(steps[-1], int(steps[-1].max()), _critical_way(topology, backups, steps, slowest), missing)
 
 
 def _critical_way(topology: Topology, backups: np.ndarray, steps: list[np.ndarray], task: int) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from riprap.base.clock import Clock
-from riprap.planner.long_ways import found_ways
+from riprap.planner.long_paths import found_ways
 from riprap.planner.neighbours import Neighbours
 from riprap.planner.reductions import Core
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from riprap.base.quantities import Duration, format_duration
-from riprap.planner.assessment import LOST, Assessment, OperatorImpact, Settings
+from riprap.planner.assessment_file import LOST, AssessedApp, OperatorImpact, RecoveryTimes
 from riprap.planner.costs import Cost
 
 Technique = Literal["restart", "checkpoint", "ha_group"]
@@ -59,7 +59,7 @@ class Option:
         return {"restart": "restart", "ha_group": "HA group"}[self.technique]
 
 
-def options(assessment: Assessment, operator: str) -> list[Option]:
+def options(assessment: AssessedApp, operator: str) -> list[Option]:
     """Restart first; then checkpoints, longest interval first; then the HA group."""
     impact, settings = assessment.operators[operator], assessment.settings
     # An operator without state has none to lose: what it gets again it processes as if nothing had happened.
@@ -79,16 +79,16 @@ def options(assessment: Assessment, operator: str) -> list[Option]:
     return found
 
 
-def _known(assessment: Assessment, operator: str, technique: str) -> bool:
+def _known(assessment: AssessedApp, operator: str, technique: str) -> bool:
     return not assessment.costs or measured(assessment, operator, technique) is not None
 
 
-def measured(assessment: Assessment, operator: str, technique: str) -> Cost | None:
+def measured(assessment: AssessedApp, operator: str, technique: str) -> Cost | None:
     costs = assessment.costs.get(operator)
     return None if costs is None else costs.techniques.get(technique)
 
 
-def _checkpoint_resources(assessment: Assessment, operator: str, interval: Duration) -> Resources:
+def _checkpoint_resources(assessment: AssessedApp, operator: str, interval: Duration) -> Resources:
     cost = measured(assessment, operator, "checkpoint")
     if cost is None:
         rate = assessment.operators[operator].state / (interval / 1e6)
@@ -97,7 +97,7 @@ def _checkpoint_resources(assessment: Assessment, operator: str, interval: Durat
     return Resources(cost.cores * share, cost.memory, cost.written * share, cost.sent * share)
 
 
-def _checkpoint(impact: OperatorImpact, settings: Settings, interval: Duration, takes: Resources) -> Option:
+def _checkpoint(impact: OperatorImpact, settings: RecoveryTimes, interval: Duration, takes: Resources) -> Option:
     running = Duration(settings.restart + round(impact.state / settings.read * 1e6))
     age = Duration(interval // 2)
     return _option(impact, "checkpoint", interval, takes, running, Duration(running + age), age, Duration(0))
@@ -120,7 +120,7 @@ def _option(
     return Option(technique, interval, takes, latency, missed, min(missed, replayed))
 
 
-def backup_resources(assessment: Assessment, operator: str) -> Resources | None:
+def backup_resources(assessment: AssessedApp, operator: str) -> Resources | None:
     """Of keeping all output streams of an operator; None: that was not measured."""
     cost = measured(assessment, operator, "backup")
     if cost is not None:

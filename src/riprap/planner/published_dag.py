@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 from riprap.planner.problem import Problem, Solution
-from riprap.planner.published import Rounds
+from riprap.planner.published_heuristic import HeuristicState
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class Candidates:
 
 
 def dag(asked: Problem) -> Solution:
-    return Rounds(asked, "dag").run(_choose, "dag")
+    return HeuristicState(asked, "dag").run(_choose, "dag")
 
 
-def candidates(rounds: Rounds, source: int, chosen: frozenset[int] = frozenset()) -> Candidates:
+def candidates(rounds: HeuristicState, source: int, chosen: frozenset[int] = frozenset()) -> Candidates:
     """With `chosen` as further backups."""
 
     def open_(task: int) -> bool:
@@ -65,7 +65,7 @@ def candidates(rounds: Rounds, source: int, chosen: frozenset[int] = frozenset()
     return Candidates(order, distance, rim, percentage, workload)
 
 
-def _choose(rounds: Rounds, source: int) -> list[int]:
+def _choose(rounds: HeuristicState, source: int) -> list[int]:
     chosen: list[int] = []
     while (found := candidates(rounds, source, frozenset(chosen))).rim:
         useful = _toward_rim(rounds, source, found, chosen)
@@ -77,7 +77,7 @@ def _choose(rounds: Rounds, source: int) -> list[int]:
     return chosen
 
 
-def _toward_rim(rounds: Rounds, source: int, found: Candidates, chosen: list[int]) -> list[int]:
+def _toward_rim(rounds: HeuristicState, source: int, found: Candidates, chosen: list[int]) -> list[int]:
     """Candidates without a backup on a way to the rim, the rim included."""
     toward: set[int] = set()
     for v in reversed(found.order):

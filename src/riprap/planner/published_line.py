@@ -6,11 +6,11 @@ walk that comes to a backup that is there already (it cuts a cycle) ends: that o
 
 from riprap.base.errors import UsageError
 from riprap.planner.problem import Problem, Solution
-from riprap.planner.published import Rounds
+from riprap.planner.published_heuristic import HeuristicState
 
 
 def line(asked: Problem) -> Solution:
-    rounds = Rounds(asked, "line")
+    rounds = HeuristicState(asked, "line")
     for task, before in enumerate(rounds.before):
         if len(rounds.after[task]) > 1 or (len(before) > 1 and rounds.after[task]):
             raise UsageError(
@@ -20,7 +20,7 @@ def line(asked: Problem) -> Solution:
     return rounds.run(_farthest, "line")
 
 
-def _farthest(rounds: Rounds, source: int) -> list[int]:
+def _farthest(rounds: HeuristicState, source: int) -> list[int]:
     length = 0 if rounds.backup[source] else rounds.latency[source]
     mark, at = source, source
     while rounds.after[at]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from riprap.planner.model import sweep
 from riprap.planner.problem import Problem, Solution
-from riprap.planner.published import Rounds
+from riprap.planner.published_heuristic import HeuristicState
 from riprap.planner.reductions import longest_excess
 from riprap.planner.topology import Topology
 
@@ -18,7 +18,7 @@ _STEPS = 200
 
 def share(asked: Problem) -> Solution:
     """Each round the task with the largest share among those on a way that is still too long."""
-    rounds = Rounds(asked, "share")
+    rounds = HeuristicState(asked, "share")
     order = np.argsort(-shares(asked.topology), kind="stable").tolist()
     while True:
         late = _on_long_ways(asked, np.array(rounds.backup))

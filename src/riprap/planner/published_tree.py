@@ -8,11 +8,11 @@ result is optimal for any latencies, as the paper claims, in one pass.
 
 from riprap.base.errors import UsageError
 from riprap.planner.problem import Problem, Solution
-from riprap.planner.published import Rounds
+from riprap.planner.published_heuristic import HeuristicState
 
 
 def tree(asked: Problem) -> Solution:
-    rounds = Rounds(asked, "tree")
+    rounds = HeuristicState(asked, "tree")
     for task, after in enumerate(rounds.after):
         if len(after) > 1:
             raise UsageError(

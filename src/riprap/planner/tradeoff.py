@@ -6,7 +6,7 @@ from typing import Any
 
 from riprap.base.errors import PlanError
 from riprap.base.quantities import format_duration
-from riprap.planner.budget import Budget, BudgetProblem, Protection, best_protection, cheapest_protection
+from riprap.planner.budget import Budget, BudgetPlan, BudgetProblem, best_protection, cheapest_protection
 from riprap.planner.protection import Resources, backup_resources
 
 SUM_NOTE = (
@@ -20,7 +20,7 @@ _LEAST_STEP = 1e-4  # shares of the budget closer than this are one step
 @dataclass(frozen=True)
 class Step:
     share: float  # of the budget: the largest of used / allowed over the bounded resources
-    protection: Protection
+    protection: BudgetPlan
     buys: str  # in words, against the step before
 
 
@@ -35,7 +35,7 @@ def tradeoff(asked: BudgetProblem, budget: Budget) -> Tradeoff:
     """From the largest share down: the least loss, then the least share for it, then strictly less than that share."""
     if not budget.limits():
         budget = replace(budget, **_everything(asked)._asdict())
-    found: list[tuple[float, Protection]] = []
+    found: list[tuple[float, BudgetPlan]] = []
     allowed = 1.0
     while len(found) < _MOST_STEPS:
         try:
@@ -75,7 +75,7 @@ def _everything(asked: BudgetProblem) -> Resources:
     return total
 
 
-def share_of(protection: Protection, budget: Budget) -> float:
+def share_of(protection: BudgetPlan, budget: Budget) -> float:
     return max((protection.resources[i] / limit for i, limit in budget.limits().items() if limit), default=0.0)
 
 
@@ -92,7 +92,7 @@ def knee(points: Iterable[tuple[float, float]]) -> int:
     return max(range(len(listed)), key=lambda i: (below(listed[i]), -i))
 
 
-def _words(before: Protection | None, after: Protection) -> str:
+def _words(before: BudgetPlan | None, after: BudgetPlan) -> str:
     changes = []
     for name, option in after.chosen.items():
         old = before.chosen[name].describe() if before is not None else "restart"

@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from riprap.faults.metrics import counted, quality_impact, recovery_time, section_errors
+from riprap.faults.quality_metrics import counted, quality_impact, recovery_time, section_errors
 from riprap.faults.scoring import Score
-from riprap.graph.keys import TS
+from riprap.graph.order_keys import TS
 from riprap.proof.oracle import Differing
 
 
 @dataclass(frozen=True)
-class Effect:
+class FaultEffect:
     """Of one fault. None: not known."""
 
     quality: float | None = None
@@ -95,7 +95,7 @@ def measured(
     expected: Mapping[str, pa.Table],
     found: Mapping[str, pa.Table],
     differing: Mapping[str, Differing],
-) -> list[Effect | None]:
+) -> list[FaultEffect | None]:
     """Of faults in the order of their moments; None: it never was, or the next one came within its section."""
     sinks = [_Sink(cut, scores[name], expected[name], found[name], differing[name]) for name in scores]
     every = [
@@ -103,7 +103,7 @@ def measured(
     ]
     wrong = np.any(every, axis=0)
     begins = [None if one is None else cut.at(one.began) for one in struck]
-    effects: list[Effect | None] = []
+    effects: list[FaultEffect | None] = []
     for number, one in enumerate(struck):
         first = begins[number]
         later = [begin for begin in begins[number + 1 :] if begin is not None]
@@ -120,7 +120,7 @@ def measured(
         stood = (last - first) if one.running is None else ceil((one.running - one.began) / cut.seconds)
         down[:stood] = True
         effects.append(
-            Effect(worst.quality, worst.recovery, worst.impact, counts[0], 1.0 - float(down.mean()), counts[1])
+            FaultEffect(worst.quality, worst.recovery, worst.impact, counts[0], 1.0 - float(down.mean()), counts[1])
         )
     return effects
 
@@ -140,12 +140,12 @@ class _Sink:
         batches = table.combine_chunks().to_batches()
         return self._score.values(batches[0]) if batches and batches[0].num_rows else self._score.nothing
 
-    def effect(self, first: int, last: int, judging: Judging) -> Effect:
+    def effect(self, first: int, last: int, judging: Judging) -> FaultEffect:
         faulty, golden = (scores[None, first:last] for scores in self._scores)
         error = counted(section_errors(faulty, golden, signed=True).error, "over" if judging.over else "absolute")
         until = recovery_time(error, judging.threshold, judging.percentile)
         impact = quality_impact(error, judging.threshold, until, signed=judging.signed)
-        return Effect(self._quality(first, last), float(until), impact)
+        return FaultEffect(self._quality(first, last), float(until), impact)
 
     def _quality(self, first: int, last: int) -> float | None:
         """Over the sections in which anything differs; 1 where nothing does."""

@@ -19,9 +19,9 @@ from typing import IO, Any
 from riprap.base import files
 from riprap.base.clock import Clock
 from riprap.base.errors import UsageError
-from riprap.proof.faults import DONE, KINDS, Action, Wait, is_down
-from riprap.proof.schedule import Fault
-from riprap.runtime.coordination.states import SystemState, WorkerState
+from riprap.proof.fault_kinds import DONE, KINDS, Action, Wait, is_down
+from riprap.proof.schedule import ScheduledFault
+from riprap.runtime.coordination.element_states import SystemState, WorkerState
 
 OBSERVATIONS = "faults.jsonl"
 RUN = "run"  # where the run's own directory is in that of a proof
@@ -34,7 +34,7 @@ _LOCAL = ("127.0.0.1", "localhost", "::1", "")
 class Injector:
     """Goes on behind what an earlier driver has noted in the directory."""
 
-    def __init__(self, schedule: Sequence[Fault], directory: Path, clock: Clock) -> None:
+    def __init__(self, schedule: Sequence[ScheduledFault], directory: Path, clock: Clock) -> None:
         self.directory = directory / RUN
         self._schedule, self._clock = schedule, clock
         past = read_observations(directory)
@@ -95,7 +95,7 @@ class Injector:
             self._note("began", number, ran)
             self._start(number, KINDS[fault.kind].action(self, fault), now)
 
-    def _in_its_way(self, fault: Fault) -> str:
+    def _in_its_way(self, fault: ScheduledFault) -> str:
         """Why a fault that is due waits: one of an element that is down would be no fault. "": nothing."""
         down = [pe for pe in fault.targets if is_down(self.state(pe))]
         if down:
@@ -107,7 +107,7 @@ class Injector:
         self._hit.pop(number, None)
         self._note("not injected", number, self._ran, why=why)
 
-    def _check_local(self, fault: Fault) -> None:
+    def _check_local(self, fault: ScheduledFault) -> None:
         for pe in fault.targets:
             host = self._table[pe].host
             if host not in _LOCAL and host not in (socket.gethostname(), os.environ.get("SPARK_LOCAL_IP", "")):

@@ -23,13 +23,13 @@ from riprap.base import files
 from riprap.engine.engine import Engine
 from riprap.engine.inputs import keyed, read_file
 from riprap.graph.graph import Graph
-from riprap.graph.keys import KEY_COLUMNS, TS
+from riprap.graph.order_keys import KEY_COLUMNS, TS
 from riprap.graph.specs import Source
 
 _MAGIC = 8  # bytes before the Arrow stream of a segment
 
 
-class Found(NamedTuple):
+class SinkRows(NamedTuple):
     """What came out at a sink, one shard behind the other."""
 
     rows: pa.Table
@@ -78,11 +78,11 @@ def _input(source: Source, path: Path) -> Iterator[pa.RecordBatch]:
     return keyed(read_file(path), source)
 
 
-def found_rows(sink: Path, schema: pa.Schema) -> Found:
+def found_rows(sink: Path, schema: pa.Schema) -> SinkRows:
     """What is in the directory of a sink's persistent stream, or in those of its shards, in the order of the files."""
     shards = [_plain(list(_stored(folder)), schema) for folder in streams_of(sink)]
     begins = np.cumsum([shard.num_rows for shard in shards])[:-1]
-    return Found(pa.concat_tables(shards or [_plain([], schema)]).combine_chunks(), tuple(begins.tolist()))
+    return SinkRows(pa.concat_tables(shards or [_plain([], schema)]).combine_chunks(), tuple(begins.tolist()))
 
 
 def streams_of(sink: Path) -> list[Path]:
@@ -121,10 +121,10 @@ def _plain(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
 
 def compare(expected: pa.Table, found: pa.Table) -> SinkVerdict:
     """Of a sink with one shard."""
-    return difference(expected, Found(found))[0]
+    return difference(expected, SinkRows(found))[0]
 
 
-def difference(expected: pa.Table, found: Found) -> tuple[SinkVerdict, Differing]:
+def difference(expected: pa.Table, found: SinkRows) -> tuple[SinkVerdict, Differing]:
     keys = [name for name in KEY_COLUMNS if name in expected.schema.names]
     rows = found.rows
     wanted, got = _numbered(expected, keys), _numbered(rows, keys)

@@ -17,11 +17,11 @@ import numpy as np
 
 from riprap.base.quantities import Duration
 from riprap.graph.graph import Graph
-from riprap.planner.files import TaskProfile
 from riprap.planner.from_graph import topology_of
 from riprap.planner.model import NEVER, effect
-from riprap.proof.faults import KINDS
-from riprap.proof.schedule import Fault
+from riprap.planner.topology_files import TaskProfile
+from riprap.proof.fault_kinds import KINDS
+from riprap.proof.schedule import ScheduledFault
 from riprap.protocols.recompute import EVERY
 
 
@@ -32,7 +32,7 @@ class Predictions:
     recovery: Mapping[str, float | None]
     restart: float | None = None  # seconds until a process is there again and has its state; None: not known
 
-    def of(self, fault: Fault) -> float | None:
+    def of(self, fault: ScheduledFault) -> float | None:
         """Seconds until what the fault hit has worked out again what it lost, without the time of a restart."""
         if not KINDS[fault.kind].fatal or not fault.targets:
             return None
@@ -86,7 +86,7 @@ def paces_at(profiles: Mapping[str, TaskProfile], rate: Mapping[str, float]) -> 
 
 
 @dataclass(frozen=True)
-class Agreement:
+class PredictionAgreement:
     """Of faults with both numbers."""
 
     faults: int
@@ -96,14 +96,14 @@ class Agreement:
     rank: float | None  # Spearman's correlation over the elements' medians; None: fewer than three, or all alike
 
 
-def agreement(pairs: Sequence[tuple[str, float, float]]) -> Agreement | None:
+def agreement(pairs: Sequence[tuple[str, float, float]]) -> PredictionAgreement | None:
     """Of (element, predicted, measured), in seconds; None: there are none."""
     if not pairs:
         return None
     predicted, measured = (np.array([pair[at] for pair in pairs]) for at in (1, 2))
     names = sorted({name for name, _, _ in pairs})
     medians = [[float(np.median([pair[at] for pair in pairs if pair[0] == name])) for name in names] for at in (1, 2)]
-    return Agreement(
+    return PredictionAgreement(
         len(pairs),
         int((measured <= predicted).sum()),
         float((measured / np.maximum(predicted, 1e-9)).max()),

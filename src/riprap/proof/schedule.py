@@ -39,7 +39,7 @@ class Demand:
 
 
 @dataclass(frozen=True)
-class Fault:
+class ScheduledFault:
     """One fault of a schedule."""
 
     at: Duration
@@ -79,7 +79,7 @@ EVERY, SETTLE = 5.0, 4.0  # seconds between drawn faults, and before the first a
 
 def draw(
     choices: Choices, seconds: float, seed: int, *, every: float = EVERY, settle: float = SETTLE
-) -> tuple[Fault, ...]:
+) -> tuple[ScheduledFault, ...]:
     """Faults every few seconds, the first after `settle` seconds and none in the last: each has time to be over."""
     if not every >= 1:
         raise UsageError(f"--every {every:g}s: faults need 1s or more, so that what they hit can come back in between")
@@ -101,11 +101,13 @@ def draw(
             many = min(demand.targets if demand.targets >= 0 else int(draws.integers(2, 5)), len(ids))
             chosen = tuple(ids[at] for at in sorted(draws.choice(len(ids), many, replace=False)))
         at = settle + every * number + float(draws.uniform(0.0, every / 4))
-        faults.append(Fault(Duration(round(at * 1e6)), kind, chosen, demand.lasts, seed=int(draws.integers(2**31))))
+        faults.append(
+            ScheduledFault(Duration(round(at * 1e6)), kind, chosen, demand.lasts, seed=int(draws.integers(2**31)))
+        )
     return tuple(faults)
 
 
-def read_schedule(path: Path | str, choices: Choices, seconds: float = math.inf) -> tuple[Fault, ...]:
+def read_schedule(path: Path | str, choices: Choices, seconds: float = math.inf) -> tuple[ScheduledFault, ...]:
     """The faults of a file. Each has to come within the `seconds` of a run: one after its end would prove nothing."""
     text = read_text(path, "schedule", kind=PlanError)
     try:
@@ -114,7 +116,7 @@ def read_schedule(path: Path | str, choices: Choices, seconds: float = math.inf)
         raise PlanError(f"{path}: {error}") from error
 
 
-def parse_schedule(text: str, choices: Choices, seconds: float = math.inf) -> tuple[Fault, ...]:
+def parse_schedule(text: str, choices: Choices, seconds: float = math.inf) -> tuple[ScheduledFault, ...]:
     data = parse_toml(text, "this", kind=PlanError)
     listed = data.pop("faults", None)
     if data or not isinstance(listed, list) or not listed or not all(isinstance(entry, dict) for entry in listed):
@@ -129,11 +131,11 @@ def parse_schedule(text: str, choices: Choices, seconds: float = math.inf) -> tu
     return tuple(sorted(faults, key=_at))
 
 
-def _at(fault: Fault) -> int:
+def _at(fault: ScheduledFault) -> int:
     return fault.at
 
 
-def _fault(number: int, entry: Mapping[str, Any], choices: Choices) -> Fault:
+def _fault(number: int, entry: Mapping[str, Any], choices: Choices) -> ScheduledFault:
     where = f"fault {number}"
     for key in entry:
         if key not in _KEYS:
@@ -147,7 +149,7 @@ def _fault(number: int, entry: Mapping[str, Any], choices: Choices) -> Fault:
         raise PlanError(f"{where}: share = {shortened(share)}; write a number between 0 and 1")
     lasts = _duration(entry, "lasts", where) if "lasts" in entry else demand.lasts
     at, targets = _duration(entry, "at", where), _targets(entry, demand, where, choices)
-    return Fault(at, kind, targets, lasts, float(share), derived_seed(number, "listed") >> 1)
+    return ScheduledFault(at, kind, targets, lasts, float(share), derived_seed(number, "listed") >> 1)
 
 
 def _duration(entry: Mapping[str, Any], key: str, where: str) -> Duration:

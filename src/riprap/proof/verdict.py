@@ -21,12 +21,12 @@ from typing import Any
 
 from riprap.base.quantities import Duration
 from riprap.graph.graph import Graph
-from riprap.proof.effects import Effect
-from riprap.proof.faults import KINDS
+from riprap.proof.effects import FaultEffect
+from riprap.proof.fault_kinds import KINDS
 from riprap.proof.oracle import SinkVerdict
-from riprap.proof.prediction import Agreement, Predictions, agreement
+from riprap.proof.prediction import PredictionAgreement, Predictions, agreement
 from riprap.proof.quality import Quality
-from riprap.proof.schedule import Fault
+from riprap.proof.schedule import ScheduledFault
 
 EXACTLY = "exactly once"  # as a run says it of its elements
 NOT_INJECTED = "the fault was not injected"
@@ -36,15 +36,15 @@ NOT_INJECTED = "the fault was not injected"
 class FaultResult:
     """One fault, and what came of it. Instants are seconds of the wall clock."""
 
-    fault: Fault
+    fault: ScheduledFault
     began: float | None  # None: the run was over before
     running: float | None  # when what it hit ran again; None: it never did
     restored: float | None = None  # when what it killed had its state again
     predicted: float | None = None  # seconds from there until it has caught up, at most; None: nothing predicts it
     predicted_restart: float | None = None  # seconds until it has its state again
     ran: float | None = None  # when it began, in seconds of the run
-    foreseen: Effect | None = None  # on the output, by an assessment and the model
-    effect: Effect | None = None  # as measured
+    foreseen: FaultEffect | None = None  # on the output, by an assessment and the model
+    effect: FaultEffect | None = None  # as measured
     altered: str | None = None  # of a corruption: the attribute that it struck; "": there was nothing to strike
     driverless: float = 0.0  # seconds of its recovery in which a driver that was killed after it was not back
     not_injected: str = ""  # why it could not be done, or not all of it
@@ -98,7 +98,7 @@ class Proof:
     promised: Mapping[str, str]  # by sink: "exactly once", "with gaps", "at least once"
     broken: tuple[str, ...]  # promises that did not hold, a sentence each
     summary: Mapping[str, Any]
-    agreement: Agreement | None = None  # of predicted and measured recoveries
+    agreement: PredictionAgreement | None = None  # of predicted and measured recoveries
     scores: Mapping[str, Quality] = field(default_factory=dict)  # by sink that was given an output score function
     orders: Mapping[str, float | None] = field(default_factory=dict)  # rank correlations of predicted and measured
 
@@ -197,7 +197,7 @@ class Proof:
 
 
 def results(
-    schedule: Sequence[Fault],
+    schedule: Sequence[ScheduledFault],
     observations: Sequence[Mapping[str, Any]],
     predicted: Predictions | None = None,
     corruptions: Sequence[Mapping[str, Any]] = (),
@@ -230,7 +230,9 @@ def results(
     )
 
 
-def _not_injected(number: int, fault: Fault, observations: Sequence[Mapping[str, Any]], altered: str | None) -> str:
+def _not_injected(
+    number: int, fault: ScheduledFault, observations: Sequence[Mapping[str, Any]], altered: str | None
+) -> str:
     """Why a fault was not done; "": it was. Of a corruption the element tells it."""
     noted = next((e["why"] for e in observations if e["what"] == "not injected" and e["fault"] == number), "")
     if noted:
@@ -255,7 +257,7 @@ def _without(began: float | None, running: float | None, drivers: Sequence[tuple
     )
 
 
-def _altered(fault: Fault, began: float | None, corruptions: Sequence[Mapping[str, Any]]) -> str | None:
+def _altered(fault: ScheduledFault, began: float | None, corruptions: Sequence[Mapping[str, Any]]) -> str | None:
     """By the first alteration that the element tells of from the fault on; None: it is none, or nothing was told."""
     kind, _, what = fault.kind.partition("-")
     if kind != "corrupt" or began is None:

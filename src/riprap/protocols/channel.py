@@ -25,18 +25,18 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from riprap.graph.keys import START_KEY, OrderKey
+from riprap.graph.order_keys import START_KEY, OrderKey
 from riprap.operators.columns import ALL_VALID, Keys
 from riprap.operators.kernels.hashing import SEED, hash_words
 
 Retention = Literal["discard", "hold", "log", "remember", "recompute", "while-down", "copy"]
 
-NOTHING = -1  # `Inlet.fresh`: the message says nothing that is not known
+NOTHING = -1  # `ReceivingEnd.fresh`: the message says nothing that is not known
 
-ALL = 1 << 62  # `Had.items`: nothing at or below the key will be taken any more
+ALL = 1 << 62  # `Delivered.items`: nothing at or below the key will be taken any more
 
 
-class Had(NamedTuple):
+class Delivered(NamedTuple):
     """How far a consumer has come on a channel, in words that every replica of its producer understands.
 
     Numbers are one replica's; keys are everybody's. Keys never fall, and few items share one: a punctuation has the key
@@ -46,23 +46,23 @@ class Had(NamedTuple):
     key: OrderKey = START_KEY
     items: int = 0  # with this key, that it had
 
-    def after(self, keys: Keys, progress: OrderKey | None) -> "Had":
+    def after(self, keys: Keys, watermark: OrderKey | None) -> "Delivered":
         """When items with these keys have come too, and then this progress."""
         had, count = self, len(keys.ts)
         if count:
             last = keys.at(count - 1)
             same = count - bisect_left(range(count), last, key=keys.at)
             if last > self.key:
-                had = Had(last, same)
+                had = Delivered(last, same)
             elif last == self.key:
-                had = Had(last, min(self.items + same, ALL))
-        return Had(progress, ALL) if progress is not None and progress >= had.key else had
+                had = Delivered(last, min(self.items + same, ALL))
+        return Delivered(watermark, ALL) if watermark is not None and watermark >= had.key else had
 
 
 class Skip:
     """Tells, of items that a replica gives out in their order, which ones the consumer has had from another."""
 
-    def __init__(self, had: Had) -> None:
+    def __init__(self, had: Delivered) -> None:
         self._key, self._left = had
         self.skipped = 0
         self.over = False  # the first that it had not was there
@@ -81,7 +81,7 @@ class Skip:
 
 
 @dataclass(slots=True)
-class Inlet:
+class ReceivingEnd:
     """The consumer's end, in one life."""
 
     retention: Retention
@@ -130,7 +130,7 @@ class Inlet:
 
 
 @dataclass(slots=True)
-class Outlet:
+class SendingEnd:
     """The producer's end, in one life."""
 
     retention: Retention

@@ -19,17 +19,17 @@ from riprap.protocols.channels import ChannelId
 from riprap.protocols.commitment import shown
 from riprap.protocols.events import (
     Abandon,
-    Capture,
     Close,
     Command,
     Deleted,
     Dropped,
     Ended,
     Event,
+    FromDirector,
     MarkerArrived,
     Park,
     SendMarker,
-    Told,
+    TakeCheckpoint,
     Unpark,
 )
 from riprap.protocols.protocol import WHOLE, Protocol, ProtocolSpec, RestorePlan, Surroundings
@@ -51,7 +51,7 @@ def round_of(marker: bytes) -> int:
 class Rounds(Protocol):
     """What machines of rounds share: the director's words, and which channels a marker goes out on."""
 
-    hears = frozenset((Told, MarkerArrived, Ended, Deleted, Dropped))
+    hears = frozenset((FromDirector, MarkerArrived, Ended, Deleted, Dropped))
 
     def __init__(self, surroundings: Surroundings, plan: RestorePlan) -> None:
         super().__init__(surroundings, plan)
@@ -61,13 +61,13 @@ class Rounds(Protocol):
 
     def handle(self, event: Event) -> list[Command]:
         match event:
-            case Told(message) if "round" in message:
+            case FromDirector(message) if "round" in message:
                 return self.marked(int(message["round"]), None)
-            case Told(message) if "abort" in message:
+            case FromDirector(message) if "abort" in message:
                 return self.aborted(int(message["abort"]))
-            case Told(message) if "last" in message:
-                return [Capture(WHOLE, int(message["last"]))]
-            case Told(message) if "committed" in message:
+            case FromDirector(message) if "last" in message:
+                return [TakeCheckpoint(WHOLE, int(message["last"]))]
+            case FromDirector(message) if "committed" in message:
                 return shown(self.surroundings.pe, message)
             case MarkerArrived(channel, number, marker):
                 return self.marked(round_of(marker), channel, number)
@@ -77,7 +77,7 @@ class Rounds(Protocol):
             case Deleted(_, oldest):
                 return released(oldest)
             case Dropped(_, tag) if tag < 0:  # a last one, for which nobody asks again
-                return [Capture(WHOLE, tag)]
+                return [TakeCheckpoint(WHOLE, tag)]
         return []
 
     def marked(self, round: int, channel: ChannelId | None, number: int = 0) -> list[Command]:
@@ -145,7 +145,7 @@ class Coordinated(Rounds):
         self.returning = self.back - self.ended
         parked, self.parked = self.parked, []
         return [
-            Capture(WHOLE, self.round, record=tuple(sorted(self.returning))),
+            TakeCheckpoint(WHOLE, self.round, record=tuple(sorted(self.returning))),
             *self.markers(self.round),
             *(Unpark(channel) for channel in parked),
         ]

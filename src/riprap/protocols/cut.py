@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from riprap.graph.keys import START_KEY, OrderKey
-from riprap.protocols.channel import Had
+from riprap.graph.order_keys import START_KEY, OrderKey
+from riprap.protocols.channel import Delivered
 from riprap.protocols.channels import ChannelId
 
 
@@ -55,7 +55,7 @@ class Cut:
     parked: Mapping[ChannelId, tuple[bytes, ...]] = field(default_factory=dict)
     # Of an element in copies, in words that all of them understand: what its operators had had of each channel, and
     # what it had given out.
-    had: Mapping[ChannelId, Had] = field(default_factory=dict)
+    had: Mapping[ChannelId, Delivered] = field(default_factory=dict)
     reach: int = START_KEY.ts  # of an element on a cycle: how far what comes in from outside of it had come
 
     def as_json(self) -> dict[str, Any]:
@@ -91,6 +91,6 @@ class Cut:
             {ChannelId(*channel): number for channel, number in data["sent"]},
             bytes.fromhex(data["protocol"]),
             parked,
-            {ChannelId(*channel): Had(OrderKey(*key), items) for channel, key, items in data.get("had", ())},
+            {ChannelId(*channel): Delivered(OrderKey(*key), items) for channel, key, items in data.get("had", ())},
             data.get("reach", START_KEY.ts),
         )

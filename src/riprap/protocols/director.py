@@ -1,7 +1,8 @@
 """The director: the part of a protocol that sees all elements. Pure; hosted by the coordinator and the simulated host.
 
 It hears of lives and of every durable checkpoint, and says what is committed, where to go back, and what may be
-deleted. It may die at any moment, also half-way through a going back: what it must not forget it decides with `Log`,
+deleted. It may die at any moment, also half-way through a going back: what it must not forget it decides with
+`Remember`,
 which is on disk before anything that follows it in the list is done. A new one begins with what was logged, and then
 hears `Joined` from every element that lives, with all the checkpoints that the element has.
 
@@ -69,16 +70,16 @@ class Heard(NamedTuple):
     message: Mapping[str, Any]
 
 
-class Tick(NamedTuple):
+class DirectorTick(NamedTuple):
     now: int  # microseconds
 
 
-Event = Joined | Lost | Silent | Finished | Took | Heard | Tick
+Event = Joined | Lost | Silent | Finished | Took | Heard | DirectorTick
 
 # Commands, in their order ---------------------------------------------------------------------------------------------
 
 
-class Log(NamedTuple):
+class Remember(NamedTuple):
     """Remember this, a JSON object, before anything that follows is done."""
 
     record: Mapping[str, Any]
@@ -117,7 +118,7 @@ class End(NamedTuple):
     pe: str
 
 
-Command = Log | Say | GoBack | Delete | End
+Command = Remember | Say | GoBack | Delete | End
 
 # Where a life begins: with its own newest checkpoint, without any, with this one, which may be another element's. None:
 # that is not known yet, and it has to wait.

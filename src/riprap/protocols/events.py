@@ -7,8 +7,8 @@ Numbers are of items: rows and punctuations of a channel, counted from 0 over th
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from riprap.graph.keys import OrderKey
-from riprap.protocols.channel import Had
+from riprap.graph.order_keys import OrderKey
+from riprap.protocols.channel import Delivered
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId, Cut
 
@@ -22,7 +22,7 @@ class ConsumerUp(NamedTuple):
     channel: ChannelId
     epoch: int
     next: int
-    had: Had = Had()  # the same for a producer with other numbers: a replica that goes on for another
+    had: Delivered = Delivered()  # the same for a producer with other numbers: a replica that goes on for another
 
 
 class ConsumerDown(NamedTuple):
@@ -45,7 +45,7 @@ class ProducerGone(NamedTuple):
     epoch: int
 
 
-class Told(NamedTuple):
+class FromDirector(NamedTuple):
     """The director says something to the protocol of this element: a JSON object of their own."""
 
     message: Mapping[str, Any]
@@ -109,7 +109,7 @@ class Came(NamedTuple):
     """A channel from a replicated producer has come so far, at the time of a `Tick`."""
 
     channel: ChannelId
-    had: Had
+    had: Delivered
 
 
 class Gave(NamedTuple):
@@ -148,7 +148,7 @@ class Durable(NamedTuple):
 
     id: CheckpointId
     cut: Cut
-    tag: int  # that of `Capture`
+    tag: int  # that of `TakeCheckpoint`
     forced: bool
     cost: int = 0  # microseconds of a core, for copying and writing it
 
@@ -168,7 +168,8 @@ class Deleted(NamedTuple):
 
 
 Event = (
-    LinkEvent | Told | ProducerBack | Arrived | MarkerArrived | Ended | Passed | Came | Gave | Digested | Emitted | Tick
+    LinkEvent | FromDirector | ProducerBack | Arrived | MarkerArrived | Ended | Passed | Came | Gave | Digested |
+    Emitted | Tick
     | Durable | Dropped | Deleted
 )  # fmt: skip
 
@@ -219,7 +220,7 @@ class Halt(NamedTuple):
     halted: bool
 
 
-class Capture(NamedTuple):
+class TakeCheckpoint(NamedTuple):
     """Take a checkpoint of a unit of the plan, here and now. `Durable` follows when it is on disk.
 
     Messages that are taken from the channels `record` from now on belong to it too, until `Close`; it is written when
@@ -305,8 +306,8 @@ class Release(NamedTuple):
     """
 
     channel: ChannelId
-    had: Had
-    by_all: Had | None = None
+    had: Delivered
+    by_all: Delivered | None = None
 
 
 class Show(NamedTuple):
@@ -315,7 +316,7 @@ class Show(NamedTuple):
     id: CheckpointId
 
 
-class Digest(NamedTuple):
+class RequestDigest(NamedTuple):
     """Tell the digest of the state at this key: `Digested` follows."""
 
     key: OrderKey
@@ -328,6 +329,6 @@ class Tell(NamedTuple):
 
 
 Command = (
-    Deliver | Park | Unpark | Admit | Await | Halt | Capture | Close | Abandon | SendMarker | Stamp
-    | Acknowledge | Forget | Resend | Activate | Deactivate | Release | Show | Digest | Tell
+    Deliver | Park | Unpark | Admit | Await | Halt | TakeCheckpoint | Close | Abandon | SendMarker | Stamp
+    | Acknowledge | Forget | Resend | Activate | Deactivate | Release | Show | RequestDigest | Tell
 )  # fmt: skip

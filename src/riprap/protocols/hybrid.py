@@ -17,7 +17,19 @@ from typing import Any
 
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.coordinated import round_plan
-from riprap.protocols.director import Command, Director, Event, Finished, GoBack, Heard, Joined, Log, Lost, Silent, Took
+from riprap.protocols.director import (
+    Command,
+    Director,
+    Event,
+    Finished,
+    GoBack,
+    Heard,
+    Joined,
+    Lost,
+    Remember,
+    Silent,
+    Took,
+)
 from riprap.protocols.protocol import Neighbour, ProtocolSpec, RestorePlan, Surroundings
 from riprap.protocols.rounds import RoundDirector
 from riprap.protocols.unaligned import Unaligned
@@ -106,8 +118,8 @@ class HybridDirector(Director):
         found: list[Command] = []
         for command in self.directors[index].handle(event):
             match command:
-                case Log(record):
-                    found.append(Log({"domain": index, "record": record}))
+                case Remember(record):
+                    found.append(Remember({"domain": index, "record": record}))
                     if "line" in record:
                         self.line += 1
                         self.lines[index].append(self.line)

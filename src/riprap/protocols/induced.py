@@ -29,7 +29,18 @@ from riprap.base.errors import DataError
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.commitment import shown
 from riprap.protocols.cut import Cut
-from riprap.protocols.events import Arrived, Capture, Command, Deleted, Deliver, Emitted, Event, Stamp, Tick, Told
+from riprap.protocols.events import (
+    Arrived,
+    Command,
+    Deleted,
+    Deliver,
+    Emitted,
+    Event,
+    FromDirector,
+    Stamp,
+    TakeCheckpoint,
+    Tick,
+)
 from riprap.protocols.lines import LineDirector
 from riprap.protocols.protocol import WHOLE, Protocol, ProtocolSpec, RestorePlan, Surroundings
 from riprap.protocols.uncoordinated import Timer, Uncoordinated, released, whole_plan
@@ -131,7 +142,7 @@ RULES: dict[str, Any] = {"hmnr": Hmnr, "bcs": Bcs}
 
 
 class Induced(Protocol):
-    hears = frozenset((Tick, Arrived, Emitted, Deleted, Told))
+    hears = frozenset((Tick, Arrived, Emitted, Deleted, FromDirector))
 
     def __init__(self, surroundings: Surroundings, plan: RestorePlan) -> None:
         super().__init__(surroundings, plan)
@@ -167,11 +178,11 @@ class Induced(Protocol):
             case Tick(now):
                 self.now = now
                 return [self._capture(forced=False)] if now >= self.timer.due else []
-            case Told(message) if "last" in message:
+            case FromDirector(message) if "last" in message:
                 return [self._capture(forced=False)]
-            case Told(message) if concerns(message):
+            case FromDirector(message) if concerns(message):
                 return self.virtual.told(message, lambda: self._capture(forced=False))
-            case Told(message) if "committed" in message:
+            case FromDirector(message) if "committed" in message:
                 return shown(self.surroundings.pe, message)
             case Deleted(_, oldest):
                 return released(oldest)
@@ -201,7 +212,7 @@ class Induced(Protocol):
         self.stamped[channel] = self.header
         return [Stamp(channel, self.header)]
 
-    def _capture(self, *, forced: bool, lc: int | None = None) -> Capture:
+    def _capture(self, *, forced: bool, lc: int | None = None) -> TakeCheckpoint:
         self.timer.restart(self.now)
         self.tag += 1
         if self.vectors is not None:
@@ -209,7 +220,7 @@ class Induced(Protocol):
             self.header = self.vectors.header()
             # What the checkpoint remembers is as of now: a message that forced it teaches only afterwards.
             self.captured = self.vectors.saved()
-        return Capture(WHOLE, self.tag, forced)
+        return TakeCheckpoint(WHOLE, self.tag, forced)
 
     def snapshot(self) -> bytes:
         if self.vectors is None:

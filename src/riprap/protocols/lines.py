@@ -36,19 +36,19 @@ from riprap.protocols.director import (
     Command,
     Delete,
     Director,
+    DirectorTick,
     Event,
     Finished,
     GoBack,
     Heard,
     Joined,
-    Log,
     Lost,
+    Remember,
     Say,
-    Tick,
     Took,
 )
 from riprap.protocols.protocol import Surroundings
-from riprap.protocols.recovery_line import INITIAL, Ends, Point, Span, recovery_line
+from riprap.protocols.recovery_line import INITIAL, CheckpointPoint, Ends, Span, recovery_line
 from riprap.protocols.virtual import live_tag
 
 EVERYTHING: Span = (0, 2**63 - 1)
@@ -65,8 +65,8 @@ def channels_of(elements: Mapping[str, Surroundings]) -> dict[ChannelId, Ends]:
     return found
 
 
-def point_of(cut: Cut) -> Point:
-    return Point(dict(cut.sent), {channel: inlet.taken for channel, inlet in cut.inlets.items()})
+def point_of(cut: Cut) -> CheckpointPoint:
+    return CheckpointPoint(dict(cut.sent), {channel: inlet.taken for channel, inlet in cut.inlets.items()})
 
 
 def died_unheard(lives: Mapping[str, tuple[int, int]], pe: str, epoch: int, line: int) -> bool:
@@ -80,7 +80,7 @@ def seen(lives: dict[str, tuple[int, int]], pe: str, epoch: int, line: int) -> l
     if lives.get(pe) == (epoch, line):
         return []
     lives[pe] = (epoch, line)
-    return [Log({"life": [pe, epoch, line]})]
+    return [Remember({"life": [pe, epoch, line]})]
 
 
 def remember(lives: dict[str, tuple[int, int]], record: Mapping[str, Any]) -> None:
@@ -96,7 +96,7 @@ class LineDirector(Director):
         self.persistent = settings.get("log", "persistent") == "persistent"
         self.line = 0
         self.targets: dict[str, CheckpointId | None] = {}  # of the line in force
-        self.cuts: dict[str, dict[CheckpointId, Point]] = {pe: {} for pe in elements}
+        self.cuts: dict[str, dict[CheckpointId, CheckpointPoint]] = {pe: {} for pe in elements}
         self.unknown = set(elements)  # elements that this director has not heard of yet
         self.lives: dict[str, tuple[int, int]] = {}
         self.void: set[CheckpointId] = set()  # ahead of a line that was put in force
@@ -132,7 +132,7 @@ class LineDirector(Director):
                 if died_unheard(self.lives, pe, epoch, self.line):
                     self.failed, self.doubted[pe] = True, min(epoch, self.doubted.get(pe, epoch))
                     self.live.pop(pe, None)
-                    unheard = [Log({"halt": self.line + 1, "doubted": dict(self.doubted)})]
+                    unheard = [Remember({"halt": self.line + 1, "doubted": dict(self.doubted)})]
                 logged = [*unheard, *seen(self.lives, pe, epoch, max(line, self.line))]  # who stays works under it
                 # One that has not heard of the line in force may have checkpoints ahead of it.
                 target = self.targets.get(pe)
@@ -155,10 +155,10 @@ class LineDirector(Director):
                     return []
                 self._learn(id, cut)
                 return self._halted(id) if tag == live_tag(self.line + 1) else self._forget()
-            case Tick(now) if self.halting is not None:
+            case DirectorTick(now) if self.halting is not None:
                 self.waits_until = now + PATIENCE if self.waits_until is None else self.waits_until
                 return self._put_in_force() if now >= self.waits_until else self._halt()
-            case Tick() if self.staying:
+            case DirectorTick() if self.staying:
                 return self._resume()
             case Heard(pe, _, message) if message.get("resumed") == self.line:
                 self.staying.discard(pe)
@@ -186,7 +186,7 @@ class LineDirector(Director):
     def _learn(self, id: CheckpointId, cut: Cut) -> None:
         self.cuts[id.pe][id] = point_of(cut)
 
-    def _histories(self) -> tuple[dict[str, list[CheckpointId | None]], dict[str, list[Point]]]:
+    def _histories(self) -> tuple[dict[str, list[CheckpointId | None]], dict[str, list[CheckpointPoint]]]:
         ids: dict[str, list[CheckpointId | None]] = {pe: [None, *sorted(cuts)] for pe, cuts in self.cuts.items()}
         return ids, {pe: [INITIAL if id is None else self.cuts[pe][id] for id in order] for pe, order in ids.items()}
 
@@ -207,7 +207,7 @@ class LineDirector(Director):
         if not self.halting:
             return self._put_in_force()
         self.staying = set()
-        return [Log({"halt": self.line + 1}), *self._halt()]
+        return [Remember({"halt": self.line + 1}), *self._halt()]
 
     def _halt(self) -> list[Command]:
         return [Say(pe, {"halt": self.line + 1}) for pe in sorted(self.halting or ())]
@@ -245,7 +245,7 @@ class LineDirector(Director):
         record = {"line": self.line, "targets": targets, "void": [list(id) for id in ahead]}
         back = {pe: id for pe, id in self.targets.items() if pe not in self.staying}
         stay = [log for pe in sorted(self.staying) for log in seen(self.lives, pe, self.lives[pe][0], self.line)]
-        return [Log(record), *stay, GoBack(self.line, back), *self._resume(), *deleted]
+        return [Remember(record), *stay, GoBack(self.line, back), *self._resume(), *deleted]
 
     def _forget(self) -> list[Command]:
         """What lies behind the line that would hold if everybody failed."""

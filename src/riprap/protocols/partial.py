@@ -31,7 +31,6 @@ from riprap.protocols.director import Event as DirectorEvent
 from riprap.protocols.events import (
     Acknowledge,
     Await,
-    Capture,
     Command,
     Deleted,
     Dropped,
@@ -41,6 +40,7 @@ from riprap.protocols.events import (
     Passed,
     ProducerBack,
     ProducerGone,
+    TakeCheckpoint,
     Tick,
 )
 from riprap.protocols.protocol import WHOLE, Protocol, ProtocolSpec, RestorePlan, Surroundings, Unit
@@ -162,7 +162,7 @@ class Partial(Protocol):
             if deadline is not None:
                 deadlines.unwritten += 1
                 found.append((deadline, name))
-        return [Capture(name) for _, name in sorted(found)]
+        return [TakeCheckpoint(name) for _, name in sorted(found)]
 
     @property
     def missed(self) -> Mapping[str, int]:

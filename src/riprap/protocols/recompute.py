@@ -20,7 +20,7 @@ from riprap.protocols.deadlines import Deadlines
 from riprap.protocols.director import Command as DirectorCommand
 from riprap.protocols.director import Delete, Director, Joined, Took
 from riprap.protocols.director import Event as DirectorEvent
-from riprap.protocols.events import Capture, Command, Deleted, Dropped, Durable, Event, Forget, Tick
+from riprap.protocols.events import Command, Deleted, Dropped, Durable, Event, Forget, TakeCheckpoint, Tick
 from riprap.protocols.protocol import WHOLE, Protocol, ProtocolSpec, RestorePlan, Surroundings, Unit
 
 EVERY = 1_000_000  # µs between checkpoints of elements whose plan does not say
@@ -66,7 +66,7 @@ class Recompute(Protocol):
             case Tick(now):
                 if self._deadlines.due(now) is not None:
                     self._deadlines.unwritten += 1
-                    return [Capture(WHOLE)]
+                    return [TakeCheckpoint(WHOLE)]
             case Durable() | Dropped():
                 self._deadlines.unwritten -= 1
             case Deleted(_, oldest):

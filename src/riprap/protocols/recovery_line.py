@@ -13,7 +13,8 @@ or delivered, are always consistent, so there is a line. Where loss was chosen (
 rule is left out, and what it would have saved is counted (`lost_items`).
 
 A live element may stand at its *virtual checkpoint*, the state that it has: then its history ends with it. Elements
-halt before their numbers are read. `Point`s are numbers only, so this file knows no cut, no disk and no clock.
+halt before their numbers are read. `CheckpointPoint`s are numbers only, so this file knows no cut, no disk and no
+clock.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +35,7 @@ class Ends(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Point:
+class CheckpointPoint:
     """A checkpoint (or an initial state, or the live state) as the line sees it. A channel it does not name is at 0."""
 
     sent: Mapping[ChannelId, int] = field(default_factory=dict)
@@ -42,11 +43,11 @@ class Point:
     saved: Mapping[ChannelId, Span] = field(default_factory=dict)  # channel state that is in the checkpoint
 
 
-INITIAL = Point()
+INITIAL = CheckpointPoint()
 
 
 def recovery_line(
-    histories: Mapping[str, Sequence[Point]],
+    histories: Mapping[str, Sequence[CheckpointPoint]],
     channels: Mapping[ChannelId, Ends],
     logs: Mapping[ChannelId, Span] | None = None,
 ) -> dict[str, int]:
@@ -75,7 +76,7 @@ def recovery_line(
     return at
 
 
-def missing(given: Point, taken: Point, channel: ChannelId, logs: Mapping[ChannelId, Span]) -> int:
+def missing(given: CheckpointPoint, taken: CheckpointPoint, channel: ChannelId, logs: Mapping[ChannelId, Span]) -> int:
     """How many items of a channel are between its ends and nowhere else."""
     first, last = taken.delivered.get(channel, 0), given.sent.get(channel, 0)
     if first >= last:
@@ -89,7 +90,7 @@ def missing(given: Point, taken: Point, channel: ChannelId, logs: Mapping[Channe
 
 
 def lost_items(
-    histories: Mapping[str, Sequence[Point]],
+    histories: Mapping[str, Sequence[CheckpointPoint]],
     line: Mapping[str, int],
     channels: Mapping[ChannelId, Ends],
     logs: Mapping[ChannelId, Span],

@@ -23,20 +23,20 @@ from riprap.protocols.director import (
     Command,
     Delete,
     Director,
+    DirectorTick,
     Event,
     Finished,
     GoBack,
     Joined,
-    Log,
     Lost,
+    Remember,
     Say,
     Silent,
-    Tick,
     Took,
 )
 from riprap.protocols.lines import channels_of, died_unheard, point_of, remember, seen
 from riprap.protocols.protocol import Surroundings
-from riprap.protocols.recovery_line import INITIAL, Point, recovery_line
+from riprap.protocols.recovery_line import INITIAL, CheckpointPoint, recovery_line
 from riprap.protocols.uncoordinated import INTERVAL
 
 SUSPICION = 300_000  # microseconds that a missing sign counts: it is told again while it is missing
@@ -60,7 +60,7 @@ class RoundDirector(Director):
         self.finished: set[str] = set()
         self.last: dict[str, CheckpointId] = {}  # of elements that have finished
         self.channels = channels_of(elements)
-        self.points: dict[CheckpointId, Point] = {}
+        self.points: dict[CheckpointId, CheckpointPoint] = {}
         self.parts: dict[str, CheckpointId] | None = None  # of the round under way
         self.others: set[CheckpointId] = set()  # durable, and of no committed round
         self.started = 0
@@ -107,7 +107,7 @@ class RoundDirector(Director):
                 return self._took(id, tag)
             case Silent():
                 self.suspected = self.now
-            case Tick(now):
+            case DirectorTick(now):
                 self.now = now
                 return self._tick(now)
         return []
@@ -128,7 +128,7 @@ class RoundDirector(Director):
             for pe, surroundings in self.elements.items()
             if surroundings.begins_rounds and pe not in self.finished
         ]
-        return [Log({"round": self.round}), *begin]
+        return [Remember({"round": self.round}), *begin]
 
     def _ready(self) -> bool:
         """Everybody lives and works under the line in force, and there is somebody to ask."""
@@ -159,7 +159,7 @@ class RoundDirector(Director):
             self.committed, self.parts = whole, None
             record = {"committed": {pe: id and list(id) for pe, id in whole.items()}, "round": self.round}
             shown = [id for pe, id in whole.items() if pe in self.showing and id is not None]
-            commands += [Log(record), *map(committed, shown)]
+            commands += [Remember(record), *map(committed, shown)]
         return [*commands, *self._delete()]
 
     def _consistent(self, whole: Mapping[str, CheckpointId]) -> bool:
@@ -191,4 +191,4 @@ class RoundDirector(Director):
         self.joined = dict.fromkeys(self.joined, -1)  # until they have come back under the new line
         self.finished.clear()
         self.last.clear()
-        return [Log({"line": self.line}), *aborted, GoBack(self.line, dict(self.committed)), *self._delete()]
+        return [Remember({"line": self.line}), *aborted, GoBack(self.line, dict(self.committed)), *self._delete()]

@@ -16,11 +16,11 @@ from riprap.protocols.events import (
     Abandon,
     Admit,
     Arrived,
-    Capture,
     Close,
     Command,
     Deliver,
     Event,
+    TakeCheckpoint,
 )
 from riprap.protocols.protocol import WHOLE, ProtocolSpec, RestorePlan, Surroundings
 from riprap.protocols.rounds import RoundDirector
@@ -57,7 +57,10 @@ class Unaligned(Rounds):
             closed = [] if channel is None or number > self.taken[channel] else [channel]
             for whole in closed:
                 self.recording.pop(whole, None)
-            commands += [Capture(WHOLE, round, record=tuple(sorted(self.recording))), *self.markers(round, ahead=True)]
+            commands += [
+                TakeCheckpoint(WHOLE, round, record=tuple(sorted(self.recording))),
+                *self.markers(round, ahead=True),
+            ]
             self.over = not self.recording
         if channel is None or channel not in self.recording:
             return commands

@@ -11,7 +11,7 @@ beginning of the run (the domino effect): `induced.py` exists because of that.
 from riprap.base.randomness import derived_seed
 from riprap.protocols.commitment import shown
 from riprap.protocols.cut import Cut
-from riprap.protocols.events import Acknowledge, Capture, Command, Deleted, Event, Forget, Tick, Told
+from riprap.protocols.events import Acknowledge, Command, Deleted, Event, Forget, FromDirector, TakeCheckpoint, Tick
 from riprap.protocols.lines import LineDirector
 from riprap.protocols.protocol import WHOLE, Protocol, ProtocolSpec, RestorePlan, Surroundings, Unit
 from riprap.protocols.virtual import Virtual, concerns
@@ -45,7 +45,7 @@ class Timer:
 
 
 class Uncoordinated(Protocol):
-    hears = frozenset((Tick, Deleted, Told))
+    hears = frozenset((Tick, Deleted, FromDirector))
 
     def __init__(self, surroundings: Surroundings, plan: RestorePlan) -> None:
         super().__init__(surroundings, plan)
@@ -62,19 +62,19 @@ class Uncoordinated(Protocol):
             case Tick(now) if now >= self.timer.due:
                 self.timer.restart(now)
                 return [self._capture()]
-            case Told(message) if "last" in message:
+            case FromDirector(message) if "last" in message:
                 return [self._capture()]
-            case Told(message) if concerns(message):
+            case FromDirector(message) if concerns(message):
                 return self.virtual.told(message, self._capture)
-            case Told(message) if "committed" in message:
+            case FromDirector(message) if "committed" in message:
                 return shown(self.surroundings.pe, message)
             case Deleted(_, oldest):
                 return released(oldest)
         return []
 
-    def _capture(self) -> Capture:
+    def _capture(self) -> TakeCheckpoint:
         self.taken += 1
-        return Capture(WHOLE, self.taken)
+        return TakeCheckpoint(WHOLE, self.taken)
 
 
 def released(oldest: Cut) -> list[Command]:

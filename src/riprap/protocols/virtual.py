@@ -7,7 +7,7 @@ come again: the director says them until it is answered. `lines.py` has the othe
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from riprap.protocols.events import Capture, Command, Halt, Tell
+from riprap.protocols.events import Command, Halt, TakeCheckpoint, Tell
 
 
 def live_tag(line: int) -> int:
@@ -23,7 +23,7 @@ class Virtual:
     def __init__(self) -> None:
         self._asked = 0  # the newest line that it halted for
 
-    def told(self, message: Mapping[str, Any], capture: Callable[[], Capture]) -> list[Command]:
+    def told(self, message: Mapping[str, Any], capture: Callable[[], TakeCheckpoint]) -> list[Command]:
         if "resume" in message:
             on: list[Command] = [Halt(False)] if message["resume"] >= self._asked else []  # it is no newer line's halt
             return [*on, Tell({"resumed": message["resume"]})]

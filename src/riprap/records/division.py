@@ -20,21 +20,21 @@ from riprap.base.errors import DataError
 from riprap.engine.engine import Engine, Output
 from riprap.engine.pruning import Wanted
 from riprap.graph.graph import Graph
-from riprap.graph.keys import OrderKey
 from riprap.graph.mark_keys import told_by_row
+from riprap.graph.order_keys import OrderKey
 from riprap.operators.build import make_operator
-from riprap.operators.contract import State, merge_states
+from riprap.operators.contract import OperatorState, merge_states
 from riprap.operators.hashes import HashNumbers
 from riprap.operators.ownership import Owner, owned
 from riprap.operators.views import Views
 from riprap.operators.windowed import WindowedOperator
+from riprap.records.check_schedule import CheckPace
 from riprap.records.record import encode
 from riprap.records.recorder import Recorder
-from riprap.records.recovery import Recovery, only
-from riprap.records.schedule import Pace
+from riprap.records.recovery import RecordedState, only
 
 
-def share(recovery: Recovery, shard: int, shards: int) -> Recovery:
+def share(recovery: RecordedState, shard: int, shards: int) -> RecordedState:
     """What a recovery says of the groups that one of so many shards owns."""
     hashes = recovery.windows.hashes[: recovery.windows.count]
     chosen = np.flatnonzero(owned(hashes, shard, shards))
@@ -70,7 +70,7 @@ class Heir(Engine):
         graph: Graph,
         name: str,
         owners: Sequence[Owner],
-        recovery: Recovery | None,
+        recovery: RecordedState | None,
         *,
         wanted: Wanted | None = None,
     ) -> None:
@@ -97,7 +97,7 @@ class Heir(Engine):
         return super().push(name, rows, until=until) if rows.rows else self.advance(name, until)
 
 
-def gather(heirs: Iterable[Heir]) -> State:
+def gather(heirs: Iterable[Heir]) -> OperatorState:
     """The state of the new shard, when all of its heirs have come to one key."""
     operators = [heir.operator for heir in heirs]
     if any(operator.repeating for operator in operators):
@@ -106,7 +106,12 @@ def gather(heirs: Iterable[Heir]) -> State:
 
 
 def founded(
-    graph: Graph, name: str, state: State, key: OrderKey, numbers: Mapping[str, int], wanted: Wanted | None = None
+    graph: Graph,
+    name: str,
+    state: OperatorState,
+    key: OrderKey,
+    numbers: Mapping[str, int],
+    wanted: Wanted | None = None,
 ) -> bytes:
     """The first record of a new shard, with everything that is in its windows when its input has come to a key."""
     operator = cast(WindowedOperator, make_operator(graph, name, None if wanted is None else wanted[name]))
@@ -116,5 +121,5 @@ def founded(
     tails = np.zeros((tracker.ports, len(groups)), np.int64)
     tracker.begin(0, groups, nothing - 1, nothing, tails, nothing)
     tracker.now = key.ts
-    recorder = Recorder(operator, Pace(1, 1, max(1, len(groups))))
+    recorder = Recorder(operator, CheckPace(1, 1, max(1, len(groups))))
     return encode(recorder.record(key, numbers, everything=True))

@@ -11,7 +11,7 @@ A goal cannot be reached when checking all slow windows once in T would take mor
 reading records alone takes too long: then it is told, with the shortest one that can.
 """
 
-from riprap.records.schedule import Pace
+from riprap.records.check_schedule import CheckPace
 
 REPEATING = 0.5  # share of the goal, without what reading records takes
 CHECKING = 0.2  # share of the work that may go into checking
@@ -26,7 +26,7 @@ class Goal:
     """`recovery`: seconds. `given` has what is not to be chosen; None: it is."""
 
     def __init__(
-        self, recovery: float, begin: Pace, every: int | None, slow_after: int | None, shot: int | None
+        self, recovery: float, begin: CheckPace, every: int | None, slow_after: int | None, shot: int | None
     ) -> None:
         self.recovery = recovery
         self.pace = begin
@@ -52,7 +52,7 @@ class Goal:
         if windows and seconds > 0:
             self._window_seconds = _average(self._window_seconds, seconds / windows)
 
-    def choose(self) -> Pace:
+    def choose(self) -> CheckPace:
         """What reaches the goal, by what is known so far."""
         every, slow_after, shot = self.pace
         speed = self._apart * (self._repeating or self._working)  # microseconds of event time by second
@@ -62,7 +62,7 @@ class Goal:
             every, slow_after = span, span
         if self._window_seconds:
             shot = int(min(max(SHOT_SECONDS / self._window_seconds, _LEAST_SHOT), _MOST_SHOT))
-        self.pace = Pace(self._every or every, slow_after if self._slow_after is None else self._slow_after,
+        self.pace = CheckPace(self._every or every, slow_after if self._slow_after is None else self._slow_after,
                          self._shot or shot)  # fmt: skip
         return self.pace
 

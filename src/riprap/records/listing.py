@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from riprap.base.errors import DataError
 from riprap.records.record import Record, decode
 from riprap.records.recovery import recover
-from riprap.streams import StoredMark, Stream
+from riprap.streams import PersistentStream, StoredMark
 
 
 @dataclass(frozen=True)
-class Line:
+class RecordLine:
     """One record."""
 
     position: int  # of the row that comes next in the stream
@@ -30,28 +30,28 @@ class Line:
     replay: int  # rows of input that would be read again
 
 
-def records(stream: Stream) -> Iterator[Line]:
+def records(stream: PersistentStream) -> Iterator[RecordLine]:
     """Every record of a stream, oldest first; raises `DataError` at what is not one."""
     for item in stream.read(from_position=stream.first_position(), marks=True):
         if isinstance(item, StoredMark) and item.kind == "record":
             yield line(decode(item.payload), item.header.position, item.header.epoch, len(item.payload))
 
 
-def newest(stream: Stream) -> Line | None:
+def newest(stream: PersistentStream) -> RecordLine | None:
     for found in stream.records_backwards():
         return line(decode(found.payload), found.header.position, found.header.epoch, len(found.payload))
     return None
 
 
-def line(record: Record, position: int, epoch: int, size: int) -> Line:
+def line(record: Record, position: int, epoch: int, size: int) -> RecordLine:
     replay = int((record.cut.rows - record.unsaved.rows).sum())
-    return Line(
+    return RecordLine(
         position, epoch, record.cut.frame, size, len(record.opened), len(record.whole), len(record.closed),
         record.totals.open, record.unsaved.frame, replay,
     )  # fmt: skip
 
 
-def check(stream: Stream) -> tuple[int, list[str]]:
+def check(stream: PersistentStream) -> tuple[int, list[str]]:
     """How many records there are, and what is wrong with them."""
     wrong: list[str] = []
     count, before = 0, None

@@ -31,8 +31,8 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.base.errors import DataError
-from riprap.checkpoints.tables import from_ipc, to_ipc
-from riprap.graph.keys import OrderKey
+from riprap.checkpoints.state_tables import from_ipc, to_ipc
+from riprap.graph.order_keys import OrderKey
 
 _MAGIC, _VERSION = b"RCEC", 1
 _PREFIX = struct.Struct("<4sHHIIII")
@@ -42,7 +42,7 @@ _TOTALS = ("open", "now", "opened", "checked", "closed", "within")
 
 
 @dataclass(frozen=True)
-class Point:
+class RecordPoint:
     """A cut: the last frame before it, the key that the operator's input had reached, and how much had come."""
 
     frame: int
@@ -53,7 +53,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Totals:
+class RecordTotals:
     """Since the beginning, but for `open` and `now`, which are at the cut."""
 
     open: int = 0  # windows
@@ -68,9 +68,9 @@ class Totals:
 class Record:
     """Arrays of `opened` have a line for each port."""
 
-    cut: Point
-    unsaved: Point
-    totals: Totals
+    cut: RecordPoint
+    unsaved: RecordPoint
+    totals: RecordTotals
     scalars: Mapping[str, int]
     opened: np.ndarray
     at: np.ndarray
@@ -146,7 +146,7 @@ class _Decoder:
             raise ValueError("it begins with something else")
         names = json.loads(self._bytes(length))
         numbers, scalars = list(names["numbers"]), list(names["scalars"])
-        totals = Totals(*self._array("<i8", len(_TOTALS)).tolist())
+        totals = RecordTotals(*self._array("<i8", len(_TOTALS)).tolist())
         cut, unsaved = self._point(ports, numbers), self._point(ports, numbers)
         values = dict(zip(scalars, self._array("<i8", len(scalars)).tolist(), strict=True))
         hashes = self._array("<u8", opened)
@@ -165,8 +165,8 @@ class _Decoder:
             raise ValueError("its tables are missing")
         return Record(cut, unsaved, totals, values, hashes, at, start, gone, whole, tables)
 
-    def _point(self, ports: int, numbers: list[str]) -> Point:
+    def _point(self, ports: int, numbers: list[str]) -> RecordPoint:
         frame, *rest = self._array("<i8", 5 + 2 * ports + len(numbers)).tolist()
         counts = np.array(rest[4 : 4 + 2 * ports], np.int64)
         named = dict(zip(numbers, rest[4 + 2 * ports :], strict=True))
-        return Point(frame, OrderKey(*rest[:4]), counts[:ports], counts[ports:], named)
+        return RecordPoint(frame, OrderKey(*rest[:4]), counts[:ports], counts[ports:], named)

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from riprap.graph.keys import START_KEY, OrderKey
+from riprap.graph.order_keys import START_KEY, OrderKey
 from riprap.operators.windowed import WindowedOperator
-from riprap.records.record import Point, Record, Totals
-from riprap.records.schedule import Pace, Schedule
+from riprap.records.check_schedule import CheckPace, Schedule
+from riprap.records.record import Record, RecordPoint, RecordTotals
 
 VERSION = "_version"  # of the operator's state, among the scalars of a record
 _LOOK = 65_536  # groups that are looked at in one frame for windows that need old records
@@ -23,7 +23,11 @@ class Recorder:
     """`begins`: the point at which recording begins, frame 0 of a stream or the last one of another life."""
 
     def __init__(
-        self, operator: WindowedOperator, pace: Pace, begins: Point | None = None, totals: Totals | None = None
+        self,
+        operator: WindowedOperator,
+        pace: CheckPace,
+        begins: RecordPoint | None = None,
+        totals: RecordTotals | None = None,
     ) -> None:
         self._operator = operator
         self.tracker = operator.tracker or operator.track()
@@ -31,14 +35,14 @@ class Recorder:
         self.tracker.renumbered = self.schedule.renumber
         ports = self.tracker.ports
         nothing = np.zeros(ports, np.int64)
-        self.totals = totals or Totals()
-        self._points = {0: Point(0, START_KEY, nothing, nothing)}
+        self.totals = totals or RecordTotals()
+        self._points = {0: RecordPoint(0, START_KEY, nothing, nothing)}
         if begins is not None:
             self._points = {begins.frame: begins}
         self.checked_rows = 0  # in the last record
         self._looked = 0  # up to which group windows were looked for that need old records
 
-    def remember(self, point: Point) -> None:
+    def remember(self, point: RecordPoint) -> None:
         """A point that unsaved rows of restored windows come after."""
         self._points[point.frame] = point
 
@@ -69,7 +73,7 @@ class Recorder:
         whole, tables = self._check(chosen, pressed)
         happened = tracker.happened()
         totals = self.totals
-        self.totals = Totals(
+        self.totals = RecordTotals(
             tracker.open,
             tracker.now,
             totals.opened + len(happened.opened),
@@ -77,7 +81,7 @@ class Recorder:
             totals.closed + len(happened.closed),
             totals.within + happened.within,
         )
-        cut = Point(frame, key, tracker.rows.copy(), tracker.marks.copy(), dict(numbers))
+        cut = RecordPoint(frame, key, tracker.rows.copy(), tracker.marks.copy(), dict(numbers))
         self._points[frame] = cut
         unsaved = self._points[tracker.bases.least(frame)]
         self._forget(unsaved.frame)

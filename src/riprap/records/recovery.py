@@ -5,7 +5,8 @@ that is needed to put it together: the window's newest record says whether it is
 not count then), a *checked* that is not whole needs the ones before it, back to a whole one. How far that is depends on
 the windows, not on how long the stream is. What is lost at the end of a stream is lost with the rows beside it.
 
-`Recovery.into` puts the content into a fresh operator, which then repeats the input since `unsaved` and ignores what it
+`RecordedState.into` puts the content into a fresh operator, which then repeats the input since `unsaved` and ignores
+what it
 has (`operators/repeating.py`).
 """
 
@@ -17,23 +18,23 @@ import pyarrow as pa
 
 from riprap.base.errors import DataError
 from riprap.operators.hashes import HashNumbers
-from riprap.operators.repeating import Past, Repetition
+from riprap.operators.repeating import RecordedWindows, Repetition
 from riprap.operators.windowed import WindowedOperator
-from riprap.records.record import Point, Record, Totals, decode
+from riprap.records.check_schedule import CheckPace
+from riprap.records.record import Record, RecordPoint, RecordTotals, decode
 from riprap.records.recorder import VERSION, Recorder
-from riprap.records.schedule import Pace
 
 # What is known of a window on the way back.
 _UNKNOWN, _NEEDS_MORE, _COMPLETE, _CLOSED = 0, 1, 2, 3
 
 
 @dataclass(frozen=True)
-class Recovery:
+class RecordedState:
     """What the records of one stream say of its newest cut."""
 
-    cut: Point
-    unsaved: Point  # the input is read again from here on
-    totals: Totals
+    cut: RecordPoint
+    unsaved: RecordPoint  # the input is read again from here on
+    totals: RecordTotals
     scalars: Mapping[str, int]
     windows: HashNumbers  # that are open
     start: np.ndarray  # by port
@@ -42,10 +43,10 @@ class Recovery:
     boundary: np.ndarray
     origin: np.ndarray
     parts: tuple[Mapping[int, tuple[pa.RecordBatch, pa.RecordBatch]], ...]  # contents, oldest first
-    oldest: Point  # of the oldest record that was needed
+    oldest: RecordPoint  # of the oldest record that was needed
     records_read: int
 
-    def into(self, operator: WindowedOperator, pace: Pace) -> "Coming":
+    def into(self, operator: WindowedOperator, pace: CheckPace) -> "Coming":
         """A fresh operator gets what the records have, and repeats what comes until it is where it was."""
         self.load(operator)
         return Coming(self, operator, pace)
@@ -58,10 +59,10 @@ class Recovery:
         operator.version = self.scalars[VERSION]
 
     @property
-    def past(self) -> Past:
+    def past(self) -> RecordedWindows:
         """What it has to repeat then."""
         cut, unsaved = self.cut, self.unsaved
-        return Past(
+        return RecordedWindows(
             self.windows, self.start, self.at, self.bare, self.boundary, self.scalars,
             cut.rows, cut.marks, unsaved.rows, unsaved.marks,
         )  # fmt: skip
@@ -70,7 +71,7 @@ class Recovery:
 class Coming:
     """An operator on its way back, and recording as soon as it is there."""
 
-    def __init__(self, recovery: Recovery, operator: WindowedOperator, pace: Pace) -> None:
+    def __init__(self, recovery: RecordedState, operator: WindowedOperator, pace: CheckPace) -> None:
         self._recovery, self._operator, self._pace = recovery, operator, pace
         self.recorder: Recorder | None = None  # None: not there yet
         operator.repeat(recovery.past, self._there)
@@ -91,7 +92,7 @@ class Coming:
         self.recorder = recorder
 
 
-def recover(records: Iterable[bytes]) -> Recovery | None:
+def recover(records: Iterable[bytes]) -> RecordedState | None:
     """From records as a stream gives them backwards, of which it takes as many as it needs; None: there is none."""
     newest: Record | None = None
     read = 0
@@ -191,12 +192,12 @@ class _Back:
         numbers = self._numbers(record.closed)
         self._state[numbers[self._state[numbers] == _UNKNOWN]] = _CLOSED
 
-    def recovery(self, newest: Record, oldest: Point, read: int) -> Recovery:
+    def recovery(self, newest: Record, oldest: RecordPoint, read: int) -> RecordedState:
         count = self._windows.count
         chosen = np.flatnonzero(self._state[:count] == _COMPLETE)
         windows = HashNumbers()
         windows.add(self._windows.hashes[chosen])
-        return Recovery(
+        return RecordedState(
             newest.cut,
             newest.unsaved,
             newest.totals,

@@ -20,10 +20,10 @@ import pyarrow as pa
 import xxhash
 
 from riprap.expressions.vectors import address_of
-from riprap.graph.keys import START_KEY, OrderKey
+from riprap.graph.order_keys import START_KEY, OrderKey
 from riprap.operators.columns import ALL_VALID
 from riprap.operators.kernels.hashing import hash_through, hash_words
-from riprap.operators.views import Column, Views
+from riprap.operators.views import ColumnView, Views
 
 SETTING, INTERVAL = "digests", 1_000_000  # of a run: µs of event time
 _KEPT = 4_096  # intervals of a stream that somebody has not told of
@@ -55,15 +55,15 @@ class OutputDigest:
         for number, total in zip(numbers[starts].tolist(), np.add.reduceat(hashes, starts).tolist(), strict=True):
             self._sums[number] = (self._sums.get(number, 0) + total) & 0xFFFF_FFFF_FFFF_FFFF
 
-    def passed(self, progress: OrderKey) -> dict[int, int]:
+    def passed(self, watermark: OrderKey) -> dict[int, int]:
         """The digests of intervals that are over, once."""
-        number = progress.ts // self._interval
+        number = watermark.ts // self._interval
         over = {at: total for at, total in self._sums.items() if at < number}
         for at in over:
             del self._sums[at]
         return {at: total for at, total in over.items() if self._from is None or at >= self._from}
 
-    def _hashes(self, column: Column) -> np.ndarray:
+    def _hashes(self, column: ColumnView) -> np.ndarray:
         """Of the texts of a dictionary, in which other copies may have them at other places."""
         dictionary = column.dictionary
         assert dictionary is not None
@@ -83,7 +83,7 @@ def _words(values: np.ndarray) -> np.ndarray:
 
 
 @dataclass
-class Comparison:
+class DigestComparison:
     """What the copies of one element told, at the director."""
 
     interval: int = INTERVAL

@@ -27,15 +27,15 @@ from functools import partial
 from typing import Any
 
 from riprap.protocols import director as seam
-from riprap.protocols.channel import Had
+from riprap.protocols.channel import Delivered
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId, Cut
 from riprap.protocols.director import ANEW, OWN, Begins, Delete, Director, End, Say
 from riprap.protocols.director import Command as DirectorCommand
 from riprap.protocols.director import Event as DirectorEvent
-from riprap.protocols.events import Activate, Came, Capture, Command, Event, Gave, Release, Tick, Told
+from riprap.protocols.events import Activate, Came, Command, Event, FromDirector, Gave, Release, TakeCheckpoint, Tick
 from riprap.protocols.protocol import WHOLE, Protocol, ProtocolSpec, RestorePlan, Surroundings, Unit
-from riprap.replication.digests import INTERVAL, SETTING, Comparison
+from riprap.replication.digests import INTERVAL, SETTING, DigestComparison
 from riprap.replication.news import FIRST_EPOCH, News, as_json, from_json
 
 OURS = "full"  # marks what is said between these machines and this director
@@ -54,7 +54,7 @@ class FullMachine(Protocol):
         super().__init__(inner.surroundings, inner.plan)
         self._inner = inner
         self._news = News(OURS)
-        self.hears = inner.hears | {Told, Tick, Gave} | ({Came} if self.surroundings.strands else frozenset())
+        self.hears = inner.hears | {FromDirector, Tick, Gave} | ({Came} if self.surroundings.strands else frozenset())
 
     def begin(self, cut: Cut | None, now: int) -> list[Command]:
         return self._inner.begin(cut, now)
@@ -62,7 +62,7 @@ class FullMachine(Protocol):
     def handle(self, event: Event) -> list[Command]:
         commands: Sequence[Command] = ()
         match event:
-            case Told(message) if OURS in message:
+            case FromDirector(message) if OURS in message:
                 return self._told(message[OURS])
             case Came() | Gave():
                 self._news.hear(event)
@@ -77,7 +77,7 @@ class FullMachine(Protocol):
             return [Release(strand, had, by_all) for (strand, had), (_, by_all) in pairs]
         if "speak" in message:
             return [Activate(ChannelId(*message["speak"]), 0)]
-        return [Capture(WHOLE, SNAPSHOT, forced=True)]
+        return [TakeCheckpoint(WHOLE, SNAPSHOT, forced=True)]
 
     @property
     def missed(self) -> Mapping[str, int]:
@@ -103,7 +103,7 @@ class Copies:
     restored: int = 0  # lives that began with the state of another copy
     tainted: int = 0  # times that something was lost, as no copy was left
     ended: set[str] = field(default_factory=set)  # that were found to be wrong, and are to begin again
-    comparison: Comparison = field(default_factory=Comparison)
+    comparison: DigestComparison = field(default_factory=DigestComparison)
 
     def begins(self, pe: str, epoch: int, waited: bool) -> Begins:
         if epoch == FIRST_EPOCH:
@@ -173,7 +173,7 @@ class FullDirector(Director):
         self._copies: dict[str, Copies] = {}
         for around in surroundings.values():
             if around.copies and around.copies[0] not in self._copies:
-                comparison = Comparison(around.settings.get(SETTING, INTERVAL))
+                comparison = DigestComparison(around.settings.get(SETTING, INTERVAL))
                 self._copies |= dict.fromkeys(around.copies, Copies(around.copies, comparison=comparison))
         self._producer = {strand: pe for pe, around in surroundings.items() for strand in around.outputs}
         self._strands: dict[ChannelId, tuple[ChannelId, ...]] = {}
@@ -186,7 +186,7 @@ class FullDirector(Director):
                 alike.setdefault((around.copies[0] if around.copies else pe, *channel[:2]), []).append(channel)
         self._alike = {channel: channels for channels in alike.values() for channel in channels}
         self._into = {pe: tuple(around.strands) for pe, around in surroundings.items()}
-        self._had: dict[ChannelId, Had] = {}
+        self._had: dict[ChannelId, Delivered] = {}
         self._mute: set[ChannelId] = set()
         self._newest: dict[str, CheckpointId] = {}  # snapshots that copies took last
         self._now = self._since = 0
@@ -220,7 +220,7 @@ class FullDirector(Director):
                 before, self._newest[id_.pe] = self._newest.get(id_.pe), id_
                 self._copies[id_.pe].took(id_)
                 return [] if before is None else self._copies[id_.pe].unneeded([before])
-            case seam.Tick(now):
+            case seam.DirectorTick(now):
                 self._now, self._since = now, self._since or now
                 groups = {id(copies): copies for copies in self._copies.values()}
                 ours = [command for copies in groups.values() for command in copies.ask(now)]
@@ -253,12 +253,12 @@ class FullDirector(Director):
                     commands.append(End(wrong))
         return commands
 
-    def _came(self, told: Iterable[tuple[ChannelId, Had]]) -> list[DirectorCommand]:
+    def _came(self, told: Iterable[tuple[ChannelId, Delivered]]) -> list[DirectorCommand]:
         """Producers hear how far a consumer has come, and all copies of it."""
         entries: dict[str, list[Any]] = {}
         for channel, had in told:
             self._had[channel] = had
-            by_all = min(self._had.get(other, Had()) for other in self._alike[channel])
+            by_all = min(self._had.get(other, Delivered()) for other in self._alike[channel])
             for strand in self._strands[channel]:
                 entries.setdefault(self._producer[strand], []).append([as_json(strand, had), as_json(strand, by_all)])
         return [Say(producer, {OURS: {"had": one}}) for producer, one in entries.items()]

@@ -1,7 +1,8 @@
 """High-availability groups: one replica of some operators is active, the others are ready to take its place.
 
 Every replica is fed and works. Only the edge of the active one sends; a backup's edge *remembers* what it would have
-sent, back to what the consumers have had (`Had`: a key, which means the same to every replica). When any element of the
+sent, back to what the consumers have had (`Delivered`: a key, which means the same to every replica). When any element
+of the
 active replica is lost, the whole of it is deactivated and another one takes over: it opens its own connections, hears
 from each consumer how far that has come, and goes on from there. With `plain` it begins with what it gives out next, as
 published.
@@ -43,29 +44,29 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from riprap.graph.keys import END_KEY, START_KEY, TIMER, OrderKey
+from riprap.graph.order_keys import END_KEY, START_KEY, TIMER, OrderKey
 from riprap.protocols import director as seam
-from riprap.protocols.channel import Had
+from riprap.protocols.channel import Delivered
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import Cut
 from riprap.protocols.director import Command as DirectorCommand
-from riprap.protocols.director import Director, Log, Say
+from riprap.protocols.director import Director, Remember, Say
 from riprap.protocols.director import Event as DirectorEvent
 from riprap.protocols.events import (
     Activate,
     Came,
     Command,
     Deactivate,
-    Digest,
     Digested,
     Event,
+    FromDirector,
     Park,
     ProducerBack,
     ProducerGone,
     Release,
+    RequestDigest,
     Tell,
     Tick,
-    Told,
     Unpark,
 )
 from riprap.protocols.protocol import Membership, Protocol, ProtocolSpec, RestorePlan, Surroundings
@@ -106,7 +107,7 @@ class HaMachine(Protocol):
         )
         self._held: dict[ChannelId, ProducerGone | ProducerBack] = {}  # on which nothing is taken until it has
         self._away: set[ChannelId] = set()  # what comes on them next was told of
-        self.hears = inner.hears | {Told, Digested} | ({Came, Tick} if self._fed else frozenset())
+        self.hears = inner.hears | {FromDirector, Digested} | ({Came, Tick} if self._fed else frozenset())
         if self._within or self._outside:
             self.hears |= {ProducerGone, ProducerBack, Tick}
 
@@ -116,7 +117,7 @@ class HaMachine(Protocol):
     def handle(self, event: Event) -> list[Command]:
         commands: Sequence[Command] = ()
         match event:
-            case Told(message) if OURS in message:
+            case FromDirector(message) if OURS in message:
                 return self._told(message[OURS])
             case Came():
                 self._news.hear(event)
@@ -159,7 +160,7 @@ class HaMachine(Protocol):
     def _told(self, message: Mapping[str, Any]) -> list[Command]:
         membership = self.surroundings.membership
         if "digest" in message:
-            return [Digest(OrderKey(*message["digest"]))]
+            return [RequestDigest(OrderKey(*message["digest"]))]
         if "had" in message:
             return [Release(*from_json(entry)) for entry in message["had"]]
         if "known" in message:
@@ -252,7 +253,7 @@ class _Failover:
         }
 
 
-class Group:
+class ReplicaGroup:
     """The replicas of one group: who is active, who may be. `memory`: µs of event time after which it has forgotten all
     that came before; None: not known.
     """
@@ -276,7 +277,7 @@ class Group:
         self.looked: tuple[int, int] | None = None  # when, and how far consumers had come then
         self.answers: dict[str, int | None] = {}  # digests at the key that was asked about, by element
         self.agreed: dict[int, OrderKey] = {}  # replicas that have had the state of a full one at this key
-        self.had: dict[ChannelId, Had] = {}  # by edge
+        self.had: dict[ChannelId, Delivered] = {}  # by edge
 
     def of(self, pe: str) -> _Replica:
         return next(r for r in self.replicas if pe in r.elements)
@@ -373,14 +374,14 @@ class Group:
         self.failovers.append(_Failover(now, pe, before, chosen, self.term, self.tainted))
         record = {"group": self.name, "term": self.term, "active": chosen, "tainted": self.tainted}
         told = [other for replica in self.replicas for other in replica.lives]
-        return [Log({OURS: record}), *(self._order(other) for other in told)]
+        return [Remember({OURS: record}), *(self._order(other) for other in told)]
 
     def _order(self, pe: str) -> Say:
         return Say(pe, {OURS: {"term": self.term, "active": self.active}})
 
     # What consumers have had ------------------------------------------------------------------------------------------
 
-    def came(self, channel: ChannelId, had: Had) -> list[DirectorCommand]:
+    def came(self, channel: ChannelId, had: Delivered) -> list[DirectorCommand]:
         self.had[channel] = max(had, self.had.get(channel, had))
         commands: list[DirectorCommand] = []
         for at, key in list(self.agreed.items()):
@@ -459,8 +460,8 @@ class Group:
             self.tainted = False
         return [self._fullness(at)]
 
-    def _fullness(self, at: int) -> Log:
-        return Log({OURS: {"group": self.name, "full": at, "epochs": self.replicas[at].full_at}})
+    def _fullness(self, at: int) -> Remember:
+        return Remember({OURS: {"group": self.name, "full": at, "epochs": self.replicas[at].full_at}})
 
     def report(self) -> dict[str, Any]:
         return {
@@ -502,7 +503,7 @@ class HaDirector(Director):
                 return [*self._group[pe].lost(pe, epoch, self._now), *self._inner.handle(event)]
             case seam.Silent(pe) if pe in self._group:
                 return self._group[pe].silent(pe, self._now)
-            case seam.Tick(now):
+            case seam.DirectorTick(now):
                 self._now = now
                 asked = [command for group in self.groups.values() for command in group.ask(now)]
                 return [*asked, *self._inner.handle(event)]
@@ -537,7 +538,7 @@ class HaDirector(Director):
         return {**self._inner.report(), "groups": {name: group.report() for name, group in self.groups.items()}}
 
 
-def groups_of(surroundings: Mapping[str, Surroundings]) -> dict[str, Group]:
+def groups_of(surroundings: Mapping[str, Surroundings]) -> dict[str, ReplicaGroup]:
     """The groups of a run, from what every element is told."""
     elements: dict[str, dict[int, list[str]]] = {}
     memory: dict[str, list[int | None]] = {}
@@ -551,7 +552,7 @@ def groups_of(surroundings: Mapping[str, Surroundings]) -> dict[str, Group]:
             memory.setdefault(name, []).extend(f.memory if f.stateful else 0 for f in facts)
             deterministic[name] = around.membership.deterministic
     return {
-        name: Group(
+        name: ReplicaGroup(
             name,
             [replicas[at] for at in sorted(replicas)],
             edges=edges,

@@ -6,8 +6,8 @@ They are JSON. A machine does not say every bit of news by itself: it gathers, a
 from collections.abc import Sequence
 from typing import Any
 
-from riprap.graph.keys import OrderKey
-from riprap.protocols.channel import Had
+from riprap.graph.order_keys import OrderKey
+from riprap.protocols.channel import Delivered
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.events import Came, Gave, Tell
 
@@ -15,13 +15,13 @@ FIRST_EPOCH = 1  # a life of this epoch has lost nothing
 _TELL_EVERY = 50_000  # µs
 
 
-def as_json(channel: ChannelId, had: Had) -> list[Any]:
+def as_json(channel: ChannelId, had: Delivered) -> list[Any]:
     return [list(channel), list(had.key), had.items]
 
 
-def from_json(entry: Sequence[Any]) -> tuple[ChannelId, Had]:
+def from_json(entry: Sequence[Any]) -> tuple[ChannelId, Delivered]:
     channel, key, items = entry
-    return ChannelId(*channel), Had(OrderKey(*key), items)
+    return ChannelId(*channel), Delivered(OrderKey(*key), items)
 
 
 class News:
@@ -29,7 +29,7 @@ class News:
 
     def __init__(self, ours: str) -> None:
         self._ours = ours
-        self._came: dict[ChannelId, Had] = {}
+        self._came: dict[ChannelId, Delivered] = {}
         self._gave: dict[str, dict[int, int]] = {}
         self._told_at = 0
 

@@ -13,7 +13,7 @@ COPIES = "copies"  # the group of everything that is in copies, beside which the
 
 
 @dataclass(frozen=True)
-class Place:
+class ElementPlace:
     """An element; `group` is "" for one that is in none."""
 
     pe: str
@@ -24,7 +24,7 @@ class Place:
 class Placement:
     """Not thread-safe."""
 
-    def __init__(self, places: Iterable[Place]) -> None:
+    def __init__(self, places: Iterable[ElementPlace]) -> None:
         self._places = tuple(places)
         self._task: dict[str, int] = {}  # by element that was claimed
         self._executor: dict[str, str] = {}
@@ -39,7 +39,7 @@ class Placement:
         self._task[place.pe], self._executor[place.pe] = task, executor
         return place.pe
 
-    def _unfitness(self, place: Place, executor: str) -> int:
+    def _unfitness(self, place: ElementPlace, executor: str) -> int:
         if not place.group:
             return 2
         own = self._of(place.group, place.replica)

@@ -14,9 +14,9 @@ Values are not compared: what a corrupted copy brings under a key that nobody ha
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
-from riprap.graph.keys import OrderKey
+from riprap.graph.order_keys import OrderKey
 from riprap.operators.columns import Keys
-from riprap.protocols.channel import ALL, Had
+from riprap.protocols.channel import ALL, Delivered
 from riprap.protocols.channels import ChannelId
 
 HOLE = -1  # `Seen.fresh`: items are missing in front of these
@@ -25,26 +25,26 @@ HOLE = -1  # `Seen.fresh`: items are missing in front of these
 class Seen:
     """Copies are known by their strands."""
 
-    def __init__(self, had: Had | None = None) -> None:
-        self.had = Had() if had is None else had
+    def __init__(self, had: Delivered | None = None) -> None:
+        self.had = Delivered() if had is None else had
         self.dropped = 0  # items that another copy had brought
         self._next: dict[ChannelId, int] = {}  # by strand: the number that follows
-        self._at: dict[ChannelId, Had] = {}  # how far each strand has come since it was connected
+        self._at: dict[ChannelId, Delivered] = {}  # how far each strand has come since it was connected
         self._anew: dict[ChannelId, int] = {}  # by strand that was connected again: from which number on
 
     def expected(self, strand: ChannelId) -> int:
         """The number that the next item of a strand is to have."""
         return self._next.get(strand, 0)
 
-    def connected(self, strand: ChannelId, unread: Iterable[tuple[int, Keys, OrderKey | None]] = ()) -> Had:
+    def connected(self, strand: ChannelId, unread: Iterable[tuple[int, Keys, OrderKey | None]] = ()) -> Delivered:
         """A strand is connected, and is to go on behind what this gives; `unread` came on it before, and counts.
 
         It begins with the first item of a key, also if some with that key were had: so they can be counted.
         """
         then = Seen(self.had)
         then._next, then._at, then._anew = dict(self._next), dict(self._at), dict(self._anew)
-        for number, keys, progress in unread:
-            then.fresh(strand, number, keys, progress)
+        for number, keys, watermark in unread:
+            then.fresh(strand, number, keys, watermark)
         self._anew[strand] = then.expected(strand)
         return then.had if then.had.items == ALL else then.had._replace(items=0)
 
@@ -52,7 +52,7 @@ class Seen:
         """Whether messages of a strand may be made one: not those of two connections."""
         return strand not in self._anew
 
-    def fresh(self, strand: ChannelId, number: int, keys: Keys, progress: OrderKey | None = None) -> int:
+    def fresh(self, strand: ChannelId, number: int, keys: Keys, watermark: OrderKey | None = None) -> int:
         """How many of the first items are not to be taken. `HOLE`: none is, and nothing counts."""
         expected, count = self._next.get(strand, 0), len(keys.ts)
         if number > expected:
@@ -60,12 +60,12 @@ class Seen:
         end = number + count
         if strand in self._anew and end > self._anew[strand]:
             del self._anew[strand]
-            self._at[strand] = Had()
+            self._at[strand] = Delivered()
         known = min(expected - number, count)  # of this strand itself
         self._next[strand] = max(expected, end)
         skip, had = known, self.had
         if known < count:
-            at = self._at.get(strand, Had())
+            at = self._at.get(strand, Delivered())
             if keys.at(known) <= had.key:
                 below = bisect_left(range(count), had.key, lo=known, key=keys.at)
                 same = bisect_right(range(count), had.key, lo=below, key=keys.at) - below
@@ -74,8 +74,8 @@ class Seen:
                 self.dropped += skip - known
             last = keys.at(count - 1)
             same = count - bisect_left(range(count), last, lo=known, key=keys.at)
-            at = self._at[strand] = Had(last, same + (at.items if at.key == last else 0))
+            at = self._at[strand] = Delivered(last, same + (at.items if at.key == last else 0))
             self.had = had = max(had, at)
-        if progress is not None and progress >= had.key:
-            self.had = Had(progress, ALL)
+        if watermark is not None and watermark >= had.key:
+            self.had = Delivered(watermark, ALL)
         return skip

@@ -3,10 +3,10 @@
 from riprap.base.quantities import format_size, show_duration
 from riprap.graph.drawing import Edge, Node, Shape, draw
 from riprap.graph.graph import Graph
-from riprap.planner.budget import Protection
+from riprap.planner.budget import BudgetPlan
 from riprap.planner.tradeoff import SUM_NOTE, Tradeoff
 from riprap.report import page as p
-from riprap.report.chart import Point, Series, chart
+from riprap.report.chart import ChartPoint, Series, chart
 
 _FILL = {"restart": None, "checkpoint": "#8ecae6", "ha_group": "#f2a65a"}
 
@@ -24,7 +24,7 @@ def budget_report(graph: Graph, curve: Tradeoff, *, command: str = "") -> str:
         "recovery, worst case": show_duration(best.protection.worst),
     }
     points = [
-        Point(step.share * 100, step.protection.loss, step.buys, "knee" if number == curve.knee else "")
+        ChartPoint(step.share * 100, step.protection.loss, step.buys, "knee" if number == curve.knee else "")
         for number, step in enumerate(curve.steps)
     ]
     curve_chart = chart(
@@ -51,7 +51,7 @@ def budget_report(graph: Graph, curve: Tradeoff, *, command: str = "") -> str:
     )
 
 
-def _drawing(graph: Graph, protection: Protection) -> tuple[list[Node], list[Edge]]:
+def _drawing(graph: Graph, protection: BudgetPlan) -> tuple[list[Node], list[Edge]]:
     nodes = []
     for operator in graph:
         option = protection.chosen.get(operator.name)

@@ -20,7 +20,7 @@ height:auto}
 
 
 @dataclass(frozen=True)
-class Point:
+class ChartPoint:
     x: float
     y: float
     tooltip: str = ""
@@ -30,7 +30,7 @@ class Point:
 @dataclass(frozen=True)
 class Series:
     name: str
-    points: Sequence[Point]
+    points: Sequence[ChartPoint]
     steps: bool = False  # the value holds until the next point
     line: bool = True  # the points are joined
     dots: bool = True  # the points are drawn; else earlier series have wider lines, so that none hides another

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from riprap.report.chart import Point, Series, chart
+from riprap.report.chart import ChartPoint, Series, chart
 from riprap.report.page import facts, figure, note, page, section, table
 from riprap.san.statistics import Estimate
 from riprap.san.streaming.application import Application
@@ -21,11 +21,11 @@ def model_report(
     rates = list(next(iter(answers.values())))
     if len(rates) > 1:
         availability = [
-            Series(name, [Point(rate, _unavailable(answer) * 100) for rate, answer in points.items()])
+            Series(name, [ChartPoint(rate, _unavailable(answer) * 100) for rate, answer in points.items()])
             for name, points in answers.items()
         ]
         wrong = [
-            Series(name, [Point(rate, _tainted(answer)) for rate, answer in points.items()])
+            Series(name, [ChartPoint(rate, _tainted(answer)) for rate, answer in points.items()])
             for name, points in answers.items()
         ]
         blocks.append(

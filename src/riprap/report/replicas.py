@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from riprap.report import page as p
-from riprap.report.chart import Point, Series, chart
+from riprap.report.chart import ChartPoint, Series, chart
 
 _COLUMNS = ["group", "lost", "went over to", "first tuple after", "dropped", "doubled", "tainted"]
 _DIFFERENCES = 100  # that are listed
@@ -77,12 +77,12 @@ def _picture(group: Mapping[str, Any]) -> str:
     """The active replica over time, from a second before the first fail-over; 0: nobody."""
     failovers = group["failovers"]
     began = failovers[0]["at"] / 1e6 - 1.0
-    points = [Point(0.0, float(failovers[0]["from"] or 0))]
+    points = [ChartPoint(0.0, float(failovers[0]["from"] or 0))]
     for failover in failovers:
         at, to = failover["at"] / 1e6 - began, failover["to"] or 0
         who = "nobody" if failover["to"] is None else f"replica {to}"
-        points.append(Point(at, float(to), f"{failover['lost']} was lost, {who} is active"))
-    points.append(Point(points[-1].x + 1.0, points[-1].y))
+        points.append(ChartPoint(at, float(to), f"{failover['lost']} was lost, {who} is active"))
+    points.append(ChartPoint(points[-1].x + 1.0, points[-1].y))
     return chart([Series("active replica", points, steps=True)], x_label="seconds", y_label="replica")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, get_args
 from riprap.base.errors import UsageError
 from riprap.graph.cycles import cyclic_parts
 from riprap.graph.graph import Graph, StreamSpec
-from riprap.graph.groups import copies_of, ha_groups
+from riprap.graph.ha_groups import copies_of, ha_groups
 from riprap.graph.specs import Aggregate, Join
 from riprap.graph.windows import Punctuated, Session
 from riprap.protocols.partial import PARTIAL

@@ -64,13 +64,13 @@ def ask(directory: Path, pe: str, what: What, *, operator: str = "", chance: int
     files.rename(unnamed, folder / quote(pe, safe=""))
 
 
-class Request(NamedTuple):
+class CorruptionRequest(NamedTuple):
     operator: str
     what: What
     chance: int
 
 
-def asked(directory: Path, pe: str) -> Request | None:
+def asked(directory: Path, pe: str) -> CorruptionRequest | None:
     """What this element is to do, once."""
     path = directory / _FOLDER / quote(pe, safe="")
     try:
@@ -78,10 +78,10 @@ def asked(directory: Path, pe: str) -> Request | None:
     except FileNotFoundError:
         return None
     files.unlink(path)
-    return Request(found["operator"], cast(What, found["what"]), found["chance"])
+    return CorruptionRequest(found["operator"], cast(What, found["what"]), found["chance"])
 
 
-def done(directory: Path, pe: str, request: Request, column: str | None, at: int) -> None:
+def done(directory: Path, pe: str, request: CorruptionRequest, column: str | None, at: int) -> None:
     line = {"pe": pe, "operator": request.operator, "what": request.what, "column": column, "at": at}
     with files.open_file(directory / _FOLDER / _DONE, "a") as file:
         file.write(json.dumps(line) + "\n")

@@ -21,10 +21,10 @@ import pyarrow as pa
 from riprap.base.errors import DataError
 from riprap.engine.inputs import Keyer, Note, read_ahead, read_file, times_of_input
 from riprap.engine.lateness import Sorter
-from riprap.graph.keys import END_KEY, SEQ, TS, OrderKey
+from riprap.graph.order_keys import END_KEY, SEQ, TS, OrderKey
 from riprap.graph.specs import Source
 from riprap.runtime.stripes import own
-from riprap.streams import StoredMark, Stream
+from riprap.streams import PersistentStream, StoredMark
 from riprap.streams.description import DESCRIPTION
 
 
@@ -50,14 +50,16 @@ class Feed:
         """
         self.position = position  # of the row that comes next
         self._over = False  # the input is read to its end
-        self.progress: OrderKey | None = None  # that the stream told behind the last row: nothing at or below will come
+        self.watermark: OrderKey | None = (
+            None  # that the stream told behind the last row: nothing at or below will come
+        )
         self._rank = source.rank
         self._keyer = Keyer(source, columns, position)
         self._rest: deque[tuple[int, pa.RecordBatch]] = deque()  # keyed, not yet given out, with their positions
         self._shard, self._shards = shard, shards
         self._emptied = False  # nothing is held any more, nor will be
         wanted = None if columns is None else {*columns, TS, SEQ, *([source.time] if source.time else [])}
-        self._stream = Stream.open(path) if (Path(path) / DESCRIPTION).exists() else None
+        self._stream = PersistentStream.open(path) if (Path(path) / DESCRIPTION).exists() else None
         self._follow = follow and self._stream is not None
         self._wanted = wanted
         self._seen: tuple[int, int, int] | None = None  # how far the stream was stable when it was last read
@@ -159,10 +161,10 @@ class Feed:
                         self.position = max(self.position, first)
                     self._keyer.row = first
                 self._over = False  # it went on behind an end
-                self._told(item.progress)
+                self._told(item.watermark)
                 yield item.batch
 
     def _told(self, key: OrderKey | None) -> None:
         """Its sources and numbers are those of whoever wrote the stream: what holds here is its time."""
         if key is not None and self._sorter is None:  # what a sorter holds is from before it
-            self.progress = OrderKey(key.ts - 1, self._rank, END_KEY.seq, END_KEY.n)
+            self.watermark = OrderKey(key.ts - 1, self._rank, END_KEY.seq, END_KEY.n)

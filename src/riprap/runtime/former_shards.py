@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from riprap.base.errors import UsageError
-from riprap.graph.keys import SEQ
+from riprap.graph.order_keys import SEQ
 
 if TYPE_CHECKING:
     from riprap.runtime.layout import Fragment, Layout

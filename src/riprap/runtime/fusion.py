@@ -21,7 +21,7 @@ from typing import Literal
 from riprap.base.errors import UsageError
 from riprap.graph.cycles import cyclic_parts
 from riprap.graph.graph import Graph, StreamSpec
-from riprap.graph.keys import overlapping
+from riprap.graph.order_keys import overlapping
 from riprap.graph.specs import OperatorSpec, Union
 from riprap.runtime.retentions import kept, share_of
 

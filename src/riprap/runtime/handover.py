@@ -11,16 +11,16 @@ from urllib.parse import quote
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.base.errors import UsageError
 from riprap.graph.annotations import Stability
-from riprap.graph.keys import END_KEY
+from riprap.graph.order_keys import END_KEY
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.element.ledger import ledger_shape, reshape_ledger
 from riprap.runtime.element.records import log_of
 from riprap.runtime.former_shards import ENDING
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.logs import LogSender, open_log, reader_of
-from riprap.runtime.messages import Kind, Message
-from riprap.runtime.run import stream_path
-from riprap.runtime.stored_past import StoredLogs
+from riprap.runtime.messages import Message, MessageKind
+from riprap.runtime.run_context import stream_path
+from riprap.runtime.stored_history import StoredLogs
 
 
 def hand_over(directory: Path, layout: Layout, stability: Stability) -> None:
@@ -58,11 +58,11 @@ def _changed(layout: Layout, shard: Pe) -> bool:
 
 
 def _end(directory: Path, old: Layout, channel: ChannelId, stability: Stability) -> None:
-    if any(message.progress == END_KEY for message in StoredLogs(directory, old).last(channel)):
+    if any(message.watermark == END_KEY for message in StoredLogs(directory, old).last(channel)):
         return
     stability = old.graph[old.stream(channel).source].annotations.stability or stability
     log = LogSender(stream_path(directory, channel), channel, old.schema(channel), ENDING, stability=stability)
-    log.keep(Message(Kind.END, ENDING, log.next, progress=END_KEY))
+    log.keep(Message(MessageKind.END, ENDING, log.next, watermark=END_KEY))
     log.flush()
     log.close()
 

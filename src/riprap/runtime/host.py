@@ -7,10 +7,10 @@ from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from riprap.graph.keys import OrderKey
+from riprap.graph.order_keys import OrderKey
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId
-from riprap.protocols.events import Durable, LinkEvent, Told
+from riprap.protocols.events import Durable, FromDirector, LinkEvent
 from riprap.runtime.messages import Message
 
 
@@ -46,7 +46,7 @@ class Unneeded(NamedTuple):
     void: bool = False  # as in `Delete`
 
 
-HostEvent = Arrival | LinkEvent | Recomputed | Told | Unneeded  # what `Element.handle` takes
+HostEvent = Arrival | LinkEvent | Recomputed | FromDirector | Unneeded  # what `Element.handle` takes
 
 
 class Spill(Protocol):
@@ -146,7 +146,7 @@ class Host(Protocol):
         """Say something to the director."""
 
 
-class Feed(Protocol):
+class SourceFeed(Protocol):
     """A source's input."""
 
     position: int  # rows taken
@@ -156,7 +156,7 @@ class Feed(Protocol):
         """There will be no more."""
 
     @property
-    def progress(self) -> OrderKey | None:
+    def watermark(self) -> OrderKey | None:
         """When there are none now: nothing at or below it will come."""
 
     def next(self, max_rows: int) -> pa.RecordBatch | None:
@@ -170,12 +170,12 @@ _STEP = 5_000  # microseconds; at 2,000 eight elements on two cores take two thi
 Rates = float | Mapping[str, float] | None  # rows per second of every source, or by source; None: as they are taken
 
 
-def pace_of(rates: Rates, source: str) -> "Pace":
-    return Pace(rates.get(source) if isinstance(rates, Mapping) else rates)
+def pace_of(rates: Rates, source: str) -> "SourcePace":
+    return SourcePace(rates.get(source) if isinstance(rates, Mapping) else rates)
 
 
 @dataclass(frozen=True)
-class Pace:
+class SourcePace:
     """When rows of a source are due. Times are microseconds of the wall clock.
 
     Rows come in steps, because many small batches cost every element behind them more than they gain. The schedule

@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from riprap.base import files
 from riprap.base.clock import Clock
-from riprap.graph.keys import END_KEY, TS, OrderKey
+from riprap.graph.order_keys import END_KEY, TS, OrderKey
 from riprap.operators.columns import view
 from riprap.runtime.feed import Feed
 
@@ -104,9 +104,9 @@ class IdleFeed:
         return self._log.late
 
     @property
-    def progress(self) -> OrderKey | None:
+    def watermark(self) -> OrderKey | None:
         """Nothing at or below it will come."""
-        told, said = self._feed.progress, self._before(self.position)
+        told, said = self._feed.watermark, self._before(self.position)
         if said is None or self._pieces:
             return told if not self._pieces else None
         key = OrderKey(said, self._rank, END_KEY.seq, END_KEY.n)

@@ -13,14 +13,14 @@ import xxhash
 from riprap.graph.specs import Source
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.logs import reader_of
-from riprap.runtime.run import Run
-from riprap.streams import Stream
+from riprap.runtime.run_context import Run
+from riprap.streams import PersistentStream
 from riprap.streams.description import DESCRIPTION
 
 
-def input_streams(inputs: Mapping[str, str]) -> dict[str, Stream]:
+def input_streams(inputs: Mapping[str, str]) -> dict[str, PersistentStream]:
     """By source, those inputs that are persistent streams."""
-    return {name: Stream.open(path) for name, path in inputs.items() if (Path(path) / DESCRIPTION).exists()}
+    return {name: PersistentStream.open(path) for name, path in inputs.items() if (Path(path) / DESCRIPTION).exists()}
 
 
 class InputHold:

@@ -13,9 +13,9 @@ from typing import Any, Literal, NamedTuple
 
 from riprap.base.errors import UsageError, known
 from riprap.base.quantities import Duration, parse_duration
-from riprap.runtime.coordination.groups import spoken_for
+from riprap.runtime.coordination.element_states import WorkerState
+from riprap.runtime.coordination.replica_groups import spoken_for
 from riprap.runtime.coordination.roster import PeStatus
-from riprap.runtime.coordination.states import WorkerState
 from riprap.runtime.layout import Layout
 
 _DOWN = (WorkerState.DOWN, WorkerState.STARTING, WorkerState.HANGING)

@@ -42,8 +42,8 @@ from riprap.base.errors import UsageError, known
 from riprap.engine.pruning import Wanted, carried_columns, wanted_columns
 from riprap.graph.cycles import connected_parts, cyclic_parts
 from riprap.graph.graph import Graph, StreamSpec
-from riprap.graph.groups import copies_of, ha_groups, memory_of
-from riprap.graph.keys import SEQ, KeyShape
+from riprap.graph.ha_groups import copies_of, ha_groups, memory_of
+from riprap.graph.order_keys import SEQ, KeyShape
 from riprap.protocols.channel import Retention
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.detector import detecting

@@ -30,39 +30,46 @@ from riprap.base import files as own
 from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import DataError
 from riprap.graph.annotations import Stability
-from riprap.graph.keys import END_KEY, START_KEY, OrderKey
+from riprap.graph.order_keys import END_KEY, START_KEY, OrderKey
 from riprap.graph.types import plain_schema
 from riprap.protocols.channels import ChannelId
-from riprap.runtime.messages import Kind, Message, marked_header, unmarked_header
+from riprap.runtime.messages import Message, MessageKind, marked_header, unmarked_header
 from riprap.runtime.stored_text import StoredText
-from riprap.streams import StoredBatch, StoredMark, Stream
+from riprap.streams import PersistentStream, StoredBatch, StoredMark
 from riprap.streams.description import Stability as StreamStability
 from riprap.streams.description import is_stream
-from riprap.streams.files import LocalFiles
+from riprap.streams.stream_files import LocalFiles
 from riprap.streams.writer import Appended
 
 _TRIM_EVERY = 1.0  # seconds. What is trimmed soon is soon written over (`streams/spares.py`)
 _OWN = "own-records"  # the name under which a producer reads its own log
-_KINDS = {"punctuation": Kind.PUNCTUATION, "progress": Kind.PROGRESS, "end": Kind.END, "marker": Kind.MARKER}
+_KINDS = {
+    "punctuation": MessageKind.PUNCTUATION,
+    "progress": MessageKind.WATERMARK,
+    "end": MessageKind.END,
+    "marker": MessageKind.MARKER,
+}
 _STORED: dict[Stability, StreamStability] = {"async": "async", "group": "fsync", "fsync": "fsync"}
 
 
-class Deliver(Protocol):
+class LogSink(Protocol):
     """Where a follower puts what it read: blocks while there is no room; False: nobody takes it any more."""
 
     def __call__(self, channel: ChannelId, message: Message, position: int) -> bool: ...
 
 
-def open_log(path: Path, schema: pa.Schema, stability: Stability = "async", clock: Clock = SYSTEM_CLOCK) -> Stream:
+def open_log(
+    path: Path, schema: pa.Schema, stability: Stability = "async", clock: Clock = SYSTEM_CLOCK
+) -> PersistentStream:
     """The stream of a channel, created if it is not there; both ends may come at once."""
     files = LocalFiles(path)
     own.make(path)
     with files.exclusive():
         if is_stream(files):
-            return Stream.open(files, clock=clock)
+            return PersistentStream.open(files, clock=clock)
         # Plain: each file and batch has to be readable by itself.
         # Unordered: after a gap an element may repeat keys. No memory: followers with marks read the file.
-        return Stream.create(
+        return PersistentStream.create(
             files, plain_schema(schema), stability=_STORED[stability], ordered=False, memory_bytes=0, clock=clock
         )
 
@@ -93,7 +100,7 @@ class LogSender:
         self._stream = open_log(path, schema, stability, clock)
         self._schema = self._stream.schema
         self._writer = self._stream.writer(producer=str(channel), epoch=epoch, beside=beside)
-        self._progress = START_KEY  # told in this life
+        self._watermark = START_KEY  # told in this life
         self._waits = stability == "fsync"  # for every message
         self._trimmed_at = clock.monotonic()
         self._recorded: deque[Future[Appended]] = deque()  # appends with records that are not known to be stable
@@ -128,13 +135,13 @@ class LogSender:
                 f"{message.number}: the machine crashed and lost its end; run again from the start, "
                 "or with --stability group"
             )
-        told = message.progress
+        told = message.watermark
         if message.batch is not None and repeated < message.items:
             key = self._new(told)
             batch = plain(message.batch.slice(repeated).batch(), self._schema)
             last = message.number + message.items - 1
             future = self._writer.append(
-                batch, sequence=last, progress=key, born=message.born, payload=marked_header(message), record=record
+                batch, sequence=last, watermark=key, born=message.born, payload=marked_header(message), record=record
             )
             if record:
                 self._recorded.append(future)
@@ -143,9 +150,9 @@ class LogSender:
             behind, number = message.punctuation, message.number
             payload = marked_header(message)
             self._writer.mark(behind, kind="punctuation", sequence=number, born=message.born, payload=payload)
-        if message.kind is Kind.END:
+        if message.kind is MessageKind.END:
             self._writer.mark(None, kind="end")
-        elif message.kind is Kind.MARKER:
+        elif message.kind is MessageKind.MARKER:
             self._writer.mark(None, kind="marker", payload=message.header)
         elif message.number + message.items == self.next:
             key = self._new(told)
@@ -182,12 +189,12 @@ class LogSender:
         """Trimming is to leave what was recorded from this row on: the producer is a reader of its own log."""
         self._stream.register_reader(_OWN, max(row - 1, 0))
 
-    def _new(self, progress: OrderKey | None) -> OrderKey | None:
+    def _new(self, watermark: OrderKey | None) -> OrderKey | None:
         """The progress, if it was not told already; it then counts as told."""
-        if progress is None or progress <= self._progress:
+        if watermark is None or watermark <= self._watermark:
             return None
-        self._progress = progress
-        return progress
+        self._watermark = watermark
+        return watermark
 
     def trim(self) -> None:
         """Delete what the consumer has said it will never ask for again."""
@@ -218,7 +225,7 @@ class LogFollower:
         channel: ChannelId,
         schema: pa.Schema,
         consumer: str,
-        deliver: Deliver,
+        deliver: LogSink,
         *,
         position: int = 0,
         number: int = 0,
@@ -288,14 +295,14 @@ def _stored_message(item: StoredBatch | StoredMark, text: StoredText) -> Message
         number = header.sequence + 1 - item.batch.num_rows
         rows = text.views(item.batch)
         own = unmarked_header(item.payload)
-        return Message(Kind.ROWS, header.epoch, number, rows, None, item.progress, header.born, *own)
+        return Message(MessageKind.ROWS, header.epoch, number, rows, None, item.watermark, header.born, *own)
     kind, key = _KINDS[item.kind], item.key
-    if kind is Kind.PUNCTUATION:
+    if kind is MessageKind.PUNCTUATION:
         own = unmarked_header(item.payload)
         return Message(kind, header.epoch, header.sequence, None, key, None, header.born, *own)
-    if kind is Kind.MARKER:
+    if kind is MessageKind.MARKER:
         return Message(kind, header.epoch, header.sequence + 1, header=item.payload)
-    return Message(kind, header.epoch, header.sequence + 1, progress=END_KEY if kind is Kind.END else key)
+    return Message(kind, header.epoch, header.sequence + 1, watermark=END_KEY if kind is MessageKind.END else key)
 
 
 def plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from riprap.base.errors import DataError
-from riprap.graph.keys import OrderKey
+from riprap.graph.order_keys import OrderKey
 from riprap.operators.views import Views
 
 
-class Kind(IntEnum):
+class MessageKind(IntEnum):
     ROWS = 1
     PUNCTUATION = 2
-    PROGRESS = 3  # nothing at or below `progress` will follow
+    WATERMARK = 3  # nothing at or below `watermark` will follow
     END = 4  # nothing will follow
     MARKER = 5  # of the protocol: its header says what; it has no items, and nothing is joined across it
 
@@ -31,12 +31,12 @@ class Kind(IntEnum):
 class Message:
     """One message of a channel. `epoch` is the producer's life that sent it."""
 
-    kind: Kind
+    kind: MessageKind
     epoch: int
     number: int  # of its first item; for PROGRESS and END, of the item that would come next
     batch: Views | None = None  # ROWS only, never empty: the physical columns
     punctuation: OrderKey | None = None  # PUNCTUATION only
-    progress: OrderKey | None = None  # known once this message is delivered; END: END_KEY
+    watermark: OrderKey | None = None  # known once this message is delivered; END: END_KEY
     born: int = 0  # wall clock, microseconds: when the oldest tuple that caused this entered the app; 0: unknown
     header: bytes = b""  # of the protocol; opaque to channels, which never join messages with different headers
     at: OrderKey | None = None  # its items are late: they come behind everything up to this key
@@ -45,7 +45,7 @@ class Message:
     def items(self) -> int:
         if self.batch is not None:
             return self.batch.rows
-        return 1 if self.kind is Kind.PUNCTUATION else 0
+        return 1 if self.kind is MessageKind.PUNCTUATION else 0
 
 
 # Where a message is bytes (on the wire, in logs, spills and checkpoints), `at` is in front of its header: few have one,

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from riprap.base.errors import RiprapError, UsageError
 from riprap.base.quantities import format_duration
 from riprap.graph.graph import Graph
-from riprap.graph.plan import Plan
+from riprap.graph.plan_file import Plan
 from riprap.protocols.registry import FAILOVERS, configured
 from riprap.runtime.fusion import Fuse
 from riprap.runtime.layout import Layout, arrange

@@ -28,11 +28,11 @@ from riprap.protocols.channels import ChannelId
 from riprap.protocols.events import ConsumerDown, Durable, ProducerGone
 from riprap.protocols.protocol import WHOLE
 from riprap.runtime.coordination.beats import Beats
-from riprap.runtime.coordination.client import Beginning, Client, CoordinatorLost
-from riprap.runtime.coordination.metrics import Metrics, checkpoint_metrics
-from riprap.runtime.coordination.roster import Fenced
-from riprap.runtime.coordination.states import WorkerState
-from riprap.runtime.corruption import Request, asked, done
+from riprap.runtime.coordination.client import Client, CoordinatorLost, Incarnation
+from riprap.runtime.coordination.element_metrics import ElementMetrics, checkpoint_metrics
+from riprap.runtime.coordination.element_states import WorkerState
+from riprap.runtime.coordination.roster import ElementFenced
+from riprap.runtime.corruption import CorruptionRequest, asked, done
 from riprap.runtime.element.element import Element
 from riprap.runtime.element.ledger import Ledger, ledger_shape, open_ledger, read_ledger
 from riprap.runtime.feed import Feed
@@ -42,12 +42,12 @@ from riprap.runtime.input_hold import InputHold
 from riprap.runtime.layout import Pe
 from riprap.runtime.logs import LogFollower, LogSender
 from riprap.runtime.messages import Message
-from riprap.runtime.recompute import Recomputation
-from riprap.runtime.run import Run
+from riprap.runtime.recomputation import Recomputation
+from riprap.runtime.run_context import Run
 from riprap.runtime.shelf import StreamShelf
 from riprap.runtime.spending import Meter
 from riprap.runtime.spill import LogSpill
-from riprap.runtime.stored_past import StoredLogs, StoredPast, feed_of, log_path
+from riprap.runtime.stored_history import StoredLogs, StoredPast, feed_of, log_path
 from riprap.runtime.stripes import below
 from riprap.runtime.takeover import Takeover, takes_over, write
 from riprap.runtime.transport.outlets import Outlet
@@ -74,10 +74,10 @@ def run_element(run: Run, pe_id: str, attempt: int, executor_pid: int) -> None:
     try:
         beginning = client.register()
         _Process(run, run.layout.pe(pe_id), client, wakes, first=client.first).run(beginning)
-    except (CoordinatorLost, Fenced):
+    except (CoordinatorLost, ElementFenced):
         return  # the run is over, or another life has taken this one's place
     except Exception as error:
-        with suppress(CoordinatorLost, Fenced):
+        with suppress(CoordinatorLost, ElementFenced):
             if isinstance(error, RiprapError):
                 client.failed(str(error), error.exit_code)
             else:
@@ -118,7 +118,7 @@ class _Process:
         self._inputs_held = InputHold(run, pe, self.warn)
         self._foretold = False  # how long a recovery would take, where it grows with the history
         self._unheard: list[ChannelId] = []  # of whose producers nothing is known yet
-        self._request: Request | None = None  # a corruption that waits for its tuple
+        self._request: CorruptionRequest | None = None  # a corruption that waits for its tuple
         self._ledger: Ledger
         self._meter: Meter
         self._transport: Transport
@@ -204,10 +204,10 @@ class _Process:
 
     # Lives ------------------------------------------------------------------------------------------------------------
 
-    def run(self, beginning: Beginning) -> None:
+    def run(self, beginning: Incarnation) -> None:
         with ExitStack() as stack:
             self._client.status(WorkerState.RESTORING)
-            beats = Beats(self._client, Metrics, self._run.heartbeat, self._clock)
+            beats = Beats(self._client, ElementMetrics, self._run.heartbeat, self._clock)
             stack.callback(beats.close)
             self._open_transport(stack)
             while True:
@@ -224,7 +224,7 @@ class _Process:
                 self._transport.renew(beginning.epoch, line)  # without what they brought last
                 self._first = False
 
-    def _begin(self, beginning: Beginning, life: ExitStack, beats: Beats) -> None:
+    def _begin(self, beginning: Incarnation, life: ExitStack, beats: Beats) -> None:
         """A new element, with everything that belongs to its life alone."""
         run, layout, pe = self._run, self._run.layout, self._pe
         self._epoch, self._line = beginning.epoch, beginning.assignment.line
@@ -294,7 +294,7 @@ class _Process:
         begun = [int(ledger.sources[source].started_at) for ledger in read]
         return min((at for at in begun if at >= self._run.begun_at), default=0)
 
-    def _loaded(self, beginning: Beginning) -> dict[str, Loaded | None]:
+    def _loaded(self, beginning: Incarnation) -> dict[str, Loaded | None]:
         storage, plan = LocalStorage(self._run.directory / "checkpoints"), self._run.layout.plan(self._pe)
         now, assignment, warn = self._clock.now(), beginning.assignment, self.warn
         loaded: dict[str, Loaded | None] = {}
@@ -389,7 +389,7 @@ class _Process:
 
     # The loop ---------------------------------------------------------------------------------------------------------
 
-    def _loop(self, beats: Beats) -> Beginning:
+    def _loop(self, beats: Beats) -> Incarnation:
         """Until the run is over (an exception), or the element is to begin again."""
         element, client, clock, transport = self._element, self._client, self._clock, self._transport
         ticked = looked = held = clock.monotonic()
@@ -403,7 +403,7 @@ class _Process:
             if missing is not NOTHING_MISSING and not element.blocked:
                 events += self._recomputation.bring(missing)
             for directed in client.directed():
-                if isinstance(directed, Beginning):
+                if isinstance(directed, Incarnation):
                     return directed
                 if isinstance(directed, int):
                     self._line = directed
@@ -474,7 +474,7 @@ class _Process:
         saved = self._checkpointer.counts.values() if self._checkpointer is not None else ()
         return sum(one.written for one in kept) + sum(counts.bytes for counts in saved)
 
-    def _metrics(self) -> Metrics:
+    def _metrics(self) -> ElementMetrics:
         ledger = self._ledger
         inlets, outlets, sources = ledger.inlets.values(), ledger.outlets.values(), ledger.sources.values()
         received = sum(inlet.received for inlet in inlets)
@@ -484,7 +484,7 @@ class _Process:
             self._foretold = spent.seconds >= MEASURED or self._element.ended
             if self._foretold:
                 self.warn(warning(self._pe.id, received, spent))
-        return Metrics(
+        return ElementMetrics(
             received,
             sum(outlet.number for outlet in outlets),
             sum(inlet.missed for inlet in inlets),

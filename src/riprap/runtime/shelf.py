@@ -18,9 +18,9 @@ from riprap.graph.annotations import Stability
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.logs import LogSender, stored_messages
 from riprap.runtime.messages import Message
-from riprap.streams import Stream
+from riprap.streams import PersistentStream
 from riprap.streams.description import is_stream
-from riprap.streams.files import LocalFiles
+from riprap.streams.stream_files import LocalFiles
 
 _TRIM_EVERY = 5.0  # seconds
 
@@ -72,7 +72,9 @@ class StreamShelf:
         self._read.clear()
         if self._log is None:
             return
-        stored = Stream.open(LocalFiles(self._path), clock=self._clock).read(from_position=self._first, marks=True)
+        stored = PersistentStream.open(LocalFiles(self._path), clock=self._clock).read(
+            from_position=self._first, marks=True
+        )
         for message, position in stored_messages(stored):
             if message.items:
                 self._read.append((message.number + message.items, position))
@@ -95,7 +97,7 @@ class StreamShelf:
             self._first = self._read.popleft()[1]
         if self._clock.monotonic() - self._trimmed_at >= _TRIM_EVERY:
             self._trimmed_at = self._clock.monotonic()
-            Stream.open(LocalFiles(self._path), clock=self._clock).trim(before_position=self._first)
+            PersistentStream.open(LocalFiles(self._path), clock=self._clock).trim(before_position=self._first)
 
     def close(self) -> None:
         if self._log is not None:

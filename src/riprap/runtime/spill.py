@@ -15,7 +15,7 @@ from riprap.base.errors import DataError
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.messages import Message
 from riprap.runtime.transport.codec import Decoder, Encoder
-from riprap.runtime.transport.frame import HEADER_SIZE, unpack
+from riprap.runtime.transport.wire_frame import HEADER_SIZE, unpack
 
 
 class LogSpill:

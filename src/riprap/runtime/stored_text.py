@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from riprap.operators.strings import StringPool
-from riprap.operators.views import CODE, Column, Views, column_of
+from riprap.operators.views import CODE, ColumnView, Views, column_of
 
 _MOST, _MOST_BYTES = 1 << 14, 1 << 20  # strings of a column; one that has more gets a dictionary for each batch
 _TEXT = {pa.string().id, pa.binary().id}
@@ -25,7 +25,7 @@ class StoredText:
         names = tuple(batch.schema.names)
         return Views(names, tuple(map(self._column, names, batch.columns)), batch.num_rows)
 
-    def _column(self, name: str, array: pa.Array) -> Column:
+    def _column(self, name: str, array: pa.Array) -> ColumnView:
         pool = self._pools.setdefault(name, StringPool()) if array.type.id in _TEXT else None
         if pool is None or array.null_count == len(array):
             return column_of(array)
@@ -41,4 +41,4 @@ class StoredText:
             codes = pool.intern(array).astype(CODE)
         if pool.count > _MOST or pool.bytes > _MOST_BYTES:
             self._pools[name] = None
-        return Column(array.type, codes, valid, pool.array(array.type))
+        return ColumnView(array.type, codes, valid, pool.array(array.type))

@@ -19,22 +19,22 @@ from typing import Protocol, cast
 import numpy as np
 
 from riprap.engine.engine import Output
-from riprap.graph.keys import END_KEY, START_KEY, KeyShape, OrderKey
 from riprap.graph.mark_keys import behind_trigger, told_by_row
+from riprap.graph.order_keys import END_KEY, START_KEY, KeyShape, OrderKey
 from riprap.operators.columns import Keys, keys_of
 from riprap.operators.views import Views, concatenated
 from riprap.protocols.channels import ChannelId
 from riprap.records.division import Heir, founded, gather, share
-from riprap.records.recovery import Recovery, recover
+from riprap.records.recovery import RecordedState, recover
 from riprap.runtime.element.arrivals import without
 from riprap.runtime.element.divider import Divider
-from riprap.runtime.element.inputs import Inputs, WayIn, owner_of
+from riprap.runtime.element.element_inputs import InputChannel, Inputs, owner_of
 from riprap.runtime.element.ledger import ledger_shape, memory_ledger
 from riprap.runtime.element.records import log_of, numbers_of, resumed_at
 from riprap.runtime.element.shard_merge import shard_merges
 from riprap.runtime.host import Host
 from riprap.runtime.layout import Layout, Pe
-from riprap.runtime.messages import Kind, Message
+from riprap.runtime.messages import Message, MessageKind
 
 _ROOM = 1 << 40  # bytes: nobody waits for room here
 
@@ -72,10 +72,10 @@ def write(founding: Founding, layout: Layout, pe: Pe, epoch: int, host: Host) ->
     own = log_of(layout, pe)
     for channel, rows in founding.rows.items():
         if channel != own:
-            host.keep(channel, Message(Kind.ROWS, epoch, 0, rows))
+            host.keep(channel, Message(MessageKind.ROWS, epoch, 0, rows))
     host.flush()
     if own in founding.rows:
-        host.keep(own, Message(Kind.ROWS, epoch, 0, founding.rows[own]), founding.record)
+        host.keep(own, Message(MessageKind.ROWS, epoch, 0, founding.rows[own]), founding.record)
     else:
         host.keep_record(own, founding.record)
     host.flush()
@@ -126,7 +126,14 @@ class _Repeating:
     new shard's."""
 
     def __init__(
-        self, layout: Layout, pe: Pe, old: Layout, shard: Pe, recovery: Recovery | None, logs: Logs, until: OrderKey
+        self,
+        layout: Layout,
+        pe: Pe,
+        old: Layout,
+        shard: Pe,
+        recovery: RecordedState | None,
+        logs: Logs,
+        until: OrderKey,
     ) -> None:
         graph, name = layout.graph, pe.fragment.name
         owners = [owner_of(layout, pe, stream) for stream in graph.inputs(name)]
@@ -148,7 +155,7 @@ class _Repeating:
                 del reading[channel]
                 self.outputs += self._inputs.advance(self._inputs.ways[channel], until)
 
-    def _take(self, way: WayIn, message: Message, behind: int) -> bool:
+    def _take(self, way: InputChannel, message: Message, behind: int) -> bool:
         """What of a message is not beyond the key; False: the rest is."""
         written = self._layout.written(way.channel)
         number, position = self.positions[written]
@@ -158,12 +165,12 @@ class _Repeating:
             return True
         message = without(message, skip) if skip else message
         count = self._up_to(way.channel, message)
-        over = count < message.items or (message.progress is not None and message.progress >= self._until)
+        over = count < message.items or (message.watermark is not None and message.watermark >= self._until)
         if over:  # what else it says is read again, by its numbers: the rest of its rows, or the end
             behind = position
             told = None if count < message.items else self._until
-            message = replace(message, batch=_first(message, count), progress=told)
-        if message.items or message.progress is not None:
+            message = replace(message, batch=_first(message, count), watermark=told)
+        if message.items or message.watermark is not None:
             self.outputs += self._inputs.give(way, message, behind)
         self.positions[written] = max(number, message.number + message.items), behind
         return not over
@@ -230,8 +237,8 @@ def _told(layout: Layout, channel: ChannelId, logs: Logs) -> OrderKey:
     for message in logs.last(channel):
         if message.batch is not None and message.at is None:
             told = max(told, told_by_row(message.batch.last_key(layout.shape(channel))))
-        if message.progress is not None:
-            told = max(told, message.progress)
+        if message.watermark is not None:
+            told = max(told, message.watermark)
     return told
 
 

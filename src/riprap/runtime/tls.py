@@ -12,7 +12,7 @@ from pathlib import Path
 
 from riprap.base.errors import MissingPrerequisite
 from riprap.base.scratch import scratch
-from riprap.runtime.run import Tls
+from riprap.runtime.run_context import Tls
 from riprap.runtime.wire import CERTIFICATE_NAME
 
 _DAYS = 3650  # a run may take long, and its certificate serves nothing else

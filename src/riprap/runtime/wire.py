@@ -21,7 +21,7 @@ from pyarrow import flight
 
 from riprap.base.errors import DataError
 from riprap.base.randomness import nonce
-from riprap.runtime.run import Tls
+from riprap.runtime.run_context import Tls
 
 CERTIFICATE_NAME = "riprap.run"
 _HEADER, _SCHEME, _GUARD = "authorization", "Riprap", "guard"

@@ -20,18 +20,18 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from riprap.san.formalism import Kind, Measure
+from riprap.san.formalism import DistributionKind, Measure
 from riprap.san.language import FUNCTIONS, Code, dotted
 from riprap.san.resolved import TOLERANCE, Resolved, ResolvedActivity
-from riprap.san.run import LOOP_LIMIT, RING, Trouble
+from riprap.san.simulate import LOOP_LIMIT, RING, Trouble
 
 _SAMPLER = {
-    Kind.EXPONENTIAL: "exponential",
-    Kind.UNIFORM: "between",
-    Kind.NORMAL: "normal",
-    Kind.LOGNORMAL: "lognormal",
-    Kind.WEIBULL: "weibull",
-    Kind.GAMMA: "gamma",
+    DistributionKind.EXPONENTIAL: "exponential",
+    DistributionKind.UNIFORM: "between",
+    DistributionKind.NORMAL: "normal",
+    DistributionKind.LOGNORMAL: "lognormal",
+    DistributionKind.WEIBULL: "weibull",
+    DistributionKind.GAMMA: "gamma",
 }
 _WORD = 64
 
@@ -283,9 +283,9 @@ class _Generator:
         names = [f"x{index}" for index in range(len(activity.delay))]
         if not activity.timing:
             names = [f"({self.emit(code)})" for code in activity.delay]
-        if activity.kind is Kind.DETERMINISTIC:
+        if activity.kind is DistributionKind.DETERMINISTIC:
             return [f"tree[{node}] = due(f[0], {names[0]})"]
-        if activity.kind is Kind.EMPIRICAL:
+        if activity.kind is DistributionKind.EMPIRICAL:
             low, high = self.values[number]
             call = f"one_of(p[{low}:{high}], key, s[0])"
         else:

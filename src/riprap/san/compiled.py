@@ -23,7 +23,7 @@ from riprap.san import generator, machine, samplers
 from riprap.san.codegen import generate, parameter_array, sizes
 from riprap.san.formalism import Network
 from riprap.san.resolved import NetworkError, Resolved, resolve
-from riprap.san.run import RING, Span, Trajectory, error_of
+from riprap.san.simulate import RING, Span, Trajectory, error_of
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from riprap.base.errors import known
-from riprap.san.formalism import Activity, Case, Distribution, InputGate, Network, Number, OutputGate, Place
+from riprap.san.formalism import Activity, ActivityCase, Distribution, InputGate, Network, Number, OutputGate, SanPlace
 from riprap.san.language import expression, program, rename
 from riprap.san.resolved import NetworkError
 
@@ -32,7 +32,7 @@ def join(name: str, parts: Mapping[str, Network], shared: Mapping[str, Sequence[
             raise NetworkError(
                 f"shared place {common} starts with {sorted(starts)} tokens in its parts; make them agree"
             )
-    whole = Network(name, tuple(Place(common, starts.pop()) for common, starts in tokens.items()), ())
+    whole = Network(name, tuple(SanPlace(common, starts.pop()) for common, starts in tokens.items()), ())
     for part, network in parts.items():
         renamed = _renamed(network, lambda old, part=part: names.get((part, old), f"{part}.{old}"), part)  # type: ignore[misc]
         whole = Network(
@@ -64,9 +64,11 @@ def _renamed(network: Network, new: Callable[[str], str], prefix: str) -> Networ
     def text(value: str) -> str:
         return rename(program(value), new) if value else value
 
-    def case(value: Case) -> Case:
+    def case(value: ActivityCase) -> ActivityCase:
         outputs = {new(place): tokens for place, tokens in value.outputs.items()}
-        return Case(number(value.probability), outputs, tuple(OutputGate(text(gate.function)) for gate in value.gates))
+        return ActivityCase(
+            number(value.probability), outputs, tuple(OutputGate(text(gate.function)) for gate in value.gates)
+        )
 
     def activity(value: Activity) -> Activity:
         return replace(
@@ -82,7 +84,7 @@ def _renamed(network: Network, new: Callable[[str], str], prefix: str) -> Networ
 
     return Network(
         network.name,
-        tuple(Place(new(place.name), place.tokens) for place in network.places),
+        tuple(SanPlace(new(place.name), place.tokens) for place in network.places),
         tuple(activity(each) for each in network.activities),
         tuple(
             replace(each, name=f"{prefix}.{each.name}", expression=rename(expression(each.expression), new),

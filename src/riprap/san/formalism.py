@@ -26,7 +26,7 @@ Program = str  # of riprap.san.language, changes markings
 Number = float | Expression
 
 
-class Kind(Enum):
+class DistributionKind(Enum):
     """Distributions of delays. The value says what their parameters are."""
 
     EXPONENTIAL = ("exponential", "rate")
@@ -45,44 +45,44 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Distribution:
-    kind: Kind
+    kind: DistributionKind
     parameters: tuple[Number, ...]
 
 
 def exponential(rate: Number) -> Distribution:
-    return Distribution(Kind.EXPONENTIAL, (rate,))
+    return Distribution(DistributionKind.EXPONENTIAL, (rate,))
 
 
 def deterministic(delay: Number) -> Distribution:
-    return Distribution(Kind.DETERMINISTIC, (delay,))
+    return Distribution(DistributionKind.DETERMINISTIC, (delay,))
 
 
 def uniform(low: Number, high: Number) -> Distribution:
-    return Distribution(Kind.UNIFORM, (low, high))
+    return Distribution(DistributionKind.UNIFORM, (low, high))
 
 
 def normal(mean: Number, deviation: Number) -> Distribution:
-    return Distribution(Kind.NORMAL, (mean, deviation))
+    return Distribution(DistributionKind.NORMAL, (mean, deviation))
 
 
 def lognormal(mu: Number, sigma: Number) -> Distribution:
-    return Distribution(Kind.LOGNORMAL, (mu, sigma))
+    return Distribution(DistributionKind.LOGNORMAL, (mu, sigma))
 
 
 def weibull(shape: Number, scale: Number) -> Distribution:
-    return Distribution(Kind.WEIBULL, (shape, scale))
+    return Distribution(DistributionKind.WEIBULL, (shape, scale))
 
 
 def gamma(shape: Number, scale: Number) -> Distribution:
-    return Distribution(Kind.GAMMA, (shape, scale))
+    return Distribution(DistributionKind.GAMMA, (shape, scale))
 
 
 def empirical(*values: float) -> Distribution:
-    return Distribution(Kind.EMPIRICAL, values)
+    return Distribution(DistributionKind.EMPIRICAL, values)
 
 
 @dataclass(frozen=True)
-class Place:
+class SanPlace:
     name: str
     tokens: int = 0  # in the initial marking
 
@@ -99,7 +99,7 @@ class OutputGate:
 
 
 @dataclass(frozen=True)
-class Case:
+class ActivityCase:
     """One outcome of an activity."""
 
     probability: Number = 1.0
@@ -115,7 +115,7 @@ class Activity:
     delay: Distribution | None = None
     inputs: Mapping[str, int] = field(default_factory=dict)  # place → tokens needed and taken
     gates: tuple[InputGate, ...] = ()
-    cases: tuple[Case, ...] = (Case(),)
+    cases: tuple[ActivityCase, ...] = (ActivityCase(),)
     priority: int = 0  # of instantaneous activities: smaller first
 
 
@@ -163,7 +163,7 @@ class Network:
     """A whole model. `parameters` are named numbers: changing them needs no new compilation."""
 
     name: str
-    places: tuple[Place, ...]
+    places: tuple[SanPlace, ...]
     activities: tuple[Activity, ...]
     rewards: tuple[Reward, ...] = ()
     invariants: tuple[Invariant, ...] = ()

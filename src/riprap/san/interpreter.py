@@ -9,19 +9,19 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from riprap.san import samplers
-from riprap.san.formalism import Kind, Measure, Network
+from riprap.san.formalism import DistributionKind, Measure, Network
 from riprap.san.generator import uniform
 from riprap.san.language import evaluate, execute
 from riprap.san.resolved import TOLERANCE, Resolved, ResolvedActivity, resolve
-from riprap.san.run import LOOP_LIMIT, RING, Span, Trajectory, Trouble, error_of
+from riprap.san.simulate import LOOP_LIMIT, RING, Span, Trajectory, Trouble, error_of
 
 _SAMPLER = {
-    Kind.EXPONENTIAL: samplers.exponential,
-    Kind.UNIFORM: samplers.between,
-    Kind.NORMAL: samplers.normal,
-    Kind.LOGNORMAL: samplers.lognormal,
-    Kind.WEIBULL: samplers.weibull,
-    Kind.GAMMA: samplers.gamma,
+    DistributionKind.EXPONENTIAL: samplers.exponential,
+    DistributionKind.UNIFORM: samplers.between,
+    DistributionKind.NORMAL: samplers.normal,
+    DistributionKind.LOGNORMAL: samplers.lognormal,
+    DistributionKind.WEIBULL: samplers.weibull,
+    DistributionKind.GAMMA: samplers.gamma,
 }
 
 
@@ -97,9 +97,9 @@ class _Run:
     def draw(self, number: int, activity: ResolvedActivity, parameters: tuple[float, ...]) -> float:
         if activity.timing and min(parameters) < 0:
             raise self.error(Trouble.DELAY, number)
-        if activity.kind is Kind.DETERMINISTIC:
+        if activity.kind is DistributionKind.DETERMINISTIC:
             return parameters[0]
-        if activity.kind is Kind.EMPIRICAL:
+        if activity.kind is DistributionKind.EMPIRICAL:
             delay, self.counter = samplers.one_of(np.array(activity.values), self.key, self.counter)
         else:
             assert activity.kind is not None

@@ -14,10 +14,10 @@ from scipy.sparse.linalg import spsolve
 from scipy.stats import poisson
 
 from riprap.base.errors import UsageError
-from riprap.san.formalism import Kind, Measure, Network
+from riprap.san.formalism import DistributionKind, Measure, Network
 from riprap.san.language import Code, evaluate, execute
 from riprap.san.resolved import Resolved, ResolvedActivity, check_delay_parameter, check_probabilities, resolve
-from riprap.san.run import Trouble, error_of
+from riprap.san.simulate import Trouble, error_of
 
 MOST_STATES = 200_000
 
@@ -60,7 +60,7 @@ def build(network: Network) -> Chain:
     """Explore the reachable stable markings."""
     resolved = resolve(network)
     for activity in resolved.activities:
-        if activity.kind not in (None, Kind.EXPONENTIAL):
+        if activity.kind not in (None, DistributionKind.EXPONENTIAL):
             assert activity.kind is not None
             raise UsageError(
                 f"activity {activity.name} is {activity.kind.name.lower()}; an exact solution needs every delay to be "

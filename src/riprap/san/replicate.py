@@ -15,11 +15,11 @@ import numpy as np
 from riprap.san.compiled import Compiled, compile_network
 from riprap.san.formalism import Network
 from riprap.san.generator import keys
-from riprap.san.run import Span
+from riprap.san.simulate import Span
 from riprap.san.statistics import Estimate, Precision, enough, estimate, next_wave
 
 
-class Job(Protocol):
+class ReplicationJob(Protocol):
     """Something to replicate. It travels to where it runs, so it is plain data."""
 
     @property
@@ -74,14 +74,14 @@ def _compiled(identity: _Identity) -> Compiled:
 
 
 @dataclass(frozen=True)
-class Piece:
+class ReplicationShare:
     job: int  # index of the job
     first: int
     count: int
 
 
 # Runs pieces of jobs, wherever, and returns their rows in the order of the pieces.
-Runner = Callable[[Sequence[Job], Sequence[Piece]], list[np.ndarray]]
+Runner = Callable[[Sequence[ReplicationJob], Sequence[ReplicationShare]], list[np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -98,14 +98,14 @@ class Replications:
 def in_threads(threads: int = 2) -> Runner:
     """Runs pieces in this process. The simulators release the interpreter lock, so threads do run side by side."""
 
-    def run(jobs: Sequence[Job], pieces: Sequence[Piece]) -> list[np.ndarray]:
+    def run(jobs: Sequence[ReplicationJob], pieces: Sequence[ReplicationShare]) -> list[np.ndarray]:
         with ThreadPoolExecutor(threads) as pool:
             return list(pool.map(lambda piece: jobs[piece.job].rows(piece.first, piece.count), pieces))
 
     return run
 
 
-def replicate(jobs: Sequence[Job], precision: Precision, runner: Runner) -> list[Replications]:
+def replicate(jobs: Sequence[ReplicationJob], precision: Precision, runner: Runner) -> list[Replications]:
     """Replicate each job until it is known precisely enough. All unfinished jobs go on together, wave by wave."""
     rows = [np.zeros((0, len(job.names))) for job in jobs]
     while True:
@@ -124,6 +124,8 @@ def replicate(jobs: Sequence[Job], precision: Precision, runner: Runner) -> list
     ]
 
 
-def cut(job: int, first: int, count: int, size: int) -> list[Piece]:
+def cut(job: int, first: int, count: int, size: int) -> list[ReplicationShare]:
     """Pieces of at most `size` replications."""
-    return [Piece(job, start, min(size, first + count - start)) for start in range(first, first + count, size)]
+    return [
+        ReplicationShare(job, start, min(size, first + count - start)) for start in range(first, first + count, size)
+    ]

@@ -10,7 +10,7 @@ from functools import cached_property
 from keyword import iskeyword
 
 from riprap.base.errors import GraphError, known
-from riprap.san.formalism import Activity, Kind, Measure, Network, Number
+from riprap.san.formalism import Activity, DistributionKind, Measure, Network, Number
 from riprap.san.language import FUNCTIONS, Code, evaluate, expression, program
 
 TOLERANCE = 1e-9  # how far the probabilities of an activity's cases may be from one
@@ -30,7 +30,7 @@ class ResolvedCase:
 @dataclass(frozen=True)
 class ResolvedActivity:
     name: str
-    kind: Kind | None  # None: instantaneous
+    kind: DistributionKind | None  # None: instantaneous
     delay: tuple[Code, ...]  # the distribution's parameters; empty for an empirical one
     values: tuple[float, ...]  # of an empirical distribution
     inputs: tuple[tuple[str, int], ...]
@@ -166,7 +166,7 @@ class _Context:
         delay: tuple[Code, ...] = ()
         values: tuple[float, ...] = ()
         kind = activity.delay.kind if activity.delay else None
-        if activity.delay and kind is Kind.EMPIRICAL:
+        if activity.delay and kind is DistributionKind.EMPIRICAL:
             values = tuple(float(value) for value in activity.delay.parameters)
             if not values or min(values) < 0:
                 raise NetworkError(f"{where} draws from {values}; give at least one delay and none below 0")

@@ -32,7 +32,7 @@ from riprap.engine.engine import Engine, Output
 from riprap.engine.inputs import Keyer, file_schema, keyed, read_ahead, read_file
 from riprap.engine.pruning import wanted_columns
 from riprap.graph.graph import Graph
-from riprap.graph.keys import SEQ, TS, OrderKey
+from riprap.graph.order_keys import SEQ, TS, OrderKey
 from riprap.graph.partitioning import key_partitioning
 from riprap.graph.specs import Sink, Source
 from riprap.operators.groups import GroupTable
@@ -67,7 +67,7 @@ def run_bounded(
 
 
 @dataclass(frozen=True)
-class Totals:
+class SinkTotals:
     """What came out at a sink."""
 
     rows: int
@@ -81,7 +81,7 @@ def write_bounded(
     *,
     spark: SparkSession | None = None,
     partitions: int | None = None,
-) -> dict[str, Totals]:
+) -> dict[str, SinkTotals]:
     """Run an app over files in one job, whatever its sinks are; each task writes `out/SINK/part-NUMBER.parquet`.
 
     A task that is tried again replaces its files. Without `out` the rows are only counted.
@@ -97,14 +97,14 @@ def write_bounded(
         .mapInArrow(for_worker(partial(_write_files, jobs, given, place)), _TOTALS)
         .collect()
     )
-    totals: dict[str, Totals] = {}
+    totals: dict[str, SinkTotals] = {}
     for name in jobs:
         parts = [row for row in found if row["sink"] == name]
         sums: dict[str, float] = {}
         for row in sorted(parts, key=lambda row: row["part"]):
             for column, value in json.loads(row["sums"]).items():
                 sums[column] = sums.get(column, 0) + value
-        totals[name] = Totals(sum(row["rows"] for row in parts), sums)
+        totals[name] = SinkTotals(sum(row["rows"] for row in parts), sums)
     return totals
 
 

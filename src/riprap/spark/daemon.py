@@ -6,7 +6,7 @@ seconds. Where a nursery has loaded everything already (`nursery.py`), the daemo
 
 import os
 
-from riprap.spark.nursery import served_by_nursery
+from riprap.spark.warm_server import served_by_nursery
 
 if __name__ == "__main__" and not served_by_nursery():
     from riprap.spark.warm import serve

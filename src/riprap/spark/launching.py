@@ -23,7 +23,7 @@ from pathlib import Path
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.base.processes import SAFE_PATH
 from riprap.base.scratch import scratch_directory
-from riprap.spark import nursery
+from riprap.spark import warm_server as nursery
 from riprap.spark.class_archive import ClassArchive
 from riprap.spark.settings import JAVA, local_hosting
 

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from riprap.san.replicate import Job, Piece, Runner
+from riprap.san.replicate import ReplicationJob, ReplicationShare, Runner
 from riprap.spark.bounded import task_slots
-from riprap.spark.progress import Tell, with_progress
+from riprap.spark.job_progress import Tell, with_progress
 
 PIECES_PER_SLOT = 8  # tasks per slot at most: enough to balance, few enough that starting them costs little
 _SCHEMA = "piece bigint, rewards array<double>"
@@ -22,7 +22,7 @@ _SCHEMA = "piece bigint, rewards array<double>"
 def on_spark(spark: SparkSession, tell: Tell | None = None, tasks: int | None = None) -> Runner:
     """Runs pieces as tasks of one job; `tell` hears how many tasks of how many are done."""
 
-    def run(jobs: Sequence[Job], pieces: Sequence[Piece]) -> list[np.ndarray]:
+    def run(jobs: Sequence[ReplicationJob], pieces: Sequence[ReplicationShare]) -> list[np.ndarray]:
         count = tasks or min(len(pieces), PIECES_PER_SLOT * task_slots(spark))
         frame = spark.range(0, count, 1, count).mapInArrow(partial(_task, tuple(jobs), tuple(pieces), count), _SCHEMA)
         table = with_progress(spark, frame.toArrow, tell) if tell else frame.toArrow()
@@ -36,7 +36,10 @@ def on_spark(spark: SparkSession, tell: Tell | None = None, tasks: int | None = 
 
 
 def _task(
-    jobs: tuple[Job, ...], pieces: tuple[Piece, ...], count: int, batches: Iterator[pa.RecordBatch]
+    jobs: tuple[ReplicationJob, ...],
+    pieces: tuple[ReplicationShare, ...],
+    count: int,
+    batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """Every `count`-th piece, so that long jobs are spread over the tasks."""
     for batch in batches:

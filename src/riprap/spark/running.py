@@ -21,19 +21,19 @@ from riprap.base.randomness import secret_token
 from riprap.engine.engine import Engine
 from riprap.graph.annotations import Stability
 from riprap.runtime.coordination.coordinator import Coordinator
-from riprap.runtime.coordination.groups import spoken_for, tainted, with_kills
+from riprap.runtime.coordination.element_states import SystemState
 from riprap.runtime.coordination.metrics_file import MetricsFile
+from riprap.runtime.coordination.replica_groups import spoken_for, tainted, with_kills
 from riprap.runtime.coordination.roster import PeStatus
-from riprap.runtime.coordination.states import SystemState
-from riprap.runtime.coordination.summary import Lives, positions, read_ledgers, summary
+from riprap.runtime.coordination.run_summary import Lives, positions, read_ledgers, summary
 from riprap.runtime.corruption import Corruption, ask, not_done, what_was_done
 from riprap.runtime.host import Rates
 from riprap.runtime.input_hold import release_inputs
 from riprap.runtime.kills import Kill, Kills, signal_to
 from riprap.runtime.layout import Layout
-from riprap.runtime.run import Run
+from riprap.runtime.run_context import Run
 from riprap.runtime.tls import generate_tls
-from riprap.spark.host import Hosted, host
+from riprap.spark.element_tasks import Hosted, host
 from riprap.spark.launching import launched
 from riprap.spark.session import hosting_session
 from riprap.spark.slots import check_executor_kill, check_hosting

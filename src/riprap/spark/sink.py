@@ -25,11 +25,11 @@ from pyspark.sql.types import StructType
 from riprap.base.clock import SYSTEM_CLOCK
 from riprap.base.errors import DataError, UsageError
 from riprap.streams.description import is_stream, shown
-from riprap.streams.errors import Busy
-from riprap.streams.files import Files, files_at
-from riprap.streams.keys import KEY_TYPES, int64_values
-from riprap.streams.stream import Stream
-from riprap.streams.writer import Writer
+from riprap.streams.positions import KEY_TYPES, int64_values
+from riprap.streams.stream import PersistentStream
+from riprap.streams.stream_errors import Busy
+from riprap.streams.stream_files import Files, files_at
+from riprap.streams.writer import StreamWriter
 
 _STAGED = "staged"
 _QUERY_ID = "sql.streaming.queryId"  # a local property of every task of a streaming query; the same after a restart
@@ -135,12 +135,12 @@ def _in_partition_order(messages: list[WriterCommitMessage | None]) -> list[Stag
     return sorted((part for part in messages if isinstance(part, Staged)), key=lambda part: part.partition)
 
 
-def _opened(path: str, schema: pa.Schema) -> Stream:
+def _opened(path: str, schema: pa.Schema) -> PersistentStream:
     """The stream, made with the DataFrame's columns if there is none."""
-    return Stream.open(path) if is_stream(files_at(path)) else Stream.create(path, schema)
+    return PersistentStream.open(path) if is_stream(files_at(path)) else PersistentStream.create(path, schema)
 
 
-def _patient_writer(stream: Stream, producer: str) -> Writer:
+def _patient_writer(stream: PersistentStream, producer: str) -> StreamWriter:
     deadline = SYSTEM_CLOCK.monotonic() + _PATIENCE
     while True:
         try:

@@ -48,10 +48,10 @@ from pyspark.sql.types import StructType
 from riprap.base.errors import RiprapError, UsageError, known
 from riprap.base.files import real
 from riprap.spark.sink import BatchSink, StreamSink
-from riprap.streams.keys import Bounds, as_microseconds
-from riprap.streams.plan import after_bytes, beginning, stretches
+from riprap.streams.positions import Bounds, as_microseconds
+from riprap.streams.read_plan import after_bytes, beginning, stretches
 from riprap.streams.shards import shards
-from riprap.streams.stream import Stream
+from riprap.streams.stream import PersistentStream
 
 T = TypeVar("T")
 _PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
@@ -130,7 +130,7 @@ class StreamSource(DataSource):
     @_in_a_sentence
     def schema(self) -> StructType:
         options = read_options(self.options)
-        schema = Stream.open(shards(real(options.path))[0]).schema
+        schema = PersistentStream.open(shards(real(options.path))[0]).schema
         for name in options.columns or ():
             if name not in schema.names:
                 raise UsageError(f"the stream has no column {name}: {known(schema.names, name)}")
@@ -175,7 +175,7 @@ class _Reads:
         self.bounds = options.bounds
         self._schema = to_arrow_schema(schema, timezone="UTC")
 
-    def parts(self, path: str, stream: Stream, bounds: Bounds) -> list[Part]:
+    def parts(self, path: str, stream: PersistentStream, bounds: Bounds) -> list[Part]:
         return [
             Part(path, replace(bounds, from_position=item.from_position, to_position=item.to_position))
             for item in stretches(stream, bounds, _TASK_BYTES)
@@ -183,7 +183,7 @@ class _Reads:
 
     def rows(self, part: Part) -> Iterator[pa.RecordBatch]:
         bounds = part.bounds
-        for item in Stream.open(part.path).read(
+        for item in PersistentStream.open(part.path).read(
             from_position=bounds.from_position,
             to_position=bounds.to_position,
             from_ts=bounds.from_ts,
@@ -199,7 +199,11 @@ class _Reads:
 class PastReader(_Reads, DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         paths = shards(real(self.options.path))
-        found = [part for path in paths for part in self.parts(path, Stream.open(path).require_whole(), self.bounds)]
+        found = [
+            part
+            for path in paths
+            for part in self.parts(path, PersistentStream.open(path).require_whole(), self.bounds)
+        ]
         return found or [Part(paths[0], Bounds(0, 0))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -241,17 +245,17 @@ class LiveReader(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         super().__init__(options, schema)
         self._target: dict[str, int] | None = None  # where Trigger.AvailableNow ends
-        self._open: dict[str, tuple[str, Stream]] | None = None
+        self._open: dict[str, tuple[str, PersistentStream]] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_open": None}
 
-    def _streams(self) -> dict[str, tuple[str, Stream]]:
+    def _streams(self) -> dict[str, tuple[str, PersistentStream]]:
         """By the name that each has in an offset: its path, and itself."""
         if self._open is None:
             paths = shards(real(self.options.path))
             names = ["position"] if len(paths) == 1 else [os.path.basename(path) for path in paths]
-            self._open = {name: (path, Stream.open(path)) for name, path in zip(names, paths, strict=True)}
+            self._open = {name: (path, PersistentStream.open(path)) for name, path in zip(names, paths, strict=True)}
         return self._open
 
     def initialOffset(self) -> dict[str, int]:

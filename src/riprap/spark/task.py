@@ -1,6 +1,6 @@
 """What a task runs, by a name that costs the driver nothing: the element's own modules load in the worker alone."""
 
-from riprap.runtime.run import Run
+from riprap.runtime.run_context import Run
 
 
 def run_element(run: Run, pe: str, attempt: int, executor_pid: int) -> None:

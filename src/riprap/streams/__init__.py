@@ -1,11 +1,11 @@
 """Persistent streams: an append-only log of Arrow batches with an index, replay, live follow, retention. No Spark."""
 
-from riprap.graph.keys import OrderKey
-from riprap.streams.description import Settings
-from riprap.streams.errors import Busy, Damaged, Fenced
+from riprap.graph.order_keys import OrderKey
+from riprap.streams.description import StreamSettings
 from riprap.streams.reader import StoredBatch, StoredMark
-from riprap.streams.stream import Stream
-from riprap.streams.writer import Appended, Writer
+from riprap.streams.stream import PersistentStream
+from riprap.streams.stream_errors import Busy, Damaged, Fenced
+from riprap.streams.writer import Appended, StreamWriter
 
 __all__ = [
     "Appended",
@@ -13,9 +13,9 @@ __all__ = [
     "Damaged",
     "Fenced",
     "OrderKey",
-    "Settings",
+    "PersistentStream",
     "StoredBatch",
     "StoredMark",
-    "Stream",
-    "Writer",
+    "StreamSettings",
+    "StreamWriter",
 ]

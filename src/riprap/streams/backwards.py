@@ -11,23 +11,23 @@ Only what is stable is read. Damage raises `Damaged`, as it does for any other r
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from riprap.streams.files import Readable
-from riprap.streams.frame import RECORD, Header
+from riprap.streams.frame import RECORD, FrameHeader
 from riprap.streams.segment import read_entries, read_start, scan_headers, segment_name, walk
+from riprap.streams.stream_files import Readable
 
 if TYPE_CHECKING:
-    from riprap.streams.stream import Stream
+    from riprap.streams.stream import PersistentStream
 
 
 class StoredRecord(NamedTuple):
     """A record and how many bytes of the log were read to get to it from the end."""
 
-    header: Header
+    header: FrameHeader
     payload: bytes
     bytes_read: int
 
 
-def records_backwards(stream: "Stream") -> Iterator[StoredRecord]:
+def records_backwards(stream: "PersistentStream") -> Iterator[StoredRecord]:
     """Every record of the stream that is stable now, newest first."""
     end = stream.stable()
     found = stream.catalogue(end)

@@ -15,9 +15,9 @@ import xxhash
 
 from riprap.base.clock import Clock
 from riprap.base.errors import DataError, UsageError
-from riprap.streams.errors import Damaged
-from riprap.streams.files import Files, get_document, put_document
-from riprap.streams.keys import check_key_columns
+from riprap.streams.positions import check_key_columns
+from riprap.streams.stream_errors import Damaged
+from riprap.streams.stream_files import Files, get_document, put_document
 
 DESCRIPTION = "stream.json"
 FORMAT = 1
@@ -26,7 +26,7 @@ Stability = Literal["fsync", "async", "none"]
 
 
 @dataclass(frozen=True)
-class Settings:
+class StreamSettings:
     """How a stream is written and kept. Sizes in bytes, times in microseconds; None: without limit."""
 
     stability: Stability = "fsync"  # when an append counts as done; see writer.py
@@ -51,7 +51,7 @@ class Settings:
 class Description:
     id: bytes  # 16 bytes, in every message of the stream
     schemas: tuple[pa.Schema, ...]  # oldest first
-    settings: Settings
+    settings: StreamSettings
     created_at: int
 
     @property
@@ -64,7 +64,7 @@ class Description:
         return self.settings.ordered and "_src" not in self.schema.names
 
 
-def new_description(location: str, schema: pa.Schema, settings: Settings, clock: Clock) -> Description:
+def new_description(location: str, schema: pa.Schema, settings: StreamSettings, clock: Clock) -> Description:
     check_key_columns(schema)
     created_at = clock.now()
     identity = f"{os.path.abspath(location)}\n{created_at}\n{os.getpid()}"
@@ -97,7 +97,7 @@ def load_description(files: Files) -> Description:
         return Description(
             bytes.fromhex(told["id"]),
             tuple(pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text))) for text in told["schemas"]),
-            Settings(**told["settings"]),
+            StreamSettings(**told["settings"]),
             told["created_at"],
         )
     except (LookupError, TypeError, ValueError, AttributeError) as error:

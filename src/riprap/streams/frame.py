@@ -7,7 +7,7 @@ gap, at a fixed place, and every Arrow reader steps over it. Bytes of a message:
     0    u32  FFFFFFFF                        Arrow: continuation
     4    i32  length of the metadata          Arrow: includes the frame
     8    u32  offset of the root table        Arrow: includes the frame
-    12        the frame, 168 bytes            the fields of `Header`, then the two checks
+    12        the frame, 168 bytes            the fields of `FrameHeader`, then the two checks
     180       the payload, version 3 only     its length (u64), its bytes, zeros up to a multiple of 8
               rest of the flatbuffer, padding, body
 
@@ -28,18 +28,18 @@ from typing import Any, Literal, NamedTuple
 import pyarrow as pa
 import xxhash
 
-from riprap.graph.keys import OrderKey
-from riprap.streams.keys import NOTHING, Range
+from riprap.graph.order_keys import OrderKey
+from riprap.streams.positions import NOTHING, Range
 
 MAGIC = b"RPRP"
 PLAIN, WITH_PAYLOAD = 2, 3  # versions
 SCHEMA, BATCH = 1, 2
 # Marks: entries without rows between the batches, for readers that ask for them.
-PUNCTUATION, PROGRESS, END, MARKER, RECORD = 3, 4, 5, 6, 7
+PUNCTUATION, WATERMARK, END, MARKER, RECORD = 3, 4, 5, 6, 7
 MarkKind = Literal["punctuation", "progress", "end", "marker", "record"]
 MARKS: dict[int, MarkKind] = {
     PUNCTUATION: "punctuation",
-    PROGRESS: "progress",
+    WATERMARK: "progress",
     END: "end",
     MARKER: "marker",  # of a protocol
     RECORD: "record",  # of the producer's own state
@@ -63,7 +63,7 @@ _xxh3 = xxhash.xxh3_64_intdigest
 END_OF_STREAM = struct.pack("<Ii", 0xFFFFFFFF, 0)
 
 
-class Header(NamedTuple):
+class FrameHeader(NamedTuple):
     """The frame's fields, in the order of the file. Times are microseconds since 1970-01-01 UTC."""
 
     magic: bytes
@@ -90,7 +90,7 @@ class Header(NamedTuple):
     body_check: int
 
     @property
-    def progress(self) -> OrderKey | None:
+    def watermark(self) -> OrderKey | None:
         if self.progress_ts == NOTHING:
             return None
         return OrderKey(self.progress_ts, self.progress_src, self.progress_seq, self.progress_n)
@@ -105,10 +105,10 @@ class Header(NamedTuple):
         return self.position + self.rows
 
 
-class Message(NamedTuple):
+class FramedMessage(NamedTuple):
     """A framed message, ready to be written: `head`, then the parts of `rest`, which lie in Arrow's buffers."""
 
-    header: Header
+    header: FrameHeader
     head: bytes
     rest: tuple[bytes | memoryview, ...]
     metadata: int  # bytes before the body, as Arrow's footer counts them
@@ -129,12 +129,12 @@ def frame(
     rows: int,
     remaining: int,
     range_: Range,
-    progress: OrderKey | None,
+    watermark: OrderKey | None,
     written_at: int,
     born: int = 0,
     payload: bytes = b"",
     body: Sequence[bytes | memoryview] = (),
-) -> Message:
+) -> FramedMessage:
     """Put a frame, and a payload if there is one, into a serialized Arrow message (uncompressed, with continuation
     marker); `body` are the parts of its body that are not in `arrow`."""
     view = memoryview(arrow)
@@ -154,30 +154,30 @@ def frame(
         check = hashed.intdigest()
     else:
         check = _xxh3(own)
-    told = _UNTOLD if progress is None else progress
-    header = _as(Header, (
+    told = _UNTOLD if watermark is None else watermark
+    header = _as(FrameHeader, (
         MAGIC, version, kind, length + gap, stream, producer, epoch, sequence, position, rows, remaining,
         *range_, *told, written_at, born, check,
     ))  # fmt: skip
     metadata += gap
     head = _HEAD.pack(0xFFFFFFFF, metadata, root + gap, *header)
-    return _as(Message, (header, head + _CHECK.pack(_xxh3(head)) + between, rest, metadata + 8))
+    return _as(FramedMessage, (header, head + _CHECK.pack(_xxh3(head)) + between, rest, metadata + 8))
 
 
-def read_header(data: memoryview, at: int = 0) -> Header | str:
+def read_header(data: memoryview, at: int = 0) -> FrameHeader | str:
     """The header of the message at `at`, or what is wrong with it. The body is not looked at."""
     checked = at + HEADER_SIZE - _CHECK.size
     if len(data) < at + HEADER_SIZE:
         return f"{len(data) - at} bytes where a header of {HEADER_SIZE} was expected"
     if _CHECK.unpack_from(data, checked)[0] != _xxh3(data[at:checked]):
         return "the header's checksum does not match"
-    header = _as(Header, _FRAME.unpack_from(data, at + _ARROW.size))
+    header = _as(FrameHeader, _FRAME.unpack_from(data, at + _ARROW.size))
     if header.magic != MAGIC or not PLAIN <= header.version <= WITH_PAYLOAD or header.length < HEADER_SIZE:
         return f"a message of version {header.version}, where this release reads {PLAIN} and {WITH_PAYLOAD}"
     return header
 
 
-def check_body(header: Header, data: memoryview, at: int = 0) -> str | None:
+def check_body(header: FrameHeader, data: memoryview, at: int = 0) -> str | None:
     """What is wrong with the message at `at`, whose header holds, or None."""
     if len(data) - at < header.length:
         return f"{len(data) - at} of the message's {header.length} bytes are there"
@@ -186,7 +186,7 @@ def check_body(header: Header, data: memoryview, at: int = 0) -> str | None:
     return None
 
 
-def payload_of(header: Header, data: memoryview, at: int = 0) -> bytes:
+def payload_of(header: FrameHeader, data: memoryview, at: int = 0) -> bytes:
     """The payload of the message at `at`, which has been checked."""
     if header.version == PLAIN:
         return b""

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from riprap.graph.keys import OrderKey
-from riprap.streams.keys import Range
+from riprap.graph.order_keys import OrderKey
+from riprap.streams.positions import Range
 
 
 class Unframed(NamedTuple):
@@ -23,7 +23,7 @@ class Unframed(NamedTuple):
 
     batch: pa.RecordBatch
     range: Range
-    progress: OrderKey | None
+    watermark: OrderKey | None
     counted: bool  # its sequence is the one after the last append's, and says nothing of rows
     sequence: int
     position: int
@@ -64,7 +64,7 @@ def _one(run: list[Unframed]) -> Unframed:
             min(range_.min_seq for range_ in ranges),
             max(range_.max_seq for range_ in ranges),
         ),
-        max((one.progress for one in run if one.progress is not None), default=None),
+        max((one.watermark for one in run if one.watermark is not None), default=None),
         last.counted,
         last.sequence,
         first.position,

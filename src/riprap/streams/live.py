@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from riprap.streams.frame import Header
+from riprap.streams.frame import FrameHeader
 from riprap.streams.mark import Mark
 
 
 class Recent(NamedTuple):
     """A batch as it was written."""
 
-    header: Header
+    header: FrameHeader
     batch: pa.RecordBatch
     payload: bytes
 

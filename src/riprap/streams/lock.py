@@ -16,7 +16,7 @@ from typing import Any
 
 from riprap.base import files
 from riprap.base.clock import Clock
-from riprap.streams.errors import Busy, Damaged, Fenced
+from riprap.streams.stream_errors import Busy, Damaged, Fenced
 
 LOCK = "writer.lock"
 _PATIENCE = 0.25  # seconds; a reader may hold the lock for an instant to see whether there is a writer

@@ -21,16 +21,16 @@ import pyarrow as pa
 from riprap.base import files as own
 from riprap.base.clock import Clock
 from riprap.base.disk import when_room
-from riprap.streams import catalogue
+from riprap.streams import segment_index as catalogue
 from riprap.streams.description import Description
-from riprap.streams.errors import Damaged, Fenced
-from riprap.streams.files import Files, LocalFiles, SpooledFiles
-from riprap.streams.frame import Message
+from riprap.streams.frame import FramedMessage
 from riprap.streams.lock import WriterLock
 from riprap.streams.mark import Mark, read_mark
 from riprap.streams.segment import Builder, Carry, Running, Start, opening, read_start, recover, segment_name, walk
+from riprap.streams.segment_summary import Summary
 from riprap.streams.spares import Spares
-from riprap.streams.summary import Summary
+from riprap.streams.stream_errors import Damaged, Fenced
+from riprap.streams.stream_files import Files, LocalFiles, SpooledFiles
 from riprap.streams.syncing import BackgroundSync
 
 _VECTORS = 512  # buffers per writev; the system allows 1024
@@ -38,7 +38,7 @@ MOST_MESSAGES = 1 << 16  # in a segment, so that walking its headers stays quick
 
 
 @dataclass(frozen=True)
-class Cut:
+class TornTail:
     """What recovery removed from the end of the newest segment."""
 
     file: str
@@ -55,7 +55,7 @@ class Cut:
 class Log:
     def __init__(self, files: Files, directory: Path, description: Description, lock: WriterLock, clock: Clock) -> None:
         """Open for writing: recover the newest segment, or begin the first."""
-        self.cut: Cut | None = None
+        self.cut: TornTail | None = None
         self.upload_failure: OSError | None = None
         self._files = files
         self._directory = directory
@@ -113,7 +113,7 @@ class Log:
         if start.schema != self._description.schema:
             self.roll()
 
-    def _set_aside(self, path: Path, offset: int, reason: str) -> Cut:
+    def _set_aside(self, path: Path, offset: int, reason: str) -> TornTail:
         """Say what will be cut. Bytes below the mark had been acknowledged: they are damage, and kept."""
         mark = read_mark(self._directory)
         number = int(path.stem)
@@ -121,7 +121,7 @@ class Log:
         if mark is not None and mark.segment == number and mark.offset > offset:
             kept = f"{path.stem}-{offset}.cut"
             LocalFiles(self._directory).put(kept, own.read_bytes(path)[offset:])
-        return Cut(str(path), offset, own.status(path).st_size - offset, reason or "torn by a crash", kept)
+        return TornTail(str(path), offset, own.status(path).st_size - offset, reason or "torn by a crash", kept)
 
     def _replace(self, path: Path) -> None:
         """Finish, as a copy, a segment that a fenced writer may still hold open: it then writes to no file of ours."""
@@ -175,7 +175,7 @@ class Log:
             or (age is not None and self._clock.now() - self._start.written_at >= age)
         )
 
-    def write(self, messages: Sequence[Message]) -> None:
+    def write(self, messages: Sequence[FramedMessage]) -> None:
         """Append whole messages with as few system calls as their number allows, none of them copied."""
         parts: list[bytes | memoryview] = []
         for message in messages:

@@ -23,7 +23,7 @@ import xxhash
 from riprap.base import files
 from riprap.base.clock import Clock
 from riprap.base.disk import when_room
-from riprap.streams.keys import NOTHING
+from riprap.streams.positions import NOTHING
 
 MARK = "mark"
 _MARK = struct.Struct("<4sIqqqqqqQ")

@@ -5,10 +5,10 @@ import pyarrow as pa
 
 from riprap.base.errors import DataError
 from riprap.streams.description import Description, shown
-from riprap.streams.keys import Range, int64_of
+from riprap.streams.positions import Range, int64_of
 
 
-class Order:
+class AppendOrder:
     """Of the batches of one schema."""
 
     def __init__(self, description: Description) -> None:

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from riprap.base.files import refuse_links
-from riprap.streams.files import LocalFiles
-from riprap.streams.keys import NOTHING
 from riprap.streams.lock import is_written
+from riprap.streams.positions import NOTHING
 from riprap.streams.segment import segment_name
-from riprap.streams.stream import Stream
+from riprap.streams.stream import PersistentStream
+from riprap.streams.stream_files import LocalFiles
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Overview:
     readers: dict[str, int]
 
 
-def overview(stream: Stream) -> Overview:
+def overview(stream: PersistentStream) -> Overview:
     end = stream.stable()
     found = stream.catalogue(end)
     first = stream.first_position()
@@ -64,7 +64,7 @@ def streams_below(directory: Path) -> list[Path]:
     return sorted(path.parent for path in directory.rglob("stream.json"))
 
 
-def segment_table(stream: Stream) -> list[dict[str, object]]:
+def segment_table(stream: PersistentStream) -> list[dict[str, object]]:
     """One row per finished segment, for people and programs."""
     return [
         {

@@ -15,19 +15,19 @@ import pyarrow as pa
 from pyarrow.ipc import read_record_batch
 
 from riprap.base.errors import DataError
-from riprap.graph.keys import OrderKey
+from riprap.graph.order_keys import OrderKey
 from riprap.streams.description import fitted
-from riprap.streams.errors import Damaged
-from riprap.streams.files import Readable
-from riprap.streams.frame import BATCH, MARKS, PLAIN, Header, MarkKind
-from riprap.streams.keys import Bounds, Range
+from riprap.streams.frame import BATCH, MARKS, PLAIN, FrameHeader, MarkKind
 from riprap.streams.live import Live
 from riprap.streams.mark import Mark
+from riprap.streams.positions import Bounds, Range
 from riprap.streams.segment import Start, read_entries, read_start, segment_name, walk
-from riprap.streams.summary import Summary
+from riprap.streams.segment_summary import Summary
+from riprap.streams.stream_errors import Damaged
+from riprap.streams.stream_files import Readable
 
 if TYPE_CHECKING:
-    from riprap.streams.stream import Stream
+    from riprap.streams.stream import PersistentStream
 
 _POLL_FASTEST, _POLL_SLOWEST = 0.001, 0.02  # seconds between thorough looks at what another process writes
 _made = tuple.__new__  # of a `StoredBatch`, without asking how many there are
@@ -38,13 +38,13 @@ class StoredBatch(NamedTuple):
     """A batch as delivered: the rows within the bounds, and what the stream knows of the batch they are from."""
 
     batch: pa.RecordBatch
-    header: Header
+    header: FrameHeader
     next_position: int  # where a reader that has done with this batch goes on
     payload: bytes = b""  # what its producer wrote beside it
 
     @property
-    def progress(self) -> OrderKey | None:
-        return self.header.progress
+    def watermark(self) -> OrderKey | None:
+        return self.header.watermark
 
 
 class StoredMark(NamedTuple):
@@ -52,7 +52,7 @@ class StoredMark(NamedTuple):
 
     kind: MarkKind
     key: OrderKey | None
-    header: Header
+    header: FrameHeader
     payload: bytes = b""
 
     @property
@@ -65,7 +65,7 @@ Item = StoredBatch | StoredMark
 
 
 @dataclass
-class Counts:
+class ReadCounts:
     """How a read was served, in batches."""
 
     stored: int = 0
@@ -73,11 +73,11 @@ class Counts:
 
 
 class Reader:
-    """An iterator of `StoredBatch`, and of `StoredMark` where asked for. Made by `Stream.read`."""
+    """An iterator of `StoredBatch`, and of `StoredMark` where asked for. Made by `PersistentStream.read`."""
 
     def __init__(
         self,
-        stream: "Stream",
+        stream: "PersistentStream",
         bounds: Bounds,
         columns: list[str] | None,
         follow: bool,
@@ -85,7 +85,7 @@ class Reader:
         stop: threading.Event | None,
         marks: bool,
     ) -> None:
-        self.counts = Counts()
+        self.counts = ReadCounts()
         self._stream = stream
         self._bounds = bounds
         self._columns = columns
@@ -155,7 +155,7 @@ class Reader:
             if self._follow:
                 end = self._stream.stable()
 
-    def _delivered(self, header: Header, batch: pa.RecordBatch, payload: bytes) -> StoredBatch | None:
+    def _delivered(self, header: FrameHeader, batch: pa.RecordBatch, payload: bytes) -> StoredBatch | None:
         """The rows of a batch that are at or behind the cursor and within the bounds; moves the cursor behind it."""
         bounds = self._bounds
         first, last = header.position, header.end
@@ -312,7 +312,7 @@ class Reader:
                 item: Item | None = None
                 if header.kind != BATCH:
                     if self._marks and first >= self._position:
-                        item = StoredMark(MARKS[header.kind], header.progress, header, found.payload)
+                        item = StoredMark(MARKS[header.kind], header.watermark, header, found.payload)
                 elif whole and first >= self._position:  # the common case, without a question asked per batch
                     self._position = behind = first + header.rows
                     payload = b"" if header.version == PLAIN else found.payload

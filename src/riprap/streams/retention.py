@@ -16,11 +16,11 @@ from itertools import takewhile
 
 from riprap.base.clock import Clock
 from riprap.base.errors import DataError, UsageError
-from riprap.streams.description import Settings
-from riprap.streams.errors import Damaged
-from riprap.streams.files import Files, get_document, put_document
+from riprap.streams.description import StreamSettings
 from riprap.streams.segment import segment_name
-from riprap.streams.summary import Summary
+from riprap.streams.segment_summary import Summary
+from riprap.streams.stream_errors import Damaged
+from riprap.streams.stream_files import Files, get_document, put_document
 
 READERS = "readers"
 TRIMMED = "trimmed.json"
@@ -95,7 +95,7 @@ def trimmed(files: Files) -> int:
 
 
 def enforce(
-    files: Files, finished: Sequence[Summary], settings: Settings, clock: Clock, discard: Discard | None = None
+    files: Files, finished: Sequence[Summary], settings: StreamSettings, clock: Clock, discard: Discard | None = None
 ) -> None:
     """Delete what the settings do not retain: what is too old, and what is too much. Called at every roll."""
     if settings.retain_age is None and settings.retain_bytes is None:

@@ -25,8 +25,6 @@ import numpy as np
 import pyarrow as pa
 from xxhash import xxh3_64_intdigest as _xxh3
 
-from riprap.streams.errors import Damaged
-from riprap.streams.files import Readable
 from riprap.streams.footer import FILE_START, MAGIC, footer
 from riprap.streams.frame import (
     BATCH,
@@ -35,22 +33,24 @@ from riprap.streams.frame import (
     HEADER_SIZE,
     PLAIN,
     SCHEMA,
-    Header,
+    FrameHeader,
     check_body,
     frame,
     metadata_size,
     payload_of,
     read_header,
 )
-from riprap.streams.keys import NOTHING, Range
-from riprap.streams.summary import RECORD_SIZE, Summary, unpacked
+from riprap.streams.positions import NOTHING, Range
+from riprap.streams.segment_summary import RECORD_SIZE, Summary, unpacked
+from riprap.streams.stream_errors import Damaged
+from riprap.streams.stream_files import Readable
 
 RUN_BYTES = 64 << 10  # an index entry stands for the batches of about this many bytes
 
 ENTRY = np.dtype([(name, "<i8") for name in ("position", "offset", "min_ts", "max_ts", "min_seq", "max_seq")])
 _CARRY = b"riprap.carry"
 _NAME = re.compile(r"[0-9]{8,18}\.arrow")
-_found = tuple.__new__  # of a `Found`, without asking how many there are
+_found = tuple.__new__  # of a `LocatedMessage`, without asking how many there are
 
 
 def segment_name(number: int) -> str:
@@ -72,7 +72,7 @@ class Carry:
     last_ts: int = NOTHING  # greatest `_ts` and `_seq` so far
     last_seq: int = NOTHING
 
-    def after(self, headers: Sequence[Header]) -> "Carry":
+    def after(self, headers: Sequence[FrameHeader]) -> "Carry":
         """What is true behind batches that follow."""
         running = Running(self)
         for header in headers:
@@ -87,7 +87,7 @@ class Running:
         self._stream, self.segment, self.position = carry.stream, carry.segment, carry.position
         self._producers, self.last_ts, self._last_seq = dict(carry.producers), carry.last_ts, carry.last_seq
 
-    def add(self, header: Header) -> None:
+    def add(self, header: FrameHeader) -> None:
         self.position = header.position + header.rows
         self._producers[header.producer] = header.epoch, header.sequence
         if header.max_ts > self.last_ts:
@@ -99,11 +99,11 @@ class Running:
         return Carry(self._stream, self.segment, self.position, dict(self._producers), self.last_ts, self._last_seq)
 
 
-class Found(NamedTuple):
+class LocatedMessage(NamedTuple):
     """A message where it was found. `data` is all of it, or its header where only headers were asked for."""
 
     offset: int
-    header: Header
+    header: FrameHeader
     data: pa.Buffer
 
     @property
@@ -139,7 +139,7 @@ class Builder:
     def batches(self) -> int:
         return len(self._blocks)
 
-    def add(self, header: Header, metadata: int) -> None:
+    def add(self, header: FrameHeader, metadata: int) -> None:
         end, length = self.end, header.length
         if header.kind == BATCH:  # Arrow's footer leaves marks out, so other Arrow readers never see one
             self._blocks.append((end, metadata, length - metadata))
@@ -208,7 +208,7 @@ def opening(schema: pa.Schema, carry: Carry, written_at: int, reused: bool = Fal
         rows=0,
         remaining=0,
         range_=Range(NOTHING, NOTHING, NOTHING, NOTHING),
-        progress=None,
+        watermark=None,
         written_at=written_at,
     )
     return b"".join((FILE_START, message.head, *message.rest))
@@ -244,7 +244,7 @@ def read_start(file: Readable) -> Start:
     return Start(schema.with_metadata(metadata or None), carry, header.written_at, end, reused)
 
 
-def _sound_header(file: Readable, data: memoryview, at: int, offset: int) -> Header:
+def _sound_header(file: Readable, data: memoryview, at: int, offset: int) -> FrameHeader:
     header = read_header(data, at)
     if isinstance(header, str):
         raise Damaged(file.name, offset, header)
@@ -253,7 +253,7 @@ def _sound_header(file: Readable, data: memoryview, at: int, offset: int) -> Hea
 
 def walk(
     file: Readable, stream: bytes, offset: int, end: int, position: int | None, bodies: bool = True
-) -> Generator[Found, None, None]:
+) -> Generator[LocatedMessage, None, None]:
     """The batches and marks from `offset` to `end`, each checked before it is yielded; raises `Damaged` at the first
     that is not whole, or not the one that belongs there. `position`: of the first row, None where it is not known."""
     ahead = HEADER_SIZE
@@ -286,7 +286,7 @@ def walk(
                 raise Damaged(file.name, offset, wrong)
         else:
             length = HEADER_SIZE
-        yield _found(Found, (offset, header, chunk.slice(at, length)))
+        yield _found(LocatedMessage, (offset, header, chunk.slice(at, length)))
         at += header.length
         offset += header.length
         position = header.position + header.rows
@@ -345,6 +345,6 @@ def scan_headers(file: Readable, start: Start, end: int) -> Builder:
     return builder
 
 
-def read_batch(found: Found, schema: pa.Schema) -> pa.RecordBatch:
+def read_batch(found: LocatedMessage, schema: pa.Schema) -> pa.RecordBatch:
     """Parse a message that `walk` has checked. Without a copy: the batch keeps the chunk it lies in."""
     return pa.ipc.read_record_batch(found.data, schema)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from riprap.base import files
 from riprap.streams.description import DESCRIPTION
-from riprap.streams.stream import Stream
+from riprap.streams.stream import PersistentStream
 
 
 def shards(location: str | Path) -> list[str]:
@@ -29,7 +29,7 @@ def read_table(location: str | Path) -> pa.Table:
     paths = shards(files.real(location))
     tables = []
     for path in paths:
-        stream = Stream.open(path).require_whole()
+        stream = PersistentStream.open(path).require_whole()
         tables.append(pa.Table.from_batches([item.batch for item in stream.read()], schema=stream.schema))
     if len(tables) == 1:
         return tables[0]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from riprap.base import files
 from riprap.streams.segment import segment_name
-from riprap.streams.summary import Summary
+from riprap.streams.segment_summary import Summary
 
 MOST = 4
 _ENDING = ".spare.tmp"  # which every listing leaves out

@@ -12,37 +12,38 @@ import pyarrow as pa
 from riprap.base import files as own
 from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.base.errors import UsageError, known
-from riprap.graph.keys import OrderKey
-from riprap.streams import catalogue as catalogues
+from riprap.graph.order_keys import OrderKey
 from riprap.streams import retention
+from riprap.streams import segment_index as catalogues
 from riprap.streams.backwards import StoredRecord, records_backwards
-from riprap.streams.catalogue import Catalogue
 from riprap.streams.description import (
     Description,
-    Settings,
+    StreamSettings,
     is_stream,
     load_description,
     new_description,
     store_description,
 )
-from riprap.streams.errors import Damaged
-from riprap.streams.files import Files, LocalFiles, SpooledFiles, files_at
 from riprap.streams.frame import END_OF_STREAM, HEADER_SIZE, read_header
-from riprap.streams.keys import NOTHING, Bounds, as_microseconds
 from riprap.streams.live import Live, written_here
 from riprap.streams.lock import is_written
 from riprap.streams.mark import MARK, Mark, read_mark, watch
+from riprap.streams.positions import NOTHING, Bounds, as_microseconds
 from riprap.streams.reader import Reader
 from riprap.streams.segment import read_start, recover, segment_name, segment_numbers
-from riprap.streams.summary import Summary
-from riprap.streams.writer import Writer
+from riprap.streams.segment_index import Catalogue
+from riprap.streams.segment_summary import Summary
+from riprap.streams.stream_errors import Damaged
+from riprap.streams.stream_files import Files, LocalFiles, SpooledFiles, files_at
+from riprap.streams.writer import StreamWriter
 
 Location = str | os.PathLike[str] | Files
 Time = int | str | datetime  # microseconds, ISO 8601 text (UTC where it names no zone), datetime
 
 
-class Stream:
-    """Made by `Stream.create` or `Stream.open`; any number of them, in any number of processes, for one location."""
+class PersistentStream:
+    """Made by `PersistentStream.create` or `PersistentStream.open`; any number of them, in any number of processes,
+    for one location."""
 
     def __init__(self, files: Files, spool: Path | None, description: Description, clock: Clock) -> None:
         self.files = files
@@ -61,22 +62,23 @@ class Stream:
         spool: str | os.PathLike[str] | None = None,
         clock: Clock = SYSTEM_CLOCK,
         **settings: Any,
-    ) -> "Stream":
-        """A new stream; `settings` are the fields of `Settings`. A remote location needs a local `spool` directory."""
+    ) -> "PersistentStream":
+        """A new stream; `settings` are the fields of `StreamSettings`. A remote location needs a local `spool`
+        directory."""
         files, directory = _placed(location, spool)
         if is_stream(files):
             raise UsageError(f"{files.location} is a stream already: open it, or choose another location")
-        unknown = [name for name in settings if name not in Settings.__dataclass_fields__]
+        unknown = [name for name in settings if name not in StreamSettings.__dataclass_fields__]
         if unknown:
-            raise UsageError(f"unknown setting {unknown[0]}: {known(Settings.__dataclass_fields__, unknown[0])}")
-        description = new_description(files.location, schema, Settings(**settings), clock)
+            raise UsageError(f"unknown setting {unknown[0]}: {known(StreamSettings.__dataclass_fields__, unknown[0])}")
+        description = new_description(files.location, schema, StreamSettings(**settings), clock)
         store_description(files, description)
         return cls(files, directory, description, clock)
 
     @classmethod
     def open(
         cls, location: Location, *, spool: str | os.PathLike[str] | None = None, clock: Clock = SYSTEM_CLOCK
-    ) -> "Stream":
+    ) -> "PersistentStream":
         files, directory = _placed(location, spool)
         return cls(files, directory, load_description(files), clock)
 
@@ -84,7 +86,7 @@ class Stream:
     def schema(self) -> pa.Schema:
         return self.description.schema
 
-    def writer(self, *, producer: str = "", epoch: int = 0, beside: bool = True) -> Writer:
+    def writer(self, *, producer: str = "", epoch: int = 0, beside: bool = True) -> StreamWriter:
         """Append as `producer`, in its life number `epoch`. One writer at a time; an older epoch is refused.
 
         `beside`: appends of an async stream may be written a little later; else each is written when `append` is
@@ -100,7 +102,7 @@ class Stream:
                 raise Damaged(str(self._spool / name), 0, "it is a directory; remove it, and it is made again")
         self._catalogue = None
         self.description = load_description(self.files)
-        return Writer(self.files, self._spool, self.description, producer, epoch, self.clock, beside=beside)
+        return StreamWriter(self.files, self._spool, self.description, producer, epoch, self.clock, beside=beside)
 
     def read(
         self,
@@ -142,7 +144,7 @@ class Stream:
         return Reader(self, bounds, None if columns is None else list(columns), follow, idle, stop, marks)
 
     def records_backwards(self) -> Iterator[StoredRecord]:
-        """The records that producers appended (`Writer.append(record=…)`), newest first."""
+        """The records that producers appended (`StreamWriter.append(record=…)`), newest first."""
         return records_backwards(self)
 
     def live(self) -> Live | None:
@@ -238,7 +240,7 @@ class Stream:
         name = str(self._spool / segment_name(mark.segment))
         return Damaged(name, reached, f"{mark.offset - reached} acknowledged bytes are missing from here on")
 
-    def require_whole(self) -> "Stream":
+    def require_whole(self) -> "PersistentStream":
         """This stream; raises what was lost of it. For whoever takes all of it and would not notice."""
         loss = self.loss()
         if loss is not None:

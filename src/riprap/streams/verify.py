@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 
 from xxhash import xxh3_64_intdigest
 
-from riprap.streams.errors import Damaged
-from riprap.streams.files import Readable
 from riprap.streams.frame import END_OF_STREAM, HEADER_SIZE, read_header
 from riprap.streams.retention import registered
 from riprap.streams.segment import ENTRY, Start, read_entries, read_start, read_summary, segment_name, walk
-from riprap.streams.stream import Stream
-from riprap.streams.summary import RECORD_SIZE, Summary
+from riprap.streams.segment_summary import RECORD_SIZE, Summary
+from riprap.streams.stream import PersistentStream
+from riprap.streams.stream_errors import Damaged
+from riprap.streams.stream_files import Readable
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Report:
     damage: list[Damage] = field(default_factory=list)
 
 
-def verify(stream: Stream, progress: Callable[[int, int], None] = lambda done, of: None) -> Report:
-    """`progress` is told the bytes done and the bytes there are, after each segment."""
+def verify(stream: PersistentStream, watermark: Callable[[int, int], None] = lambda done, of: None) -> Report:
+    """`watermark` is told the bytes done and the bytes there are, after each segment."""
     report = Report()
     end = stream.stable()
     found = stream.catalogue(end)
@@ -44,10 +44,10 @@ def verify(stream: Stream, progress: Callable[[int, int], None] = lambda done, o
     expected: int | None = None
     for item in found.finished:
         expected = _verify_segment(stream, report, item.segment, item.end, item, expected)
-        progress(report.bytes, total)
+        watermark(report.bytes, total)
     if end.segment >= 0 and found.open == end.segment:
         _verify_segment(stream, report, end.segment, end.offset, None, expected)
-        progress(report.bytes, total)
+        watermark(report.bytes, total)
     loss = stream.loss()
     if loss is not None:
         report.damage.append(Damage(loss.file, loss.offset, loss.what))
@@ -59,7 +59,7 @@ def verify(stream: Stream, progress: Callable[[int, int], None] = lambda done, o
 
 
 def _verify_segment(
-    stream: Stream, report: Report, number: int, end: int, recorded: Summary | None, expected: int | None
+    stream: PersistentStream, report: Report, number: int, end: int, recorded: Summary | None, expected: int | None
 ) -> int | None:
     """Adds to the report; returns the position that the next segment must begin with."""
     try:

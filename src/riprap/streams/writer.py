@@ -38,21 +38,31 @@ import pyarrow as pa
 
 from riprap.base.clock import Clock
 from riprap.base.errors import UsageError
-from riprap.graph.keys import OrderKey
+from riprap.graph.order_keys import OrderKey
 from riprap.streams.body import SMALLEST, Part, Template, nothing_of
 from riprap.streams.description import Description, evolved, store_description
-from riprap.streams.errors import Fenced
-from riprap.streams.files import Files, LocalFiles
-from riprap.streams.frame import BATCH, HEADER_SIZE, MARKS, RECORD, MarkKind, Message, frame, payload_of, producer_id
+from riprap.streams.frame import (
+    BATCH,
+    HEADER_SIZE,
+    MARKS,
+    RECORD,
+    FramedMessage,
+    MarkKind,
+    frame,
+    payload_of,
+    producer_id,
+)
 from riprap.streams.gathering import Unframed, joined
-from riprap.streams.keys import EMPTY, Range
 from riprap.streams.live import Live, Recent, announce, withdraw
 from riprap.streams.lock import acquire
-from riprap.streams.log import Cut, Log
+from riprap.streams.log import Log, TornTail
 from riprap.streams.mark import BEGINNING, MARK, MarkFile
-from riprap.streams.order import Order
+from riprap.streams.order import AppendOrder
+from riprap.streams.positions import EMPTY, Range
 from riprap.streams.retention import Discard, enforce
 from riprap.streams.segment import segment_numbers
+from riprap.streams.stream_errors import Fenced
+from riprap.streams.stream_files import Files, LocalFiles
 from riprap.streams.syncing import BackgroundSync
 
 _KINDS: dict[str, int] = {name: kind for kind, name in MARKS.items()}
@@ -71,7 +81,7 @@ class Appended(NamedTuple):
     repeated: bool = False
 
 
-_Messages = tuple[Message, ...]
+_Messages = tuple[FramedMessage, ...]
 
 
 class _Append(NamedTuple):
@@ -85,7 +95,7 @@ class _Append(NamedTuple):
 _Serialized = tuple[pa.Buffer | bytearray, Sequence[Part]]  # a message, and parts of its body that are not in it
 
 
-class Writer:
+class StreamWriter:
     """Made by `Stream.writer`. May be used from several threads; appends are numbered in the order of the calls."""
 
     def __init__(
@@ -104,7 +114,7 @@ class Writer:
         self._files = files
         self._description = description
         self._nothing, self._template = nothing_of(description.schema), Template(description.schema)
-        self._order = Order(description)
+        self._order = AppendOrder(description)
         self._stability = description.settings.stability
         self._row_bytes = 0.0  # of the last batch: what the next one will be like
         self._clock = clock
@@ -148,7 +158,7 @@ class Writer:
         self._thread.start()
 
     @property
-    def cut(self) -> Cut | None:
+    def cut(self) -> TornTail | None:
         """What recovery cut from the stream when this writer was opened."""
         return self._log.cut
 
@@ -177,7 +187,7 @@ class Writer:
         batch: pa.RecordBatch,
         *,
         sequence: int | None = None,
-        progress: OrderKey | None = None,
+        watermark: OrderKey | None = None,
         born: int = 0,
         payload: bytes = b"",
         record: bytes = b"",
@@ -186,7 +196,7 @@ class Writer:
         rows = batch.num_rows
         if record or not rows:
             return self.append_all(
-                (batch,), sequence=sequence, progress=progress, born=born, payload=payload, record=record
+                (batch,), sequence=sequence, watermark=watermark, born=born, payload=payload, record=record
             )
         range_ = self._order.range_of(batch)
         gathers = self._gathers and self._row_bytes > 0  # else it is not known how many rows are enough
@@ -203,9 +213,9 @@ class Writer:
             self._sequence = number
             entry: _Messages | Unframed
             if serialized is None:
-                entry = Unframed(batch, range_, progress, counted, number, at, now, born, payload)
+                entry = Unframed(batch, range_, watermark, counted, number, at, now, born, payload)
             else:
-                entry = (self._message(serialized, BATCH, range_, progress, number, at, now, born, rows, 0, payload),)
+                entry = (self._message(serialized, BATCH, range_, watermark, number, at, now, born, rows, 0, payload),)
             append = _Append(entry, (batch,), Appended(at, rows), Future(), size)
             group = self._queued(append)
         if group:
@@ -217,7 +227,7 @@ class Writer:
         batches: Sequence[pa.RecordBatch],
         *,
         sequence: int | None = None,
-        progress: OrderKey | None = None,
+        watermark: OrderKey | None = None,
         born: int = 0,
         payload: bytes = b"",
         record: bytes = b"",
@@ -239,7 +249,7 @@ class Writer:
 
             made = []
             for place_, (body, batch, range_) in enumerate(zip(serialized, kept, ranges, strict=True)):
-                told = progress if place_ == len(kept) - 1 else None
+                told = watermark if place_ == len(kept) - 1 else None
                 made.append(self._message(
                     body, BATCH, range_, told, number, position, now, born, batch.num_rows, last - place_, payload
                 ))  # fmt: skip
@@ -387,7 +397,7 @@ class Writer:
         rows: int = 0,
         more: int = 0,
         payload: bytes = b"",
-    ) -> Message:
+    ) -> FramedMessage:
         """`more` messages will follow in the same append."""
         arrow, body = serialized
         return frame(
@@ -419,7 +429,11 @@ class Writer:
             return
         with self._idle():
             self._description = replace(self._description, schemas=(*self._description.schemas, wanted))
-            self._nothing, self._template, self._order = nothing_of(wanted), Template(wanted), Order(self._description)
+            self._nothing, self._template, self._order = (
+                nothing_of(wanted),
+                Template(wanted),
+                AppendOrder(self._description),
+            )
             store_description(self._files, self._description)
             self._log.roll(wanted)
             self._publish([])
@@ -458,7 +472,7 @@ class Writer:
         if self._failure is not None:
             raise self._failure
 
-    def __enter__(self) -> "Writer":
+    def __enter__(self) -> "StreamWriter":
         return self
 
     def __exit__(
@@ -528,7 +542,7 @@ class Writer:
         return failure is None
 
     def _commit(self, group: list[_Append]) -> None:
-        log, messages, size = self._log, list[Message](), 0
+        log, messages, size = self._log, list[FramedMessage](), 0
         recent: list[Recent] = []
         for made, batches, bytes_ in self._framed(group):
             if log.must_roll(size):
@@ -563,11 +577,13 @@ class Writer:
         yield from self._joined(run)
 
     def _joined(self, run: list[Unframed]) -> Iterator[tuple[_Messages, tuple[pa.RecordBatch, ...], int]]:
-        for batch, range_, progress, _, number, at, now, born, payload in (
+        for batch, range_, watermark, _, number, at, now, born, payload in (
             joined(run, int(_ENOUGH / self._row_bytes)) if run else ()
         ):
             serialized = self._serialized(batch)
-            made = self._message(serialized, BATCH, range_, progress, number, at, now, born, batch.num_rows, 0, payload)
+            made = self._message(
+                serialized, BATCH, range_, watermark, number, at, now, born, batch.num_rows, 0, payload
+            )
             yield (made,), (batch,), _length(serialized)
 
     def _sync_beside(self, size: int) -> None:

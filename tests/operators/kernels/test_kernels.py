@@ -9,7 +9,7 @@ import pytest
 from tests.operators.reference import evaluate, total
 
 from riprap.operators.kernels.delays import stalled_until
-from riprap.operators.kernels.exact import LIMBS, accumulate, rounded
+from riprap.operators.kernels.exact_sums import LIMBS, accumulate, rounded
 from riprap.operators.kernels.folds import (
     count_values,
     extremes,
@@ -19,7 +19,7 @@ from riprap.operators.kernels.folds import (
     sum_integers,
     sum_integers_sliding,
 )
-from riprap.operators.kernels.groups import groups_by_code, groups_by_words, intern, rehash_strings, rehash_words
+from riprap.operators.kernels.group_tables import groups_by_code, groups_by_words, intern, rehash_strings, rehash_words
 from riprap.operators.kernels.hashing import SEED, hash_bytes, hash_words, mix
 from riprap.operators.kernels.merging import (
     merge_many,

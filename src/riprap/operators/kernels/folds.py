@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from riprap.operators.kernels import kernel
-from riprap.operators.kernels.exact import LIMBS, accumulate, rounded
+from riprap.operators.kernels.exact_sums import LIMBS, accumulate, rounded
 
 
 @kernel

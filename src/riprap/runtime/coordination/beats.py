@@ -14,15 +14,15 @@ from threading import Event, Thread
 
 from riprap.base.clock import Clock
 from riprap.runtime.coordination.client import Client, CoordinatorLost
-from riprap.runtime.coordination.metrics import Metrics
-from riprap.runtime.coordination.roster import Fenced
+from riprap.runtime.coordination.element_metrics import ElementMetrics
+from riprap.runtime.coordination.roster import ElementFenced
 
 _GOLDEN = 0.618034  # multiples of it, less their whole parts, lie as far apart as they can
 _STUCK = 60.0  # seconds in one turn of the loop; compiling an operator for the first time may take a good part of it
 
 
 class Beats:
-    def __init__(self, client: Client, metrics: Callable[[], Metrics], interval: float, clock: Clock) -> None:
+    def __init__(self, client: Client, metrics: Callable[[], ElementMetrics], interval: float, clock: Clock) -> None:
         self.metrics = metrics  # what there is to tell; may be replaced
         self._client, self._interval, self._clock = client, interval, clock
         self._turned_at = clock.monotonic()
@@ -43,7 +43,7 @@ class Beats:
         self._thread.join()
 
     def _run(self) -> None:
-        with suppress(CoordinatorLost, Fenced):  # the loop finds out by itself
+        with suppress(CoordinatorLost, ElementFenced):  # the loop finds out by itself
             wait = self._interval * (os.getpid() * _GOLDEN % 1)
             while not self._over.wait(wait):
                 wait = self._interval

@@ -1,7 +1,7 @@
 """The processing element's connection to the coordinator; `coordinator.py` says what is spoken.
 
 One thread listens. What it hears (stop, an address book that changed, that a newer life has taken over) is kept here
-and looked at by the element's own thread; `wake` is called so that it does so soon. After `Fenced` or
+and looked at by the element's own thread; `wake` is called so that it does so soon. After `ElementFenced` or
 `CoordinatorLost` the process has no business any more: it must end and touch nothing.
 """
 
@@ -16,12 +16,12 @@ import pyarrow as pa
 from pyarrow import flight
 
 from riprap.protocols.cut import CheckpointId, Cut
-from riprap.protocols.events import Durable, Told
+from riprap.protocols.events import Durable, FromDirector
 from riprap.runtime.coordination.director_host import Assignment
-from riprap.runtime.coordination.roster import Fenced
-from riprap.runtime.coordination.states import WorkerState
+from riprap.runtime.coordination.element_states import WorkerState
+from riprap.runtime.coordination.roster import ElementFenced
 from riprap.runtime.host import Unneeded
-from riprap.runtime.run import Run
+from riprap.runtime.run_context import Run
 from riprap.runtime.wire import Address, called, connect, own_address
 
 _BROKEN = (flight.FlightError, pa.ArrowException, OSError, StopIteration)
@@ -32,7 +32,7 @@ class CoordinatorLost(Exception):
     """The coordinator is gone, and with it the run."""
 
 
-class Beginning(NamedTuple):
+class Incarnation(NamedTuple):
     """Which life begins, and where."""
 
     epoch: int
@@ -82,7 +82,7 @@ class Client:
         self._writer: flight.MetadataRecordBatchWriter | None = None
         self._reader: flight.MetadataRecordBatchReader | None = None
         self._listener: Thread | None = None
-        self._directed: list[Told | Unneeded | Beginning | int] = []
+        self._directed: list[FromDirector | Unneeded | Incarnation | int] = []
         self.epoch = 0  # of the life that speaks
         self.stopping = False  # the run is to end: finish and say `ended`
         self.booked = False  # it has heard where all elements are
@@ -91,7 +91,7 @@ class Client:
         self.issued: dict[str, int] = {}  # the last epoch of each element, as far as it was announced
         self.terms: dict[str, int] = {}  # the last term of each element of a group
 
-    def register(self) -> Beginning:
+    def register(self) -> Incarnation:
         """Begin a life of the element."""
         try:
             self._client = connect(self._run.coordinator, self._run.tls)
@@ -100,13 +100,13 @@ class Client:
             message = _read(self._reader)
             while "registered" not in message:  # it has to wait; of books, the whole one follows
                 if "fenced" in message:
-                    raise Fenced(message["fenced"])
+                    raise ElementFenced(message["fenced"])
                 if "gone" in message:
                     raise CoordinatorLost(self._gone)
                 message = _read(self._reader)
             registered = message["registered"]
         except flight.FlightUnauthorizedError as error:
-            raise Fenced(str(error)) from error
+            raise ElementFenced(str(error)) from error
         except _BROKEN as error:
             raise CoordinatorLost(f"the coordinator at {self._run.coordinator} does not answer: {error}") from error
         self._listener = Thread(
@@ -118,7 +118,7 @@ class Client:
         self.begin(beginning)
         return beginning
 
-    def begin(self, beginning: Beginning) -> None:
+    def begin(self, beginning: Incarnation) -> None:
         """From now on it is this life that speaks."""
         self.epoch = beginning.epoch
 
@@ -156,17 +156,18 @@ class Client:
         """To the director, from the protocol."""
         self._tell(told=dict(message))
 
-    def directed(self) -> list[Told | Unneeded | Beginning | int]:
+    def directed(self) -> list[FromDirector | Unneeded | Incarnation | int]:
         """What the director has said since the last call, in order; a number is the line to work under.
 
-        A `Beginning` comes alone: what was said to the life before it has no meaning any more, but for checkpoints that
+        A `Incarnation` comes alone: what was said to the life before it has no meaning any more, but for checkpoints
+        that
         are to be deleted, and what was said after it is for the life that begins.
         """
         if not self._directed:
             return []
         with self._changed:
             directed, self._directed = self._directed, []
-            last = max((at for at, one in enumerate(directed) if isinstance(one, Beginning)), default=None)
+            last = max((at for at, one in enumerate(directed) if isinstance(one, Incarnation)), default=None)
             if last is None:
                 return directed
             self._directed = [one for one in directed[:last] if isinstance(one, Unneeded)] + directed[last + 1 :]
@@ -188,7 +189,7 @@ class Client:
     def check(self) -> None:
         """Raise if this process has no business any more."""
         if self._fenced is not None:
-            raise Fenced(self._fenced)
+            raise ElementFenced(self._fenced)
         if self._lost:
             raise CoordinatorLost(self._gone)
 
@@ -230,7 +231,7 @@ class Client:
     def _direct(self, message: Mapping[str, Any]) -> None:
         pe = self._about["pe"]
         if "said" in message:
-            self._directed.append(Told(message["said"]))
+            self._directed.append(FromDirector(message["said"]))
         elif "delete" in message:
             ids = tuple(CheckpointId(pe, *id_) for id_ in message["delete"])
             self._directed.append(Unneeded(ids, message["void"]))
@@ -266,9 +267,9 @@ class Client:
         self._wake()
 
 
-def _beginning(told: Mapping[str, Any]) -> Beginning:
+def _beginning(told: Mapping[str, Any]) -> Incarnation:
     target = None if told["target"] is None else CheckpointId(*told["target"])
-    return Beginning(told["epoch"], Assignment(told["line"], told["newest"], target))
+    return Incarnation(told["epoch"], Assignment(told["line"], told["newest"], target))
 
 
 def _read(reader: flight.MetadataRecordBatchReader) -> dict[str, Any]:

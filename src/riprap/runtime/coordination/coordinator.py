@@ -57,15 +57,15 @@ from riprap.base.clock import Clock
 from riprap.base.errors import DataError, RiprapError
 from riprap.protocols.cut import CheckpointId, Cut
 from riprap.protocols.events import Durable
-from riprap.replication.placement import COPIES, Place, Placement
+from riprap.replication.placement import COPIES, ElementPlace, Placement
 from riprap.runtime.coordination.director_host import Assignment, DirectorHost, DirectorLog
+from riprap.runtime.coordination.element_states import IllegalTransition, SystemState, WorkerState
 from riprap.runtime.coordination.history import History
-from riprap.runtime.coordination.roster import ALIVE, Fenced, PeStatus, Roster, Transition
-from riprap.runtime.coordination.states import IllegalTransition, SystemState, WorkerState
+from riprap.runtime.coordination.roster import ALIVE, ElementFenced, PeStatus, Roster, Transition
 from riprap.runtime.layout import Layout
-from riprap.runtime.run import Tls
+from riprap.runtime.run_context import Tls
 from riprap.runtime.wire import Address, Guard, Server, location, server_arguments
-from riprap.streams.files import LocalFiles
+from riprap.streams.stream_files import LocalFiles
 
 OnHang = Callable[[str, int, int], None]  # element, epoch, process id
 
@@ -129,7 +129,7 @@ class Coordinator:
         self._on_hang = on_hang
         self._roster = Roster((pe.id for pe in layout.pes), _read_epochs(self._epochs_file))
         self.placement = Placement(
-            Place(pe.id, COPIES if pe.fragment.copied else pe.fragment.group, pe.replica) for pe in layout.pes
+            ElementPlace(pe.id, COPIES if pe.fragment.copied else pe.fragment.group, pe.replica) for pe in layout.pes
         )
         self._calls: dict[str, _Call] = {}
         self._terms: Mapping[str, int] = {}  # that were announced
@@ -156,7 +156,7 @@ class Coordinator:
     def start(self) -> None:
         guard = Guard("the coordinator", self._token)
         arguments = server_arguments(self._host, guard, self._tls)
-        self._server = Server(self.serve, (Fenced, RiprapError), flight.FlightUnauthorizedError, **arguments)
+        self._server = Server(self.serve, (ElementFenced, RiprapError), flight.FlightUnauthorizedError, **arguments)
         self.location = guard.location = location(self._host, self._server.port, self._tls)
         self._watcher.start()
 
@@ -263,7 +263,7 @@ class Coordinator:
             while (message := _read(reader)) is not None:
                 try:
                     self._hear(pe, call, message)
-                except Fenced as error:
+                except ElementFenced as error:
                     _log.warning("%s", error)
                     call.tell(fenced=str(error))
                 except IllegalTransition as bug:
@@ -275,7 +275,7 @@ class Coordinator:
     def _register(self, call: _Call, pe: str, attempt: int, host: str, pid: int, executor_pid: int) -> None:
         with self._changed:
             if self._closed:
-                raise Fenced("the run is over")
+                raise ElementFenced("the run is over")
             at, wall = self._clock.monotonic(), self._clock.now()
             epoch = call.epoch = self._roster.register(pe, attempt, host, pid, executor_pid, at, wall)
             self._write_epochs()

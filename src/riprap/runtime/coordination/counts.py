@@ -9,7 +9,7 @@ from riprap.runtime.layout import Layout, Link, Recovery
 
 
 @dataclass(frozen=True)
-class Counts:
+class StreamCounts:
     """Of one stream, in items: tuples and punctuations."""
 
     sent: int  # given out by the producer, each counted once
@@ -21,7 +21,7 @@ class Counts:
     late: int = 0  # of those received: behind others that belong after them
 
 
-def stream_counts(layout: Layout, ledgers: Ledgers) -> dict[str, Counts]:
+def stream_counts(layout: Layout, ledgers: Ledgers) -> dict[str, StreamCounts]:
     """By stream; `ledgers` by element.
 
     What one replica of a group misses another one has: a stream to a group, or within it, counts for the replica that
@@ -31,7 +31,7 @@ def stream_counts(layout: Layout, ledgers: Ledgers) -> dict[str, Counts]:
     return {link.stream.id: _counts(layout, link, ledgers) for link in layout.links}
 
 
-def _counts(layout: Layout, link: Link, ledgers: Ledgers) -> Counts:
+def _counts(layout: Layout, link: Link, ledgers: Ledgers) -> StreamCounts:
     grouped = bool(link.target.group) and not link.target.copied
     by_replica: dict[int, list[ChannelId]] = {}
     for channel in link.views():
@@ -40,7 +40,7 @@ def _counts(layout: Layout, link: Link, ledgers: Ledgers) -> Counts:
     return max(each, key=lambda counts: (counts.received, -counts.lost))
 
 
-def _counts_of(layout: Layout, link: Link, channels: Sequence[ChannelId], ledgers: Ledgers) -> Counts:
+def _counts_of(layout: Layout, link: Link, channels: Sequence[ChannelId], ledgers: Ledgers) -> StreamCounts:
     sent = received = repeated = forgotten = late = 0
     copied = link.retention == "copy"
     readers: dict[ChannelId, list[InletRecord]] = {}  # several, where the number of the consumer's shards changed
@@ -65,4 +65,4 @@ def _counts_of(layout: Layout, link: Link, channels: Sequence[ChannelId], ledger
         repeated += inlet.repeated
         forgotten += inlet.forgotten
         late += inlet.late
-    return Counts(sent, received, sent - received, repeated, link.recovery, forgotten, late)
+    return StreamCounts(sent, received, sent - received, repeated, link.recovery, forgotten, late)

@@ -22,17 +22,17 @@ from riprap.protocols.director import (
     Command,
     Delete,
     Director,
+    DirectorTick,
     End,
     Event,
     Finished,
     GoBack,
     Heard,
     Joined,
-    Log,
     Lost,
+    Remember,
     Say,
     Silent,
-    Tick,
     Took,
 )
 from riprap.protocols.events import Durable
@@ -199,7 +199,7 @@ class DirectorHost:
         self._tell(Heard(pe, epoch, message))
 
     def tick(self, now: int) -> None:
-        self._tell(Tick(now))
+        self._tell(DirectorTick(now))
 
     def _tell(self, event: Event) -> None:
         self._do(self._director.handle(event))
@@ -209,7 +209,7 @@ class DirectorHost:
     def _do(self, commands: Iterable[Command]) -> None:
         for command in commands:
             match command:
-                case Log(record):
+                case Remember(record):
                     self._append({"record": record})
                 case Say(pe, message):
                     self._reach.say(pe, message)

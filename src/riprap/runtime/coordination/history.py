@@ -18,7 +18,7 @@ class Checkpoint(NamedTuple):
     forced: bool
 
 
-class Line(NamedTuple):
+class RecoveryLine(NamedTuple):
     number: int
     at: int
     rollback: Mapping[str, int]  # by element that goes back: microseconds since its checkpoint, or since the beginning
@@ -29,7 +29,7 @@ class History:
         self._now = now
         self.began = now()
         self.checkpoints: dict[CheckpointId, Checkpoint] = {}
-        self.lines: list[Line] = []
+        self.lines: list[RecoveryLine] = []
 
     def took(self, id_: CheckpointId, size: int, taken: int, *, forced: bool) -> None:
         self.checkpoints[id_] = Checkpoint(id_, self._now() - taken, taken, size, forced)
@@ -37,7 +37,7 @@ class History:
     def put_in_force(self, line: int, targets: Mapping[str, CheckpointId | None]) -> None:
         now = self._now()
         since = {pe: self.checkpoints[id_].at if id_ in self.checkpoints else self.began for pe, id_ in targets.items()}
-        self.lines.append(Line(line, now, {pe: max(now - at, 0) for pe, at in since.items()}))
+        self.lines.append(RecoveryLine(line, now, {pe: max(now - at, 0) for pe, at in since.items()}))
 
     def newest_before(self, pe: str, at: int) -> int:
         """When the last checkpoint that an element had at a moment was captured; else when the run began."""

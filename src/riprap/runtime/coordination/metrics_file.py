@@ -15,8 +15,8 @@ from typing import Any
 from riprap.base import files
 from riprap.base.clock import Clock
 from riprap.base.disk import is_full
-from riprap.runtime.coordination.groups import Report, failovers, roles
-from riprap.runtime.coordination.metrics import Metrics
+from riprap.runtime.coordination.element_metrics import ElementMetrics
+from riprap.runtime.coordination.replica_groups import Report, failovers, roles
 from riprap.runtime.coordination.roster import PeStatus
 from riprap.runtime.element.latency import Latencies
 
@@ -48,7 +48,7 @@ class MetricsFile:
         _append(self._path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in told).encode())
 
     def _line(self, status: PeStatus, now: float) -> dict[str, Any]:
-        metrics = Metrics.from_json(status.metrics) if status.metrics else Metrics()
+        metrics = ElementMetrics.from_json(status.metrics) if status.metrics else ElementMetrics()
         before = self._before.get(status.pe)
         rate = None if before is None or now <= before[0] else (metrics.received - before[1]) / (now - before[0])
         self._before[status.pe] = (now, metrics.received)

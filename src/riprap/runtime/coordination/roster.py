@@ -2,14 +2,14 @@
 
 Pure bookkeeping: told what happened and when, it answers with states. Instants are seconds of the coordinator's
 monotonic clock. A *life* of an element is one process of it; its number is the epoch. What an older life says is
-answered with `Fenced`.
+answered with `ElementFenced`.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from riprap.runtime.coordination.states import (
+from riprap.runtime.coordination.element_states import (
     FINAL,
     SystemState,
     WorkerState,
@@ -21,7 +21,7 @@ from riprap.runtime.wire import Address
 ALIVE = {WorkerState.STARTING, WorkerState.RESTORING, WorkerState.CATCHING_UP, WorkerState.RUNNING}
 
 
-class Fenced(Exception):
+class ElementFenced(Exception):
     """This life of an element was replaced by a newer one: its process must end and touch nothing more."""
 
 
@@ -36,7 +36,7 @@ class Transition(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Recovery:
+class RecoveryTimings:
     """How long the parts of one recovery took, in seconds; None: not yet over, or it died again on its way back."""
 
     detect: float  # from the kill, where the killer told of it, else from the last sign of life, until it was noticed
@@ -56,8 +56,8 @@ class _Loss:
     restored: float | None = None
     caught_up: float | None = None
 
-    def recovery(self) -> Recovery:
-        return Recovery(
+    def recovery(self) -> RecoveryTimings:
+        return RecoveryTimings(
             detect=max(self.noticed - (self.last_sign if self.killed is None else self.killed), 0.0),
             restart=_between(self.noticed, self.registered),
             restore=_between(self.registered, self.restored),
@@ -112,7 +112,7 @@ class PeStatus:
     restarts: int
     silent: float  # seconds since the last sign of life
     metrics: Mapping[str, Any]
-    recoveries: tuple[Recovery, ...]
+    recoveries: tuple[RecoveryTimings, ...]
     went_back: int = 0
     connected: bool = True  # a process of this epoch is there, as far as is known
 
@@ -134,9 +134,9 @@ class Roster:
         """A process of the element has started. Gives its epoch; the life before it is over."""
         entry = self._entries[pe]
         if attempt < entry.attempt:
-            raise Fenced(f"attempt {attempt} of {pe} comes after attempt {entry.attempt}")
+            raise ElementFenced(f"attempt {attempt} of {pe} comes after attempt {entry.attempt}")
         if self.final or entry.state is WorkerState.FAILED:
-            raise Fenced(f"{pe} comes when the run is over: nothing is left to do")
+            raise ElementFenced(f"{pe} comes when the run is over: nothing is left to do")
         if entry.connected:
             self.lost(pe, entry.epoch, at, wall)
         entry.epoch += 1
@@ -330,7 +330,7 @@ class Roster:
     def _current(self, pe: str, epoch: int) -> _Entry:
         entry = self._entries[pe]
         if epoch != entry.epoch or not entry.connected:
-            raise Fenced(f"epoch {epoch} of {pe} is over; the last one is {entry.epoch}")
+            raise ElementFenced(f"epoch {epoch} of {pe} is over; the last one is {entry.epoch}")
         return entry
 
     def _notice(self, entry: _Entry, at: float) -> None:

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from riprap.graph.keys import END_KEY
+from riprap.graph.order_keys import END_KEY
 from riprap.runtime.host import Arrival
-from riprap.runtime.messages import Kind, Message
+from riprap.runtime.messages import Message, MessageKind
 from riprap.runtime.transport.joining import follows, joined
 
 
@@ -14,7 +14,7 @@ def without(message: Message, skip: int) -> Message:
     number = message.number + skip
     if message.batch is not None and skip < message.items:
         return replace(message, number=number, batch=message.batch.slice(skip))
-    kind = Kind.END if message.progress == END_KEY else Kind.PROGRESS
+    kind = MessageKind.END if message.watermark == END_KEY else MessageKind.WATERMARK
     return replace(message, kind=kind, number=number, batch=None, punctuation=None)
 
 

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from riprap.checkpoints.capture import Capture as Copy
+from riprap.checkpoints.capture import TakeCheckpoint as Copy
 from riprap.checkpoints.checkpointer import Checkpointer
 from riprap.engine.engine import Engine
 from riprap.engine.merger import MergerState
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId, Cut
-from riprap.protocols.events import Capture, Dropped, Durable
+from riprap.protocols.events import Dropped, Durable, TakeCheckpoint
 from riprap.runtime.element.message_bytes import encode_message
 from riprap.runtime.messages import Message
 
@@ -26,7 +26,7 @@ class Note(NamedTuple):
 class OpenCapture:
     """A copy to which messages of some channels still belong."""
 
-    def __init__(self, copy: Copy, cut: Cut, command: Capture) -> None:
+    def __init__(self, copy: Copy, cut: Cut, command: TakeCheckpoint) -> None:
         self.copy, self.cut, self.command = copy, cut, command
         self.recording = set(command.record)
         self._messages = {channel: list(messages) for channel, messages in cut.parked.items()}
@@ -60,7 +60,7 @@ class Captures:
                 self.checkpoints[CheckpointId(pe, unit, epoch, number)] = Cut.from_json(positions)
 
     def take(
-        self, command: Capture, engine: Engine, cut: Cut, now: int, mergers: Mapping[str, MergerState]
+        self, command: TakeCheckpoint, engine: Engine, cut: Cut, now: int, mergers: Mapping[str, MergerState]
     ) -> OpenCapture | None:
         """Copy a unit. What is recorded for comes back; anything else is being written."""
         assert self._checkpointer is not None, f"{self._pe}: a protocol captures {command.unit} without a plan for it"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from riprap.graph.keys import START_KEY, OrderKey
+from riprap.graph.order_keys import START_KEY, OrderKey
 from riprap.operators.columns import Keys
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import InletCut

@@ -10,16 +10,16 @@ from collections.abc import Iterable, Mapping
 from riprap.base.clock import Clock
 from riprap.engine.engine import Engine
 from riprap.engine.merger import MergerState
-from riprap.graph.keys import END_KEY, START_KEY
+from riprap.graph.order_keys import END_KEY, START_KEY
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import Cut
-from riprap.protocols.events import Abandon, Capture, Close
+from riprap.protocols.events import Abandon, Close, TakeCheckpoint
 from riprap.protocols.protocol import Protocol
 from riprap.runtime.element.captures import Captures, OpenCapture
 from riprap.runtime.element.cycle_member import CycleMember
-from riprap.runtime.element.inputs import Inputs
+from riprap.runtime.element.element_inputs import Inputs
+from riprap.runtime.element.element_outputs import Outputs
 from riprap.runtime.element.message_bytes import encode_message
-from riprap.runtime.element.outputs import Outputs
 from riprap.runtime.element.restore import SHARDS
 from riprap.runtime.element.resume_points import ResumePoints
 from riprap.runtime.element.shard_merge import ShardMerge
@@ -64,7 +64,7 @@ class Cuts:
             self._cycle.reach if self._cycle is not None else START_KEY.ts,
         )
 
-    def capture(self, command: Capture) -> None:
+    def capture(self, command: TakeCheckpoint) -> None:
         self._host.flush()  # its numbers promise that what was kept is there
         cut = self.cut(self._plan.units[command.unit].operators)
         self._withheld.captured(command.tag)

@@ -13,11 +13,11 @@ from typing import Any
 
 from riprap.engine.engine import Engine, Output
 from riprap.engine.feedback import Standing, all_before
-from riprap.graph.keys import END_KEY, START_KEY, OrderKey
+from riprap.graph.order_keys import END_KEY, START_KEY, OrderKey
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.detector import Rest
-from riprap.runtime.element.inputs import Inputs, WayIn
-from riprap.runtime.element.outputs import Outputs
+from riprap.runtime.element.element_inputs import InputChannel, Inputs
+from riprap.runtime.element.element_outputs import Outputs
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Message
 
@@ -50,7 +50,7 @@ class CycleMember:
 
     # What comes in ----------------------------------------------------------------------------------------------------
 
-    def came(self, way: WayIn, message: Message) -> None:
+    def came(self, way: InputChannel, message: Message) -> None:
         """A message is taken into the element."""
         last = START_KEY.ts
         if message.batch is not None and message.batch.rows:
@@ -58,18 +58,18 @@ class CycleMember:
         if way.back:
             self._greatest = max(self._greatest, last)
         elif way in self._entries:
-            told = message.progress or START_KEY
+            told = message.watermark or START_KEY
             self.reach = max(self.reach, last, told.ts if told != END_KEY else last)
 
-    def bounded(self, way: WayIn, progress: OrderKey) -> OrderKey:
+    def bounded(self, way: InputChannel, watermark: OrderKey) -> OrderKey:
         """How far progress that has come round counts.
 
         While input comes in, it is no further than a delay behind that, unless a log brings it again before the input:
         then the input may have ended when it was told.
         """
-        if not way.back or progress == END_KEY:
-            return progress
-        return min(progress, all_before(max(self._greatest + 1, self.reach + self._back[way])))
+        if not way.back or watermark == END_KEY:
+            return watermark
+        return min(watermark, all_before(max(self._greatest + 1, self.reach + self._back[way])))
 
     @property
     def unread(self) -> Iterator[ChannelId]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from riprap.graph.keys import SEQ
+from riprap.graph.order_keys import SEQ
 from riprap.operators.groups import GroupTable
 from riprap.operators.strings import StringPool
 from riprap.operators.views import Views

@@ -21,10 +21,10 @@ from riprap.base.clock import Clock
 from riprap.checkpoints.checkpointer import Checkpointer
 from riprap.checkpoints.load import Loaded
 from riprap.engine.engine import Engine, Output
-from riprap.graph.keys import END_KEY, START_KEY, OrderKey
+from riprap.graph.order_keys import END_KEY, START_KEY, OrderKey
 from riprap.operators.columns import keys_of
 from riprap.protocols import events as seam
-from riprap.protocols.channel import NOTHING, Had
+from riprap.protocols.channel import NOTHING, Delivered
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId, Cut
 from riprap.protocols.detector import CYCLE
@@ -33,9 +33,9 @@ from riprap.runtime.element.arrivals import together, without
 from riprap.runtime.element.captures import Captures
 from riprap.runtime.element.cuts import Cuts
 from riprap.runtime.element.cycle_member import CycleMember
-from riprap.runtime.element.inputs import Inputs, WayIn
+from riprap.runtime.element.element_inputs import InputChannel, Inputs
+from riprap.runtime.element.element_outputs import Outputs
 from riprap.runtime.element.ledger import Ledger
-from riprap.runtime.element.outputs import Outputs
 from riprap.runtime.element.records import Records
 from riprap.runtime.element.restore import Restore
 from riprap.runtime.element.resume_points import ResumePoints
@@ -47,16 +47,16 @@ from riprap.runtime.element.wrong_bits import WrongBits
 from riprap.runtime.host import (
     NOTHING_MISSING,
     Arrival,
-    Feed,
     Host,
     HostEvent,
     Missing,
     Rates,
     Recomputed,
+    SourceFeed,
     Unneeded,
 )
 from riprap.runtime.layout import Layout, Pe
-from riprap.runtime.messages import Kind, Message
+from riprap.runtime.messages import Message, MessageKind
 
 _BATCH_ROWS = 65_536
 HELD_BYTES = 64 << 20
@@ -78,7 +78,7 @@ class Element:
         clock: Clock,
         checkpointer: Checkpointer | None,
         loaded: Mapping[str, Loaded | None],
-        feeds: Callable[[str, int], Feed],
+        feeds: Callable[[str, int], SourceFeed],
         rates: Rates,
         batch_rows: int = _BATCH_ROWS,
         held_bytes: int = HELD_BYTES,
@@ -147,7 +147,7 @@ class Element:
             seam.Admit: self._admit,
             seam.Await: self._await,
             seam.Halt: lambda c: self._outputs.halt(c.halted),
-            seam.Capture: self._cuts.capture,
+            seam.TakeCheckpoint: self._cuts.capture,
             seam.Close: self._cuts.close,
             seam.Abandon: self._cuts.abandon,
             seam.SendMarker: lambda c: self._outputs.ways[c.channel].marker(c.marker, ahead=c.ahead),
@@ -159,13 +159,13 @@ class Element:
             seam.Deactivate: lambda c: self._outputs.ways[c.channel].deactivate(),
             seam.Release: lambda c: self._outputs.ways[c.channel].release(c.had, c.by_all),
             seam.Show: lambda c: self._withheld.show(c),
-            seam.Digest: self._digest,
+            seam.RequestDigest: self._digest,
             seam.Tell: lambda c: self._host.tell(c.message),
         }
         entries = (*(way.target for way in self._inputs.ways.values()), *begins.sources)
         self._state_digest = StateDigest(self._engine, pe.fragment.members, entries)
         self.wrong_bits = WrongBits(self._engine, pe.fragment.members)
-        self._passed: dict[ChannelId, Had] = {}  # that the protocol was told
+        self._passed: dict[ChannelId, Delivered] = {}  # that the protocol was told
         self._do(self.protocol.begin(begins.cut, clock.now()))
         for channel, messages in begins.parked.items():
             way = self._inputs.ways[channel]
@@ -216,9 +216,9 @@ class Element:
         way = self._inputs.strands[channel]
         return way.seen is not None or way.inlet.epoch >= 0 or way.inlet.gone
 
-    def had(self, channel: ChannelId, unread: Iterable[Message] = ()) -> Had:
+    def had(self, channel: ChannelId, unread: Iterable[Message] = ()) -> Delivered:
         """How far a channel has come that replicas or copies bring, when `unread` is taken too."""
-        return self._inputs.has_had(channel, unread)
+        return self._inputs.has_delivered(channel, unread)
 
     def replay_from(self, channel: ChannelId) -> tuple[int, int]:
         """Where to read a logged channel from: the position in its log, and the number of the first item wanted."""
@@ -320,7 +320,7 @@ class Element:
                 way = self._inputs.strands[channel]
                 if way.seen is not None or not way.inlet.lost_producer(epoch):
                     return
-            case seam.Told(said) if CYCLE in said:
+            case seam.FromDirector(said) if CYCLE in said:
                 self._turn(said[CYCLE])
                 return
             case Recomputed(channel, message):
@@ -363,7 +363,7 @@ class Element:
             for arrival in together(waiting, self._batch_rows) if joins else waiting:
                 self._arrived(way, arrival)
 
-    def _arrived(self, way: WayIn, arrival: Arrival) -> None:
+    def _arrived(self, way: InputChannel, arrival: Arrival) -> None:
         if way.parked is not None:
             way.parked.append(arrival)
             return
@@ -374,14 +374,14 @@ class Element:
                 self._deliver(way, copied, 0, -1)
             return
         skip = 0
-        if not inlet.follows(message.epoch, message.number) or message.kind is Kind.MARKER:
+        if not inlet.follows(message.epoch, message.number) or message.kind is MessageKind.MARKER:
             if message.epoch >= 0 and inlet.back(message.epoch, message.number):
                 self._tell(seam.ProducerBack(way.channel, message.epoch, message.epoch == inlet.epoch))
                 if way.parked is not None:
                     way.parked.append(arrival)
                     return
             epoch = max(message.epoch, inlet.epoch) if message.epoch < 0 else message.epoch
-            if message.kind is Kind.MARKER:
+            if message.kind is MessageKind.MARKER:
                 if inlet.fresh(epoch, inlet.next, 0) != NOTHING:
                     self._tell(seam.MarkerArrived(way.channel, message.number, message.header))
                 return
@@ -396,7 +396,7 @@ class Element:
         else:
             self._deliver(way, message, skip, arrival.position)
 
-    def _recomputed(self, way: WayIn, message: Message) -> None:
+    def _recomputed(self, way: InputChannel, message: Message) -> None:
         """Part of what is missing on a channel; when all is there, it goes on with what waits."""
         skip = way.inlet.fresh(way.inlet.epoch, message.number, message.items)
         if skip != NOTHING and way.channel in self._inputs.missing:
@@ -404,7 +404,7 @@ class Element:
             if way.channel not in self._inputs.missing:
                 self._unpark(seam.Unpark(way.channel))
 
-    def _ask(self, way: WayIn, arrival: Arrival, skip: int) -> None:
+    def _ask(self, way: InputChannel, arrival: Arrival, skip: int) -> None:
         """Let the protocol decide what becomes of a message."""
         message, decided = arrival.message, False
         event = seam.Arrived(way.channel, message.number + skip, message.items - skip, message.header)
@@ -421,7 +421,7 @@ class Element:
             way.inlet.next = message.number + message.items
             way.position = arrival.position
 
-    def _deliver(self, way: WayIn, message: Message, skip: int, position: int) -> None:
+    def _deliver(self, way: InputChannel, message: Message, skip: int, position: int) -> None:
         """Take a message into the element."""
         if skip and message.items:
             message = without(message, skip)
@@ -445,7 +445,7 @@ class Element:
         else:
             self._give(way, message, position)
 
-    def _give(self, way: WayIn, message: Message, position: int) -> None:
+    def _give(self, way: InputChannel, message: Message, position: int) -> None:
         """To the merge and the operators; in parts, where the state in between is asked for."""
         if self._state_digest.key is None:
             self._give_on(way, message, position)
@@ -454,7 +454,7 @@ class Element:
             self._give_on(way, part, position)
             self._digested()
 
-    def _digest(self, command: seam.Digest) -> None:
+    def _digest(self, command: seam.RequestDigest) -> None:
         if not self._state_digest.ask(command.key):
             self._tell(seam.Digested(command.key, None))
 
@@ -462,11 +462,11 @@ class Element:
         if (found := self._state_digest.there()) is not None:
             self._tell(seam.Digested(*found))
 
-    def _give_on(self, way: WayIn, message: Message, position: int) -> None:
-        if self._records is not None and message.kind is Kind.END:
+    def _give_on(self, way: InputChannel, message: Message, position: int) -> None:
+        if self._records is not None and message.kind is MessageKind.END:
             position = way.cursor.cut().taken_position  # who comes back from records reads the end again
-        if message.progress is not None and message.born:
-            self._outputs.entered.note(message.progress, message.born)
+        if message.watermark is not None and message.born:
+            self._outputs.entered.note(message.watermark, message.born)
         if self.wrong_bits.pending and message.batch is not None:
             message = replace(message, batch=self.wrong_bits.views(message.batch))
         outputs = self._inputs.give(way, message, position)
@@ -474,7 +474,7 @@ class Element:
         if way.merged is None:
             self._inputs.had(way, message, position)
         self._settle(outputs, message.born, way)
-        if message.progress == END_KEY:
+        if message.watermark == END_KEY:
             self._tell(seam.Ended(way.channel))
 
     def _work_off(self) -> None:
@@ -487,7 +487,7 @@ class Element:
                 self._give(way, *way.backlog.pop())
             waiting = [way for way in waiting if way.backlog] if moved else []
 
-    def _settle(self, outputs: list[Output], born: int, way: WayIn | None = None) -> None:
+    def _settle(self, outputs: list[Output], born: int, way: InputChannel | None = None) -> None:
         """After the engine has worked: note what its operators have had, number what they gave, and let it out.
 
         The first two count together, or not at all, and nothing leaves before they do: so a crash at any instruction

@@ -7,7 +7,7 @@ where much waits, beyond a bound the oldest times are too: what is asked for the
 
 from bisect import bisect_left
 
-from riprap.graph.keys import OrderKey
+from riprap.graph.order_keys import OrderKey
 
 _MOST = 8_192  # entries
 _TIDY = 256  # entries that are forgotten before they are deleted
@@ -21,10 +21,10 @@ class EntryTimes:
         self._entered: list[int] = []
         self._first = 0  # entries before this are forgotten
 
-    def note(self, progress: OrderKey, entered: int) -> None:
+    def note(self, watermark: OrderKey, entered: int) -> None:
         """What came up to this key entered at that time or later."""
-        if not self._keys or progress > self._keys[-1]:
-            self._keys.append(progress)
+        if not self._keys or watermark > self._keys[-1]:
+            self._keys.append(watermark)
             self._entered.append(entered)
             if len(self._keys) - self._first > _MOST:
                 self._first += _MOST // 2

@@ -35,9 +35,9 @@ import xxhash
 from riprap.base import files
 from riprap.base.disk import when_room
 from riprap.base.errors import DataError
-from riprap.graph.keys import START_KEY, OrderKey
+from riprap.graph.order_keys import START_KEY, OrderKey
 from riprap.graph.reach import BEGINNING, END, Span
-from riprap.protocols.channel import Had
+from riprap.protocols.channel import Delivered
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.layout import Layout, Pe
 
@@ -98,14 +98,14 @@ class InletRecord(_Record):
         return int(self.next - self.missed)
 
     @property
-    def had(self) -> Had:
+    def had(self) -> Delivered:
         """The same as `next`, for producers that number on their own: where replicas or copies bring the channel."""
         cells, at = self.cells, self.at + 7
         items = cells[at + 4]  # 0: nothing was had, and the key says nothing
-        return Had(OrderKey(*cells[at : at + 4]), items) if items else Had()
+        return Delivered(OrderKey(*cells[at : at + 4]), items) if items else Delivered()
 
     @had.setter
-    def had(self, had: Had) -> None:
+    def had(self, had: Delivered) -> None:
         cells, at = self.cells, self.at + 7
         (cells[at], cells[at + 1], cells[at + 2], cells[at + 3]), cells[at + 4] = had
 

@@ -16,15 +16,15 @@ from typing import NamedTuple, cast
 from riprap.base.clock import Clock
 from riprap.engine.engine import Engine
 from riprap.graph.annotations import Continuous
-from riprap.graph.keys import END_KEY, OrderKey
+from riprap.graph.order_keys import END_KEY, OrderKey
 from riprap.operators.windowed import WindowedOperator
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import InletCut
+from riprap.records.check_schedule import CheckPace
 from riprap.records.goal import Goal
-from riprap.records.record import Totals, encode
+from riprap.records.record import RecordTotals, encode
 from riprap.records.recorder import Recorder
-from riprap.records.recovery import Coming, Recovery, recover
-from riprap.records.schedule import Pace
+from riprap.records.recovery import Coming, RecordedState, recover
 from riprap.runtime.host import Host
 from riprap.runtime.layout import Layout, Pe
 
@@ -66,7 +66,7 @@ class Records:
         self._worked = 0.0  # seconds since the goal was last looked at
         self._seen = (0, 0)  # event time, and rows, when it was
         began = clock.monotonic()
-        self.recovery: Recovery | None = recover(host.records(self.channel))
+        self.recovery: RecordedState | None = recover(host.records(self.channel))
         self._recorder: Recorder | None = None
         self._coming: Coming | None = None
         self._rows: dict[int, int] = {}  # by frame: where its record lies
@@ -107,7 +107,7 @@ class Records:
         return self._recorder is None and (self._coming is None or self._coming.recorder is None)
 
     @property
-    def totals(self) -> Totals | None:
+    def totals(self) -> RecordTotals | None:
         if self._recorder is not None:
             return self._recorder.totals
         return None if self.recovery is None else self.recovery.totals
@@ -239,7 +239,7 @@ def numbers_of(
     return numbers
 
 
-def resumed_at(recovery: Recovery | None, channel: ChannelId) -> tuple[int, int]:
+def resumed_at(recovery: RecordedState | None, channel: ChannelId) -> tuple[int, int]:
     """The item of a channel that is expected, and its position in the log. Nothing has come of one that is new."""
     if recovery is None:
         return 0, 0
@@ -252,7 +252,7 @@ def log_of(layout: Layout, pe: Pe) -> ChannelId:
     return min(layout.outlets(pe))
 
 
-def pace_of(asked: Continuous) -> Pace:
+def pace_of(asked: Continuous) -> CheckPace:
     every = asked.every or asked.slow_after or EVERY
     slow_after = asked.slow_after if asked.slow_after is not None else every
-    return Pace(int(every), int(slow_after), asked.shot or SHOT)
+    return CheckPace(int(every), int(slow_after), asked.shot or SHOT)

@@ -57,7 +57,7 @@ class ResendBuffer:
                 rows = below - message.number
                 cut = message.batch is not None and message.items > rows
                 if cut and message.batch is not None:  # what it told of progress was behind what comes again
-                    message = replace(message, batch=message.batch.slice(0, rows), progress=None)
+                    message = replace(message, batch=message.batch.slice(0, rows), watermark=None)
                 self.add(replace(message, epoch=epoch))
 
     def first(self, following: int) -> int:

@@ -27,9 +27,9 @@ from dataclasses import dataclass, field, replace
 from riprap.checkpoints.load import Loaded
 from riprap.engine.engine import Engine
 from riprap.engine.merger import MergerState
-from riprap.graph.keys import END_KEY, START_KEY, OrderKey
+from riprap.graph.order_keys import END_KEY, START_KEY, OrderKey
 from riprap.graph.reach import BEGINNING
-from riprap.protocols.channel import Had
+from riprap.protocols.channel import Delivered
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId, Cut, InletCut
 from riprap.protocols.protocol import WHOLE, RestorePlan
@@ -44,7 +44,7 @@ SHARDS = "gathered:"  # marks, among the mergers of a checkpoint, those in front
 
 
 @dataclass(frozen=True)
-class Beginning:
+class StartingPoint:
     cut: Cut | None  # of the whole element
     inlets: Mapping[ChannelId, tuple[int, int]]  # item that is expected next, position in the log
     sent: Mapping[ChannelId, int]
@@ -53,7 +53,7 @@ class Beginning:
     parked: Mapping[ChannelId, tuple[Message, ...]]
     id: CheckpointId | None = None  # of the cut
     unseen: Mapping[ChannelId, tuple[Message, ...]] = field(default_factory=dict)  # on committed channels
-    had: Mapping[ChannelId, Had] = field(default_factory=dict)  # as in `Cut`
+    had: Mapping[ChannelId, Delivered] = field(default_factory=dict)  # as in `Cut`
 
 
 class Restore:
@@ -96,13 +96,13 @@ class Restore:
             had={inputs.get((c.stream, c.source)) or outputs[c.stream, c.target]: had for c, had in cut.had.items()},
         )
 
-    def begin(self) -> Beginning:
+    def begin(self) -> StartingPoint:
         records = self._records
         if records is not None:
             inlets = {channel: records.inlet(channel) for channel in self._layout.inputs(self._pe)}
             sent = {channel: records.sent(channel) for channel in self._layout.outlets(self._pe)}
             self._count_from(inlets, sent)
-            return Beginning(
+            return StartingPoint(
                 None,
                 inlets,
                 sent,
@@ -130,7 +130,7 @@ class Restore:
             if messages:
                 next_, position = inlets[channel]
                 inlets[channel] = min(next_, messages[0].number), position
-        return Beginning(
+        return StartingPoint(
             _with_parked(whole, parked) if whole is not None else None,
             inlets,
             {channel: self._sent(channel) for channel in self._layout.outlets(self._pe)},
@@ -273,7 +273,7 @@ class Restore:
                 for channel in self._layout.inputs(self._pe)
                 if channel.stream == stream.id and channel in cut.inlets
             }
-            reached, emptied = found.progress[target], self._plan.delivered == "passed"
+            reached, emptied = found.watermark[target], self._plan.delivered == "passed"
             if target in mergers and emptied:
                 mergers[target] = mergers[target].emptied(
                     stream.target_port, reached if any(again.values()) else END_KEY

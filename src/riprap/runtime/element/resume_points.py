@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from riprap.engine.engine import Engine
 from riprap.graph.graph import Graph
-from riprap.graph.keys import END_KEY
+from riprap.graph.order_keys import END_KEY
 from riprap.operators.columns import keys_of
 from riprap.runtime.element.cursor import InputCursor, MergedCursor
 from riprap.runtime.element.ledger import Ledger

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from riprap.graph.keys import OrderKey
+from riprap.graph.order_keys import OrderKey
 from riprap.operators.columns import Keys
 from riprap.protocols.channels import ChannelId
 

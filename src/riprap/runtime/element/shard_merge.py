@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from riprap.engine.merger import Behind, Mark, Merger, MergerState
-from riprap.graph.keys import KeyShape, OrderKey
+from riprap.engine.merger import Behind, Merger, MergerState, PortPunctuation
 from riprap.graph.mark_keys import behind_trigger
+from riprap.graph.order_keys import KeyShape, OrderKey
 from riprap.graph.specs import Delay, Functor, Punctor, Scan, Source, Split
 from riprap.operators.contract import Late, Punctuation
 from riprap.operators.views import Views, concatenated
@@ -30,16 +30,16 @@ class ShardMerge:
         self._shape, self._same_marks = shape, same_marks
         self.shards = shards
         self._waited = [True] * shards
-        self.reached = self._merger.progress  # nothing at or below this key will be given out any more
+        self.reached = self._merger.watermark  # nothing at or below this key will be given out any more
 
-    def put(self, shard: int, event: Given | None, progress: OrderKey | None) -> list[Given]:
+    def put(self, shard: int, event: Given | None, watermark: OrderKey | None) -> list[Given]:
         """Take something from a shard's channel; gives out what may pass now, in order."""
         if isinstance(event, Late) and event.at <= self.reached:  # its place has passed
-            return [event, *self.put(shard, None, progress)]
+            return [event, *self.put(shard, None, watermark)]
         if event is not None:
             self._merger.put(shard, _stored(event))
-        if progress is not None:
-            self._merger.advance(shard, progress)
+        if watermark is not None:
+            self._merger.advance(shard, watermark)
         return self._released()
 
     def wait_for(self, shard: int, waited: bool) -> list[Given]:
@@ -70,17 +70,17 @@ class ShardMerge:
 
     def restore(self, state: MergerState) -> None:
         self._merger.restore(state)
-        self.reached = self._merger.progress
+        self.reached = self._merger.watermark
 
     def _released(self) -> list[Given]:
         events = list(self._events())
-        self.reached = max(self.reached, self._merger.progress)
+        self.reached = max(self.reached, self._merger.watermark)
         return events
 
     def _events(self) -> Iterator[Given]:
-        marks: list[Mark] = []  # with one place
+        marks: list[PortPunctuation] = []  # with one place
         for item in self._merger.release(everything=not self.waited):
-            if isinstance(item, Mark):
+            if isinstance(item, PortPunctuation):
                 if marks and self.place(marks[0].punctuation.key) != self.place(item.punctuation.key):
                     yield from _once(marks)
                     marks = []
@@ -105,7 +105,7 @@ def _stored(event: Given) -> pa.RecordBatch | Punctuation | Late:
     return event.batch() if isinstance(event, Views) else event
 
 
-def _once(marks: Sequence[Mark]) -> list[Punctuation]:
+def _once(marks: Sequence[PortPunctuation]) -> list[Punctuation]:
     """A punctuation goes to all shards and comes back from each; or it was made in one of them."""
     if not marks:
         return []

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 
 from riprap.base.clock import Clock
-from riprap.graph.keys import END_KEY, OrderKey
+from riprap.graph.order_keys import END_KEY, OrderKey
 from riprap.protocols.channel import ALL
 from riprap.runtime.element.ledger import Ledger
-from riprap.runtime.host import Feed, Rates, pace_of
+from riprap.runtime.host import Rates, SourceFeed, pace_of
 
 _FIRST_ROWS = 4_096  # of a source at first, if its batches may be as large
 _LEAST_ROWS = 256
@@ -31,7 +31,9 @@ Advance = Callable[[str, OrderKey], None]
 class Sources:
     """Those that have not ended. `feeds` stand where this life begins."""
 
-    def __init__(self, feeds: Mapping[str, Feed], rates: Rates, ledger: Ledger, clock: Clock, batch_rows: int) -> None:
+    def __init__(
+        self, feeds: Mapping[str, SourceFeed], rates: Rates, ledger: Ledger, clock: Clock, batch_rows: int
+    ) -> None:
         self.over = False  # nothing new is taken
         self.idle = False  # they had nothing when they were last looked at
         self._feeds, self._records, self._clock, self._batch_rows = dict(feeds), ledger.sources, clock, batch_rows
@@ -71,8 +73,8 @@ class Sources:
             elif feed.ended or (self.over and most <= 0):
                 del self._feeds[name]
                 advance(name, END_KEY)
-            elif rows > 0 and feed.progress is not None:
-                advance(name, feed.progress)
+            elif rows > 0 and feed.watermark is not None:
+                advance(name, feed.watermark)
         self.idle = looked and not took
         if took:
             self._adapt(self._clock.monotonic() - begun)

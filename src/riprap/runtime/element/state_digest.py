@@ -11,11 +11,11 @@ from dataclasses import replace
 import xxhash
 
 from riprap.engine.engine import Engine
-from riprap.graph.keys import KeyShape, OrderKey
+from riprap.graph.order_keys import KeyShape, OrderKey
 from riprap.operators.columns import Keys
-from riprap.protocols.channel import ALL, Had, Skip
-from riprap.runtime.element.remember_way import keys_of_message
-from riprap.runtime.messages import Kind, Message
+from riprap.protocols.channel import ALL, Delivered, Skip
+from riprap.runtime.element.remember_output import keys_of_message
+from riprap.runtime.messages import Message, MessageKind
 
 
 class StateDigest:
@@ -32,19 +32,21 @@ class StateDigest:
 
     def parts(self, message: Message, reached: OrderKey, shape: KeyShape) -> tuple[Message, ...]:
         """A message of a channel that has come to `reached`, cut at the key."""
-        key, progress = self.key, message.progress
+        key, watermark = self.key, message.watermark
         if key is None or reached >= key:
             return (message,)
-        below, items = Skip(Had(key, ALL)).of(keys_of_message(message, shape)), message.items
+        below, items = Skip(Delivered(key, ALL)).of(keys_of_message(message, shape)), message.items
         if below == items:
-            if progress is None or progress <= key:
+            if watermark is None or watermark <= key:
                 return (message,)
-            rest = Message(Kind.PROGRESS, message.epoch, message.number + items, progress=progress, born=message.born)
-            return (replace(message, progress=key), rest) if items else (_progress(message, key), message)
+            rest = Message(
+                MessageKind.WATERMARK, message.epoch, message.number + items, watermark=watermark, born=message.born
+            )
+            return (replace(message, watermark=key), rest) if items else (_watermark(message, key), message)
         if not below or message.batch is None:
-            return (_progress(message, key), message)
+            return (_watermark(message, key), message)
         return (
-            replace(message, batch=message.batch.slice(0, below), progress=key),
+            replace(message, batch=message.batch.slice(0, below), watermark=key),
             replace(message, number=message.number + below, batch=message.batch.slice(below)),
         )
 
@@ -52,7 +54,7 @@ class StateDigest:
         """How many of the next rows of a source are at or below the key; None: all, or the source is beyond it."""
         if self.key is None or self._engine.reached(source) >= self.key:
             return None
-        below = Skip(Had(self.key, ALL)).of(keys)
+        below = Skip(Delivered(self.key, ALL)).of(keys)
         return below if below < len(keys.ts) else None
 
     def there(self) -> tuple[OrderKey, int] | None:
@@ -68,5 +70,5 @@ class StateDigest:
         return key, digest.intdigest()
 
 
-def _progress(message: Message, key: OrderKey) -> Message:
-    return Message(Kind.PROGRESS, message.epoch, message.number, progress=key)
+def _watermark(message: Message, key: OrderKey) -> Message:
+    return Message(MessageKind.WATERMARK, message.epoch, message.number, watermark=key)

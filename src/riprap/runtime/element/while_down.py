@@ -21,15 +21,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from riprap.graph.keys import END_KEY, KeyShape, OrderKey
+from riprap.graph.order_keys import END_KEY, KeyShape, OrderKey
 from riprap.operators.columns import keys_of
-from riprap.protocols.channel import Had, sampled
+from riprap.protocols.channel import Delivered, sampled
+from riprap.runtime.element.output_channels import OutputChannel
 from riprap.runtime.element.resend_buffer import ResendBuffer
-from riprap.runtime.element.ways import Way
 from riprap.runtime.messages import Message
 
 
-class WhileDownWay(Way):
+class WhileDownOutput(OutputChannel):
     """`shape` is of the stream; `share` is what is kept of what comes while the consumer is down."""
 
     shape: KeyShape
@@ -88,7 +88,7 @@ class WhileDownWay(Way):
 
     # The consumer -----------------------------------------------------------------------------------------------------
 
-    def up(self, next_: int, had: Had) -> None:
+    def up(self, next_: int, had: Delivered) -> None:
         super().up(next_, had)
         self._sent_to, self._heard, self._unsent, self._reading = next_, None, None, None
         if self._shelving or next_ < self._shelved:
@@ -134,7 +134,7 @@ class WhileDownWay(Way):
                 return
             self._held.sent()
             message = self._held.next()
-        if self._held.drained and self.told != self._heard and self._send(self._progress()):
+        if self._held.drained and self.told != self._heard and self._send(self._watermark()):
             self._heard = self.told
 
     def _from_shelf(self) -> Message | None:

@@ -7,20 +7,20 @@ numbers at which checkpoints were taken say how much to show when one of them is
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from riprap.graph.keys import OrderKey
+from riprap.graph.order_keys import OrderKey
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId
 from riprap.protocols.events import Show
 from riprap.runtime.element.message_bytes import encode_message
-from riprap.runtime.element.ways import CommittedWay, Way
+from riprap.runtime.element.output_channels import CommittedOutput, OutputChannel
 from riprap.runtime.messages import Message
 
 Marks = Mapping[ChannelId, tuple[int, OrderKey]]  # number of the next item, progress
 
 
 class Withheld:
-    def __init__(self, ways: Mapping[ChannelId, Way], epoch: int) -> None:
-        self._ways = {channel: way for channel, way in ways.items() if isinstance(way, CommittedWay)}
+    def __init__(self, ways: Mapping[ChannelId, OutputChannel], epoch: int) -> None:
+        self._ways = {channel: way for channel, way in ways.items() if isinstance(way, CommittedOutput)}
         self._epoch = epoch
         self._taken: dict[int, Marks] = {}  # by tag
         self._marks: dict[CheckpointId, Marks] = {}

@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 from riprap.engine.engine import Engine
-from riprap.graph.keys import KEY_COLUMNS
+from riprap.graph.order_keys import KEY_COLUMNS
 from riprap.operators.flipping import corrupt_some, corrupted, corruptible
 from riprap.operators.views import Views
 

@@ -15,14 +15,14 @@ import xxhash
 
 from riprap.base.errors import DataError
 from riprap.operators.views import Views
-from riprap.runtime.messages import Kind, Message, marked_header, unmarked_header
-from riprap.runtime.transport.columns import Buffers, ColumnDecoding, ColumnEncoding, padding, row_bytes, size_of
-from riprap.runtime.transport.dictionaries import Piece
-from riprap.runtime.transport.frame import (
+from riprap.runtime.messages import Message, MessageKind, marked_header, unmarked_header
+from riprap.runtime.transport.dictionaries import DictionaryPart
+from riprap.runtime.transport.wire_columns import Buffers, ColumnDecoding, ColumnEncoding, padding, row_bytes, size_of
+from riprap.runtime.transport.wire_frame import (
     HEADER_SIZE,
     MAX_LENGTH,
     FrameKind,
-    Header,
+    WireHeader,
     check_body,
     pack,
     pack_fields,
@@ -67,22 +67,24 @@ class Encoder:
         for first in range(0, rows, self._most_rows):
             part = message.batch.slice(first, self._most_rows)
             last = first + self._most_rows >= rows
-            progress = message.progress if last else None
-            yield replace(message, number=message.number + first, batch=part, progress=progress)
+            watermark = message.watermark if last else None
+            yield replace(message, number=message.number + first, batch=part, watermark=watermark)
 
     def _frame(self, message: Message, body: Buffers, size: int, rows: int, own: int) -> Buffers:
         header = pack_fields(
             message.kind, size, rows, own, message.epoch, message.number, message.born,
-            message.progress, message.punctuation, _check(body) if self._checked else None,
+            message.watermark, message.punctuation, _check(body) if self._checked else None,
         )  # fmt: skip
         return [header, *body] if size > _JOIN else [b"".join((header, *body))]
 
-    def _dictionary(self, column: int, piece: Piece) -> Buffers:
+    def _dictionary(self, column: int, piece: DictionaryPart) -> Buffers:
         offsets = piece.offsets.data.cast("B")
         body: Buffers = [offsets, padding(len(offsets)), piece.data, padding(len(piece.data))]
         size = sum(map(size_of, body))
         check = _check(body) if self._checked else None
-        header = Header(FrameKind.DICTIONARY, size, piece.count, epoch=piece.before, number=column, body_check=check)
+        header = WireHeader(
+            FrameKind.DICTIONARY, size, piece.count, epoch=piece.before, number=column, body_check=check
+        )
         return [pack(header), *body]
 
 
@@ -93,7 +95,7 @@ def _check(body: Buffers) -> int:
     return state.intdigest()
 
 
-_KINDS = {FrameKind(kind): kind for kind in Kind}
+_KINDS = {FrameKind(kind): kind for kind in MessageKind}
 
 
 class Decoder:
@@ -102,7 +104,7 @@ class Decoder:
     def __init__(self, schema: pa.Schema) -> None:
         self._columns = ColumnDecoding(schema)
 
-    def decode(self, header: Header, body: memoryview | None) -> Message | None:
+    def decode(self, header: WireHeader, body: memoryview | None) -> Message | None:
         """The message of a frame; None: it was a dictionary's, which is known from now on."""
         if header.body_check is not None:
             check_body(header, body if body is not None else memoryview(b""))
@@ -117,7 +119,7 @@ class Decoder:
         own = header.header
         start = own + (-own & 7)
         batch: Views | None = None
-        if kind is Kind.ROWS:
+        if kind is MessageKind.ROWS:
             if body is None:
                 raise DataError("a message of rows without columns")
             batch = self._columns.decode(body, start, header.rows)
@@ -125,11 +127,11 @@ class Decoder:
             raise DataError(f"a frame of kind {kind.name} with {header.body - start} bytes that nobody expects")
         stamp, at = unmarked_header(bytes(body[:own])) if own and body is not None else (b"", None)
         return Message(
-            kind, header.epoch, header.number, batch, header.punctuation, header.progress, header.born, stamp, at
+            kind, header.epoch, header.number, batch, header.punctuation, header.watermark, header.born, stamp, at
         )
 
 
-def frames(data: memoryview) -> Iterator[tuple[Header, memoryview | None]]:
+def frames(data: memoryview) -> Iterator[tuple[WireHeader, memoryview | None]]:
     """The frames of a file or another whole piece of memory, which their bodies are views of."""
     at = 0
     while at < len(data):

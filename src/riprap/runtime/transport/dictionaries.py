@@ -20,7 +20,7 @@ import pyarrow as pa
 from riprap.base.errors import DataError
 from riprap.expressions.vectors import address_of
 from riprap.operators.strings import StringPool
-from riprap.operators.views import Column
+from riprap.operators.views import ColumnView
 
 _SMALL = 1024  # values: a dictionary up to here is never worth cutting
 _POOL = 1 << 16  # values in the pool of plain text before it is begun anew
@@ -29,7 +29,7 @@ _PIECE = 1 << 26  # bytes of values in one frame
 _MOST = 2**31 - 1  # bytes that 32-bit offsets reach
 
 
-class Piece:
+class DictionaryPart:
     """Values to be added to a dictionary that has `before` of them; 0: that begin a new one."""
 
     __slots__ = ("before", "count", "data", "offsets")
@@ -50,7 +50,7 @@ class SentDictionary:
         self._changed_at: tuple[int, ...] = ()  # where a dictionary lies whose codes are changed, and into which
         self._changed = np.empty(0, np.int32)
 
-    def give(self, column: Column) -> tuple[np.ndarray, list[Piece]]:
+    def give(self, column: ColumnView) -> tuple[np.ndarray, list[DictionaryPart]]:
         """The codes of the rows, and what the other end's dictionary lacks."""
         codes, dictionary = column.values, column.dictionary
         assert dictionary is not None, "text has codes"
@@ -83,7 +83,9 @@ class SentDictionary:
         self._pool.ids_of(dictionary, address)
         return 2 * (self._pool.count - count) <= len(dictionary)
 
-    def _pooled(self, column: Column, dictionary: pa.Array, *, small: bool) -> tuple[np.ndarray, list[Piece]]:
+    def _pooled(
+        self, column: ColumnView, dictionary: pa.Array, *, small: bool
+    ) -> tuple[np.ndarray, list[DictionaryPart]]:
         """By way of the pool: of what it has had nothing is sent again."""
         codes = column.values
         if not small:  # only the values in use
@@ -99,7 +101,7 @@ class SentDictionary:
         if not self._pool.count and self._sent is not None and len(self._sent) <= _SHARED:
             self._pool.ids_of(self._sent, address_of(self._sent))  # go on from what the other end has
 
-    def _interned(self, dictionary: pa.Array, address: tuple[int, ...]) -> tuple[np.ndarray, list[Piece]]:
+    def _interned(self, dictionary: pa.Array, address: tuple[int, ...]) -> tuple[np.ndarray, list[DictionaryPart]]:
         """The codes of these values in the pool, which the other end has from here on, and what it lacks of it."""
         ids = self._pool.ids_of(dictionary, address).astype(np.int32)
         pool = self._pool.array(self._type)
@@ -131,7 +133,7 @@ def _extends(longer: pa.Array, shorter: pa.Array) -> bool:
     return bool(longer.slice(0, len(shorter)).equals(shorter))
 
 
-def _pieces(dictionary: pa.Array, before: int) -> Iterator[Piece]:
+def _pieces(dictionary: pa.Array, before: int) -> Iterator[DictionaryPart]:
     count = len(dictionary)
     if count == before:
         return
@@ -143,7 +145,7 @@ def _pieces(dictionary: pa.Array, before: int) -> Iterator[Piece]:
         until = max(before + 1, int(np.searchsorted(offsets, start + _PIECE, "right")) - 1)
         until = min(until, count)
         piece = offsets[before : until + 1] - offsets[before]
-        yield Piece(before, until - before, piece.astype(np.int32), data[start : int(offsets[until])])
+        yield DictionaryPart(before, until - before, piece.astype(np.int32), data[start : int(offsets[until])])
         before = until
 
 

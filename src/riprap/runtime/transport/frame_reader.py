@@ -14,18 +14,18 @@ from typing import NamedTuple
 import numpy as np
 
 from riprap.base.errors import DataError
-from riprap.runtime.transport.frame import HEADER_SIZE, Header, unpack
 from riprap.runtime.transport.sockets import Socket
+from riprap.runtime.transport.wire_frame import HEADER_SIZE, WireHeader, unpack
 
 SCRATCH_BYTES = 1 << 18
 _LONG = 1 << 16  # bytes of a body that is worth a call of its own, where long ones come
 _LONG_TASTE = 1 << 12
 
-Frame = tuple[Header, memoryview | None]
-Admit = Callable[[Header, bytes], None]
+Frame = tuple[WireHeader, memoryview | None]
+Admit = Callable[[WireHeader, bytes], None]
 
 
-class State(Enum):
+class ReaderState(Enum):
     MORE = "something came, and more may be there"
     EMPTY = "nothing is there now"
     OVER = "nothing will come"
@@ -33,7 +33,7 @@ class State(Enum):
 
 class Received(NamedTuple):
     frames: list[Frame]
-    state: State
+    state: ReaderState
     error: DataError | None = None  # what was wrong behind the frames
 
 
@@ -47,7 +47,7 @@ class FrameReader:
         self._scratch = scratch
         self.admit: Admit | None = admit  # None: whoever is there may send what it likes
         self._left = b""  # the beginning of a header
-        self._header: Header | None = None  # of the body that is being filled
+        self._header: WireHeader | None = None  # of the body that is being filled
         self._body: memoryview | None = None
         self._rest = memoryview(b"")  # of the body, what has not come
         self._taste = SCRATCH_BYTES // 2  # how much is read where a header is expected
@@ -116,4 +116,4 @@ class FrameReader:
         self._left = bytes(scratch[at:end]) if at < end else b""
 
 
-_MORE, _EMPTY, _OVER = State.MORE, State.EMPTY, State.OVER
+_MORE, _EMPTY, _OVER = ReaderState.MORE, ReaderState.EMPTY, ReaderState.OVER

@@ -22,19 +22,19 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 
 from riprap.base.errors import DataError
-from riprap.graph.keys import START_KEY
-from riprap.protocols.channel import Had
+from riprap.graph.order_keys import START_KEY
+from riprap.protocols.channel import Delivered
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.events import ProducerGone
 from riprap.runtime.host import Arrival
 from riprap.runtime.layout import Layout
-from riprap.runtime.messages import Kind, Message
+from riprap.runtime.messages import Message, MessageKind
 from riprap.runtime.transport.codec import Decoder
-from riprap.runtime.transport.frame import MAX_ANSWER, FrameKind, Header, pack
-from riprap.runtime.transport.frame_reader import FrameReader, Received, State
+from riprap.runtime.transport.frame_reader import FrameReader, ReaderState, Received
 from riprap.runtime.transport.loop import READ, WRITE, Loop, Writing
 from riprap.runtime.transport.opening import Handshake, Opening, columns_of, read_opening
 from riprap.runtime.transport.sockets import Security, Socket, of_same_user
+from riprap.runtime.transport.wire_frame import MAX_ANSWER, FrameKind, WireHeader, pack
 
 _log = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ class Inlets:
         location: str,
         security: Security,
         *,
-        had: Callable[[ChannelId, list[Message]], Had],
+        had: Callable[[ChannelId, list[Message]], Delivered],
         issued: Callable[[ChannelId], float],
     ) -> None:
         self._had, self._issued = had, issued
@@ -181,8 +181,8 @@ class Inlets:
                 if self._challenged(connection):
                     self._watch(connection)
 
-    def _admitting(self, connection: _Connection) -> Callable[[Header, bytes], None]:
-        def admit(header: Header, frame: bytes) -> None:
+    def _admitting(self, connection: _Connection) -> Callable[[WireHeader, bytes], None]:
+        def admit(header: WireHeader, frame: bytes) -> None:
             if connection.frame:
                 raise DataError("a frame before the hello")
             if header.kind is not FrameKind.OPEN:
@@ -237,7 +237,7 @@ class Inlets:
         if error is not None:
             self._refuse(connection, str(error))
             return None
-        if received.state is State.OVER:
+        if received.state is ReaderState.OVER:
             self._lost(connection)
             return None
         if connection.to.more:
@@ -251,7 +251,7 @@ class Inlets:
         else:
             self._read(connection)
 
-    def _take(self, connection: _Connection, header: Header, body: memoryview | None) -> None:
+    def _take(self, connection: _Connection, header: WireHeader, body: memoryview | None) -> None:
         inlet = connection.inlet
         if inlet is None:
             if not connection.handshake.admits(connection.frame, body):
@@ -263,7 +263,7 @@ class Inlets:
             raise DataError(f"channel {inlet.channel}: a message before the hello")
         message = connection.decoder.decode(header, body)
         if message is not None:
-            inlet.ended = message.kind is Kind.END
+            inlet.ended = message.kind is MessageKind.END
             inlet.received = max(inlet.received, message.number + message.items)
             self._loop.events.append(Arrival(inlet.channel, message))
 
@@ -317,7 +317,7 @@ class Inlets:
         read = 0
         while older is not None and read < _DRAINED:
             received = self._read(older)
-            if received is None or received.state is State.EMPTY:
+            if received is None or received.state is ReaderState.EMPTY:
                 break
             read += len(self._loop.scratch)
         successor, inlet.successor = inlet.successor, None
@@ -337,10 +337,10 @@ class Inlets:
         """What has come is as good as taken by the element: it need not be sent again."""
         return max(self._expected(inlet.channel), inlet.received)
 
-    def _has_had(self, channel: ChannelId) -> Had:
+    def _has_had(self, channel: ChannelId) -> Delivered:
         """In words that every replica of the producer understands; what has come is as good as taken here too."""
         come = [e.message for e in self._loop.events if isinstance(e, Arrival) and e.channel == channel]
-        return self._had(channel, come) if self._layout.retention(channel) in ("remember", "copy") else Had()
+        return self._had(channel, come) if self._layout.retention(channel) in ("remember", "copy") else Delivered()
 
     # Ends -------------------------------------------------------------------------------------------------------------
 
@@ -378,15 +378,20 @@ class Inlets:
             connection.to.close()
 
     def _answer(
-        self, connection: _Connection | None, kind: FrameKind, number: int, text: bytes = b"", had: Had | None = None
+        self,
+        connection: _Connection | None,
+        kind: FrameKind,
+        number: int,
+        text: bytes = b"",
+        had: Delivered | None = None,
     ) -> None:
         """Best effort: whoever is not there any more is noticed when its connection is read to its end."""
         if connection is None or connection.over or not connection.ready:
             return
         with contextlib.suppress(OSError):
-            header = Header(kind, len(text), epoch=self._epoch, number=number)
+            header = WireHeader(kind, len(text), epoch=self._epoch, number=number)
             if had is not None and had.key > START_KEY:
-                header = header._replace(progress=had.key, born=had.items)
+                header = header._replace(watermark=had.key, born=had.items)
             if kind is FrameKind.REFUSED or connection.answered:
                 connection.writing.write([pack(header) + text])
             else:

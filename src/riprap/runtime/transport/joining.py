@@ -13,7 +13,7 @@ from collections.abc import Container
 from dataclasses import replace
 
 from riprap.operators.views import concatenated
-from riprap.runtime.messages import Kind, Message
+from riprap.runtime.messages import Message, MessageKind
 
 
 def take_joined(queue: deque[Message], most_rows: int, fences: Container[int] = frozenset()) -> tuple[Message, int]:
@@ -44,10 +44,10 @@ def follows(one: Message, other: Message) -> bool:
 
 
 _JOINABLE = {
-    (Kind.ROWS, Kind.ROWS),
-    (Kind.ROWS, Kind.PROGRESS),
-    (Kind.PROGRESS, Kind.PROGRESS),
-    (Kind.PROGRESS, Kind.ROWS),
+    (MessageKind.ROWS, MessageKind.ROWS),
+    (MessageKind.ROWS, MessageKind.WATERMARK),
+    (MessageKind.WATERMARK, MessageKind.WATERMARK),
+    (MessageKind.WATERMARK, MessageKind.ROWS),
 }
 
 
@@ -58,9 +58,9 @@ def joined(group: list[Message]) -> Message:
     batches = [message.batch for message in group if message.batch is not None]
     return replace(
         group[0],
-        kind=Kind.ROWS if batches else Kind.PROGRESS,
+        kind=MessageKind.ROWS if batches else MessageKind.WATERMARK,
         batch=concatenated(batches) if batches else None,
         # Progress never falls on a channel, so that of the last message that has one is known after all of them.
-        progress=next((message.progress for message in reversed(group) if message.progress is not None), None),
+        watermark=next((message.watermark for message in reversed(group) if message.watermark is not None), None),
         born=min((message.born for message in group if message.born), default=0),
     )

@@ -17,9 +17,9 @@ from typing import Any
 from riprap.base.clock import Clock
 from riprap.protocols.events import LinkEvent
 from riprap.runtime.host import Arrival, HostEvent
-from riprap.runtime.transport.columns import Buffer, size_of
 from riprap.runtime.transport.frame_reader import SCRATCH_BYTES
 from riprap.runtime.transport.sockets import Socket
+from riprap.runtime.transport.wire_columns import Buffer, size_of
 
 Event = Arrival | LinkEvent
 Handler = Callable[..., None]  # the mask of what may be done is the last argument

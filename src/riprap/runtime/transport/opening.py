@@ -29,7 +29,7 @@ from riprap.base.errors import DataError
 from riprap.base.randomness import nonce
 from riprap.graph.types import plain_schema
 from riprap.protocols.channels import ChannelId
-from riprap.runtime.transport.frame import MAX_ANSWER, FrameKind, Header, credentials, pack, signed
+from riprap.runtime.transport.wire_frame import MAX_ANSWER, FrameKind, WireHeader, credentials, pack, signed
 
 _SPACE = b" "
 
@@ -55,14 +55,14 @@ class Handshake:
     def challenge(self) -> bytes:
         """The first frame of a connection, with a new nonce."""
         self._challenge = nonce()
-        return pack(Header(FrameKind.CHALLENGE, 0), self._challenge)
+        return pack(WireHeader(FrameKind.CHALLENGE, 0), self._challenge)
 
     def admits(self, frame: bytes, body: memoryview | None) -> bool:
         """Whether an opening frame was made for this challenge by somebody who knows the token."""
         self._opened = signed(frame) + (b"" if body is None else body.tobytes())
         return hmac.compare_digest(credentials(frame)[1], self._proof(b"producer"))
 
-    def answer(self, header: Header) -> bytes:
+    def answer(self, header: WireHeader) -> bytes:
         """The first frame that a producer gets from a consumer which has admitted it."""
         return pack(header, proof=self._proof(b"consumer", signed(pack(header))))
 
@@ -74,7 +74,7 @@ class Handshake:
         text += _SPACE * (-len(text) & 7)
         if len(text) > MAX_ANSWER:
             raise DataError(f"channel {opening.channel} has a name that is too long to be opened")
-        header, own = Header(FrameKind.OPEN, len(text), epoch=opening.epoch, number=opening.line), nonce()
+        header, own = WireHeader(FrameKind.OPEN, len(text), epoch=opening.epoch, number=opening.line), nonce()
         self._opened = signed(pack(header, own)) + text
         return pack(header, own, self._proof(b"producer")) + text
 
@@ -98,7 +98,7 @@ def columns_of(schema: pa.Schema) -> list[list[str]]:
     return [[f"{len(columns)} columns", hashlib.sha256(text.encode()).hexdigest()]]
 
 
-def read_opening(header: Header, body: memoryview | None) -> Opening:
+def read_opening(header: WireHeader, body: memoryview | None) -> Opening:
     text = b"" if body is None else body.tobytes()
     try:
         given = json.loads(text)

@@ -27,18 +27,18 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from riprap.base.errors import DataError
-from riprap.protocols.channel import Had
+from riprap.protocols.channel import Delivered
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.events import Acknowledged, ConsumerDown, ConsumerUp
-from riprap.runtime.messages import Kind, Message
+from riprap.runtime.messages import Message, MessageKind
 from riprap.runtime.transport.codec import Encoder
-from riprap.runtime.transport.frame import FrameKind, Header, credentials
-from riprap.runtime.transport.frame_reader import FrameReader, State
+from riprap.runtime.transport.frame_reader import FrameReader, ReaderState
 from riprap.runtime.transport.joining import take_joined
 from riprap.runtime.transport.loop import READ, WRITE, Loop, Writing
 from riprap.runtime.transport.opening import Handshake, Opening, columns_of
 from riprap.runtime.transport.sockets import Security, Socket, start_connecting
 from riprap.runtime.transport.weight import weight_of
+from riprap.runtime.transport.wire_frame import FrameKind, WireHeader, credentials
 from riprap.runtime.wire import Address
 
 # The newest known address of an element's life after the given epoch, or None. With timeout 0 it must be cheap.
@@ -146,7 +146,7 @@ class Outlets:
         if not channel.up or connection is None:
             return False
         first = message.number if after is None else after
-        if channel.outlet.gapless and first > channel.next and message.kind is not Kind.MARKER:
+        if channel.outlet.gapless and first > channel.next and message.kind is not MessageKind.MARKER:
             return False
         if connection.writing.waiting or channel.queue:
             if channel.queued >= self._bound:
@@ -166,7 +166,7 @@ class Outlets:
                 return False
             if not gone:
                 self._watch(channel, connection)
-        if message.kind is Kind.MARKER:
+        if message.kind is MessageKind.MARKER:
             if message.number > channel.next:  # sent ahead: items below its number follow
                 channel.fences = {number for number in channel.fences if number > channel.next} | {message.number}
         else:
@@ -313,10 +313,10 @@ class Outlets:
 
     # Answers ----------------------------------------------------------------------------------------------------------
 
-    def _admitting(self, connection: _Connection) -> Callable[[Header, bytes], None]:
+    def _admitting(self, connection: _Connection) -> Callable[[WireHeader, bytes], None]:
         """What may come: a challenge, then the proof, then anything that a consumer says; or that it refuses."""
 
-        def admit(header: Header, frame: bytes) -> None:
+        def admit(header: WireHeader, frame: bytes) -> None:
             kind = header.kind
             if kind < FrameKind.HELLO or (kind is FrameKind.CHALLENGE) != (connection.handshake is None):
                 if kind is not FrameKind.REFUSED:
@@ -351,7 +351,7 @@ class Outlets:
                     channel.encoder = Encoder(channel.outlet.schema)
                     connection.greeted = channel.up = True
                     channel.next, channel.delay, channel.complaint = header.number, _RETRY, ""
-                    had = Had() if header.progress is None else Had(header.progress, header.born)
+                    had = Delivered() if header.watermark is None else Delivered(header.watermark, header.born)
                     self._loop.events.append(ConsumerUp(channel.name, header.epoch, header.number, had))
                 case FrameKind.ACKNOWLEDGEMENT:
                     self._loop.events.append(Acknowledged(channel.name, header.number))
@@ -369,12 +369,12 @@ class Outlets:
             self._complain(channel, connection.address, str(received.error))
             self._down(channel, connection)
             return False
-        if received.state is State.OVER:
+        if received.state is ReaderState.OVER:
             self._down(channel, connection)
             return False
         if connection.to.more:
             self._loop.again.append(lambda: self._hear_again(channel, connection))
-        return received.state is State.MORE
+        return received.state is ReaderState.MORE
 
     def _hear_again(self, channel: _Channel, connection: _Connection) -> None:
         if channel.connection is connection:

@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 
 from riprap.base.errors import DataError
 from riprap.base.randomness import nonce
-from riprap.runtime.run import Tls
-from riprap.runtime.transport.columns import Buffer, size_of
+from riprap.runtime.run_context import Tls
+from riprap.runtime.transport.wire_columns import Buffer, size_of
 from riprap.runtime.wire import CERTIFICATE_NAME
 
 _BACKLOG = 128

@@ -16,11 +16,11 @@ from typing import Final
 import pyarrow as pa
 
 from riprap.base.clock import SYSTEM_CLOCK, Clock
-from riprap.protocols.channel import Had
+from riprap.protocols.channel import Delivered
 from riprap.protocols.channels import ChannelId
 from riprap.runtime.host import Arrival, HostEvent
 from riprap.runtime.messages import Message
-from riprap.runtime.run import Run
+from riprap.runtime.run_context import Run
 from riprap.runtime.transport.inlets import Inlets
 from riprap.runtime.transport.loop import READ, Event, Loop
 from riprap.runtime.transport.mailbox import Mailbox
@@ -59,7 +59,7 @@ class Transport:
         run: Run,
         clock: Clock = SYSTEM_CLOCK,
         *,
-        had: Callable[[ChannelId, list[Message]], Had] = lambda channel, unread: Had(),
+        had: Callable[[ChannelId, list[Message]], Delivered] = lambda channel, unread: Delivered(),
         issued: Callable[[ChannelId], float] = lambda channel: math.inf,
     ) -> None:
         self._clock = clock

@@ -12,8 +12,8 @@ import numpy as np
 from scipy import stats
 
 from riprap.san.streaming.application import Application
-from riprap.san.streaming.faults import Faults
-from riprap.san.streaming.scenario import Protection, Scenario, tainted
+from riprap.san.streaming.failures import Faults
+from riprap.san.streaming.scenario import ModelProtection, ModelScenario, tainted
 
 BEGIN = 5.0  # seconds before the crash
 RUNS = 100
@@ -21,7 +21,7 @@ LONGEST = 7200.0  # seconds
 
 
 @dataclass(frozen=True)
-class Agreement:
+class ModelAgreement:
     """By operator: tainted tuples of the model and I of the assessment; and how far they rank operators alike."""
 
     tainted: Mapping[str, float]
@@ -31,18 +31,18 @@ class Agreement:
 
 def agreement(
     application: Application, impact: Mapping[str, float], outage: float, *, state_kept: bool, seed: int = 1
-) -> Agreement:
+) -> ModelAgreement:
     """`impact`: I of one outage of so many seconds, by operator."""
     found = {name: crash_taint(application, name, outage, state_kept=state_kept, seed=seed) for name in impact}
     ours, theirs = np.array(list(found.values())), np.array(list(impact.values()))
     alike = len(ours) < 2 or np.ptp(ours) == 0 or np.ptp(theirs) == 0
-    return Agreement(found, dict(impact), None if alike else float(stats.spearmanr(ours, theirs).statistic))
+    return ModelAgreement(found, dict(impact), None if alike else float(stats.spearmanr(ours, theirs).statistic))
 
 
 def crash_taint(application: Application, operator: str, outage: float, *, state_kept: bool, seed: int = 1) -> float:
     """Mean tainted tuples at all sinks after one crash of `operator`."""
     stateful = tuple(each.name for each in application.operators if each.stateful_ports)
-    protections = (Protection("checkpoint", stateful, {"age": 0.0}),) if state_kept and stateful else ()
+    protections = (ModelProtection("checkpoint", stateful, {"age": 0.0}),) if state_kept and stateful else ()
     refill = max(
         (
             port.state / application.rates[each.name, index]
@@ -54,6 +54,6 @@ def crash_taint(application: Application, operator: str, outage: float, *, state
     )
     horizon = min(LONGEST, BEGIN + outage + 2.0 * refill + 10.0)
     faults = Faults(recovery=outage, forced={operator: BEGIN})
-    job = Scenario(application, protections, faults, horizon).job(seed=seed)
+    job = ModelScenario(application, protections, faults, horizon).job(seed=seed)
     means = dict(zip(job.names, job.rows(0, RUNS).mean(axis=0), strict=True))
     return float(sum(means[tainted(sink)] for sink in application.sinks))

@@ -16,7 +16,7 @@ TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
-class Emission:
+class ModelEmission:
     """One outcome of processing a tuple: with `probability`, `tuples[j]` tuples leave at output port j."""
 
     probability: float
@@ -24,12 +24,12 @@ class Emission:
 
 
 @dataclass(frozen=True)
-class Port:
+class ModelPort:
     """An input port. What the probabilities of the emissions leave of one is the chance that nothing is emitted."""
 
     seconds: float  # processing time per tuple, mean
-    emissions: tuple[Emission, ...]
-    tainted: tuple[Emission, ...]  # when the tuple, or the state it meets, is tainted; as many as `emissions`
+    emissions: tuple[ModelEmission, ...]
+    tainted: tuple[ModelEmission, ...]  # when the tuple, or the state it meets, is tainted; as many as `emissions`
     state: int = 0  # S: tuples that the state behind this port holds when full; 0 = stateless
     penalty: float = 0.0  # α: share of the state to replace after a crash or a loss
     staleness: float = 0.0  # β: tuples to process per tuple lost
@@ -63,10 +63,10 @@ class Arrivals:
 
 
 @dataclass(frozen=True)
-class Operator:
+class ModelOperator:
     name: str
     kind: str
-    inputs: tuple[Port, ...]  # a source has one too: what comes from outside
+    inputs: tuple[ModelPort, ...]  # a source has one too: what comes from outside
     outputs: int  # a sink has none
     arrivals: Arrivals | None = None  # into input port 0; sources only
     timer: tuple[int, float] | None = None  # (input port, seconds): a token every so often, for time-based triggers
@@ -83,7 +83,7 @@ class Operator:
 
 
 @dataclass(frozen=True)
-class Stream:
+class ModelStream:
     """From output port `output` of `source` to input port `input` of `target`."""
 
     source: str
@@ -95,14 +95,14 @@ class Stream:
 @dataclass(frozen=True)
 class Application:
     name: str
-    operators: tuple[Operator, ...]
-    streams: tuple[Stream, ...]
+    operators: tuple[ModelOperator, ...]
+    streams: tuple[ModelStream, ...]
 
     def __post_init__(self) -> None:
         check(self)
 
     @cached_property
-    def by_name(self) -> Mapping[str, Operator]:
+    def by_name(self) -> Mapping[str, ModelOperator]:
         return {operator.name: operator for operator in self.operators}
 
     @cached_property
@@ -134,7 +134,7 @@ class Application:
                     )
         return rates
 
-    def named(self, names: Iterable[str], where: str) -> tuple[Operator, ...]:
+    def named(self, names: Iterable[str], where: str) -> tuple[ModelOperator, ...]:
         """The operators called `names`, or an error that says which of them is unknown."""
         for name in names:
             if name not in self.by_name:
@@ -167,7 +167,7 @@ def check(application: Application) -> None:
         ) from None
 
 
-def _check_operator(operator: Operator) -> None:
+def _check_operator(operator: ModelOperator) -> None:
     for index, port in enumerate(operator.inputs):
         where = f"{operator.name}, input port {index}"
         if port.seconds < 0:

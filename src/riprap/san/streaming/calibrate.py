@@ -22,7 +22,7 @@ from riprap.base.errors import DataError
 from riprap.base.randomness import generator
 from riprap.engine.engine import Engine
 from riprap.graph.graph import Graph
-from riprap.graph.keys import TS
+from riprap.graph.order_keys import TS
 from riprap.graph.windows import Count, Time
 from riprap.san.streaming.describe import Stability
 

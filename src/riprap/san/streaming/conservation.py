@@ -8,11 +8,11 @@ activity that goes on behind a crash breaks this.
 from collections.abc import Sequence
 
 from riprap.san.formalism import Invariant
-from riprap.san.streaming.application import Operator
-from riprap.san.streaming.faults import Faults
+from riprap.san.streaming.application import ModelOperator
+from riprap.san.streaming.failures import Faults
 
 
-def one_thing_at_a_time(name: str, operator: Operator, faults: Faults, incoming: Sequence[str]) -> list[Invariant]:
+def one_thing_at_a_time(name: str, operator: ModelOperator, faults: Faults, incoming: Sequence[str]) -> list[Invariant]:
     """Of the instance called `name`; `incoming` are the places of the streams into it."""
     doing = [f"{name}.waiting"]
     for port in range(len(operator.inputs)):

@@ -9,7 +9,7 @@ from functools import cached_property
 from keyword import iskeyword
 
 from riprap.san.language import FUNCTIONS
-from riprap.san.streaming.application import Application, Operator
+from riprap.san.streaming.application import Application, ModelOperator
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Restart:
 class Instance:
     """One running copy of an operator."""
 
-    operator: Operator
+    operator: ModelOperator
     replica: int  # 0 for the first, or only, copy
     restarts: tuple[Restart, ...]  # per input port
 
@@ -41,7 +41,7 @@ class Instance:
 
 
 @dataclass(frozen=True)
-class Link:
+class ModelLink:
     """A stream between two instances, by their indices."""
 
     source: int
@@ -51,7 +51,7 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Group:
+class ModelGroup:
     """A high-availability group: replicas of a set of operators, one replica active, the others discarding at the
     edge.
     """
@@ -91,8 +91,8 @@ class Deployment:
     application: Application
     recovery: float  # seconds from a crash to running again
     instances: tuple[Instance, ...]
-    links: tuple[Link, ...]
-    groups: tuple[Group, ...] = ()
+    links: tuple[ModelLink, ...]
+    groups: tuple[ModelGroup, ...] = ()
     redundant: frozenset[str] = frozenset()  # operators whose replicas all feed everyone, duplicates being dropped
     punctuation: float = 0.0  # seconds between clearings of the duplicate counters
     refill_selectivity: float = 0.5  # what an instance emits while it refills, relative to full state
@@ -120,7 +120,7 @@ class Deployment:
         """Whether what `instance` emits while its state fills up may be wrong."""
         return self.reading.refill_tainted and instance in self.membership
 
-    def leaves_group(self, link: Link) -> bool:
+    def leaves_group(self, link: ModelLink) -> bool:
         """Whether `link` crosses the edge of its source's group, and so carries tuples only while that replica is
         active.
         """
@@ -147,7 +147,7 @@ class Deployment:
         further = self._shocks(edges, self.groups[group].failover, lambda _: True)
         return _merged([*(shock for shock in shocks if shock), *further])
 
-    def _shocks(self, start: Iterable[int], outage: float, follow: Callable[[Link], bool]) -> tuple[Shock, ...]:
+    def _shocks(self, start: Iterable[int], outage: float, follow: Callable[[ModelLink], bool]) -> tuple[Shock, ...]:
         """Stateful ports reachable from `start`."""
         shocks = []
         waiting, seen = list(start), set(start)
@@ -161,7 +161,7 @@ class Deployment:
                         waiting.append(link.target)
         return _merged([shock for shock in shocks if shock])
 
-    def _shock(self, link: Link, outage: float) -> Shock | None:
+    def _shock(self, link: ModelLink, outage: float) -> Shock | None:
         operator = self.instances[link.target].operator
         port = operator.inputs[link.input]
         if not port.stateful:
@@ -184,7 +184,9 @@ def bare(application: Application, recovery: float) -> Deployment:
             Instance(operator, 0, tuple(Restart(refill=port.state) for port in operator.inputs))
             for operator in application.operators
         ),
-        tuple(Link(index[each.source], each.output, index[each.target], each.input) for each in application.streams),
+        tuple(
+            ModelLink(index[each.source], each.output, index[each.target], each.input) for each in application.streams
+        ),
     )
 
 
@@ -206,5 +208,5 @@ def replicated(deployment: Deployment, names: frozenset[str], copies: int) -> De
         pairs = zip(sources, targets, strict=True) if len(sources) == len(targets) else (
             (source, target) for source in sources for target in targets
         )  # fmt: skip
-        links += [Link(source, link.output, target, link.input) for source, target in pairs]
+        links += [ModelLink(source, link.output, target, link.input) for source, target in pairs]
     return replace(deployment, instances=tuple(instances), links=tuple(links))

@@ -13,15 +13,16 @@ from riprap.engine.profile import OperatorProfile, PieceProfile, Profile
 from riprap.graph.graph import Graph
 from riprap.graph.specs import Aggregate, OperatorSpec, Sort
 from riprap.graph.windows import Time
-from riprap.san.streaming.application import Application, Arrivals, Emission, Operator, Port, Stream
-from riprap.san.streaming.scenario import Protection
+from riprap.san.streaming.application import Application, Arrivals, ModelEmission, ModelOperator, ModelPort, ModelStream
+from riprap.san.streaming.scenario import ModelProtection
 
 _SECOND = 1_000_000  # microseconds
 
 
 @dataclass(frozen=True)
 class Stability:
-    """How the state behind one port gets right again; see `Port`. Until it is calibrated, losing anything costs all
+    """How the state behind one port gets right again; see `ModelPort`. Until it is calibrated, losing anything costs
+    all
     of it.
     """
 
@@ -58,20 +59,20 @@ def describe(
     operators = tuple(
         _operator(spec, profile, scale, {} if stability is None else stability) for spec in graph.operators
     )
-    streams = tuple(Stream(each.source, each.target, each.source_port, each.target_port) for each in graph.streams)
+    streams = tuple(ModelStream(each.source, each.target, each.source_port, each.target_port) for each in graph.streams)
     return Application(graph.name, operators, streams)
 
 
 def _operator(
     spec: OperatorSpec, profile: Profile, scale: float, stability: Mapping[tuple[str, int], Stability]
-) -> Operator:
+) -> ModelOperator:
     measured = profile.operators[spec.name]
     seconds = measured.seconds_per_tuple
     if spec.kind == "source":
-        port = Port(seconds, (Emission(1.0, (1,)),), (Emission(1.0, (1,)),))
-        return Operator(spec.name, spec.kind, (port,), 1, Arrivals(sum(measured.mean_rate) * scale))
+        port = ModelPort(seconds, (ModelEmission(1.0, (1,)),), (ModelEmission(1.0, (1,)),))
+        return ModelOperator(spec.name, spec.kind, (port,), 1, Arrivals(sum(measured.mean_rate) * scale))
     if spec.kind == "sink":
-        return Operator(spec.name, spec.kind, (Port(seconds, (), ()),), 0)
+        return ModelOperator(spec.name, spec.kind, (ModelPort(seconds, (), ()),), 0)
     period = spec.every.size / _SECOND if isinstance(spec, Aggregate) and isinstance(spec.every, Time) else 0.0
     if isinstance(spec, Sort) and isinstance(spec.window, Time):
         period = spec.window.size / _SECOND
@@ -93,10 +94,10 @@ def _operator(
         wrong = tuple(mean * ratio for mean in means)
         ports.append(_port(seconds, means, wrong, state[number] if spec.stateful[number] else 0, fitted))
     if not period:
-        return Operator(spec.name, spec.kind, tuple(ports), spec.outputs)
+        return ModelOperator(spec.name, spec.kind, tuple(ports), spec.outputs)
     per_trigger = tuple(out / max(1.0, profile.seconds / period) for out in measured.tuples_out)
     ports.append(_port(seconds, per_trigger, per_trigger, 0, Stability()))
-    return Operator(spec.name, spec.kind, tuple(ports), spec.outputs, timer=(spec.inputs, period))
+    return ModelOperator(spec.name, spec.kind, tuple(ports), spec.outputs, timer=(spec.inputs, period))
 
 
 def _means(spec: OperatorSpec, measured: OperatorProfile, number: int) -> tuple[float, ...]:
@@ -106,13 +107,15 @@ def _means(spec: OperatorSpec, measured: OperatorProfile, number: int) -> tuple[
     return measured.selectivity
 
 
-def _port(seconds: float, means: tuple[float, ...], wrong: tuple[float, ...], state: int, fitted: Stability) -> Port:
+def _port(
+    seconds: float, means: tuple[float, ...], wrong: tuple[float, ...], state: int, fitted: Stability
+) -> ModelPort:
     clean, dirty = emissions(means), emissions(wrong)
     shapes = sorted({*clean, *dirty}) or [(1, *(0,) * (len(means) - 1))]
-    return Port(
+    return ModelPort(
         seconds,
-        tuple(Emission(clean.get(shape, 0.0), shape) for shape in shapes),
-        tuple(Emission(dirty.get(shape, 0.0), shape) for shape in shapes),
+        tuple(ModelEmission(clean.get(shape, 0.0), shape) for shape in shapes),
+        tuple(ModelEmission(dirty.get(shape, 0.0), shape) for shape in shapes),
         state, fitted.penalty, fitted.staleness, fitted.cap, fitted.taint,
     )  # fmt: skip
 
@@ -135,13 +138,13 @@ def emissions(means: tuple[float, ...]) -> dict[tuple[int, ...], float]:
     return found
 
 
-def protections(graph: Graph, failover: float = 1.0) -> tuple[Protection, ...]:
+def protections(graph: Graph, failover: float = 1.0) -> tuple[ModelProtection, ...]:
     """What the annotations of a graph (a plan's, where one was applied) protect, as techniques.
 
     The age of the last checkpoint is half the interval, which it is on average.
     """
     found = [
-        Protection("checkpoint", (spec.name,), {"age": spec.annotations.checkpoint_every / _SECOND / 2})
+        ModelProtection("checkpoint", (spec.name,), {"age": spec.annotations.checkpoint_every / _SECOND / 2})
         for spec in graph.operators
         if spec.annotations.checkpoint_every is not None
     ]
@@ -153,7 +156,7 @@ def protections(graph: Graph, failover: float = 1.0) -> tuple[Protection, ...]:
         group = members[0].annotations.ha_group
         assert group is not None
         settings = {"replicas": float(group.replicas), "failover": failover}
-        found.append(Protection("ha-group", tuple(spec.name for spec in members), settings))
+        found.append(ModelProtection("ha-group", tuple(spec.name for spec in members), settings))
     return tuple(found)
 
 

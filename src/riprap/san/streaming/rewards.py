@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from riprap.san.formalism import Reward, impulse
 from riprap.san.streaming.deployment import Deployment, Instance
-from riprap.san.streaming.faults import Faults
+from riprap.san.streaming.failures import Faults
 
 
 def active_place(group: int) -> str:

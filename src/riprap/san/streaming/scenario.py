@@ -10,13 +10,13 @@ import numpy as np
 
 from riprap.base.errors import PlanError, UsageError, known
 from riprap.san.generator import keys
-from riprap.san.replicate import Job, NetworkJob
-from riprap.san.run import Span
-from riprap.san.streaming import faults as fault_models
+from riprap.san.replicate import NetworkJob, ReplicationJob
+from riprap.san.simulate import Span
+from riprap.san.streaming import failures as fault_models
 from riprap.san.streaming.accelerated import check_load, simulate
 from riprap.san.streaming.application import Application
 from riprap.san.streaming.deployment import TAKEN, Deployment, Reading, bare
-from riprap.san.streaming.faults import NO_FAULTS, Faults
+from riprap.san.streaming.failures import NO_FAULTS, Faults
 from riprap.san.streaming.tables import Tables, tables
 from riprap.san.streaming.techniques import technique
 from riprap.san.streaming.template import build
@@ -38,7 +38,7 @@ def tainted(sink: str) -> str:
 
 
 @dataclass(frozen=True)
-class Protection:
+class ModelProtection:
     """One technique applied to some operators. Settings left out have the technique's defaults."""
 
     technique: str
@@ -47,9 +47,9 @@ class Protection:
 
 
 @dataclass(frozen=True)
-class Scenario:
+class ModelScenario:
     application: Application
-    protections: tuple[Protection, ...] = ()  # applied in order; operators in none of them restart from scratch
+    protections: tuple[ModelProtection, ...] = ()  # applied in order; operators in none of them restart from scratch
     faults: Faults = NO_FAULTS
     horizon: float = 7200.0  # seconds
     reading: Reading = TAKEN
@@ -70,7 +70,7 @@ class Scenario:
             deployment = applied.apply(deployment, frozenset(each.name for each in operators), settings)
         return deployment
 
-    def job(self, method: Method = "accelerated", seed: int = 1) -> Job:
+    def job(self, method: Method = "accelerated", seed: int = 1) -> ReplicationJob:
         """What to replicate. Both methods give the same metrics under the same names."""
         deployment = self.deployment()
         if method == "tokens":
@@ -80,7 +80,7 @@ class Scenario:
         check_load(self.application)
         return AcceleratedJob(tables(deployment, self.faults), metric_names(self.application), self.horizon, seed)
 
-    def fault_free(self) -> "Scenario":
+    def fault_free(self) -> "ModelScenario":
         return replace(self, faults=Faults(recovery=self.faults.recovery))
 
     def resources(self) -> dict[str, float]:

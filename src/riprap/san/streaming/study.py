@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from riprap.san.replicate import Runner, replicate
 from riprap.san.statistics import Estimate, Precision, estimate
-from riprap.san.streaming.scenario import AVAILABILITY, WITHOUT_PROPAGATION, Method, Scenario, delivered, tainted
+from riprap.san.streaming.scenario import AVAILABILITY, WITHOUT_PROPAGATION, Method, ModelScenario, delivered, tainted
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Answer:
 
 
 def study(
-    scenarios: Mapping[str, Scenario],
+    scenarios: Mapping[str, ModelScenario],
     precision: Precision,
     runner: Runner,
     *,

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from riprap.san.samplers import NEVER
-from riprap.san.streaming.deployment import Deployment, Link, Shock
-from riprap.san.streaming.faults import Faults
+from riprap.san.streaming.deployment import Deployment, ModelLink, Shock
+from riprap.san.streaming.failures import Faults
 
 # instances: whole numbers
 (PORTS, PORT_COUNT, OUTPUTS, OUTPUT_COUNT, GROUP, REPLICA, SINK, SHOCKS, SHOCK_COUNT, PEER, OPERATOR, REFILL_TAINTS) = (
@@ -71,7 +71,7 @@ def tables(deployment: Deployment, faults: Faults) -> Tables:
     emissions: list[list[float]] = []
     width = max(1, *(operator.outputs for operator in application.operators))
     first_port = np.cumsum([0, *(len(each.operator.inputs) for each in deployment.instances)])
-    link_number: dict[Link, int] = {}
+    link_number: dict[ModelLink, int] = {}
     for index in range(len(deployment.instances)):
         for output in range(deployment.instances[index].operator.outputs):
             for link in deployment.links:

@@ -22,21 +22,21 @@ from dataclasses import dataclass, field
 
 from riprap.san.formalism import (
     Activity,
-    Case,
+    ActivityCase,
     Distribution,
     InputGate,
     Invariant,
     Network,
     OutputGate,
-    Place,
+    SanPlace,
     deterministic,
     exponential,
     time_averaged,
 )
 from riprap.san.samplers import NEVER
 from riprap.san.streaming.conservation import one_thing_at_a_time
-from riprap.san.streaming.deployment import Deployment, Group, Instance, Link, Shock
-from riprap.san.streaming.faults import Faults
+from riprap.san.streaming.deployment import Deployment, Instance, ModelGroup, ModelLink, Shock
+from riprap.san.streaming.failures import Faults
 from riprap.san.streaming.rewards import active_place, all_alive, availability, deliveries
 
 
@@ -57,7 +57,7 @@ def build(deployment: Deployment, faults: Faults) -> Network:
 class _Builder:
     deployment: Deployment
     faults: Faults
-    places: list[Place] = field(default_factory=list)
+    places: list[SanPlace] = field(default_factory=list)
     activities: list[Activity] = field(default_factory=list)
     invariants: list[Invariant] = field(default_factory=list)
     parameters: dict[str, float] = field(default_factory=dict)
@@ -85,12 +85,12 @@ class _Builder:
         self.parameters[name] = float(value)
         return name
 
-    def stream(self, link: Link, tainted: bool) -> str:
+    def stream(self, link: ModelLink, tainted: bool) -> str:
         suffix = "_tainted" if tainted else ""
         return f"{self.name(link.source)}.to_{self.name(link.target)}_{link.output}_{link.input}{suffix}"
 
     def place(self, name: str, tokens: int = 0) -> str:
-        self.places.append(Place(name, tokens))
+        self.places.append(SanPlace(name, tokens))
         return name
 
     def wrong(self, instance: int) -> list[str]:
@@ -165,13 +165,18 @@ class _Builder:
             if self.faults.any_crash:
                 room, deliver = f"{name}.alive == 0 or {room}", f"if {name}.alive == 1: {deliver}"
             self.activities.append(
-                Activity(f"{name}.{verb}", delay, gates=(InputGate(room),), cases=(Case(gates=(OutputGate(deliver),)),))
+                Activity(
+                    f"{name}.{verb}",
+                    delay,
+                    gates=(InputGate(room),),
+                    cases=(ActivityCase(gates=(OutputGate(deliver),)),),
+                )
             )
             self.taking(f"{name}.take_{verb}", queue, name, f"{name}.processing{port}")
 
     def taking(self, activity: str, queue: str, name: str, processing: str) -> None:
         self.activities.append(
-            Activity(activity, None, {queue: 1, f"{name}.waiting": 1}, cases=(Case(outputs={processing: 1}),))
+            Activity(activity, None, {queue: 1, f"{name}.waiting": 1}, cases=(ActivityCase(outputs={processing: 1}),))
         )
 
     def take(self, index: int) -> None:
@@ -198,9 +203,11 @@ class _Builder:
                 mine, other = self.counter(link, suffix), self.counter(others[0], suffix)
                 count = f"{mine} += 1\nif {mine} > {other}: {processing} = 1\nelse: {name}.waiting = 1"
                 inputs = {queue: 1, f"{name}.waiting": 1}
-                self.activities.append(Activity(activity, None, inputs, cases=(Case(gates=(OutputGate(count),)),)))
+                self.activities.append(
+                    Activity(activity, None, inputs, cases=(ActivityCase(gates=(OutputGate(count),)),))
+                )
 
-    def counter(self, link: Link, suffix: str) -> str:
+    def counter(self, link: ModelLink, suffix: str) -> str:
         name = f"{self.name(link.target)}.seen_{self.name(link.source)}_{link.output}_{link.input}{suffix}"
         if name not in self.counters:
             self.counters.append(self.place(name))
@@ -238,15 +245,15 @@ class _Builder:
             and not (operator.stateful_ports and self.faults.any_crash)
         )
         if certain:
-            built = [Case(1.0, gates=(OutputGate("\n".join(filter(None, (cases[0][1], after)))),))]
+            built = [ActivityCase(1.0, gates=(OutputGate("\n".join(filter(None, (cases[0][1], after)))),))]
         else:
             nothing = f"1 - ({' + '.join(probabilities)})" if probabilities else 1.0
             waiting = OutputGate("\n".join(filter(None, (f"{name}.waiting = 1", after))))
             built = [
-                Case(chance, gates=(OutputGate("\n".join(filter(None, (program, after)))),))
+                ActivityCase(chance, gates=(OutputGate("\n".join(filter(None, (program, after)))),))
                 for chance, program in cases
             ]
-            built.append(Case(nothing, gates=(waiting,)))
+            built.append(ActivityCase(nothing, gates=(waiting,)))
         delay = deterministic(self.parameter(f"{name}.seconds{number}", port.seconds))
         processing = f"{name}.processing{suffix}{number}"
         self.activities.append(Activity(f"{name}.process{suffix}{number}", delay, {processing: 1}, cases=tuple(built)))
@@ -286,12 +293,12 @@ class _Builder:
         most = max((each.tuples[output] for port in operator.inputs for each in port.emissions), default=0)
         outputs = {f"{name}.buffer{suffix}{output}": 1}
         if operator.outputs == 1 and most <= 1:
-            case = Case(outputs={**outputs, f"{name}.waiting": 1})
+            case = ActivityCase(outputs={**outputs, f"{name}.waiting": 1})
         else:
             left = " + ".join(
                 f"{name}.sending{kind}{each}" for each in range(operator.outputs) for kind in ("", "_tainted")
             )
-            case = Case(outputs=outputs, gates=(OutputGate(f"if {left} == 0: {name}.waiting = 1"),))
+            case = ActivityCase(outputs=outputs, gates=(OutputGate(f"if {left} == 0: {name}.waiting = 1"),))
         self.activities.append(
             Activity(f"{name}.send{suffix}{output}", None, {sending: 1}, (InputGate(room),), cases=(case,))
         )
@@ -319,7 +326,7 @@ class _Builder:
             deliver = f"{queue} += 1"
             deliveries.append(f"if {' and '.join(conditions)}: {deliver}" if conditions else deliver)
         gates = (InputGate(" and ".join(rooms)),) if rooms else ()
-        case = Case(gates=(OutputGate("\n".join(deliveries)),) if deliveries else ())
+        case = ActivityCase(gates=(OutputGate("\n".join(deliveries)),) if deliveries else ())
         self.activities.append(
             Activity(
                 f"{name}.transmit{suffix}{output}", None, {f"{name}.buffer{suffix}{output}": 1}, gates, cases=(case,)
@@ -335,13 +342,13 @@ class _Builder:
         dying = self.place(f"{name}.dying")
         alive = InputGate(f"{name}.alive == 1")
         rate = self.parameter(f"{name}.crash_rate", self.faults.crash_rate_of(operator.name))
-        dies = (Case(outputs={dying: 1}),)
+        dies = (ActivityCase(outputs={dying: 1}),)
         self.activities.append(Activity(f"{name}.crash", exponential(rate), gates=(alive,), cases=dies))
         if self.faults.forced:
             moment = self.parameter(f"{name}.forced_at", self.faults.forced.get(operator.name, NEVER))
             unforced = self.place(f"{name}.unforced", 1)
             self.activities.append(Activity(f"{name}.forced", deterministic(moment), {unforced: 1}, cases=dies))
-        death = (Case(gates=(OutputGate(self.crash_program(index)),)),)
+        death = (ActivityCase(gates=(OutputGate(self.crash_program(index)),)),)
         self.activities.append(Activity(f"{name}.die", None, {dying: 1}, (alive,), death, priority=-1))
         dead = InputGate(f"{name}.alive == 0")
         self.activities.append(Activity(f"{name}.die_again", None, {dying: 1}, (dead,), priority=-1))
@@ -351,7 +358,7 @@ class _Builder:
                 f"{name}.recover",
                 deterministic(seconds),
                 gates=(InputGate(f"{name}.alive == 0"),),
-                cases=(Case(gates=(OutputGate(self.recovery_program(index, instance)),)),),
+                cases=(ActivityCase(gates=(OutputGate(self.recovery_program(index, instance)),)),),
             )
         )
 
@@ -416,13 +423,13 @@ class _Builder:
         operator, name = self.deployment.instances[index].operator, self.name(index)
         self.place(f"{name}.corrupt")
         share = self.faults.state_share if operator.stateful_ports else 0.0
-        cases = [Case(1 - share, gates=(OutputGate(f"{name}.corrupt = 1"),))]
+        cases = [ActivityCase(1 - share, gates=(OutputGate(f"{name}.corrupt = 1"),))]
         if operator.stateful_ports:
             lines = []
             for port in operator.stateful_ports:
                 tuples = self.parameter(f"{name}.taint{port}", operator.inputs[port].taint_stabilisation)
                 lines.append(f"{name}.unstable{port} = max({name}.unstable{port}, {tuples})")
-            cases.append(Case(share, gates=(OutputGate("\n".join(lines)),)))
+            cases.append(ActivityCase(share, gates=(OutputGate("\n".join(lines)),)))
         gates = (InputGate(f"{name}.alive == 1"),) if self.faults.any_crash else ()
         rate = self.parameter(f"{name}.sdc_rate", self.faults.sdc_rate_of(operator.name))
         self.activities.append(Activity(f"{name}.corrupted", exponential(rate), gates=gates, cases=tuple(cases)))
@@ -431,12 +438,12 @@ class _Builder:
         for number, host in enumerate(self.faults.hosts):
             rate = self.parameter(f"host{number}.crash_rate", host.crash_rate)
             dying = [f"{self.name(self.deployment.of_operator[operator][0])}.dying" for operator in host.operators]
-            case = Case(outputs=dict.fromkeys(dying, 1))
+            case = ActivityCase(outputs=dict.fromkeys(dying, 1))
             self.activities.append(Activity(f"host{number}.crash", exponential(rate), cases=(case,)))
 
     # Techniques.
 
-    def group(self, number: int, group: Group) -> None:
+    def group(self, number: int, group: ModelGroup) -> None:
         """Figure 5.8: a replica that loses an operator is deactivated; the first whole one becomes active after a
         while.
         """
@@ -454,7 +461,7 @@ class _Builder:
                     f"group{number}.deactivate{replica}",
                     None,
                     gates=(gate,),
-                    cases=(Case(gates=(OutputGate(begins),)),),
+                    cases=(ActivityCase(gates=(OutputGate(begins),)),),
                 )
             )
             earlier = "".join(f" and not ({each})" for each in whole[:replica])
@@ -465,7 +472,7 @@ class _Builder:
                     f"group{number}.activate{replica}",
                     deterministic(seconds),
                     gates=(gate,),
-                    cases=(Case(gates=(OutputGate(ends),)),),
+                    cases=(ActivityCase(gates=(OutputGate(ends),)),),
                 )
             )
             self.invariants.append(
@@ -479,7 +486,7 @@ class _Builder:
         """Clears the duplicate counters. A mark does not overtake tuples: it acts when nothing is on its way."""
         due = self.place("punctuation.due")
         seconds = self.parameter("punctuation.seconds", self.deployment.punctuation)
-        mark = Case(gates=(OutputGate(f"{due} = 1"),))
+        mark = ActivityCase(gates=(OutputGate(f"{due} = 1"),))
         self.activities.append(Activity("punctuation.mark", deterministic(seconds), cases=(mark,)))
         busy = [
             f"{place.name} == 0"

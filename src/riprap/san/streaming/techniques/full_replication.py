@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from riprap.base.errors import PlanError
-from riprap.san.streaming.deployment import Deployment, Link, replicated
+from riprap.san.streaming.deployment import Deployment, ModelLink, replicated
 
 NAME = "full-replication"
 SETTINGS: Mapping[str, float] = {"punctuation": 15.0}  # seconds
@@ -29,7 +29,7 @@ def apply(deployment: Deployment, operators: frozenset[str], settings: Mapping[s
     )  # fmt: skip
     copied = replicated(deployment, inner, COPIES)
     crossed = {
-        Link(source, link.output, target, link.input)
+        ModelLink(source, link.output, target, link.input)
         for link in copied.links
         for source in copied.of_operator[copied.instances[link.source].operator.name]
         for target in copied.of_operator[copied.instances[link.target].operator.name]

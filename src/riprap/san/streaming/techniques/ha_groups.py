@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from riprap.base.errors import PlanError
-from riprap.san.streaming.deployment import Deployment, Group, replicated
+from riprap.san.streaming.deployment import Deployment, ModelGroup, replicated
 
 NAME = "ha-group"
 SETTINGS: Mapping[str, float] = {"failover": 1.0, "replicas": 2}
@@ -29,10 +29,10 @@ def apply(deployment: Deployment, operators: frozenset[str], settings: Mapping[s
     groups = [_renumbered(group, before, deployment) for group in before.groups]
     replicas = tuple(tuple(deployment.of_operator[name][copy] for name in sorted(operators)) for copy in range(copies))
     name = "_".join(deployment.instances[index].name for index in replicas[0])
-    return replace(deployment, groups=(*groups, Group(name, replicas, settings["failover"])))
+    return replace(deployment, groups=(*groups, ModelGroup(name, replicas, settings["failover"])))
 
 
-def _renumbered(group: Group, before: Deployment, after: Deployment) -> Group:
+def _renumbered(group: ModelGroup, before: Deployment, after: Deployment) -> ModelGroup:
     def now(index: int) -> int:
         instance = before.instances[index]
         return after.of_operator[instance.operator.name][instance.replica]

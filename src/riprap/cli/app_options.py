@@ -1,0 +1,75 @@
+"""The options that commands share for naming an app, its plan and its input."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from riprap.base.errors import UsageError, known
+
+if TYPE_CHECKING:
+    from riprap.graph.graph import Graph
+
+AppName = Annotated[str, typer.Argument(help="A bundled app, or module:attribute.", show_default=False)]
+InputPaths = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input", help="A Parquet or Arrow file: PATH, or SOURCE=PATH for each source.", show_default="generated"
+    ),
+]
+PlanFile = Annotated[Path | None, typer.Option("--plan", help="A plan (TOML) that overrides the code's annotations.")]
+Tuples = Annotated[int, typer.Option("--tuples", help="Without --input: how many tuples to generate.", min=1)]
+Seed = Annotated[int, typer.Option("--seed", help="Without --input: seed of the generated data.", min=0)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def planned_app(name: str, plan: Path | None) -> "Graph":
+    """The app, with the plan applied if there is one."""
+    from riprap.apps.catalogue import load_app
+    from riprap.graph.plan_file import read_plan
+
+    graph = load_app(name)
+    return read_plan(plan).apply(graph) if plan is not None else graph
+
+
+def input_paths(graph: "Graph", given: list[str] | None, tuples: int, seed: int) -> dict[str, Path]:
+    """A file for each source: those named, or generated ones."""
+    if not given:
+        from riprap.apps.samples import cache_directory, sample_inputs
+
+        return dict(sample_inputs(graph, tuples, seed, cache_directory()))
+    names = [source.name for source in graph.sources]
+    paths: dict[str, Path] = {}
+    for text in given:
+        name, equals, path = text.partition("=")
+        if not equals or name not in names:
+            if len(names) > 1 or (equals and not Path(text).exists()):
+                raise UsageError(f"--input {text}: write SOURCE=PATH; the sources are {known(names, name)}")
+            name, path = names[0], text
+        if name in paths:
+            raise UsageError(f"--input: source {name} is given twice")
+        paths[name] = Path(path.removeprefix("stream:"))
+    for name in names:
+        if name not in paths:
+            raise UsageError(f"--input: no file for source {name}; write --input {name}=PATH")
+    from riprap.engine.input_check import check_input
+
+    for source in graph.sources:
+        if not (paths[source.name] / "stream.json").exists():  # only `run` takes persistent streams, and looks itself
+            check_input(paths[source.name], source)
+    return paths
+
+
+def shards_of(text: str) -> dict[str, int]:
+    """`OP=N,…`, as `--parallelism` takes it."""
+    from riprap.base.quantities import parse_whole
+
+    shards = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, number = part.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--parallelism {part}: write OPERATOR=N with N of 1 or more, as in Aggregator=2")
+        if name in shards:
+            raise UsageError(f"--parallelism: {name} is given twice")
+        shards[name] = parse_whole(number, f"--parallelism {name} =", least=1, most=1024)
+    return shards

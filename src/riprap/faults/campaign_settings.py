@@ -1,0 +1,272 @@
+"""A campaign: all trials of an assessment, laid out before anything runs.
+
+A *unit* is one target at one offset with all its outages and repetitions: its trials are scored on the same affected
+part of the output, which is what differs from golden under the longest outage (under any, where each strikes one
+tuple), united over repetitions. Repetition k uses the jitter of golden run k. Everything follows from
+`CampaignSettings`, the
+app and the recorded stream; nothing depends on the order in which units run.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from riprap.base.errors import UsageError
+from riprap.base.quantities import LONGEST, Duration, format_count, show_duration
+from riprap.base.randomness import derived_seed
+from riprap.engine.engine import Engine
+from riprap.engine.jitter import Jitter
+from riprap.faults.alterations import alterable
+from riprap.faults.divided import key_copies
+from riprap.faults.models import ALTERS, KEPT, STRIKES_ONCE, Fault, FaultKind, StateOutcome
+from riprap.faults.recording import Recording
+from riprap.graph.graph import Graph
+from riprap.graph.order_keys import START_KEY
+from riprap.graph.specs import Source
+from riprap.operators.columns import keys_of
+from riprap.operators.flipping import corruptible
+
+Rate = Literal["average", "peak"]
+Errors = Literal["absolute", "over"]
+_SECOND = 1_000_000  # microseconds
+_MOST_RUNS, _MOST_TUPLES = 100_000, 10**12
+
+
+class NothingToAssess(UsageError):
+    """A campaign none of whose targets a fault can be injected into."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Operators that fail together, what becomes of their state, and how long their outages can get."""
+
+    operators: tuple[str, ...]
+    state: StateOutcome = KEPT
+    at_most: Duration | None = None  # a fail-over time that replaces longer outages
+
+    @property
+    def name(self) -> str:
+        return "+".join(self.operators)
+
+
+@dataclass(frozen=True)
+class CampaignSettings:
+    """Everything that a campaign follows from, beside the app and the recorded stream."""
+
+    targets: tuple[Target, ...]
+    offsets: tuple[int, ...]  # tuples of the sources before the fault
+    scores: Mapping[str, str]  # output score function by sink
+    fault: FaultKind = "loss"
+    outages: tuple[Duration, ...] = tuple(Duration(round(s * _SECOND)) for s in (0.5, 1, 2, 4, 8, 16))
+    rates: tuple[Rate, ...] = ("average", "peak")
+    reps: int = 5
+    golden: int = 300  # golden runs, >= reps
+    section: int = 5_000  # tuples of the sources
+    threshold: float = 0.03  # of the golden score
+    percentile: float = 0.9
+    seed: int = 1
+    jitter_tuples: int | None = 10  # bound of the arrival jitter; one of the two is None
+    jitter_time: Duration | None = None
+    signed: bool = False
+    errors: Errors = "absolute"  # over: a section that the app underestimates is not wrong
+
+    def jitter(self, run: int) -> Jitter:
+        """The jitter of golden run `run`, and of repetition `run` of every trial."""
+        return Jitter(derived_seed(self.seed, "golden", run), tuples=self.jitter_tuples, time=self.jitter_time)
+
+    @property
+    def jitter_bound(self) -> int:
+        return self.jitter_tuples if self.jitter_tuples is not None else int(self.jitter_time or 0)
+
+
+@dataclass(frozen=True)
+class TargetProfile:
+    """The tuples that reach a target from outside it. Rates are in tuples per second of event time."""
+
+    target: Target
+    inputs: np.ndarray  # positions of their source tuples, ascending
+    average: float
+    peak: float  # most in any whole second
+
+    def rate(self, rate: Rate) -> float:
+        return self.average if rate == "average" else self.peak
+
+
+@dataclass(frozen=True)
+class Outage:
+    """One outage of one target at one offset."""
+
+    target: int  # index into Settings.targets
+    offset: int
+    duration: Duration
+    rate: Rate
+    tuples: int  # lost at the target
+    end: int  # position where the target is back
+
+    def fault(self, graph: Graph, recording: Recording, settings: CampaignSettings) -> Fault:
+        target = settings.targets[self.target]
+        start = recording.key_at(self.offset)
+        restored = start
+        if target.state.kind == "lost":
+            restored = START_KEY
+        elif target.state.kind == "checkpoint":
+            restored = recording.key_at(checkpoint_cut(recording, self.offset, target.state))
+        columns = _alterable(graph, target, settings.fault) if settings.fault in ALTERS else ()
+        seed = derived_seed(settings.seed, settings.fault, target.name, self.offset)
+        keys: tuple[str, ...] = ()
+        if settings.fault in STRIKES_ONCE:  # each outage is another strike
+            seed = derived_seed(seed, self.rate, self.duration)
+            keys = tuple(sorted(frozenset().union(*(key_copies(graph, name) for name in target.operators))))
+        return Fault(settings.fault, start, recording.key_at(self.end), restored, seed, columns, keys)
+
+
+def counts_jitter_in_tuples(graph: Graph) -> bool:
+    """Whether a jitter can be bounded in tuples: all that is merged anywhere comes from one source."""
+    shapes = [shape for spec in graph.operators if spec.inputs > 1 for shape in graph.input_shapes(spec.name)]
+    return len(graph.sources) == 1 and all(shape.src is not None and shape.src >= 0 for shape in shapes)
+
+
+def checkpoint_cut(recording: Recording, offset: int, state: StateOutcome) -> int:
+    """The position of the last checkpoint before a fault at `offset`."""
+    return int(np.searchsorted(recording.time, recording.time[offset] - state.age))
+
+
+def starts(settings: CampaignSettings, recording: Recording) -> list[int]:
+    """Cuts at which trials begin."""
+    cuts = set(settings.offsets)
+    for target in settings.targets:
+        if target.state.kind == "checkpoint":
+            cuts |= {checkpoint_cut(recording, offset, target.state) for offset in settings.offsets}
+    return sorted(cuts)
+
+
+def _alterable(graph: Graph, target: Target, kind: FaultKind) -> tuple[str, ...]:
+    grouped = frozenset(name for spec in graph for key in spec.partition_keys for name in key or ())
+    columns: dict[str, None] = {}
+    for name in target.operators:
+        spec = graph[name]
+        schemas = (spec.schema,) if isinstance(spec, Source) else graph.input_schemas(name)
+        for schema in schemas:
+            found = corruptible(schema) if kind in STRIKES_ONCE else alterable(schema, grouped)
+            columns |= dict.fromkeys(found)
+    if not columns:
+        what = "" if kind in STRIKES_ONCE else "numeric "
+        raise UsageError(f"{target.name} has no {what}attribute that could be wrong; use fault model loss instead")
+    return tuple(columns)
+
+
+def profile_targets(graph: Graph, recording: Recording, targets: Sequence[Target]) -> list[TargetProfile]:
+    """Run the app once and note what reaches each target."""
+    edges = [_edges(graph, target) for target in targets]
+    seen: dict[tuple[str, int], list[np.ndarray]] = {edge: [] for own in edges for edge in own}
+
+    def watch(name: str, port: int, batch: object) -> None:
+        if (name, port) in seen:
+            shape = graph.shape(name) if isinstance(graph[name], Source) else graph.input_shapes(name)[port]
+            # What time triggers behind the last tuple counts as the last tuple's.
+            positions = np.minimum(recording.positions_of(keys_of(batch, shape)), recording.tuples - 1)
+            seen[name, port].append(positions.astype(np.int32))
+
+    for _ in recording.feed(Engine(graph, watch=watch), 0, recording.tuples):
+        pass
+    length = max(1, int(recording.time[-1]) - int(recording.time[0])) / _SECOND
+    profiles = []
+    for target, own in zip(targets, edges, strict=True):
+        ports = [np.concatenate(seen[edge]) for edge in own if seen[edge]]
+        inputs = np.concatenate(ports) if ports else np.empty(0, np.int32)
+        if len(ports) > 1:
+            inputs.sort()
+        _, in_second = np.unique(recording.time[inputs] // _SECOND, return_counts=True)
+        profiles.append(TargetProfile(target, inputs, len(inputs) / length, float(in_second.max(initial=0))))
+    return profiles
+
+
+def _edges(graph: Graph, target: Target) -> list[tuple[str, int]]:
+    """Ports of the target's operators that are fed from outside the target."""
+    edges = []
+    for name in target.operators:
+        if isinstance(graph[name], Source):
+            edges.append((name, 0))
+        edges += [(name, s.target_port) for s in graph.inputs(name) if s.source not in target.operators]
+    return edges
+
+
+def outages_of(settings: CampaignSettings, profile: TargetProfile, index: int, offset: int) -> list[Outage]:
+    """All outages of a target at an offset, fewest tuples first; raises `UsageError` for one that cannot be."""
+    if not len(profile.inputs):
+        raise UsageError(f"no tuple of this stream reaches {profile.target.name}")
+    if profile.inputs[-1] < offset:
+        raise UsageError(
+            f"all {format_count(len(profile.inputs))} tuples of {profile.target.name} come before offset "
+            f"{format_count(offset)}: a fault after it would do nothing"
+        )
+    # With another type of number the whole array would be converted to look at a few entries.
+    before = int(np.searchsorted(profile.inputs, profile.inputs.dtype.type(offset)))
+    found: dict[tuple[Duration, Rate], Outage] = {}
+    for duration in settings.outages:
+        if profile.target.at_most is not None:
+            duration = min(duration, profile.target.at_most)
+        for rate in settings.rates:
+            lost = 1 if settings.fault in STRIKES_ONCE else max(1, round(profile.rate(rate) * duration / _SECOND))
+            if before + lost >= len(profile.inputs):
+                raise UsageError(
+                    f"an outage of {show_duration(duration)} at {rate} rate costs {profile.target.name} "
+                    f"{format_count(lost)} tuples, and after offset {format_count(offset)} the stream has only "
+                    f"{format_count(len(profile.inputs) - before)} for it; choose shorter outages or earlier offsets"
+                )
+            end = int(profile.inputs[before + lost])
+            found[duration, rate] = Outage(index, offset, duration, rate, lost, max(end, offset + 1))
+    return sorted(found.values(), key=lambda outage: (outage.tuples, outage.duration))
+
+
+def assessable(
+    graph: Graph, recording: Recording, settings: CampaignSettings, profiles: Sequence[TargetProfile]
+) -> tuple[CampaignSettings, dict[str, str]]:
+    """The settings with those targets that faults can be injected into; and why not, by the name of each other."""
+    reasons: dict[str, str] = {}
+    for index, profile in enumerate(profiles):
+        try:
+            for offset in settings.offsets:
+                for outage in outages_of(settings, profile, index, offset):
+                    outage.fault(graph, recording, settings)
+        except UsageError as error:
+            reasons[profile.target.name] = str(error)
+    kept = tuple(target for target in settings.targets if target.name not in reasons)
+    if not kept:
+        raise NothingToAssess(f"no operator can be assessed: {'; '.join(dict.fromkeys(reasons.values()))}")
+    return replace(settings, targets=kept), reasons
+
+
+def check_settings(settings: CampaignSettings, tuples: int) -> None:
+    """Raise for what cannot be done with a stream of so many tuples, before anything runs."""
+    most = {"--reps": _MOST_RUNS, "--golden": _MOST_RUNS, "--section": _MOST_TUPLES}
+    for option, value in {"--reps": settings.reps, "--golden": settings.golden, "--section": settings.section}.items():
+        if not 1 <= value <= most[option]:
+            raise UsageError(f"{option} {value}: it has to be 1 or more, and at most {most[option]}")
+    if settings.golden < settings.reps:
+        raise UsageError(
+            f"--golden {settings.golden} is less than --reps {settings.reps}: repetition k needs golden run k"
+        )
+    if not 0 < settings.percentile <= 1:
+        raise UsageError(f"--percentile {100 * settings.percentile:g}: give one above 0 and up to 100")
+    if not settings.offsets or not settings.outages or not settings.rates:
+        raise UsageError("a campaign needs at least one offset, one outage and one rate")
+    if min(settings.outages) < 1:
+        raise UsageError("--outages 0s: an outage has to last longer than nothing")
+    if not 0 <= (settings.jitter_tuples or 0) <= _MOST_TUPLES or not 0 <= (settings.jitter_time or 0) <= LONGEST:
+        raise UsageError(f"the bound of the jitter has to be 0 or more, and at most {_MOST_TUPLES} tuples")
+    for offset in settings.offsets:
+        if not 0 <= offset < tuples:
+            where = "before the stream" if offset < 0 else "beyond the stream"
+            raise UsageError(f"offset {format_count(offset)} is {where}, which has {format_count(tuples)} tuples")
+    if settings.fault != "loss" and any(target.state != KEPT for target in settings.targets):
+        raise UsageError(f"fault model {settings.fault} does not touch state; --state goes with loss")
+
+
+def units(settings: CampaignSettings) -> Iterator[tuple[int, int]]:
+    """(target, offset) as indices. Offsets first, so that neighbours in the list have different costs."""
+    for offset in range(len(settings.offsets)):
+        for target in range(len(settings.targets)):
+            yield target, offset

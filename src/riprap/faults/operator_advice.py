@@ -1,0 +1,161 @@
+"""What to do about each operator, in words that follow from its numbers.
+
+The yardstick is silence: an operator whose outage only makes the output fall silent has an error of 1 in every
+section that the outage covers, so that I equals the number of sections covered.
+
+    silent   R and I stay within one section of silence: the output is right again as soon as the operator is back
+    lasting  the error outlasts the outage, but adds up to less than WORSE times silence
+    worse    the output is wrong by more than that: what the app goes on giving out is worse than nothing
+
+What helps depends on the operator as well. Silent: a *restart* is enough. Lasting: an operator with state is
+*checkpointed*. One without has nothing to save; what lasts is that others missed its tuples, so it has to be away for
+less long (it is *replicated*) or its input has to come again (its upstream operators are backups, and replay). Worse:
+it is replicated.
+
+Where values are altered and nothing fails, nothing restarts or takes over: either *nothing* is needed, or copies have
+to *compare* what they give out.
+
+With several sinks the strongest advice holds: an output that is right soon does not make up for one that stays wrong.
+
+Operators that are to be replicated and stand next to each other, or between which only operators stand that behave like
+one of them, form one group: a fail-over of the group loses tuples at its edge alone. One that also feeds operators that
+are not replicated stays apart from those behind it: otherwise a failure of theirs would silence the others too.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from riprap.base.quantities import Duration, show_duration
+from riprap.faults.campaign_summary import TargetSummary
+from riprap.faults.targets import TargetChoice
+from riprap.graph.graph import Graph
+
+Advice = Literal["restart", "checkpoint", "replicate", "nothing", "compare"]
+Effect = Literal["silent", "lasting", "worse"]
+EFFECTS: tuple[Effect, ...] = get_args(Effect)  # the least first
+WORSE = 3.0  # times silence
+
+
+@dataclass(frozen=True)
+class OperatorAdvice:
+    advice: Advice
+    sentence: str
+    group: tuple[str, ...] = ()  # operators to replicate together, in the order of the graph
+
+
+def verdicts(
+    graph: Graph,
+    placed: Sequence[TargetChoice],
+    summaries: Sequence[TargetSummary],
+    failover: Duration,
+    *,
+    altered: bool = False,
+) -> dict[str, OperatorAdvice]:
+    """By target. `altered`: the faults were silent ones, `models.ALTERS`."""
+    worst = deciding(summaries)
+    if altered:
+        return {name: _of_altered(summary) for name, summary in worst.items()}
+    advice = {name: _advice(graph, name, _effect(summary)) for name, summary in worst.items()}
+    groups = _groups(graph, placed, advice)
+    several = len({summary.sink for summary in summaries}) > 1
+    return {
+        name: _verdict(graph, summary, advice[name], groups.get(name, ()), failover, several=several)
+        for name, summary in worst.items()
+    }
+
+
+def deciding(summaries: Sequence[TargetSummary]) -> dict[str, TargetSummary]:
+    """By target, the sink that decides what to do about it: the one that calls for most; of those, the most wrong."""
+    found: dict[str, TargetSummary] = {}
+    for summary in summaries:
+        known = found.get(summary.target)
+        if known is None or _weight(summary) > _weight(known):
+            found[summary.target] = summary
+    return found
+
+
+def _weight(summary: TargetSummary) -> tuple[int, float, int]:
+    return EFFECTS.index(_effect(summary)), summary.paired.I, summary.paired.R
+
+
+def _effect(summary: TargetSummary) -> Effect:
+    metrics, covered = summary.paired, summary.covered
+    if covered + 1 >= metrics.R and covered + 1 >= metrics.I:
+        return "silent"
+    return "worse" if WORSE * covered < metrics.I else "lasting"
+
+
+def _advice(graph: Graph, target: str, effect: Effect) -> Advice:
+    if effect == "silent":
+        return "restart"
+    return "checkpoint" if effect == "lasting" and _stateful(graph, target) else "replicate"
+
+
+def _stateful(graph: Graph, target: str) -> bool:
+    return any(any(graph[name].stateful) for name in target.split("+"))
+
+
+def _verdict(
+    graph: Graph, summary: TargetSummary, advice: Advice, group: tuple[str, ...], failover: Duration, *, several: bool
+) -> OperatorAdvice:
+    metrics, outage = summary.paired, show_duration(summary.decisive.duration)
+    silence = f"silence for {outage} would cost I = {summary.covered:.1f}"
+    output = f"the output at {summary.sink}" if several else "the output"
+    if metrics.R == 0:
+        every = "any output" if several else "the output"
+        return OperatorAdvice(advice, f"Restart is enough: an outage of {outage} leaves no section of {every} wrong.")
+    if advice == "restart":
+        return OperatorAdvice(
+            advice,
+            f"Restart is enough: {output} is right again once the operator is back (R = {metrics.R}; {silence}).",
+        )
+    lasting = f"{output} stays wrong for {metrics.R} sections and I = {metrics.I:.2f}, where {silence}"
+    if advice == "checkpoint":
+        return OperatorAdvice(advice, f"Checkpoint, and restart quickly: {lasting}.")
+    short = [o for o in summary.outages if o.duration <= failover]
+    promise = f"; an outage of {show_duration(short[-1].duration)} leaves I = {short[-1].I:.2f}" if short else ""
+    others = [name for name in group if name != summary.target]
+    together = f", together with {' and '.join(others)}" if others else ""
+    instead = "" if _stateful(graph, summary.target) else _instead(graph, summary.target)
+    return OperatorAdvice(advice, f"Replicate{together}: {lasting}{promise}.{instead}", group)
+
+
+def _of_altered(summary: TargetSummary) -> OperatorAdvice:
+    metrics = summary.paired
+    if metrics.R == 0:
+        return OperatorAdvice("nothing", "Nothing is needed: altered values leave no section of the output wrong.")
+    sections = "1 section" if metrics.R == 1 else f"{metrics.R} sections"
+    return OperatorAdvice(
+        "compare",
+        f"Compare copies of it (full replication): altered values make {sections} of the output at {summary.sink} "
+        f"wrong, I = {metrics.I:.2f}, and nothing fails that a restart or a fail-over would mend.",
+    )
+
+
+def _instead(graph: Graph, target: str) -> str:
+    """The other way to protect operators without state."""
+    before = {name for each in target.split("+") for name in graph.upstream(each)} - set(target.split("+"))
+    upstream = [name for name in graph.order if name in before]
+    if not upstream:
+        return " It has no state to checkpoint."
+    return f" It has no state to checkpoint; or keep what {' and '.join(upstream)} gives out as a backup and replay it."
+
+
+def _groups(graph: Graph, placed: Sequence[TargetChoice], advice: Mapping[str, Advice]) -> dict[str, tuple[str, ...]]:
+    """For each target to replicate, the operators to replicate with it."""
+    like = {p.operator: p.like for p in placed}
+    members = {spec.name for spec in graph if advice.get(spec.name, advice.get(like.get(spec.name, ""))) == "replicate"}
+    replicated = [target for target in advice if advice[target] == "replicate"]
+    members |= {name for target in replicated for name in target.split("+")}
+    inside = {name for name in members if set(graph.downstream(name)) <= members}
+    groups: dict[str, tuple[str, ...]] = {}
+    for target in replicated:
+        group, stack = set(target.split("+")), target.split("+")
+        while stack:
+            name = stack.pop()
+            near = {*(inside & set(graph.upstream(name))), *(graph.downstream(name) if name in inside else ())} - group
+            group |= near
+            stack += near
+        groups[target] = tuple(name for name in graph.order if name in group)
+    return groups

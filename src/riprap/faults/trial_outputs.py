@@ -1,0 +1,134 @@
+"""What an app gave out at one sink, as arrays; and how two outputs differ.
+
+Outputs are matched on the whole order key. Two tuples with the same key differ when any of their columns does.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from riprap.engine.engine import Output
+from riprap.faults.recording import Recording
+from riprap.faults.scoring import Score
+from riprap.graph.graph import Graph
+from riprap.graph.order_keys import KEY_COLUMNS, KeyShape
+from riprap.operators.columns import ALL_VALID, keys_of, to_words
+from riprap.operators.groups import fold_column
+from riprap.operators.kernels.hashing import hash_words
+from riprap.operators.strings import StringPool
+
+
+class OutputRows(NamedTuple):
+    """Output tuples in the order in which they were given out; all arrays have one entry per tuple."""
+
+    position: np.ndarray  # int64, of the source tuple that its key names
+    identity: np.ndarray  # uint64, one-to-one with order keys (a 64-bit hash where `_seq` alone is not enough)
+    content: np.ndarray  # uint64, a hash over all columns
+    value: np.ndarray  # what it brings to the score; float64, or what the score keeps of it
+
+    def rows(self, chosen: np.ndarray) -> "OutputRows":
+        return OutputRows(*(column[chosen] for column in self))
+
+    @property
+    def size(self) -> int:
+        return len(self.position)
+
+
+def no_rows(score: Score) -> OutputRows:
+    return OutputRows(np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.uint64), score.nothing)
+
+
+def joined(parts: list[OutputRows]) -> OutputRows:
+    """One or more, one behind the other."""
+    return OutputRows(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+@dataclass(frozen=True)
+class SinkReader:
+    """Turns what leaves at one sink into arrays."""
+
+    sink: str
+    shape: KeyShape
+    schema: pa.Schema
+    score: Score
+    recording: Recording
+    pool: StringPool
+
+    def read(self, outputs: Iterable[Output]) -> OutputRows:
+        events = (out.event for out in outputs if out.name == self.sink)
+        rows = [self._rows(event) for event in events if isinstance(event, pa.RecordBatch) and event.num_rows]
+        return joined([no_rows(self.score), *rows])
+
+    def _rows(self, batch: pa.RecordBatch) -> OutputRows:
+        keys = keys_of(batch, self.shape)
+        if self.shape.src is not None and self.shape.src >= 0 and not self.shape.n:
+            identity = keys.seq.astype(np.uint64)
+        else:
+            identity = np.zeros(batch.num_rows, np.uint64)
+            for part in keys:
+                hash_words(np.ascontiguousarray(np.broadcast_to(part, batch.num_rows)), ALL_VALID, identity)
+        content = np.zeros(batch.num_rows, np.uint64)
+        for field in self.schema:
+            if field.name not in KEY_COLUMNS:
+                fold_column(to_words(batch.column(field.name), self.pool), field.type, self.pool, content)
+        return OutputRows(self.recording.positions_of(keys), identity, content, self.score.values(batch))
+
+
+def sink_reader(graph: Graph, sink: str, score: Score, recording: Recording) -> SinkReader:
+    shape = graph.input_shapes(sink)[0]
+    return SinkReader(sink, shape, graph.input_schemas(sink)[0], score, recording, StringPool())
+
+
+def among(known: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Which of the wanted are among the known, which ascend."""
+    if not len(known):
+        return np.zeros(len(wanted), bool)
+    at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return np.asarray(known[at] == wanted)
+
+
+class Difference(NamedTuple):
+    """How a faulty output differs from the golden one: golden rows that are missing or different, and what came
+    instead.
+    """
+
+    removed: np.ndarray  # int64, rows of the golden output
+    added: OutputRows
+
+    def identities(self, golden: OutputRows) -> np.ndarray:
+        """Keys that are missing, extra or different; ascending."""
+        return np.unique(np.concatenate([golden.identity[self.removed], self.added.identity]))
+
+
+def difference(golden: OutputRows, among: np.ndarray, faulty: OutputRows) -> Difference:
+    """Compare the rows `among` of the golden output (ascending) with a faulty output."""
+    own = golden.identity[among]
+    order, number = _numbered(own)
+    others, _ = _numbered(faulty.identity)
+    sorted_faulty = faulty.identity[others]
+    at = np.searchsorted(sorted_faulty, own[order]) + number
+    found = at < len(sorted_faulty)
+    found[found] = sorted_faulty[at[found]] == own[order][found]
+    same = np.zeros(len(own), bool)
+    same[found] = faulty.content[others[at[found]]] == golden.content[among[order[found]]]
+    untouched = np.zeros(faulty.size, bool)
+    untouched[others[at[same]]] = True
+    return Difference(np.sort(among[order[~same]]), faulty.rows(np.flatnonzero(~untouched)))
+
+
+def _numbered(identities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows by identity, and the how-manieth of its identity each is (duplicates have the same)."""
+    order = np.argsort(identities, kind="stable")
+    ranked = identities[order]
+    begins = np.searchsorted(ranked, ranked)
+    return order, np.arange(len(ranked)) - begins
+
+
+def applied(golden: OutputRows, difference: Difference) -> OutputRows:
+    """The faulty output itself, in no particular order."""
+    kept = np.ones(golden.size, bool)
+    kept[difference.removed] = False
+    return joined([golden.rows(np.flatnonzero(kept)), difference.added])

@@ -1,0 +1,173 @@
+"""The functions of an aggregate over windows in a row store."""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numba import njit
+from numba.core.errors import NumbaError
+
+from riprap.base.errors import DataError
+from riprap.graph.aggregates import AggregateCall
+from riprap.graph.specs import OperatorSpec
+from riprap.operators.columns import ALL_VALID, from_words
+from riprap.operators.kernels.folds import (
+    count_values,
+    extremes,
+    extremes_sliding,
+    sum_floats,
+    sum_floats_sliding,
+    sum_integers,
+    sum_integers_sliding,
+)
+from riprap.operators.kernels.ranks import distinct_values, percentiles
+from riprap.operators.kernels.rings import positions_of
+from riprap.operators.row_store import RowStore
+
+_LONG = (
+    32  # tuples per window from which it pays to go from one window to the next instead of reading each from end to end
+)
+
+
+class Windows:
+    """Windows that speak: group `who` over its insertion indices [lo, hi). `overlapping`: a row is in several."""
+
+    def __init__(self, store: RowStore, who: np.ndarray, lo: np.ndarray, hi: np.ndarray, *, overlapping: bool) -> None:
+        self.store, self.who, self.lo, self.hi, self._overlapping = store, who, lo, hi, overlapping
+
+    @property
+    def ranges(self) -> tuple[np.ndarray, ...]:
+        return (self.store.base, self.store.cap, self.who, self.lo, self.hi)
+
+    @cached_property
+    def order(self) -> np.ndarray | None:
+        """Windows group by group, where sliding from one to the next is the better way; else None."""
+        if not self._overlapping or int((self.hi - self.lo).sum()) <= _LONG * len(self.who):
+            return None
+        return self.by_group
+
+    @cached_property
+    def by_group(self) -> np.ndarray:
+        """Windows group by group, each group's in order."""
+        return np.argsort(self.who, kind="stable")
+
+    def positions_at(self, index: np.ndarray) -> np.ndarray:
+        return self.store.base[self.who] + (index & (self.store.cap[self.who] - 1))
+
+
+class WindowFunction:
+    """One call of an aggregate, ready to run."""
+
+    def __init__(self, call: AggregateCall, column: str | None, spec: OperatorSpec) -> None:
+        self.name = call.name
+        self._call = call
+        self._column = column or ""
+        self._spec = spec
+        self._compiled: Callable[..., Any] | None = None
+
+    def over(self, windows: Windows) -> pa.Array:
+        """The output column, one value per window."""
+        return getattr(self, f"_{self._call.function}")(windows)
+
+    def _count(self, windows: Windows) -> pa.Array:
+        return pa.array(self._counts(windows))
+
+    def _counts(self, windows: Windows) -> np.ndarray:
+        valid = windows.store.column(self._column).valid if self._column else ALL_VALID
+        return count_values(valid, *windows.ranges) if len(valid) else windows.hi - windows.lo
+
+    def _count_distinct(self, windows: Windows) -> pa.Array:
+        column = windows.store.column(self._column)
+        return pa.array(distinct_values(*column, *windows.ranges, windows.by_group))
+
+    def _percentile(self, windows: Windows) -> pa.Array:
+        column = windows.store.column(self._column)
+        values, some = percentiles(*column, *windows.ranges, windows.by_group, self._call.share)
+        return from_words(values, some, pa.float64(), windows.store.pool)
+
+    def _sum(self, windows: Windows) -> pa.Array:
+        values, some = self._sums(windows)
+        type_ = pa.float64() if values.dtype == np.float64 else pa.int64()
+        return from_words(values, some, type_, windows.store.pool)
+
+    def _sums(self, windows: Windows) -> tuple[np.ndarray, np.ndarray]:
+        column = windows.store.column(self._column)
+        floats = column.values.dtype == np.float64
+        if floats and windows.order is None:
+            return sum_floats(*column, *windows.ranges)
+        if floats:
+            return sum_floats_sliding(*column, *windows.ranges, windows.order)
+        values, some, overflow = sum_integers(*column, *windows.ranges) if windows.order is None else (
+            sum_integers_sliding(*column, *windows.ranges, windows.order)
+        )  # fmt: skip
+        if overflow:
+            raise DataError(
+                f"operator {self._spec.name}: {self.name} leaves 64 bits; "
+                "cast its argument to double, or take a smaller window"
+            )
+        return values, some
+
+    def _avg(self, windows: Windows) -> pa.Array:
+        values, some = self._sums(windows)
+        counts = np.maximum(self._counts(windows), 1)
+        return from_words(values.astype(np.float64) / counts, some, pa.float64(), windows.store.pool)
+
+    def _min(self, windows: Windows) -> pa.Array:
+        return self._extreme(windows, False)
+
+    def _max(self, windows: Windows) -> pa.Array:
+        return self._extreme(windows, True)
+
+    def _extreme(self, windows: Windows, largest: bool) -> pa.Array:
+        column = windows.store.column(self._column)
+        if windows.order is None:
+            values, some = extremes(*column, *windows.ranges, largest)
+        else:
+            values, some = extremes_sliding(*column, *windows.ranges, largest, windows.order)
+        return from_words(values, some, windows.store.type_of(self._column), windows.store.pool)
+
+    def _first(self, windows: Windows) -> pa.Array:
+        return windows.store.gather(self._column, windows.positions_at(windows.lo))
+
+    def _last(self, windows: Windows) -> pa.Array:
+        return windows.store.gather(self._column, windows.positions_at(windows.hi - 1))
+
+    def _apply(self, windows: Windows) -> pa.Array:
+        column = windows.store.column(self._column)
+        positions = positions_of(windows.who, windows.lo, windows.hi, windows.store.base, windows.store.cap)
+        values = column.values[positions]
+        if len(column.valid):
+            missing = column.valid[positions] == 0
+            if missing.any() and values.dtype != np.float64:
+                raise DataError(
+                    f"operator {self._spec.name}: {self.name} got a null; a user's function over integers takes none, "
+                    "so use coalesce in its argument"
+                )
+            values[missing] = np.nan
+        ends = np.cumsum(windows.hi - windows.lo)
+        out = np.empty(len(ends), self._call.user_type.to_pandas_dtype())  # type: ignore[union-attr]
+        self._looped(values, ends, out)
+        return pa.array(out)
+
+    def _looped(self, values: np.ndarray, ends: np.ndarray, out: np.ndarray) -> None:
+        """Call the user's function on every window: compiled if Numba can, else as it is."""
+        function = self._call.user_function
+        if self._compiled is None:
+            self._compiled = _loop(njit(nogil=True)(function), njit(nogil=True))
+            try:
+                self._compiled(values[:0], ends[:0], out[:0])
+            except NumbaError:
+                self._compiled = _loop(function, lambda loop: loop)
+        self._compiled(values, ends, out)
+
+
+def _loop(function: Any, compiled: Callable[[Any], Any]) -> Callable[..., None]:
+    def loop(values: np.ndarray, ends: np.ndarray, out: np.ndarray) -> None:
+        start = 0
+        for k in range(len(ends)):
+            out[k] = function(values[start : ends[k]])
+            start = ends[k]
+
+    return compiled(loop)  # type: ignore[no-any-return]

@@ -1,0 +1,151 @@
+"""How what a replica gives out leaves its group: the way of the retention *remember*.
+
+Everything is held that the consumer has not had, whichever replica gave it to that; how far it has come is told by the
+director as a key (`release`). While the replica is a backup nothing is sent. When it becomes active the channel is
+opened under the term of its activation, the consumer answers with the key of the last item that it had, and what
+follows that is sent, with the numbers that the consumer expects.
+
+    number on the wire = number here + offset
+
+where the offset is set when a consumer answers: by its number if this replica has spoken to it in this term, else by
+its key. With `plain` the replica begins with what it gives out next: what it remembers is dropped, which leaves a gap
+in the numbers and counts as lost; and what the consumer had from the other replica and this one brings again is
+dropped too, and is told as doubled.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from riprap.graph.order_keys import END_KEY, KeyShape, OrderKey
+from riprap.operators.columns import Keys, keys_of
+from riprap.protocols.channel import ALL, Delivered, Skip
+from riprap.runtime.element.arrivals import renumbered
+from riprap.runtime.element.output_channels import HoldingOutput
+from riprap.runtime.element.shard_merge import Given
+from riprap.runtime.messages import Message, MessageKind
+
+
+class RememberOutput(HoldingOutput):
+    shape: KeyShape  # of the channel's rows
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)
+        self.outlet.guarded = False  # a key tells what the consumer had, in this life and in others
+        self._term = 0  # 0: another replica is active
+        self._met = 0  # the term in which the offset was set
+        self._plain = False
+        self._offset = 0
+        self._ends: deque[tuple[OrderKey, int]] = deque()  # of what is held: last key, number behind
+        self._dropped = self._seen = 0  # items that it remembered as it took over: not sent, had from another
+        self._resumed = 0  # the term in which something was sent
+
+    def counted(self, items: int, event: Given) -> int:
+        return self.outlet.numbered(items)  # what is sent counts, when it is
+
+    def give(self, messages: Sequence[Message]) -> None:
+        super().give(messages)
+        for message in messages:
+            keys = keys_of_message(message, self.shape)
+            self._ends.append((keys.at(len(keys.ts) - 1), message.number + message.items))
+
+    # Who is active ----------------------------------------------------------------------------------------------------
+
+    def activate(self, term: int, *, plain: bool) -> None:
+        self._term, self._plain = term, plain
+        self.outlet.up = None
+        self._heard = None
+        self._host.open(self.channel, term)
+
+    def deactivate(self) -> None:
+        if self._term:
+            self._term = 0
+            self.outlet.up = False
+            self.outlet.guarded = False
+            self.outlet.skip = None
+            self._host.shut(self.channel)
+
+    # The consumer -----------------------------------------------------------------------------------------------------
+
+    def up(self, next_: int, had: Delivered) -> None:
+        if not self._term:
+            return  # it was opened for a term that is over
+        self.outlet.up = True
+        self._heard = None
+        outlet, begin = self.outlet, self._held.first(self.outlet.number)
+        if self._met != self._term:
+            self._met = self._term
+            skip = outlet.skip = Skip(had)
+            first = self._unseen(skip, begin)
+            outlet.guarded = not skip.over
+            self._offset = next_ - first
+            self._dropped, self._seen = (outlet.number - first if self._plain else 0), skip.skipped
+        if self._plain:
+            self._held.rewind(outlet.number)
+            return
+        first = max(next_ - self._offset, begin)
+        self._offset = next_ - first
+        self._held.rewind(first)
+
+    def _unseen(self, skip: Skip, begin: int) -> int:
+        """The number of the first item that the consumer has not had."""
+        first = begin
+        for message in self._held.messages():
+            seen = skip.of(keys_of_message(message, self.shape))
+            first = message.number + seen
+            if skip.over:
+                break
+        return first
+
+    def release(self, had: Delivered, by_all: Delivered | None = None) -> None:
+        below = 0
+        while self._ends and (self._ends[0][0] < had.key or (self._ends[0][0] == had.key and had.items == ALL)):
+            below = self._ends.popleft()[1]
+        if below:
+            self._held.release(below)
+
+    def flush(self) -> None:
+        if self._term:
+            super().flush()
+
+    def _send(self, message: Message) -> bool:
+        end = message.number + self._offset + message.items
+        sent = self._host.send(self.channel, replace(renumbered(message, self._offset), epoch=self._term))
+        if sent:
+            if end > self.record.number:
+                self.record.number = end
+            if message.items and self._resumed != self._term:
+                self._resumed = self._term
+                self._host.tell({"ha": self._resumption()})
+        return sent
+
+    def _resumption(self) -> dict[str, int | str]:
+        skip = self.outlet.skip
+        doubled = skip.skipped - self._seen if self._plain and skip is not None else 0
+        channel, dropped = str(self.channel), self._dropped
+        return {"resumed": self._term, "channel": channel, "dropped": dropped, "doubled": doubled}
+
+    @property
+    def ready(self) -> bool:
+        """Whoever is there: what is not sent is remembered."""
+        return True
+
+    @property
+    def blocked(self) -> bool:  # type: ignore[override]
+        return bool(self._term) and super().blocked
+
+    @property
+    def ended(self) -> bool:
+        return self._heard == END_KEY if self._term else self.told == END_KEY
+
+
+def keys_of_message(message: Message, shape: KeyShape) -> Keys:
+    """Of its items."""
+    if message.kind is MessageKind.PUNCTUATION:
+        assert message.punctuation is not None
+        return Keys(*(np.array([part], np.int64) for part in message.punctuation))
+    if message.batch is None:
+        return Keys(*(np.zeros(0, np.int64) for _ in range(4)))
+    return keys_of(message.batch, shape)

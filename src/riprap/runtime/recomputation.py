@@ -1,0 +1,347 @@
+"""Recomputing what an element misses, beside it: its ancestors run once more, from what is on disk.
+
+When a channel that is recomputed goes on at a later item than its consumer expects (one of the two died, or their
+connection broke), the items between have to be worked out again. The *cone* of the missing channels is made of elements
+of all ancestors up to the nearest streams that are kept, logs and sources: each restored from the newest checkpoint
+whose outputs are not ahead of what is needed of it, and connected in memory. They are elements as in a run, under the
+same numbers, so what they give out is the same; they write nothing, and only what is missing leaves them.
+
+One `bring` is some turns of each element of the cone; a host calls it in its loop, so that signs of life go on. The
+process that failed does all of it, and healthy ones nothing. What it costs is the sum of the work of the cone.
+
+Fault model: what it reads survives processes (`protocols/recompute.py` says who keeps it), and it has no effects. A
+crash in the middle of it begins it anew.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from riprap.base.clock import Clock
+from riprap.base.errors import DataError
+from riprap.checkpoints.load import Loaded
+from riprap.graph.reach import BEGINNING
+from riprap.protocols.channels import ChannelId
+from riprap.protocols.cut import Cut
+from riprap.protocols.events import ConsumerUp, Durable
+from riprap.protocols.protocol import WHOLE
+from riprap.protocols.protocol import Protocol as Idle
+from riprap.runtime.element.element import HELD_BYTES, Element
+from riprap.runtime.element.ledger import ledger_shape, memory_ledger
+from riprap.runtime.host import Arrival, Missing, Recomputed, Shelf, SourceFeed, Spill
+from riprap.runtime.layout import Layout, Pe
+from riprap.runtime.messages import Message
+
+_ROOM = 16  # messages between two elements of a cone
+
+
+class StoredHistory(Protocol):
+    """What survives processes, to be read."""
+
+    def checkpoint(self, pe: str, fits: Callable[[Mapping[str, Any]], bool]) -> Loaded | None:
+        """The newest whole checkpoint of an element whose cut, as JSON, fits; None: there is none."""
+
+    def logged(self, channel: ChannelId, position: int) -> Callable[[], Arrival | None]:
+        """What is in the log of a channel, from a position on: each call gives what follows; None: not now."""
+
+    def feed(self, pe: Pe, source: str, position: int) -> SourceFeed:
+        """The input of a source."""
+
+    def spill(self, channel: ChannelId) -> Spill:
+        """A place for what does not fit into memory."""
+
+
+class Recomputation:
+    """For the life of one element. `compiled`: its ancestors run as generated loops, as they do in a run.
+
+    `at_once`: seconds of turns before others of the host's loop have theirs; with 0 one turn.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        past: StoredHistory,
+        clock: Clock,
+        *,
+        batch_rows: int,
+        held_bytes: int = HELD_BYTES,
+        compiled: bool = True,
+        at_once: float = 0.0,
+    ) -> None:
+        idle = replace(layout.protocol, machine=Idle)  # nothing is captured
+        self._layout, self._past, self._clock = replace(layout, protocol=idle), past, clock
+        self._batch_rows, self._held_bytes, self._compiled = batch_rows, held_bytes, compiled
+        self._at_once = at_once
+        self._cone: _Cone | None = None
+
+    @property
+    def moves(self) -> bool:
+        """Whether there is something to do at once: not if what was last tried waits for others."""
+        return self._cone is None or self._cone.moved
+
+    def bring(self, missing: Missing) -> list[Recomputed]:
+        """Do some of the work, and give what came of it. Nothing is missing: what is under way is forgotten.
+
+        Something may turn out to be missing on channels that are unheard of, too. So a cone is made for them from the
+        beginning, and keeps what it has of them until that is known: made again for another channel, it would do all
+        its work twice.
+        """
+        if not missing.holes:
+            if not missing.unheard:
+                self._cone = None
+            return []
+        if self._cone is None or not self._cone.reaches(missing):
+            wanted = {**missing.unheard, **{channel: first for channel, (first, _) in missing.holes.items()}}
+            self._cone = _Cone(
+                self._layout, self._past, self._clock, wanted, self._batch_rows, self._held_bytes, self._compiled
+            )
+        return self._cone.turns(missing, self._at_once)
+
+
+class _Cone:
+    def __init__(
+        self,
+        layout: Layout,
+        past: StoredHistory,
+        clock: Clock,
+        wanted: Mapping[ChannelId, int],
+        batch_rows: int,
+        held_bytes: int,
+        compiled: bool,
+    ) -> None:
+        self._clock = clock
+        self.moved = True  # in the last turn
+        self._given = dict(wanted)  # next item of each
+        self._out: dict[ChannelId, deque[Message]] = {channel: deque() for channel in wanted}
+        self._unheard: Mapping[ChannelId, int] = {}
+        self._shadows: dict[str, _Shadow] = {}
+        expected = dict(self._given)  # by channel: the item from which on it is needed
+        for pe in reversed(layout.pes):
+            needed = {c: expected[c] for c in layout.outputs(pe) if c in expected}
+            if not needed:
+                continue
+            loaded = past.checkpoint(pe.id, _gives(needed))
+            shadow = _Shadow(self, layout, pe, past, batch_rows)
+            shadow.element = Element(
+                layout,
+                pe,
+                -1,
+                host=shadow,
+                ledger=memory_ledger(ledger_shape(layout, pe)),
+                clock=clock,
+                checkpointer=None,
+                loaded={WHOLE: loaded},
+                feeds=shadow.feed,
+                rates=None,
+                batch_rows=batch_rows,
+                held_bytes=held_bytes,
+                cut_everywhere=not compiled,
+            )
+            self._shadows[pe.id] = shadow
+            for channel in layout.inputs(pe):
+                if layout.retention(channel) == "recompute":
+                    expected[channel] = shadow.element.expected(channel)
+        self._order = list(reversed(self._shadows.values()))  # upstream first
+        self._consumers = {c: self._shadows.get(layout.consumer(c)) for c in expected}
+        for shadow in self._order:
+            shadow.begin()
+
+    def reaches(self, missing: Missing) -> bool:
+        """Whether what is missing is still to come of it."""
+        return all(self._given.get(channel, first + 1) <= first for channel, (first, _) in missing.holes.items())
+
+    def turns(self, missing: Missing, seconds: float) -> list[Recomputed]:
+        """Until all is brought, or so long, or as long as something moves; one at least."""
+        self._unheard = missing.unheard
+        until, found = self._clock.monotonic() + seconds, self._turn(missing)
+        while self.moved and self._clock.monotonic() < until and not self._done(missing):
+            found += self._turn(missing)
+        return found
+
+    def _done(self, missing: Missing) -> bool:
+        return all(self._given[channel] >= last for channel, (_, last) in missing.holes.items())
+
+    def _turn(self, missing: Missing) -> list[Recomputed]:
+        moved = [shadow.turn() for shadow in self._order]
+        found = self._brought(missing)
+        self.moved = any(moved) or bool(found)
+        return found
+
+    def _brought(self, missing: Missing) -> list[Recomputed]:
+        found = []
+        for channel, waiting in self._out.items():
+            _, last = missing.holes.get(channel, (0, 0))
+            while waiting and channel not in missing.unheard:
+                message = waiting.popleft()
+                self._given[channel] = message.number + message.items
+                part = _below(message, last)
+                if part is not None:
+                    found.append(Recomputed(channel, part))
+        return found
+
+    def put(self, channel: ChannelId, message: Message) -> bool:
+        """From an element of the cone; False: there is no room now."""
+        waiting = self._out.get(channel)
+        if waiting is not None:
+            # What may be wanted later is as much as what is missing elsewhere: the cone stops when it has brought that.
+            if len(waiting) >= _ROOM and channel not in self._unheard:
+                return False
+            waiting.append(message)
+            return True
+        consumer = self._consumers.get(channel)
+        return consumer is None or consumer.put(Arrival(channel, message))
+
+
+class _Shadow:
+    """An element of a cone, and its host."""
+
+    def __init__(self, cone: _Cone, layout: Layout, pe: Pe, past: StoredHistory, rows: int) -> None:
+        self.element: Element
+        self._cone, self._layout, self._pe, self._past = cone, layout, pe, past
+        self._rows = rows  # of a log that are read in one turn
+        self._inbox: deque[Arrival] = deque()
+        self._logs: dict[ChannelId, Callable[[], Arrival | None]] = {}
+        self._read_to: dict[ChannelId, tuple[int, int]] = {}  # position, and the number there
+        self._alone: frozenset[ChannelId] = frozenset()  # logs that meet nothing that is recomputed
+
+    def begin(self) -> None:
+        element = self.element
+        layout, inputs = self._layout, self._layout.inputs(self._pe)
+        met = {layout.stream(channel).target for channel in inputs if layout.retention(channel) != "log"}
+        for channel in inputs:
+            if layout.retention(channel) == "log":
+                self._read_to[channel] = element.replay_from(channel)
+        self._alone = frozenset(channel for channel in self._read_to if layout.stream(channel).target not in met)
+        outlets = [c for c in self._layout.outputs(self._pe) if self._layout.retention(c) != "log"]
+        element.handle([ConsumerUp(channel, 0, 0) for channel in outlets])
+
+    def turn(self) -> bool:
+        """What came from others of the cone; then a part of each log, or as much as lets it go on with the others.
+
+        Whether anything came of it. Where a log meets what is recomputed, neither runs ahead of the other: what lies
+        beyond what is missing would be worked off in vain.
+        """
+        events = list[Arrival]()
+        if not self.element.unread:
+            events += self._inbox
+            self._inbox.clear()
+        moved = self.element.handle(events)
+        for channel in self._read_to:
+            while channel not in self.element.unread and self.element.lags(channel):
+                arrivals = self._logged(channel)
+                moved = self.element.handle(arrivals) or moved
+                if not arrivals or channel in self._alone:
+                    break
+        return moved
+
+    def put(self, arrival: Arrival) -> bool:
+        if len(self._inbox) >= _ROOM:
+            return False
+        self._inbox.append(arrival)
+        return True
+
+    def _logged(self, channel: ChannelId) -> list[Arrival]:
+        position, number = self._read_to[channel]
+        if channel not in self._logs:
+            self._logs[channel] = self._past.logged(channel, position)
+        following, arrivals, rows = self._logs[channel], list[Arrival](), 0
+        while rows < self._rows:
+            arrival = following()
+            if arrival is None:
+                break
+            arrivals.append(arrival)
+            rows += max(1, arrival.message.items)
+        for arrival in arrivals:
+            if arrival.message.items and arrival.message.number > number:
+                raise DataError(
+                    f"{self._pe.id} cannot be recomputed: the log of channel {channel} begins at item "
+                    f"{arrival.message.number}, and {number} is needed; its checkpoints are damaged, or were deleted"
+                )
+            number = max(number, arrival.message.number + arrival.message.items)
+            self._read_to[channel] = arrival.position, number
+        return arrivals
+
+    def feed(self, source: str, position: int) -> SourceFeed:
+        return self._past.feed(self._pe, source, position)
+
+    # Effects: none but to the cone.
+
+    def open(self, channel: ChannelId, epoch: int) -> None:
+        """Groups fail over and are not recomputed."""
+
+    def shut(self, channel: ChannelId) -> None:
+        """The same."""
+
+    def send(self, channel: ChannelId, message: Message, after: int | None = None) -> bool:
+        return self._cone.put(channel, message)
+
+    def keep(self, channel: ChannelId, message: Message, record: bytes = b"") -> None:
+        pass
+
+    def keep_record(self, channel: ChannelId, record: bytes) -> None:
+        pass
+
+    def records(self, channel: ChannelId) -> tuple[bytes, ...]:
+        return ()
+
+    def stable_records(self, channel: ChannelId) -> int:
+        return 0
+
+    def row(self, channel: ChannelId) -> int:
+        return 0
+
+    def retain(self, channel: ChannelId, row: int) -> None:
+        pass
+
+    def warn(self, text: str) -> None:
+        pass
+
+    def kept(self, channel: ChannelId) -> int:
+        return 0
+
+    def kept_until(self, channel: ChannelId) -> int:
+        return BEGINNING
+
+    def flush(self) -> None:
+        pass
+
+    def acknowledge(self, channel: ChannelId, next_: int) -> None:
+        pass
+
+    def release_inputs(self, positions: Mapping[str, int]) -> None:
+        pass
+
+    def release(self, channel: ChannelId, position: int) -> None:
+        pass
+
+    def spill(self, channel: ChannelId) -> Spill:
+        return self._past.spill(channel)
+
+    def shelf(self, channel: ChannelId) -> Shelf:
+        raise AssertionError("streams that are recomputed are not retained")
+
+    def took(self, durable: Durable, size: int, taken: int) -> None:
+        pass
+
+    def tell(self, message: Mapping[str, Any]) -> None:
+        pass
+
+
+def _gives(needed: Mapping[ChannelId, int]) -> Callable[[Mapping[str, Any]], bool]:
+    """Whether an element that goes back to a cut gives out again what is needed of it."""
+
+    def fits(positions: Mapping[str, Any]) -> bool:
+        sent = Cut.from_json(positions).sent
+        return all(sent[channel] <= number for channel, number in needed.items())
+
+    return fits
+
+
+def _below(message: Message, last: int) -> Message | None:
+    """What of it comes before an item: the sources may have stopped there, and its progress be beyond it."""
+    if message.number >= last:
+        return None
+    if message.batch is None or message.number + message.items <= last:
+        return message
+    return replace(message, batch=message.batch.slice(0, last - message.number), watermark=None)

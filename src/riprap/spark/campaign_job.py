@@ -1,0 +1,320 @@
+"""Campaigns on Spark: the work of `riprap.faults.work`, mapped over a cluster in waves.
+
+A wave is one job of a few tasks per slot (a task alone costs 35 to 60 ms); its rows are committed as Parquet before
+the next one begins. A campaign that was interrupted, in whatever way, goes on after the last wave that was committed:
+it is sealed (`riprap.faults.sealed`). The DataFrame API alone is used, so it runs over Connect too; driver and
+executors have to see the same files.
+
+All but `campaign.json` follows from the inputs: what was damaged is noticed and made again.
+
+    DIR/campaign.json      what the campaign is: a hash of app and settings, digests of the inputs, settings in words
+    DIR/recorded/          the recorded stream
+    DIR/shared/            golden runs and profiles, mapped by all tasks (`riprap.faults.store`)
+    DIR/waves/NAME/        Parquet: profile, prepare, trials-000 …, golden
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from riprap.base import files
+from riprap.base.clock import SYSTEM_CLOCK, Clock
+from riprap.base.errors import UsageError
+from riprap.base.owner import is_empty, owned
+from riprap.engine.compiling import ROWS
+from riprap.engine.identity import content_digest
+from riprap.engine.inputs import file_schema, read_file
+from riprap.faults import store, work
+from riprap.faults.campaign_settings import CampaignSettings, assessable, check_settings, units
+from riprap.faults.divided import dividing_columns
+from riprap.faults.gated import golden_engine
+from riprap.faults.recording import load, record
+from riprap.faults.score_functions import ScoreFunction
+from riprap.faults.sealed import seal, sound
+from riprap.graph.graph import Graph
+from riprap.spark.bounded import keep_loaded, task_slots
+from riprap.spark.job_progress import with_progress
+from riprap.spark.modules import for_worker
+from riprap.spark.session import session
+
+Tell = Callable[[str, int, int], None]  # what is being done, tasks done, tasks in all
+Warn = Callable[[str], None]
+_PER_SLOT = 8  # tasks of a wave for each slot, so that a long one does not keep the others waiting
+_PREPARED = pa.schema([("what", pa.string())])
+
+
+@dataclass(frozen=True)
+class CampaignResult:
+    """The tables of a campaign, and how it was obtained."""
+
+    settings: CampaignSettings  # with the targets that were assessed
+    unassessable: Mapping[str, str]  # targets that no fault can be injected into, and why
+    trials: pa.Table  # work.TRIALS
+    golden: pa.Table  # work.GOLDEN
+    tuples: int  # of the recorded stream
+    path: Path
+    resumed: int  # waves that were found complete
+    waves: int
+    seconds: float  # in this call
+    divided: bool  # whether trials ran key by key
+
+
+def run_campaign(
+    graph: Graph,
+    settings: CampaignSettings,
+    inputs: Mapping[str, Path],
+    path: Path,
+    *,
+    functions: Mapping[str, ScoreFunction] | None = None,
+    recorded: Path | None = None,
+    spark: SparkSession | None = None,
+    tell: Tell | None = None,
+    warn: Warn | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> CampaignResult:
+    """Run a campaign, or what is left of it. `recorded` is a recording of the same input, if there is one; `functions`
+    are score functions of the user's own, by sink, which the texts of the settings describe.
+
+    Targets that no fault can be injected into are found by one run of the app, `warn`ed of before anything else is
+    done, and left out.
+    """
+    begun = clock.monotonic()
+    path = files.real(path)
+    for file in inputs.values():
+        file_schema(file)  # a file that is not there, or is none, is told before anything is made
+    with owned(path, "campaign"):
+        return _run(graph, settings, inputs, path, functions or {}, recorded, session(spark), tell, warn, clock, begun)
+
+
+def _run(
+    graph: Graph, settings: CampaignSettings, inputs: Mapping[str, Path], path: Path, functions: Mapping[str,
+    ScoreFunction],
+    recorded: Path | None, spark: SparkSession, tell: Tell | None, warn: Warn | None, clock: Clock, begun: float,
+) -> CampaignResult:  # fmt: skip
+    identity = _claim(path, graph, settings, inputs)
+    recorded = recorded or path / "recorded"
+    if not sound(recorded):
+        record(graph, {name: read_file(file) for name, file in inputs.items()}, dividing_columns(graph), recorded)
+    recording = load(graph, recorded)
+    check_settings(settings, recording.tuples)
+    files.make(path / "shared")
+    if recording.tuples > ROWS:  # tasks will want it
+        golden_engine(graph, settings.jitter(0)).compile_first()
+    asked = work.CampaignJob(graph, settings, path / "shared", recorded, identity, functions)
+    campaign = _Campaign(spark, path / "waves", tell)
+    campaign.profile(asked)
+    chosen, unassessable = assessable(graph, recording, settings, asked.profiles)
+    for name, reason in unassessable.items():
+        if warn is not None:
+            warn(f"{name} cannot be assessed: {reason}")
+    job = replace(asked, settings=chosen, identity=f"{identity} without {sorted(unassessable)}")
+    trials, golden = campaign.run(job)
+    return CampaignResult(
+        chosen,
+        unassessable,
+        trials,
+        golden,
+        recording.tuples,
+        path,
+        campaign.resumed,
+        campaign.waves,
+        clock.monotonic() - begun,
+        job.divided,
+    )
+
+
+def trials_frame(result: CampaignResult, spark: SparkSession | None = None) -> DataFrame:
+    """All trials as a DataFrame, without what only the summary needs."""
+    frame = session(spark).read.parquet(*map(str, sorted((result.path / "waves").glob("trials-*"))))
+    return frame.drop("affected")
+
+
+def golden_frame(result: CampaignResult, spark: SparkSession | None = None) -> DataFrame:
+    return session(spark).read.parquet(str(result.path / "waves" / "golden"))
+
+
+def rows_frame(rows: pa.Table, spark: SparkSession | None = None) -> DataFrame:
+    """A small table as a DataFrame."""
+    return session(spark).createDataFrame(rows.to_pylist(), from_arrow_schema(rows.schema))
+
+
+# Whose directory it is ------------------------------------------------------------------------------------------------
+
+
+def _claim(path: Path, graph: Graph, settings: CampaignSettings, inputs: Mapping[str, Path]) -> str:
+    """Make the directory this campaign's, or check that it is. Two campaigns that differ have different texts."""
+    described = {"app": graph.name, "settings": json.loads(json.dumps(asdict(settings), default=str))}
+    text = graph.fingerprint + json.dumps(described, sort_keys=True)
+    identity = blake2b(text.encode(), digest_size=16).hexdigest()
+    digests = {name: content_digest(given) for name, given in inputs.items()}
+    about = path / "campaign.json"
+    if files.exists(about):
+        try:
+            known = json.loads(files.read_text(about))
+        except (OSError, ValueError, RecursionError):
+            known = None
+        if not isinstance(known, dict) or known.get("identity") != identity:
+            raise UsageError(
+                f"{path} holds a different campaign: give another directory with --out, or remove this one"
+            )
+        before = known.get("inputs")
+        if before != digests:
+            before = before if isinstance(before, dict) else {}
+            changed = [f"{inputs[name]} ({name})" for name in digests if before.get(name) != digests[name]]
+            raise UsageError(
+                f"{path} holds a campaign over other data: {', '.join(changed) or 'its input'} has changed since; "
+                "give another directory with --out, or remove this one"
+            )
+        return f"{identity} {digests}"
+    if not is_empty(path):
+        raise UsageError(f"{path} is not empty and holds no campaign: give an empty or a new directory with --out")
+    work_file = about.with_suffix(".part")
+    files.write_text(work_file, json.dumps({"identity": identity, "inputs": digests, **described}, indent=2))
+    files.rename(work_file, about)
+    return f"{identity} {digests}"
+
+
+# Waves ----------------------------------------------------------------------------------------------------------------
+
+
+class _Campaign:
+    def __init__(self, spark: SparkSession, path: Path, tell: Tell | None) -> None:
+        self.spark, self.path, self.tell = spark, path, tell
+        self.slots = task_slots(spark)
+        self.resumed = self.waves = self.done = 0
+        self.total = 1
+
+    def profile(self, job: work.CampaignJob) -> None:
+        if not store.profiled(job.path):
+            files.remove_tree(self.path / "profile")
+        self._wave("profile", partial_task(_profile, replace(job), None), 1, _PREPARED)
+
+    def run(self, job: work.CampaignJob) -> tuple[pa.Table, pa.Table]:
+        settings, shipped = job.settings, replace(job)  # without anything that it has mapped here
+        preparations, todo = work.preparations(settings), list(units(settings))
+        chunks = min(settings.golden, _PER_SLOT * self.slots)
+        runs = [list(range(chunk, settings.golden, chunks)) for chunk in range(chunks)]
+        self.total += len(preparations) + len(todo) + len(runs)
+        if not store.prepared(job.path, settings):
+            files.remove_tree(self.path / "prepare")
+        self._wave("prepare", partial_task(_prepare, shipped, preparations), len(preparations), _PREPARED)
+        waves = -(-len(todo) // (_PER_SLOT * self.slots))
+        trials = []
+        for number in range(waves):
+            chosen = todo[number::waves]  # waves of about the same size
+            task = partial_task(_run_units, shipped, chosen)
+            trials.append(self._wave(f"trials-{number:03d}", task, len(chosen), work.TRIALS))
+        table = pa.concat_tables(trials)
+        affected = _affected(table, job.path / "affected.arrow")
+        golden = self._wave("golden", partial_task(_run_golden, shipped, (runs, affected)), len(runs), work.GOLDEN)
+        return table.drop_columns(["affected"]), golden
+
+    def _wave(
+        self, name: str, task: Callable[..., Iterator[pa.RecordBatch]], count: int, schema: pa.Schema
+    ) -> pa.Table:
+        self.waves += 1
+        path = self.path / name
+        files.refuse_links(self.path)  # Spark and Arrow, who write and read it, follow them
+        if sound(path):
+            self.resumed += 1
+        else:
+            frame = self.spark.range(0, count, 1, count).mapInArrow(task, from_arrow_schema(schema))
+
+            def action() -> None:
+                frame.write.mode("overwrite").parquet(str(path))
+
+            files.remove_tree(path)
+            with_progress(self.spark, action, lambda done, _: self._progress(name, min(done, count)))
+            seal(path)
+        self.done += count
+        self._progress(name, 0)
+        return pq.read_table(path, schema=schema)
+
+    def _progress(self, name: str, done: int) -> None:
+        if self.tell is not None:
+            self.tell(name, self.done + done, self.total)
+
+
+def _affected(trials: pa.Table, path: Path) -> Path:
+    """Write the affected parts for the golden runs: a file, because what a task carries with it is slow to ship."""
+    found = trials.filter(trials["affected"].is_valid()).select(["sink", "target", "offset", "affected"])
+    with files.open_file(path, "wb") as file, pa.ipc.new_file(file, found.schema) as writer:
+        writer.write_table(found)
+    return path
+
+
+def partial_task(run: Callable[..., Iterator[pa.RecordBatch]], job: work.CampaignJob, tasks: Any) -> Callable[..., Any]:
+    """A function for `mapInArrow`: runs the tasks whose numbers it is given."""
+
+    def task(ids: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        keep_loaded()
+        for batch in ids:
+            for number in batch.column(0).to_pylist():
+                yield from run(_kept(job), tasks, number)
+
+    return for_worker(task)
+
+
+_JOBS: dict[tuple[Path, Path], work.CampaignJob] = {}
+
+
+def _kept(job: work.CampaignJob) -> work.CampaignJob:
+    """The job with what this process has mapped for it already: Python workers run many tasks."""
+    key = (job.path, job.recorded)
+    known = _JOBS.get(key)
+    if known is None or known.identity != job.identity:
+        _JOBS.clear()
+        _JOBS[key] = known = job
+    return known
+
+
+def _profile(job: work.CampaignJob, tasks: None, number: int) -> Iterator[pa.RecordBatch]:
+    work.profile_all(job)
+    yield pa.RecordBatch.from_pylist([{"what": "profile"}], schema=_PREPARED)
+
+
+def _prepare(job: work.CampaignJob, tasks: Sequence[str], number: int) -> Iterator[pa.RecordBatch]:
+    work.prepare(job, tasks[number])
+    yield pa.RecordBatch.from_pylist([{"what": tasks[number]}], schema=_PREPARED)
+
+
+def _run_units(job: work.CampaignJob, tasks: Sequence[tuple[int, int]], number: int) -> Iterator[pa.RecordBatch]:
+    yield work.run_unit(job, *tasks[number])
+
+
+def _run_golden(
+    job: work.CampaignJob, tasks: tuple[Sequence[Sequence[int]], Path], number: int
+) -> Iterator[pa.RecordBatch]:
+    runs, path = tasks
+    yield from work.run_golden(job, runs[number], _read_affected(job, path))
+
+
+@lru_cache(maxsize=1)
+def _affected_rows(path: Path, written: int) -> list[dict[str, Any]]:
+    table = pa.ipc.open_file(files.mapped(path)).read_all()
+    identities = [row.values.to_numpy().view(np.uint64) for row in table["affected"]]
+    keys = table.select(["sink", "target", "offset"]).to_pylist()
+    return [key | {"affected": part} for key, part in zip(keys, identities, strict=True)]
+
+
+def _read_affected(job: work.CampaignJob, path: Path) -> dict[str, list[np.ndarray]]:
+    """The affected parts by sink, in the order of the units."""
+    settings = job.settings
+    found = {
+        (row["sink"], row["target"], row["offset"]): row["affected"]
+        for row in _affected_rows(path, files.status(path).st_mtime_ns)
+    }
+    return {
+        sink: [found[sink, settings.targets[t].name, settings.offsets[o]] for t, o in units(settings)]
+        for sink in settings.scores
+    }

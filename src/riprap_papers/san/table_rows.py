@@ -1,0 +1,54 @@
+"""A number beside a published one, as a row; and when a published statement holds for ours."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from riprap.san.replicate import Replications
+from riprap.san.statistics import Estimate, estimate
+
+Bound = Literal["equal", "at most", "at least", "holds", ""]
+
+
+@dataclass(frozen=True)
+class SanRow:
+    """One number beside the published one. `low` and `high`: our 95 % interval, where there is one. `reading`: of
+    configuration 2, where it matters.
+    """
+
+    table: str
+    case: str
+    metric: str
+    published: float | None
+    ours: float
+    low: float | None = None
+    high: float | None = None
+    bound: Bound = ""
+    reading: str = ""
+
+
+def measured(
+    table: str,
+    case: str,
+    metric: str,
+    published: float | None,
+    values: np.ndarray,
+    bound: Bound = "",
+    reading: str = "",
+) -> SanRow:
+    ours = estimate(values)
+    return SanRow(table, case, metric, published, ours.mean, ours.low, ours.high, bound, reading)
+
+
+def statement(table: str, case: str, true: bool, reading: str = "") -> SanRow:
+    return SanRow(table, case, "holds (1 = yes)", 1.0, float(true), None, None, "holds", reading)
+
+
+def mean(result: Replications, name: str) -> float:
+    return result.estimates[name].mean
+
+
+def gap(first: Replications, second: Replications, name: str) -> Estimate:
+    """How much more of a metric the first gives; both were replicated equally often, apart from each other."""
+    return estimate(first.column(name) - second.column(name))
