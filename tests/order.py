@@ -32,7 +32,7 @@ LONGEST = (
     "tests/report/test_browser.py",
     "tests/san/test_closed_forms.py",
     "tests/simulation/test_seam.py",
-    "tests/compare/test_compare.py",
+    "tests/papers/compare/test_compare.py",
     "tests/simulation/test_pairs.py",
     "tests/checkpoints/test_incremental.py",
     "tests/cli/test_commands.py",

@@ -23,7 +23,7 @@ SAFE_KEYWORD = "allow_pickle"  # np.load(…, allow_pickle=False) reads arrays a
 
 ALLOWED = {
     "riprap/engine/compiling.py": "runs text that it wrote itself, compiled in the user's own cache directory",
-    "riprap/expressions/column_functions.py": "runs text that it wrote itself, in which nothing of an expression stands",
+    "riprap/expressions/column_functions.py": "runs text that it generated; no text of an expression is in it",
     "riprap/testing/checker.py": "copies batches and states in memory; reads no file",
     "riprap/san/compiled.py": "imports what it generated itself, from the user's own cache directory",
     "riprap/apps/catalogue.py": "imports the module that the user names as the app, and no file does",

@@ -12,8 +12,7 @@ SRC = Path(__file__).parents[2] / "src" / "riprap"
 # The order of docs/architecture.md, top to bottom.
 LAYERS = [
     "base", "expressions", "graph", "operators", "engine", "streams", "checkpoints", "records", "protocols",
-    "replication", "runtime", "faults", "san", "planner", "proof", "spark", "apps", "workloads", "compare", "report",
-    "api", "cli",
+    "replication", "runtime", "faults", "san", "planner", "proof", "testing", "spark", "apps", "report", "api", "cli",
 ]  # fmt: skip
 
 

@@ -4,7 +4,7 @@ The session of the tests does not run a failed task again, so that every kill en
 """
 
 import pytest
-from tests.workloads import references
+from tests.papers.workloads import references
 
 from riprap.streams import PersistentStream
 from riprap_papers.peers.micro_batches import MicroBatchQuery, work

@@ -1,15 +1,16 @@
 """The commands of `riprap`, in the order a user meets them, grouped by what they are for.
 
-A command's module imports what it needs inside the command, so that `riprap --help` stays quick.
+A command's module imports what it needs inside the command, so that `riprap --help` stays quick. Other installed
+packages add commands through the entry point group `riprap.commands`: each entry is a function that takes the app.
 """
 
+from importlib.metadata import entry_points
 from typing import Any
 
 from typer.core import TyperGroup
 
 from riprap.cli import (
     assess,
-    compare,
     data,
     doctor,
     graph,
@@ -17,16 +18,6 @@ from riprap.cli import (
     plan,
     profile,
     prove,
-    reproduce,
-    reproduce_assess,
-    reproduce_cec,
-    reproduce_corruption,
-    reproduce_failover,
-    reproduce_joins,
-    reproduce_sampled,
-    reproduce_san,
-    reproduce_streams,
-    reproduce_yield,
     run,
     run_bounded,
     stream,
@@ -66,7 +57,7 @@ def _root() -> None:
 
 # What a user goes round with an app, in this order; then what helps.
 _DECLARE, _ASSESS, _MODEL, _PLAN, _RUN, _PROVE = "Declare", "Assess", "Model", "Plan", "Run", "Prove"
-_COMPARE, _STREAMS, _OTHER = "Compare", "Streams and data", "Other"
+_STREAMS, _OTHER = "Streams and data", "Other"
 
 app.command("graph", rich_help_panel=_DECLARE)(graph.command)
 app.command("profile", rich_help_panel=_DECLARE)(profile.command)
@@ -76,17 +67,9 @@ app.command("plan", rich_help_panel=_PLAN)(plan.command)
 app.command("run", rich_help_panel=_RUN)(run.command)
 app.command("run-bounded", rich_help_panel=_RUN)(run_bounded.command)
 app.command("prove", rich_help_panel=_PROVE)(prove.command)
-app.command("compare", rich_help_panel=_COMPARE)(compare.command)
-reproduce.app.command("assess")(reproduce_assess.command)
-reproduce.app.command("cec")(reproduce_cec.command)
-reproduce.app.command("corruption")(reproduce_corruption.command)
-reproduce.app.command("failover")(reproduce_failover.command)
-reproduce.app.command("joins")(reproduce_joins.command)
-reproduce.app.command("sampled")(reproduce_sampled.command)
-reproduce.app.command("san")(reproduce_san.command)
-reproduce.app.command("streams")(reproduce_streams.command)
-reproduce.app.command("yield")(reproduce_yield.command)
-app.add_typer(reproduce.app, name="reproduce", rich_help_panel=_COMPARE)
 app.add_typer(stream.app, name="stream", rich_help_panel=_STREAMS)
 app.add_typer(data.app, name="data", rich_help_panel=_STREAMS)
 app.command("doctor", rich_help_panel=_OTHER)(doctor.command)
+
+for _plugin in entry_points(group="riprap.commands"):
+    _plugin.load()(app)

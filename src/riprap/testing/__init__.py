@@ -1,0 +1,1 @@
+"""The testing kit: a simulated host with seeded faults, and a checker of the operator contract."""

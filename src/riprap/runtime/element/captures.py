@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from riprap.checkpoints.capture import TakeCheckpoint as Copy
+from riprap.checkpoints.capture import CapturedState
 from riprap.checkpoints.checkpointer import Checkpointer
 from riprap.engine.engine import Engine
 from riprap.engine.merger import MergerState
@@ -26,7 +26,7 @@ class Note(NamedTuple):
 class OpenCapture:
     """A copy to which messages of some channels still belong."""
 
-    def __init__(self, copy: Copy, cut: Cut, command: TakeCheckpoint) -> None:
+    def __init__(self, copy: CapturedState, cut: Cut, command: TakeCheckpoint) -> None:
         self.copy, self.cut, self.command = copy, cut, command
         self.recording = set(command.record)
         self._messages = {channel: list(messages) for channel, messages in cut.parked.items()}
@@ -34,7 +34,7 @@ class OpenCapture:
     def add(self, channel: ChannelId, message: Message) -> None:
         self._messages.setdefault(channel, []).append(encode_message(message))
 
-    def finished(self) -> tuple[Copy, Note]:
+    def finished(self) -> tuple[CapturedState, Note]:
         cut = replace(self.cut, parked={channel: tuple(m) for channel, m in self._messages.items()})
         copy = replace(self.copy, positions=cut.as_json(), messages=cut.messages())
         return copy, Note(replace(cut, parked={}), self.command.tag, self.command.forced)
@@ -62,7 +62,7 @@ class Captures:
     def take(
         self, command: TakeCheckpoint, engine: Engine, cut: Cut, now: int, mergers: Mapping[str, MergerState]
     ) -> OpenCapture | None:
-        """Copy a unit. What is recorded for comes back; anything else is being written."""
+        """CapturedState a unit. What is recorded for comes back; anything else is being written."""
         assert self._checkpointer is not None, f"{self._pe}: a protocol captures {command.unit} without a plan for it"
         for tag, older in list(self._open.items()):
             if older.command.unit == command.unit:

@@ -6,7 +6,7 @@ What a stream adds, that windows close by watermark and that numbers are kept pe
 from collections import defaultdict
 
 import pytest
-from tests.workloads import references
+from tests.papers.workloads import references
 
 from riprap_papers.workloads.catalogue import WORKLOADS, load_workload
 

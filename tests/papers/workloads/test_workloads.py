@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.workloads import references
+from tests.papers.workloads import references
 
 from riprap.apps.catalogue import BUNDLED, load_app
 from riprap.apps.samples import sample_inputs
