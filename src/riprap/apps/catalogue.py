@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from importlib.machinery import PathFinder
+from importlib.metadata import entry_points
 from types import ModuleType
 from typing import Any
 
@@ -18,24 +19,20 @@ from riprap.base.errors import RiprapError, UsageError, known, users_line
 from riprap.graph.builder import App
 from riprap.graph.graph import Graph
 
-# Bundled apps: a name and the module with a function `build() -> Graph`.
+# Bundled apps: a name and the function `build() -> Graph`. Installed packages add theirs through the entry point group
+# `riprap.apps`, read here, before a directory of the user's is on the path.
 BUNDLED: Mapping[str, str] = {
     "bargain-discovery": "riprap.apps.bargain_discovery:build",
     "yield-prediction": "riprap.apps.yield_prediction:build",
     "sensor-fleet": "riprap.apps.sensor_fleet:build",
-    "nexmark-2": "riprap_papers.workloads.nexmark_2:build",
-    "nexmark-3": "riprap_papers.workloads.nexmark_3:build",
-    "nexmark-5": "riprap_papers.workloads.nexmark_5:build",
-    "nexmark-6": "riprap_papers.workloads.nexmark_6:build",
-    "wordcount": "riprap_papers.workloads.wordcount:build",
-    "nhop": "riprap_papers.workloads.nhop:build",
+    **{point.name: point.value for point in entry_points(group="riprap.apps")},
 }
 
 
 def workload_module(name: str) -> ModuleType | None:
-    """The module of a bundled workload. Workloads are below this package: they are found by name, as a user's apps."""
-    module = BUNDLED.get(name, "").partition(":")[0]
-    return importlib.import_module(module) if module.startswith("riprap_papers.workloads.") else None
+    """The module of a bundled app that generates its own input: it has a `WORKLOAD`."""
+    module = importlib.import_module(BUNDLED[name].partition(":")[0]) if name in BUNDLED else None
+    return module if hasattr(module, "WORKLOAD") else None
 
 
 def load_app(name: str) -> Graph:
