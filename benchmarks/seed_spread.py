@@ -1,5 +1,5 @@
 """How the assessment of Bargain Discovery varies with the seed of its generated data: prints the table of
-docs/market-data.md.
+docs/papers/market-data.md.
 
     python benchmarks/seed_spread.py [FIRST LAST]        # seeds, 1 and 40 unless given
 

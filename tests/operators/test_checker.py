@@ -183,7 +183,7 @@ def test_names_the_promise_that_is_broken(operator, promise):
 
 
 def test_the_example_of_the_documentation():
-    text = (Path(__file__).parents[2] / "docs" / "operators.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "operators.md").read_text()
     example, check = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     built = App("test")
     names = {"app": built, "trades": built.source("S", "ticker string, size long")}

@@ -1,4 +1,4 @@
-"""The definitions of docs/plan.md, tried on every set of backups. Nothing here comes from the planner.
+"""The definitions of docs/reference/plan.md, tried on every set of backups. Nothing here comes from the planner.
 
 A case is plain data: what a topology file holds, and what `riprap plan` is asked. Recovery is read off the recursion
 

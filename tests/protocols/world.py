@@ -303,7 +303,7 @@ class World:
     # Items ------------------------------------------------------------------------------------------------------------
 
     def _take(self, life, channel, message):
-        """As docs/protocols.md says, for each message in the order of its channel."""
+        """As docs/internals/protocols.md says, for each message in the order of its channel."""
         if channel in life.parked:
             life.parked[channel].append(message)
         elif message.marker is not None:

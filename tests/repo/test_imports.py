@@ -9,7 +9,7 @@ import riprap
 
 SRC = Path(__file__).parents[2] / "src" / "riprap"
 
-# The order of docs/architecture.md, top to bottom.
+# The order of docs/internals/architecture.md, top to bottom.
 LAYERS = [
     "base", "expressions", "graph", "operators", "engine", "streams", "checkpoints", "records", "protocols",
     "replication", "runtime", "faults", "san", "planner", "proof", "testing", "spark", "apps", "report", "api", "cli",

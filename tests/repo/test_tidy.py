@@ -102,7 +102,7 @@ def test_no_two_test_files_share_a_name():
 
 def test_decisions_have_numbers_of_their_own_and_links_lead_somewhere():
     """Branches that each add the next decision give two of them one number."""
-    decisions = [path.name for path in (ROOT / "docs" / "decisions").glob("*.md")]
+    decisions = [path.name for path in (ROOT / "docs" / "internals" / "decisions").glob("*.md")]
     assert sorted(name[:4] for name in decisions) == [f"{at:04}" for at in range(1, len(decisions) + 1)]
     for path in tracked("*.md"):
         for link in re.findall(r"\]\(([^)#:\s]+\.md)[#)]", path.read_text()):

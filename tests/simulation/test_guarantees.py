@@ -1,4 +1,4 @@
-"""The table of docs/protocols.md: what each protocol guarantees with each log and sink, held to by seeded schedules.
+"""The table of docs/internals/protocols.md: what each protocol guarantees with each log and sink, checked by seeded schedules.
 
 With volatile logs a chain of operators that give one row for each row loses no more than what the numbers of its
 streams say is missing, and gives nothing twice; with persistent ones, or where rows are held, it loses nothing. Dice,

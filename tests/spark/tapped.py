@@ -71,7 +71,7 @@ def tapped(books):
 
 
 def live():
-    """The app of docs/live-inputs.md."""
+    """The app of docs/how-to/live-inputs.md."""
     app = App("live")
     numbers = app.source("Numbers", "value long", protect=backup())
     lines = app.source("Lines", "value long", protect=backup())

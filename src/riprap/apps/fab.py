@@ -3,7 +3,7 @@
 Every wafer passes deposition, lithography and etching; each tool reads its sensors `READINGS` times while it works on
 the wafer. Wafers travel in lots. When all of a lot is etched it goes to the probe, which tests a few wafers at a time
 and finds the share of good dies of each: much later than a prediction is wanted. What is modelled, and why, is in
-`docs/yield-prediction.md`.
+`docs/papers/yield-prediction.md`.
 
 Equal arguments give equal data. Every quantity is drawn from a generator of its own.
 """

@@ -1,7 +1,7 @@
 """Market data for Bargain Discovery: trades and quotes with the statistics of the published data set, from a seed.
 
 What is given: 3,099 symbols, four quotes to a trade, 500 tuples/s on average and 2,200 at the peak, and that Bargain
-Discovery finds 18.2 % of the quotes to be bargains. What is modelled, and why, is in `docs/market-data.md`.
+Discovery finds 18.2 % of the quotes to be bargains. What is modelled, and why, is in `docs/papers/market-data.md`.
 
 Equal arguments give equal data (with the same libraries on the same kind of processor: elsewhere an exponential may
 differ in its last bit, and now and then a cent with it). Every quantity is drawn from a generator of its own, so that a
@@ -19,7 +19,7 @@ from riprap.apps import market_kernels as kernels
 from riprap.base.errors import UsageError
 from riprap.base.randomness import generator
 
-DEFAULT_SEED = 2  # one that shows the published orderings at 5 million tuples; see docs/market-data.md
+DEFAULT_SEED = 2  # one that shows the published orderings at 5 million tuples; see docs/papers/market-data.md
 SYMBOLS = 3_099
 QUOTE_SHARE = 0.8
 MEAN_RATE = 500.0  # tuples/s over the whole stream

@@ -4,7 +4,7 @@
     gain.evaluate(batch)                                   # a pyarrow.Array
     bind(parse("type = 'TRADE'"), schema).selection(batch) # the rows for which it is true
 
-What the language has and what it means is in docs/expressions.md. In short: Spark's SQL without implicit casts of
+docs/reference/expressions.md defines the language. In short: Spark's SQL without implicit casts of
 strings; integers are computed in 64 bits and an overflow is an error; `/` gives float64; dividing by zero gives NULL;
 floats compare as IEEE says; AND, OR and NOT are three-valued.
 """

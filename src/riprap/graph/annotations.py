@@ -6,7 +6,7 @@ from typing import Literal, get_args
 from riprap.base.errors import GraphError
 from riprap.base.quantities import Duration, format_duration, parse_duration
 
-# When an item of a persistent stream counts as kept; `docs/run.md` says what each survives and costs.
+# When an item of a persistent stream counts as kept; `docs/reference/run.md` says what each survives and costs.
 Stability = Literal["async", "group", "fsync"]
 WHILE_DOWN = "while-down"
 OFF = "off"  # for the interval between checkpoints: none are taken

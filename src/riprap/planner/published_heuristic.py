@@ -3,7 +3,7 @@
 There is a set of search sources, at first the sources of the topology. Each round takes the one with most hops to a
 sink, chooses backups within R downstream of it, and makes those search sources too; it ends when none is left.
 
-What the published text leaves open is settled so that the bound always holds; docs/plan.md says where and why.
+What the published text leaves open is settled so that the bound always holds; see docs/papers/reproduce-ftc.md.
 """
 
 from collections.abc import Callable

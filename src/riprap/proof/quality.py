@@ -1,7 +1,7 @@
 """How good the output of a hurt run is: the user's output score function over what came out, and over what should have.
 
-The functions are those of an assessment (`docs/assess.md`). Rows that were doubled count twice; the order does not
-count.
+The functions are those of an assessment (`docs/reference/assess.md`). Rows that were doubled count twice; the order
+does not count.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The seam: what a protocol is, and what it is given. `docs/protocols.md` says in which order an element calls it.
+"""The seam: what a protocol is, and what it is given. docs/internals/protocols.md has the order of calls.
 
 A protocol decides when to capture and where to go back. What becomes of the items of a channel while its consumer is
 away is the *retention* of its link (`channel.py`), not the protocol's business; nor are numbers, repetition and order.

@@ -209,7 +209,7 @@ def _reason(error: str) -> str:
 def _advice(error: str) -> str:
     if "ModuleNotFoundError" not in error:
         return ""
-    return "; install riprap and the app's modules for the executors' Python, or ship them (docs/deploy.md)"
+    return "; install riprap and the app's modules for the executors' Python, or ship them (docs/how-to/deploy.md)"
 
 
 # In the worker --------------------------------------------------------------------------------------------------------

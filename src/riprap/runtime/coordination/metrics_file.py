@@ -2,7 +2,7 @@
 
     {"at": wall clock in µs, "run": its state, "pe": …, "state": …, "in": …, …}
 
-`docs/run.md` says what each entry means. Lines are whole or left out: on a full disk they are. What the run itself
+`docs/reference/run-directory.md` explains each entry. Lines are whole or left out: on a full disk they are. What the run itself
 writes waits for room, or ends it.
 """
 

@@ -2,8 +2,8 @@
 
 Synchronous, without threads, clock or I/O of its own: a host brings what happened and the time, and takes effects. The
 same element runs in a Spark task (`process.py`) and under the simulated host (`simulation.py`), which call `handle`
-with events in the order in which they happened: it is the one loop body. `docs/protocols.md` says what it does with
-each, in which order, and when the protocol is asked.
+with events in the order in which they happened: it is the one loop body. `docs/internals/protocols.md` says what
+it does with each, in which order, and when the protocol is asked.
 
 Where several channels meet they are merged by order key, so without faults the outputs are those of the bounded run.
 Nothing here knows a protocol: what it decides comes as commands, and what becomes of items that a consumer misses is
