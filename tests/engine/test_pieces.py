@@ -125,7 +125,7 @@ def test_reasons_for_cuts():
     assert begins(graph, "Timed") is None
     assert "comes from Timed, which speaks when time or a punctuation says so" in begins(graph, "After")
     assert begins(graph, "Long") is None
-    assert "folded batch-wise" in begins(graph, "Longest")
+    assert "computed per batch" in begins(graph, "Longest")
     assert "in another order" in begins(graph, "Sorted")
     assert "no row" in begins(graph, "Marked")
     assert "would come between its ports" in begins(graph, "W")
@@ -149,9 +149,9 @@ def test_reasons_for_running_alone():
     first.join(right, **latest, how="right", name="Kept").sink("Out4")
     first.join(right, **latest, how="left", name="Latest").sink("Out5")
     graph = app.build()
-    assert "wait for those of all other ports" in begins(graph, "Pairs")
-    assert "can meet several tuples" in begins(graph, "Several")
-    assert "what is kept is given out as well" in begins(graph, "Kept")
+    assert "wait for rows of all other ports" in begins(graph, "Pairs")
+    assert "can match several tuples" in begins(graph, "Several")
+    assert "the stored side is emitted as well" in begins(graph, "Kept")
     assert begins(graph, "Latest") is None
 
 

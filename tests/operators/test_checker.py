@@ -229,8 +229,8 @@ def test_user_operators_that_misbehave_are_told():
             return [Rows(pa.RecordBatch.from_pylist([{"k": "a", "total": 1}], OUTPUT), [1000])]
 
     for operator, message in [
-        (WrongColumns, r"operator U: WrongColumns gave columns \['x'\] and declared \['k', 'total'\]"),
-        (TooMany, "40 rows for 30 inputs; say with triggers="),
+        (WrongColumns, r"operator U: WrongColumns returned columns \['x'\] but declared \['k', 'total'\]"),
+        (TooMany, "40 rows for 30 inputs; specify with triggers="),
         (Elsewhere, "names an input row that is not in the batch"),
     ]:
         with pytest.raises(DataError, match=message):
@@ -246,7 +246,7 @@ def test_a_save_of_another_type_than_bytes_is_told(saved):
     operator = make_operator(app(Saves), "U")
     kind = type(saved).__name__
     for use in (operator.snapshot, operator.digest):
-        with pytest.raises(DataError, match=rf"operator U: Saves.save\(\) gave {kind}; it has to give bytes"):
+        with pytest.raises(DataError, match=rf"operator U: Saves.save\(\) returned {kind}; it must return bytes"):
             use()
 
 

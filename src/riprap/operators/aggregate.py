@@ -25,11 +25,11 @@ from riprap.operators.tracking import Touched
 from riprap.operators.windowed import WindowedOperator
 
 _NONE, _FOREVER = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-_HASH_BITS = np.uint64(2**63 - 1)  # of a group's hash that become its `_n`
+_HASH_BITS = np.uint64(2**63 - 1)  # the bits of a group's hash that become its `_n`
 
 
 class _Spoken(NamedTuple):
-    """Windows that speak, in order: at row `rows` of the batch, group `who` over insertion indices [lo, hi)."""
+    """Windows that emit, in order: at row `rows` of the batch, group `who` over insertion indices [lo, hi)."""
 
     rows: np.ndarray
     who: np.ndarray
@@ -38,11 +38,12 @@ class _Spoken(NamedTuple):
 
 
 class RunningSums:
-    """What a step adds up per group while rows come and go: no state, for it follows from the windows.
+    """Running sums per group that a step maintains. They are no state: they follow from the windows.
 
-    `ints`: where the window of the sums begins, whether they are of this group's window at all; then, per argument, how
-    many values are not null, their sum, and that of their upper halves; of floats, how many are NaN or infinite above,
-    and below. `floats`: per argument the sum of those that are finite, what it is off by, and what was lost.
+    `ints`: where the window of the sums starts, and whether they belong to this group's window; then, per argument,
+    the number of values that are not null, their sum, and the sum of their upper halves; for floats, how many are NaN
+    or +inf, and how many are NaN or -inf. `floats`: per argument the sum of the finite values, its error, and what
+    was lost.
     """
 
     def __init__(self, arguments: int) -> None:
@@ -50,7 +51,7 @@ class RunningSums:
         self.floats = np.zeros((64, max(1, 3 * arguments)))
 
     def widen(self, groups: int) -> bool:
-        """Make room for so many groups; whether it had to be made."""
+        """Make room for this many groups; return whether the arrays were replaced."""
         more = groups - len(self.ints)
         if more > 0:
             self.ints = np.concatenate([self.ints, np.zeros((more, self.ints.shape[1]), np.int64)])
@@ -59,7 +60,7 @@ class RunningSums:
 
 
 class AggregateOperator(WindowedOperator):
-    new_rings = 0  # that one row of a piece's entry can make grow
+    new_rings = 0  # rings that one row of a piece's entry can enlarge
     largest_ring = SMALLEST
 
     def __init__(self, setting: Setting) -> None:
@@ -74,13 +75,11 @@ class AggregateOperator(WindowedOperator):
         self._functions = [WindowFunction(call, self.column_of(call), self.spec) for call in self.spec.calls]
         self._output = [name for name in setting.output_schemas[0].names if name in setting.wanted[0]]
         summed = [self.column_of(call) for call in self.spec.calls if call.function in ("sum", "avg", "count")]
-        self.places = {
-            name: place for place, name in enumerate(dict.fromkeys(filter(None, summed)))
-        }  # of sums that run
+        self.places = {name: place for place, name in enumerate(dict.fromkeys(filter(None, summed)))}  # of running sums
         super().__init__(setting)
 
     def column_of(self, call: AggregateCall) -> str | None:
-        """Where the argument of a call is stored."""
+        """The stored column with the argument of a call."""
         return self._named[call.argument] if call.argument is not None else None
 
     def nullable(self, column: str) -> bool:
@@ -102,11 +101,11 @@ class AggregateOperator(WindowedOperator):
                 ring=self.ring,
             )
         }
-        self._boundary = _NONE  # the next one to speak, where time says when
-        self.now = np.full(1, _NONE)  # greatest _ts of a tuple, where windows are of time
-        self._earliest = np.full(1, _NONE)  # no session that is open ends before it
+        self._boundary = _NONE  # the next boundary to emit at, where time triggers
+        self.now = np.full(1, _NONE)  # greatest `_ts` so far, for time windows
+        self._earliest = np.full(1, _NONE)  # no open session ends before it
         self.running = RunningSums(len(self.places))
-        self.oldest = _NONE  # what a step takes is later: set while it takes what comes late
+        self.oldest = _NONE  # while a step processes late rows: it drops rows at or before this time
 
     def make_room(self) -> int:
         room = super().make_room()
@@ -137,8 +136,8 @@ class AggregateOperator(WindowedOperator):
     def take(
         self, groups: np.ndarray, ts: np.ndarray, words: Mapping[str, TextColumn], batch: pa.RecordBatch | None = None
     ) -> list[Emission]:
-        """Take rows: the group, the time and the arguments of each. `batch` has what else groups that speak at a tuple
-        give of it, if they do.
+        """Process rows, given the group, time and arguments of each. Groups that emit at a tuple read other columns
+        from `batch`.
         """
         count, store, spec = len(groups), self.stores[0], self.spec
         store.reserve(groups)
@@ -170,10 +169,10 @@ class AggregateOperator(WindowedOperator):
         return self.process(channel, batch.filter(pa.array(self.open_to(times_of(batch), at))))
 
     def open_to(self, ts: np.ndarray, at: OrderKey) -> np.ndarray:
-        """Which rows that come late, at a key that has passed, belong to a window that is not closed."""
+        """Which late rows, arriving at key `at`, belong to a window that is still open."""
         window, every = self.spec.window, self.spec.every
         if isinstance(window, Time | Session) or isinstance(every, Time):
-            self.now[0] = max(self.now[0], at.ts)  # what comes now counts as of now
+            self.now[0] = max(self.now[0], at.ts)  # a late row counts as of now
         now = int(self.now[0])
         if isinstance(window, Time) and isinstance(every, Time):
             boundary = self._boundary if self._boundary != _NONE else (now // every.size + 1) * every.size
@@ -183,7 +182,7 @@ class AggregateOperator(WindowedOperator):
         return np.ones(len(ts), bool)
 
     def step_late(self, at: OrderKey | None) -> None:
-        """A step takes what comes late, at a key that has passed; None: it has."""
+        """Tell a step that late rows follow, at this key; None: they are processed."""
         if at is not None and isinstance(self.spec.window, Time):
             self.now[0] = max(self.now[0], at.ts)
             self.oldest = int(self.now[0]) - self.spec.window.size
@@ -216,7 +215,7 @@ class AggregateOperator(WindowedOperator):
     def _by_time(
         self, groups: np.ndarray, ts: np.ndarray, until: int, positions: np.ndarray
     ) -> tuple[_Spoken, np.ndarray]:
-        """Insert rows and let boundaries speak; ordered by boundary, and by the groups' hash at each."""
+        """Insert rows and emit at boundaries; ordered by boundary, then by the groups' hash."""
         store, spec = self.stores[0], self.spec
         known = min(self.groups.count, len(store.base))
         if isinstance(spec.window, Session):
@@ -235,10 +234,10 @@ class AggregateOperator(WindowedOperator):
         out = out[np.lexsort((self.groups.hashes[out[:, 1]] & _HASH_BITS, out[:, 4]))]
         return _Spoken(*(np.ascontiguousarray(out[:, j]) for j in range(4))), out[:, 4]
 
-    # What is given out ------------------------------------------------------------------------------------------------
+    # Emitting --------------------------------------------------------------------------------------------------------
 
     def _at_rows(self, spoken: _Spoken, batch: pa.RecordBatch) -> Emission:
-        """Groups that speak at a tuple: the tuple has the group's key and the order key."""
+        """Groups that emit at a tuple: the tuple has the group's key and the order key."""
         passed = [name for name in self.spec.by if name in self.setting.wanted[0]]
         keys = [name for name in KEY_COLUMNS if name in batch.schema.names]
         trigger = take(batch.select([*passed, *keys]), spoken.rows)
@@ -253,7 +252,7 @@ class AggregateOperator(WindowedOperator):
         return self._by_group(spoken, keys, spoken.rows if triggered_by_rows else None)
 
     def _by_group(self, spoken: _Spoken, keys: Keys, triggers: np.ndarray | None) -> Emission:
-        """Groups that speak without a tuple of their own: their key comes from the table of groups."""
+        """Groups that emit without a tuple: their key comes from the group table."""
         own = self.groups.columns(spoken.who) if self.spec.by else []
         by = dict(zip(self.spec.by, own, strict=True))
         columns = self._columns(spoken, {name: by[name] for name in self.spec.by if name in self.setting.wanted[0]})
@@ -280,7 +279,7 @@ class AggregateOperator(WindowedOperator):
             return [Emission(0, Punctuation(self._behind_boundary(punctuation.key)))]
         store = self.stores[0]
         who = store.live()
-        if not len(who):  # behind all groups: another punctuation with the same trigger may have made them speak
+        if not len(who):  # behind all groups: another punctuation with the same trigger may have made them emit
             return [Emission(0, Punctuation(behind_trigger(punctuation.key)))]
         who = who[np.argsort(self.groups.hashes[who] & _HASH_BITS, kind="stable")]
         spoken = _Spoken(np.empty(0, np.int64), who, store.head[who], store.tail[who])
@@ -295,7 +294,7 @@ class AggregateOperator(WindowedOperator):
         return [emission, Emission(0, Punctuation(last))]
 
     def _behind_boundary(self, key: OrderKey) -> OrderKey:
-        """Behind all groups that spoke at the boundary that caused a punctuation, if one did."""
+        """A key behind all groups that emitted at the boundary that caused a punctuation, if one did."""
         every = self.spec.every
         if not isinstance(every, Time | Session):
             return key
@@ -309,7 +308,7 @@ class AggregateOperator(WindowedOperator):
         return self._speak_until(_FOREVER) if self._waits_for(_FOREVER) else []
 
     def _waits_for(self, time: int) -> bool:
-        """Whether something may speak at or before a time."""
+        """Whether a window may emit at or before a time."""
         if self.repeating:
             return False
         if isinstance(self.spec.every, Session):
@@ -354,7 +353,7 @@ class AggregateOperator(WindowedOperator):
         if not isinstance(self.spec.window, Time):
             return
         by_time = isinstance(self.spec.every, Time)
-        # A boundary forgets what is older than its window; a tuple, what is as old or older.
+        # A boundary evicts rows older than its window; a tuple evicts rows as old as its window or older.
         newest = self._boundary - 1 if by_time else int(self.now[0])
         if (self._boundary if by_time else newest) != _NONE:
             self.stores[0].forget(newest - self.spec.window.size, groups)
@@ -367,4 +366,4 @@ class AggregateOperator(WindowedOperator):
 
     def restore_scalars(self, scalars: Mapping[str, int]) -> None:
         self._boundary, self.now[0] = scalars["boundary"], scalars["now"]
-        self._earliest[0], self.running.ints[:, 1] = _NONE, 0  # found again, and added up again
+        self._earliest[0], self.running.ints[:, 1] = _NONE, 0  # computed again when needed

@@ -1,23 +1,22 @@
 """The operator contract: what protocols, replicas, checkpoints and campaigns rely on.
 
 An operator is a deterministic state machine over batches. Between two calls it is at a consistent cut: it has no
-threads, reads no clock, draws no random numbers and holds nothing back but the state that it shows. Its output for a
-sequence of tuples is the same however the sequence is cut into batches.
+threads, reads no clock, draws no random numbers and has no state but what `snapshot` returns. Its output
+for a sequence of tuples does not depend on how the sequence is divided into batches.
 
 Calls, all synchronous:
   process(channel, batch)           rows of one input channel, in order
-  late(channel, batch, at)          rows that belong before what it has had: the same, but for windows that are closed
-  process_merged(batches, ports)    rows of several ports, interleaved as `ports` says: the same as `process` for each
-  run of rows
-                                    of one port, in one call
+  late(channel, batch, at)          rows that belong before rows already processed; closed windows stay closed
+  process_merged(batches, ports)    rows of several ports, interleaved as in `ports`: in one call the
+                                    same as `process` for each run of rows of one port
   punctuate(channel, punctuation)   a punctuation between two rows of a channel
-  progress(key)                     nothing at or below this key will come on any channel
-  end()                             nothing will come on any channel
-Markers of protocols are handled around the operator; it never sees them.
+  watermark(key)                    no row at or below this key will arrive on any channel
+  end()                             no row will arrive on any channel
+The engine handles protocol markers; an operator never sees them.
 
-State: `snapshot()` is all of it, `delta(since)` what has changed since the version `since`, `restore(parts)` puts a
-snapshot and the deltas after it back, in order. `digest()` is a 64-bit hash per key over the logical content: two
-operators with the same digest for a key give the same output for the same further input of that key. `split_state` and
+State: `snapshot()` returns all of it, `delta(since)` what changed since the version `since`, and `restore(parts)` loads
+a snapshot and the deltas after it, in order. `digest()` returns a 64-bit hash per key over the logical content: two
+operators with the same digest for a key emit the same output for the same further input of that key. `split_state` and
 `merge_states` divide state by ranges of key hashes, for shards.
 """
 
@@ -45,7 +44,7 @@ class Channel(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Punctuation:
-    """A mark between two tuples of a stream. Its key is that of the tuple before it, if that was not dropped since."""
+    """A control message in a stream. Its key is that of the tuple before it, which may have been dropped since."""
 
     key: OrderKey
 
@@ -54,40 +53,40 @@ Event: TypeAlias = pa.RecordBatch | Punctuation
 
 
 class Late(NamedTuple):
-    """Rows or a punctuation that come behind what has passed already: a merge had gone on without them.
+    """Rows or a punctuation that arrive behind the watermark of a merge.
 
-    Their keys say who they are, and `at` where they are in the order: behind everything up to that key.
+    Their keys identify them; `at` is their place in the order: behind everything up to that key.
     """
 
     event: Any  # an Event, or rows as column views
     at: OrderKey
-    again: bool = False  # the operators had them in another life, which gave out what they cause
+    again: bool = False  # an earlier incarnation processed them and emitted what they cause
 
 
 class Emission(NamedTuple):
-    """Something an operator gave out. Emissions of a call are in the order of their streams."""
+    """One output of an operator. The emissions of a call are in stream order."""
 
     port: int
-    event: Event | Any  # where rows came late, `Late`
-    # For each row, the (merged) row of the call's input that caused it, never falling; None: row i by row i, or by a
-    # control.
+    event: Event | Any  # `Late` for late rows
+    # For each row the (merged) input row of the call that caused it, non-decreasing. None: row i caused row i, or a
+    # control message caused all.
     triggers: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
 class OperatorState:
-    """State of one operator at a cut, as Arrow tables and whole numbers.
+    """State of one operator at a cut, as Arrow tables and integers.
 
     A table called `X.keys` has one row per key: the key's columns, `_hash` (uint64), `_head` and `_tail` (range of
-    insertion indices in the window) and `_rows` (how many of them follow here). `X.rows` has those rows, key after key,
-    oldest first.
+    insertion indices in the window) and `_rows` (how many of them `X.rows` contains). `X.rows` has those rows,
+    key by key, oldest first.
     """
 
-    version: int  # rises with every change of the state: input rows, and controls that changed something
-    since: int | None = None  # for a delta: the version that it goes on from
+    version: int  # grows with every input row, and with every control message that changed something
+    since: int | None = None  # for a delta: the version that it is based on
     scalars: Mapping[str, int] = field(default_factory=dict)
     tables: Mapping[str, pa.RecordBatch] = field(default_factory=dict)
-    blob: bytes = b""  # a user-defined operator's own
+    blob: bytes = b""  # the state of a user-defined operator
 
     @property
     def nbytes(self) -> int:
@@ -95,7 +94,7 @@ class OperatorState:
 
 
 class Digest(NamedTuple):
-    """Hashes of keys, ascending, and the digest of each key's state (both uint64). A key without state is not there."""
+    """Hashes of keys, ascending, and the digest of each key's state (both uint64). Keys without state are absent."""
 
     keys: np.ndarray
     digests: np.ndarray
@@ -103,14 +102,14 @@ class Digest(NamedTuple):
 
 @dataclass(frozen=True)
 class Setting:
-    """What an operator has to know about where it stands in the graph."""
+    """What an operator knows about its place in the graph."""
 
     spec: OperatorSpec
     schemas: tuple[pa.Schema, ...]  # user's columns of each input
     shapes: tuple[KeyShape, ...]  # key shape of each input
     output_schemas: tuple[pa.Schema, ...]
     output_shapes: tuple[KeyShape, ...]
-    wanted: tuple[frozenset[str], ...]  # for each output the columns that anything downstream reads
+    wanted: tuple[frozenset[str], ...]  # for each output the columns that a downstream operator reads
 
 
 class Operator(ABC):
@@ -118,15 +117,15 @@ class Operator(ABC):
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
-        self.version = 0  # of the state: input rows taken so far, and controls that changed something
+        self.version = 0  # of the state: counts input rows and control messages that changed something
 
     @abstractmethod
     def process(self, channel: Channel, batch: pa.RecordBatch) -> list[Emission]:
-        """Take rows of one channel."""
+        """Process rows of one channel."""
 
     def process_merged(self, batches: Sequence[pa.RecordBatch], ports: np.ndarray) -> list[Emission]:
-        """Take rows of several ports: `ports[k]` is the port of the k-th row; rows of a port come in its batch's
-        order.
+        """Process rows of several ports. `ports[k]` is the port of row k; the rows of a port are in the order of its
+        batch.
         """
         emissions: list[Emission] = []
         taken = [0] * len(batches)
@@ -140,9 +139,9 @@ class Operator(ABC):
         return emissions
 
     def late(self, channel: Channel, batch: pa.RecordBatch, at: OrderKey) -> list[Emission]:
-        """Take rows that come late, at a key that `watermark` has told. By default like any others.
+        """Process rows that arrive late, at a key that `watermark` has announced. By default like other rows.
 
-        What they cause has their keys. It must not say anything of other rows: windows of time that are closed stay so.
+        What they cause has their keys and concerns them alone: closed time windows stay closed.
         """
         return self.process(channel, batch)
 
@@ -157,26 +156,24 @@ class Operator(ABC):
         return []
 
     def output_watermark(self, key: OrderKey) -> OrderKey:
-        """What progress of the input to `key` means for the outputs: nothing at or below the result will be emitted."""
+        """The output watermark for the input watermark `key`: no output at or below it will follow."""
         return key
 
     def next_boundary(self) -> int | None:
-        """The next time (`_ts`) at which it may speak because of the time alone; None if it has nothing to say."""
+        """The next time (`_ts`) at which the operator may emit because time passes; None: it has nothing to emit."""
         return None
 
-    # State; the defaults are those of an operator without any ------------------------------------------------------
+    # State; the defaults suit a stateless operator -----------------------------------------------------------------
 
     def snapshot(self) -> OperatorState:
         return OperatorState(self.version)
 
     def delta(self, since: int) -> OperatorState:
-        """What changed since `since`, a version that `snapshot` or `delta` returned; a snapshot if that is too long
-        ago.
-        """
+        """What changed since `since`, a version that `snapshot` or `delta` returned; a snapshot if that is too old."""
         return self.snapshot()
 
     def restore(self, parts: Sequence[OperatorState]) -> None:
-        """Replace the state by a snapshot and the deltas that followed it."""
+        """Replace the state with a snapshot and the deltas that follow it."""
         check_chain(parts)
         self.version = parts[-1].version
 
@@ -188,11 +185,11 @@ class Operator(ABC):
         return np.zeros(len(keys), np.uint64)
 
     def image(self) -> Any:
-        """The state as it lies in memory, for `put_back`; None where there is no way but `snapshot`."""
+        """A copy of the state in its memory layout, for `put_back`; None if the operator supports `snapshot` only."""
         return None
 
     def put_back(self, image: Any) -> bool:
-        """Be as the image was taken, in far less time than `restore` takes; False where that cannot be."""
+        """Return to the state of an image, far faster than `restore`; False if that is impossible."""
         return False
 
     def size(self) -> int:
@@ -200,13 +197,13 @@ class Operator(ABC):
         return 0
 
     def port_size(self, port: int) -> int:
-        """Of them, those that came on one input port, as far as the operator tells them apart."""
+        """The tuples in the state that arrived on one port, if the operator can tell."""
         return self.size() if port == 0 else 0
 
-    retains = False  # whether `retained` says something: its semantics break if what is in its state is lost
+    retains = False  # whether `retained` is meaningful: the operator is wrong after losing a tuple of its state
 
     def retained(self, port: int) -> int:
-        """How many of the newest tuples of a port are still in the state of an operator that needs them all."""
+        """How many of the newest tuples of a port are in the state, for an operator that needs all of them."""
         return 0
 
 
@@ -220,9 +217,9 @@ def _runs(ports: np.ndarray) -> list[tuple[int, int]]:
 
 
 def check_chain(parts: Sequence[OperatorState]) -> None:
-    """A snapshot first, then each delta on top of the version before it."""
+    """Check that a snapshot comes first, and that each delta is based on the version before it."""
     if not parts or parts[0].since is not None:
-        raise DataError("a state is restored from a snapshot and the deltas after it; the first part is not a snapshot")
+        raise DataError("the first part of a state must be a snapshot, followed by deltas; here it is a delta")
     for before, after in itertools.pairwise(parts):
         if after.since != before.version:
             raise DataError(f"a delta since version {after.since} does not follow a state of version {before.version}")
@@ -232,9 +229,9 @@ def check_chain(parts: Sequence[OperatorState]) -> None:
 
 
 def split_state(state: OperatorState, bounds: Sequence[int]) -> list[OperatorState]:
-    """Divide by key hash at `bounds` (ascending): below the first, from each to the next, from the last on."""
+    """Divide by key hash at `bounds` (ascending): below the first, from each to the next, from the last upwards."""
     if state.blob and bounds:
-        raise DataError("the state of a user-defined operator is a whole that cannot be divided by key")
+        raise DataError("the state of a user-defined operator cannot be divided by key")
     edges = np.array([0, *bounds], np.uint64)
     shards: list[dict[str, pa.RecordBatch]] = [{} for _ in edges]
     for name, keys in state.tables.items():
@@ -251,7 +248,7 @@ def split_state(state: OperatorState, bounds: Sequence[int]) -> list[OperatorSta
 
 
 def merge_states(states: Sequence[OperatorState]) -> OperatorState:
-    """The state of one operator that has the keys of all of these. No key may be in two of them."""
+    """The state of one operator that has all these keys. No key may be in two states."""
     tables: dict[str, pa.RecordBatch] = {}
     for name in states[0].tables:
         parts = [state.tables[name] for state in states]
@@ -262,7 +259,7 @@ def merge_states(states: Sequence[OperatorState]) -> OperatorState:
         tables[name] = _concatenated(parts)
     newest = max(states, key=lambda state: [state.scalars.get(name, 0) for name in Numbering.NAMES])
     scalars = {name: max(state.scalars[name] for state in states) for name in states[0].scalars}
-    numbers = {name: newest.scalars[name] for name in Numbering.NAMES if name in scalars}  # of one trigger
+    numbers = {name: newest.scalars[name] for name in Numbering.NAMES if name in scalars}  # all of one trigger
     return OperatorState(
         max(state.version for state in states), states[0].since, scalars | numbers, tables, states[0].blob
     )
@@ -274,6 +271,6 @@ def _concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Without dictionaries, which differ from batch to batch."""
+    """Decode dictionaries, which differ between batches."""
     arrays = [array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array for array in batch.columns]
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)

@@ -66,8 +66,7 @@ class JoinOperator(WindowedOperator):
                 for name, expression in self.spec.projections
                 if name in setting.wanted[0]
             ]
-        # Which port an output column of the pair comes from; an `on` column of both comes from the port that arrives
-        # alone.
+        # The port of each output column. An `on` column that both ports have comes from the port that triggers alone.
         self._speaking = [port for port in (0, 1) if self.spec.triggers(port)]
         shared = {left for left, right in self.spec.on if left == right}
         both = len(self._speaking) == 2
@@ -148,15 +147,15 @@ class JoinOperator(WindowedOperator):
             self._now[0] = max(self._now[0], at.ts)
             young = times_of(batch) > self._now[0] - window.size
             emissions = self.process(channel, batch.filter(pa.array(young))) if young.any() else []
-            if not young.all():  # too old for the window: they meet the other one, and are not kept
+            if not young.all():  # too old for the window: they meet the other port's window and are not stored
                 store = self.stores[channel.port]
                 tails, tidy_at = store.tail.copy(), self._tidy_at
-                self._tidy_at = sys.maxsize  # the store stays where it is
+                self._tidy_at = sys.maxsize  # keep the store's arrays in place
                 emissions += self.process(channel, batch.filter(pa.array(~young)))
                 self._tidy_at = tidy_at
                 store.tail[: len(tails)] = tails
                 store.tail[len(tails) :] = store.head[len(tails) :]
-                np.minimum(store.head, store.tail, out=store.head)  # one of them made the window forget another
+                np.minimum(store.head, store.tail, out=store.head)  # one of these rows may have evicted another
             return emissions
 
     def groups_of(self, port: int, batch: pa.RecordBatch) -> np.ndarray:
@@ -193,7 +192,7 @@ class JoinOperator(WindowedOperator):
         bases = (*rings[0][:2], *rings[1][:2])
         return _Matches(*list_matches(ports, *groups, lo, hi, *bases, total)), positions
 
-    # What is given out ------------------------------------------------------------------------------------------------
+    # Emitting --------------------------------------------------------------------------------------------------------
 
     def _emit(
         self,
@@ -229,7 +228,7 @@ class JoinOperator(WindowedOperator):
         *,
         with_key: bool,
     ) -> pa.RecordBatch:
-        """These columns of the matched pairs; and `_ts` and `_seq` of the arrival, which expressions may use."""
+        """These columns of the matched pairs, and `_ts` and `_seq` of the arrival for expressions."""
         columns: dict[str, pa.Array] = {}
         if len(self._speaking) == 1:
             arriving = self._speaking[0]
@@ -241,7 +240,7 @@ class JoinOperator(WindowedOperator):
                     columns[name] = self.stores[1 - arriving].gather(name, matches.met)
             key = [name for name in KEY_COLUMNS if name in own.schema.names] if with_key else []
             return batch_of(columns | {name: taken(own.column(name), matches.rows) for name in key})
-        # Both ports remember, so the arrival itself is in its port's store by now.
+        # Both ports store rows, so the arrival is in its port's store already.
         left = np.where(matches.sides == 0, 0, matches.met)
         right = np.where(matches.sides == 1, 0, matches.met)
         for port, at in ((0, left), (1, right)):
@@ -254,7 +253,7 @@ class JoinOperator(WindowedOperator):
         return batch_of(columns)
 
     def _with_unmatched(self, matches: _Matches, ports: np.ndarray) -> _Matches:
-        """And those arrivals that matched nothing and speak nevertheless: they met position -1."""
+        """Add the arrivals without a match that an outer join emits: they met position -1."""
         silent = np.ones(len(ports), bool)
         silent[matches.triggers] = False
         for port in (0, 1):
@@ -281,7 +280,7 @@ class JoinOperator(WindowedOperator):
         *,
         with_key: bool,
     ) -> pa.RecordBatch:
-        """As `_pairs`, where a pair may have one side only: columns of both come from the tuple that arrived."""
+        """As `_pairs`, for outer joins, where a pair may have one side only: common columns come from the arrival."""
         mine = [np.flatnonzero(matches.sides == port) for port in (0, 1)]
         there = [port for port in (0, 1) if len(mine[port])] or self._speaking[:1]
         order = pa.array(np.argsort(np.concatenate([mine[port] for port in there])))
@@ -299,7 +298,7 @@ class JoinOperator(WindowedOperator):
         return batch_of(columns)
 
     def _met(self, port: int, name: str, met: np.ndarray) -> pa.Array:
-        """A column of what was met on a port, null where that was nothing."""
+        """A column of the rows that were met on a port; null where no row was met."""
         there = np.flatnonzero(met >= 0)
         if not len(there):
             return pa.nulls(len(met), self.setting.schemas[port].field(name).type)
@@ -311,7 +310,7 @@ class JoinOperator(WindowedOperator):
         return found.take(pa.array(place, mask=place < 0))
 
     def _order_keys(self, matches: _Matches, keys: list[Keys | None], *, number: bool = True) -> dict[str, pa.Array]:
-        """Each output has its arrival's key, counted where one arrival gives several outputs."""
+        """Each output has its arrival's key, numbered where one arrival causes several outputs."""
         if len(self._speaking) == 1:
             result = cast(Keys, keys[self._speaking[0]]).rows(matches.rows)
         else:

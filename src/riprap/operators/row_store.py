@@ -1,7 +1,7 @@
-"""Rows that an operator remembers: a window per group, column by column, in rings (see kernels/rings.py).
+"""Rows that an operator stores: a window per group, column by column, in rings (see kernels/rings.py).
 
-One `RowStore` serves one input port. Everything durable about windows is here once: content, snapshot, delta, restore,
-digest, and forgetting groups that have nothing left.
+One `RowStore` serves one input port. It alone implements the windows' content, snapshot, delta, restore, digest, and
+the removal of groups without rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,8 +18,8 @@ from riprap.operators.kernels.hashing import SEED, fold_runs
 from riprap.operators.kernels.rings import expire, insert_all, move_rings, plan_room, positions_of, scatter
 from riprap.operators.strings import StringPool
 
-STAMP = "_stamp"  # what a window forgets by: `_ts`, or the number of the tuple on its port
-_MARKS = 4  # versions that a delta can go on from
+STAMP = "_stamp"  # what a window evicts by: `_ts`, or the number of the tuple on its port
+_MARKS = 4  # versions that a delta can be based on
 
 
 @dataclass
@@ -30,7 +30,7 @@ class _Column:
 
 
 class StoreImage(NamedTuple):
-    """The arrays of a store as they were: rings by group, `spoke` by group, the used part of each column."""
+    """A copy of the arrays of a store: rings by group, `spoke` by group, the used part of each column."""
 
     rings: np.ndarray
     spoke: np.ndarray
@@ -54,21 +54,21 @@ class RowStore:
     ) -> None:
         self.groups = groups
         self.pool = pool
-        self.period = period  # a group speaks by its insertion index modulo this
+        self.period = period  # a group emits by its insertion index modulo this
         self.speaks_by_time = speaks_by_time  # whether `spoke` matters
-        self.stamp_origin = 0  # stamps are meant relative to this (numbers of tuples to the newest; times to 0)
+        self.stamp_origin = 0  # stamps are relative to this (numbers of tuples to the newest; times to 0)
         stamp = [(STAMP, pa.int64())] if stamped else []
         self._columns = {
             name: _Column(type_, np.empty(256, dtype_of(type_)), ALL_VALID) for name, type_ in [*fields, *stamp]
         }
         self.used = 0  # positions in use, at the front of every column
         self._room = 256
-        self.rings = np.zeros((64, 4), np.int64)  # base, cap, head, tail in one cache line: a step reads all of them
+        self.rings = np.zeros((64, 4), np.int64)  # base, cap, head, tail in one cache line: a step reads all four
         self.base, self.cap, self.head, self.tail = self.rings.T
-        self.spoke = np.zeros(64, np.int64)  # for windows that speak by time: tail when the group last spoke
+        self.spoke = np.zeros(64, np.int64)  # for windows that emit by time: the tail when the group last emitted
         self._scratch = np.zeros(64, np.int64)
         self._marks: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}  # version → head, tail, spoke
-        self.ring = ring  # places of every ring, side by side, where there is one size for all
+        self.ring = ring  # places of every ring, side by side, if all have one size; else 0
         if ring:
             self.ends = np.zeros((64, 2), np.int64)  # head and tail in one cache line: a step reads both
             self.head, self.tail = self.ends.T
@@ -77,7 +77,7 @@ class RowStore:
     # Inserting and reading --------------------------------------------------------------------------------------------
 
     def reserve(self, groups: np.ndarray) -> None:
-        """Make room for one more row per entry of `groups` without overwriting anything now in a window."""
+        """Make room for one more row per entry of `groups`, without overwriting a row that is in a window."""
         if self.ring:
             self.spread(self.groups.make_room())
             self.used = self.groups.count
@@ -93,7 +93,7 @@ class RowStore:
                     move_rings(column.valid, moves, self.head, self.tail)
 
     def widen(self, groups: int) -> None:
-        """Rings, of no places yet, for this many groups."""
+        """Add rings without places, up to this many groups."""
         if groups > len(self.base):
             size = max(groups, 2 * len(self.base))
             self.rings = np.concatenate([self.rings, np.zeros((size - len(self.rings), 4), np.int64)])
@@ -102,12 +102,12 @@ class RowStore:
             self.pool.moves += 1
 
     def free(self, places: int) -> None:
-        """So many places behind those that are used."""
+        """Make sure that this many places are free behind the used ones."""
         self._grow(self.used + places)
 
     @property
     def room(self) -> int:
-        """Places that there are."""
+        """Allocated places."""
         return self._room
 
     @property
@@ -115,7 +115,7 @@ class RowStore:
         return list(self._columns)
 
     def spread(self, groups: int) -> None:
-        """Rings of one size for this many groups."""
+        """Make rings of one size for this many groups."""
         if groups * self.ring <= self._room and groups <= len(self.cap) and self.cap[groups - 1]:
             return
         if groups > len(self.base):
@@ -151,7 +151,7 @@ class RowStore:
         return column.values if column is not None else np.empty(0, np.int64)
 
     def write(self, name: str, positions: np.ndarray, words: TextColumn) -> None:
-        """Store one column of inserted rows (position -1: that row was not kept)."""
+        """Store one column of inserted rows (position -1: the row is not stored)."""
         column = self._columns[name]
         scatter(column.values, positions, words.values)
         if len(words.valid) or len(column.valid):
@@ -160,7 +160,7 @@ class RowStore:
             scatter(column.valid, positions, valid)
 
     def insert(self, groups: np.ndarray, columns: Mapping[str, TextColumn], stamps: np.ndarray, most: int) -> None:
-        """Append a row for each entry of `groups`, none of them negative; a window keeps its newest `most` (0: all)."""
+        """Append a row for each entry of `groups` (none negative); a window keeps its newest `most` rows (0: all)."""
         self.reserve(groups)
         positions = insert_all(groups, self.base, self.cap, self.tail)
         for name, words in columns.items():
@@ -190,13 +190,13 @@ class RowStore:
     # Content --------------------------------------------------------------------------------------------------------
 
     def live(self) -> np.ndarray:
-        """Groups that have something to remember."""
+        """Groups that have rows, or a position to remember."""
         return np.flatnonzero(self.alive(slice(min(self.groups.count, len(self.base)))))
 
     def alive(self, groups: np.ndarray | slice) -> np.ndarray:
-        """Which of these groups have."""
+        """Which of these groups are live."""
         if isinstance(groups, np.ndarray) and len(groups) and groups.max() >= len(self.tail):
-            self.reserve(groups[:0])  # one that nothing was put in has no ring yet
+            self.reserve(groups[:0])  # a group without rows has no ring yet
         tail = self.tail[groups]
         return (tail > self.head[groups]) | (tail % self.period != 0)
 
@@ -205,16 +205,16 @@ class RowStore:
         return int((self.tail[:count] - self.head[:count]).sum())
 
     def forget(self, before: int, groups: np.ndarray | None = None) -> None:
-        """Drop rows whose stamp is `before` or less from every window, or from those of some groups."""
+        """Evict rows with a stamp of at most `before` from every window, or from those of some groups."""
         chosen = self.live() if groups is None else groups
         expire(chosen, self.stamps, self.base, self.cap, self.head, self.tail, before)
 
     def positions(self, groups: np.ndarray) -> np.ndarray:
-        """Positions of the windows of these groups, one after another, oldest first."""
+        """Positions of the windows of these groups, group by group, oldest first."""
         return positions_of(groups, self.head[groups], self.tail[groups], self.base, self.cap)
 
     def digest(self, groups: np.ndarray) -> np.ndarray:
-        """A hash per group over its window's rows in order, and over what else decides when it speaks."""
+        """A hash per group over the rows of its window, in order, and over what else decides when it emits."""
         positions = self.positions(groups)
         hashes = np.full(len(positions), SEED, np.uint64)  # not 0: a row of zeros has to count as a row
         for name, column in self._columns.items():
@@ -248,7 +248,7 @@ class RowStore:
         return self.save_groups(prefix, groups, rows[groups])
 
     def save_groups(self, prefix: str, groups: np.ndarray, rows: np.ndarray) -> dict[str, pa.RecordBatch]:
-        """The tables of these groups, each with so many of its newest rows."""
+        """The tables of these groups, each with this many of its newest rows."""
         head, tail = self.head[groups], self.tail[groups]
         keys = {f"_key{j}": column for j, column in enumerate(self.groups.columns(groups))} if self.groups.types else {}
         keys |= {
@@ -263,7 +263,7 @@ class RowStore:
         return {f"{prefix}.keys": _decoded(keys), f"{prefix}.rows": _decoded(content)}
 
     def load(self, prefix: str, tables: Mapping[str, pa.RecordBatch]) -> None:
-        """Put saved rows in: into an empty store, or on top of the state that a delta goes on from."""
+        """Load saved rows into an empty store, or on top of the state that a delta is based on."""
         keys, content = tables[f"{prefix}.keys"], tables[f"{prefix}.rows"]
         count = keys.num_rows
         if self.groups.types:
@@ -276,7 +276,7 @@ class RowStore:
         whole = rows == tail - head
         self.head[groups[whole]] = self.tail[groups[whole]] = head[whole]
         if (self.tail[groups] != tail - rows).any() or (self.head[groups] > head).any():
-            raise DataError("a delta does not fit the state before it: some of its rows are missing")
+            raise DataError("a delta does not fit the state before it: rows are missing")
         repeated = np.repeat(groups, rows)
         self.reserve(repeated)
         positions = insert_all(repeated, self.base, self.cap, self.tail)
@@ -286,7 +286,7 @@ class RowStore:
         self.spoke[groups] = spoke
 
     def image(self) -> StoreImage:
-        """A copy of everything, to be put back into this store."""
+        """A copy of everything, for `put_back` into this store."""
         count = min(self.groups.count, len(self.base))
         used = count * self.ring if self.ring else self.used
         columns = tuple((c.values[:used].copy(), c.valid[:used].copy()) for c in self._columns.values())
@@ -294,7 +294,7 @@ class RowStore:
                           self.used, columns)  # fmt: skip
 
     def put_back(self, image: StoreImage) -> None:
-        """What was there, into the arrays that are here now: they never get shorter."""
+        """Load an image into the current arrays, which never shrink."""
         count, rings = len(image.rings), self.ends if self.ring else self.rings
         rings[:count], self.spoke[:count] = image.rings, image.spoke
         rings[count:], self.spoke[count:] = 0, 0
@@ -305,23 +305,23 @@ class RowStore:
                 column.valid[: len(values)] = valid if len(valid) else 1
 
     def mark(self, version: int) -> None:
-        """Let a delta go on from here (after a restore)."""
+        """Allow a delta to be based on this version (after a restore)."""
         count = min(self.groups.count, len(self.base))
         self._marks = {version: (self.head[:count].copy(), self.tail[:count].copy(), self.spoke[:count].copy())}
 
     def came_since(self, version: int) -> int:
-        """Rows of windows that have come since a marked version."""
+        """Rows of windows that are newer than a marked version."""
         count = min(self.groups.count, len(self.base))
         head, tail, old_tail = self.head[:count], self.tail[:count], _padded(self._marks[version][1], count)
         return int((tail - np.maximum(head, old_tail)).sum())
 
     def marked(self, version: int) -> bool:
-        """Whether a delta can go on from that version."""
+        """Whether a delta can be based on that version."""
         return version in self._marks
 
 
 def _decoded(columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
-    """Text itself in place of a dictionary, which would be that of the whole pool."""
+    """Text in place of dictionary codes: the dictionary is that of the whole pool."""
     return batch_of({n: c.dictionary_decode() if isinstance(c, pa.DictionaryArray) else c for n, c in columns.items()})
 
 
@@ -330,14 +330,14 @@ def _padded(array: np.ndarray, count: int) -> np.ndarray:
 
 
 def _longer(array: np.ndarray, count: int) -> np.ndarray:
-    """The same at the front; what is behind it, nobody reads before it was written."""
+    """A longer array with the same start; the rest is uninitialised and written before it is read."""
     larger = np.empty(count, array.dtype)
     larger[: len(array)] = array
     return larger
 
 
 def load_kernels() -> None:
-    """Have what saving calls compiled and loaded: the first copy of a process is not to take ten times its time."""
+    """Compile and load the kernels for saving, so that a process's first capture is not ten times slower."""
     for ring in (0, 1):
         pool = StringPool()
         groups = GroupTable([pa.string()], pool)

@@ -1,16 +1,16 @@
-"""One step per operator: text that takes a row and produces rows.
+"""One step per operator: source text that processes a row and emits rows.
 
-A step gets the block in which its operator's input row is there, as (value, valid) pairs by column, and gives, for
-each output port, the block in which an output row is there. What follows is written into that block. So a chain of
-operators is nested conditions in one loop, without a row ever being stored between two of them.
+A step gets the block in which its operator's input row exists, as (value, valid) pairs by column. For each output port
+it returns the block in which an output row exists; downstream operators write into that block. So a chain of
+operators becomes nested conditions in one loop, and no row is stored between two of them.
 
-State stays in the operators' own stores and tables of groups; a step fetches their arrays for every call and adds to
-them. Windows of a few tuples are *dense*: a ring of one size per group, side by side, which the step overwrites.
+State stays in the operators' row stores and group tables; a step fetches their arrays for every call and appends to
+them. Windows of a few tuples are *dense*: equally sized rings, one per group, side by side, which the step overwrites.
 
-An operator that takes its rows batch-wise has a step that finds what it needs of them, and ends the piece
+The step of an operator that processes whole batches gathers the columns it needs and ends the piece
 (`step_gather.py`).
 
-`cannot_step` says of an operator why it has none, or why not with these windows; it runs on its own then.
+`cannot_step` explains why an operator has no step, or none with its windows; such an operator runs outside pieces.
 """
 
 from collections.abc import Sequence
@@ -60,42 +60,42 @@ from riprap.operators.step_state import (
 )
 from riprap.operators.union import UnionOperator
 
-DENSE = 16  # tuples of the longest window that has a dense ring; longer ones grow
+DENSE = 16  # length of the longest window with a dense ring; longer windows have rings that grow
 
 _STEPS = (Source, Sink, Functor, Scan, Split, Delay, Union, Aggregate, Join)
 _WHY: dict[type[OperatorSpec], str] = {
-    Punctor: "a mark between two rows is no row, and a loop gives out rows alone",
-    Sort: "its rows leave in another order than they came in, many at once",
-    Barrier: "its rows wait for those of all other ports",
-    UserDefined: "it is the user's own code",
+    Punctor: "it emits punctuations, and a compiled loop emits only rows",
+    Sort: "it emits many rows at once, in another order",
+    Barrier: "its rows wait for rows of all other ports",
+    UserDefined: "it is user-defined code",
 }
 
 
 def cannot_step(spec: OperatorSpec) -> str | None:
-    """Why an operator has no step; None if it has."""
-    if type(spec) not in _STEPS:  # a kind that stands for one is not it
-        return _WHY.get(type(spec), f"a {spec.kind} runs on its own")
+    """Why an operator has no step; None if it has one."""
+    if type(spec) not in _STEPS:  # a subclass has no step
+        return _WHY.get(type(spec), f"a {spec.kind} runs outside compiled loops")
     match spec:
         case Aggregate():
             if gathers(spec):
                 return None
             if any(call.function == "apply" for call in spec.calls):
-                return "a user's function over a window"
+                return "a user-defined function over a window"
             if not ring_size(spec) and not runs(spec):
-                return f"more than sums over {spec.window}, which are folded batch-wise"
+                return f"more than sums over {spec.window}, which are computed per batch"
             return None
         case Join():
             latest = [p for p in (0, 1) if spec.windows[p] == Count(1) and isinstance(spec.windows[1 - p], Zero)]
             if not latest or not spec.per_group:
-                return "an arrival can meet several tuples, or windows that time or the whole port makes forget"
+                return "an arrival can match several tuples, or a window evicts by time or across groups"
             if spec.outer(latest[0]):
-                return "what is kept is given out as well, and nothing is there for it to meet"
+                return "the stored side is emitted as well, and has nothing to match"
             return None
     return None
 
 
 def ring_size(spec: OperatorSpec) -> int:
-    """How many tuples windows have that are rings of one size: those of a few, or of the latest one. 0: rings grow."""
+    """The length of windows that are dense rings: a few tuples, or the latest one. 0: the rings grow."""
     if not isinstance(spec, Aggregate):
         return 1
     few = isinstance(spec.every, Count) and isinstance(spec.window, Count) and spec.window.size <= DENSE
@@ -103,7 +103,7 @@ def ring_size(spec: OperatorSpec) -> int:
 
 
 def write_step(function: Function, operator: Operator, inputs: Sequence[Given], home: Block) -> list[Given] | Gathering:
-    """Add an operator; `inputs` are what reaches its ports, `home` is where a several-port operator is written."""
+    """Add an operator. `inputs` are the rows that reach its ports; an operator with several ports writes into `home`."""
     spec = operator.setting.spec
     match spec:
         case Source() | Sink():
@@ -150,7 +150,7 @@ def _split(function: Function, operator: Operator, given: Given) -> list[Given]:
     where = function.fresh("route")
     block = given.block
     block.add(f"{where} = {len(spec.routes)}")
-    # All conditions are computed, as they are on columns: an error in a later one is an error.
+    # Compute all conditions, as on columns: an error in a later one is an error, too.
     conditions = [function.expression(block, given.row, route) for route in spec.routes]
     for port in range(len(conditions) - 1, -1, -1):
         block.sub(f"if {conditions[port].text}:").add(f"{where} = {port}")
@@ -172,7 +172,7 @@ def _delay(function: Function, operator: Operator, given: Given) -> Given:
 
 
 def _union(function: Function, operator: UnionOperator, inputs: Sequence[Given], home: Block) -> Given:
-    """What follows is written once: a small loop over the ports that have a row."""
+    """What follows is written once, in a small loop over the ports that have a row."""
     if any(given.most > 1 for given in inputs):
         raise Unwritten("a port can have several rows for one row of the entry")
     flags = [flag(function, given) for given in inputs]
@@ -198,7 +198,7 @@ def _union(function: Function, operator: UnionOperator, inputs: Sequence[Given],
         chosen.sub(f"if not {has}:").add("continue")
         for column, value in made.items():
             of_port = given.row[column]
-            if (value.text, value.valid) != (of_port.text, of_port.valid):  # else it has it already
+            if (value.text, value.valid) != (of_port.text, of_port.valid):  # else it is equal already
                 chosen.add(f"{value.text} = {of_port.text}")
                 if value.valid is not None:
                     chosen.add(f"{value.valid} = {of_port.valid or True}")

@@ -1,4 +1,4 @@
-"""Operators of the user's own.
+"""User-defined operators.
 
     class Running(UserOperator):
         '''The running total of `size` per ticker.'''
@@ -10,7 +10,7 @@
 
     stream.apply(Running, by="ticker", name="Totals")
 
-`riprap.testing.checker.check_operator` holds such a class to the contract: run it in your tests.
+`riprap.testing.checker.check_operator` checks such a class against the contract: call it in your tests.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,11 +31,11 @@ from riprap.operators.kernels.hashing import hash_bytes
 
 @dataclass(frozen=True)
 class Rows:
-    """What a user's operator gives out: a batch with the declared columns, without an order key."""
+    """Output of a user's operator: a batch with the declared columns, without an order key."""
 
     batch: pa.RecordBatch
     triggers: Sequence[int] | np.ndarray | None = (
-        None  # input row that caused each row, never falling; None: row i by row i
+        None  # input row that caused each row, non-decreasing; None: row i caused row i
     )
     port: int = 0
 
@@ -43,29 +43,29 @@ class Rows:
 class UserOperator:
     """Base of user-defined operators: deterministic Python on batches, with state that it can save.
 
-    No threads, no clock, no randomness of its own, nothing kept back but what `save` saves.
+    It has no threads, reads no clock, draws no random numbers, and has no state but what `save` returns.
     """
 
     outputs: ClassVar[int] = 1
     stateful: ClassVar[bool] = True  # False: every output depends on its trigger alone
     deterministic: ClassVar[bool] = True
     tolerates_loss: ClassVar[bool] = True
-    one_per_trigger: ClassVar[bool] = False  # True: at most one output per input tuple, so that `_n` is not needed
+    one_per_trigger: ClassVar[bool] = False  # True: at most one output per input tuple, so `_n` is not needed
 
     def output_schemas(self, inputs: tuple[pa.Schema, ...]) -> Sequence[pa.Schema]:
         """The columns of each output."""
         raise NotImplementedError(f"{type(self).__name__}.output_schemas")
 
     def process(self, port: int, batch: pa.RecordBatch) -> Iterable[Rows]:
-        """Take rows of an input port (with `_ts` and `_seq`), in order; give out what they cause, in order."""
+        """Process rows of an input port (with `_ts` and `_seq`), in order; return what they cause, in order."""
         raise NotImplementedError(f"{type(self).__name__}.process")
 
     def save(self) -> bytes:
-        """All state, so that equal states give equal bytes."""
+        """All state as bytes. Equal states must give equal bytes."""
         return b""
 
     def load(self, saved: bytes) -> None:
-        """Put back what `save` gave; called on a fresh object."""
+        """Restore what `save` returned; called on a new object."""
 
     def size(self) -> int:
         """Tuples in the state, for statistics."""
@@ -73,7 +73,7 @@ class UserOperator:
 
 
 class UserDefinedOperator(Operator):
-    """Runs a `UserOperator` under the contract."""
+    """Runs a `UserOperator` as an `Operator`."""
 
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
@@ -98,8 +98,8 @@ class UserDefinedOperator(Operator):
             schema = self.setting.output_schemas[rows.port]
             if rows.batch.schema.names != schema.names:
                 raise DataError(
-                    f"operator {self.spec.name}: {self.spec.factory.__name__} gave columns {rows.batch.schema.names} "
-                    f"and declared {schema.names}"
+                    f"operator {self.spec.name}: {self.spec.factory.__name__} returned columns "
+                    f"{rows.batch.schema.names} but declared {schema.names}"
                 )
             own = keys.rows(triggers)
             shape = self.setting.output_shapes[rows.port]
@@ -121,12 +121,12 @@ class UserDefinedOperator(Operator):
             if rows.batch.num_rows != count:
                 raise DataError(
                     f"operator {self.spec.name}: {rows.batch.num_rows} rows for {count} inputs; "
-                    "say with triggers= which input caused each"
+                    "specify with triggers= which input caused each"
                 )
             return np.arange(count)
         triggers = np.asarray(rows.triggers, np.int64)
         if len(triggers) != rows.batch.num_rows or (np.diff(triggers) < 0).any():
-            raise DataError(f"operator {self.spec.name}: triggers= needs one input row per output row, never falling")
+            raise DataError(f"operator {self.spec.name}: triggers= needs one input row per output row, non-decreasing")
         if len(triggers) and (triggers[0] < 0 or triggers[-1] >= count):
             raise DataError(f"operator {self.spec.name}: triggers= names an input row that is not in the batch")
         return triggers
@@ -150,8 +150,8 @@ class UserDefinedOperator(Operator):
         saved: object = self.user.save()
         if not isinstance(saved, bytes):
             raise DataError(
-                f"operator {self.spec.name}: {self.spec.factory.__name__}.save() gave {type(saved).__name__}; "
-                "it has to give bytes, as in json.dumps(…).encode()"
+                f"operator {self.spec.name}: {self.spec.factory.__name__}.save() returned {type(saved).__name__}; "
+                "it must return bytes, as in json.dumps(…).encode()"
             )
         return saved
 

@@ -1,4 +1,4 @@
-"""What aggregates, joins, sorts and barriers have in common: windows in row stores, and therefore state."""
+"""The base of aggregates, joins, sorts and barriers: windows in row stores, hence state."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,12 +15,12 @@ from riprap.operators.row_store import RowStore, StoreImage
 from riprap.operators.strings import StringPool
 from riprap.operators.tracking import Tracker
 
-_LITTLE = 65_536  # places in stores, groups and strings that are not worth tidying up
-_SLACK = 8  # how many of them may be held for each that is needed
+_LITTLE = 65_536  # places in stores, groups and strings that are not worth compacting
+_SLACK = 8  # places that may be allocated for each one in use
 
 
 class WindowsImage(NamedTuple):
-    """The state of an operator in its own arrays. `pool`: as long as it has this one, they are the same."""
+    """A copy of an operator's state arrays. They stay valid while the operator has this `pool`."""
 
     pool: StringPool
     version: int
@@ -29,18 +29,18 @@ class WindowsImage(NamedTuple):
 
 
 class WindowedOperator(Operator):
-    """Subclasses make their stores in `_fresh`, one per stateful port, and name the whole numbers of their state."""
+    """Subclasses create their stores in `_fresh`, one per stateful port, and name the scalars of their state."""
 
-    new_groups = 1  # that one row of a piece's entry can bring
-    recorded = False  # whether a step tells the tracker of windows that change
+    new_groups = 1  # that one row of a piece's entry can create
+    recorded = False  # whether a step reports changes of windows to the tracker
     ring = 0  # places of every group's ring, where a step overwrites them; 0: rings grow, and hold a batch as well
 
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting)
-        self.tracker: Tracker | None = None  # None: windows are not recorded as they change
-        self.repetition: Repetition | None = None  # not over: it comes back, and repeats its past
-        self._largest = 0  # rows that a call brought at most
-        self._tidy_at = _LITTLE  # what may be held before `tidy` looks whether it is needed
+        self.tracker: Tracker | None = None  # None: changes of windows are not recorded
+        self.repetition: Repetition | None = None  # set while the operator repeats its past after a recovery
+        self._largest = 0  # the most rows of one call so far
+        self._tidy_at = _LITTLE  # the allocation at which `tidy` next checks what is in use
         self._start_over()
 
     def _start_over(self) -> None:
@@ -50,13 +50,14 @@ class WindowedOperator(Operator):
         self._fresh()
 
     def use_steps(self, size: int) -> None:
-        """From here on a step keeps the windows; nothing is in them yet. `size`: tuples that rings of one size hold at
-        least; 0: rings grow."""
+        """From now on a step maintains the windows, which are empty. `size`: the fewest places of
+        a group's ring; 0: rings grow.
+        """
         self.ring, self.new_groups = 1 << (size - 1).bit_length() if size else 0, 0
         self._start_over()
 
     def make_room(self) -> int:
-        """For what one row can bring; returns how many groups there may be before it has to be made again."""
+        """Make room for what one row can add; return how many groups fit before this must be called again."""
         room = self.groups.make_room(self.new_groups)
         if self.ring:
             for store in self.stores.values():
@@ -66,7 +67,7 @@ class WindowedOperator(Operator):
         return room
 
     def stamp(self) -> tuple[StringPool, int]:
-        """Changes when an array of the state is another one than before."""
+        """Changes whenever an array of the state is replaced."""
         return self.pool, self.pool.moves
 
     def _fresh(self) -> None:
@@ -74,18 +75,18 @@ class WindowedOperator(Operator):
         raise NotImplementedError
 
     def scalars(self) -> dict[str, int]:
-        """The whole numbers of the state."""
+        """The integers of the state."""
         return {}
 
     def restore_scalars(self, scalars: Mapping[str, int]) -> None:
         pass
 
     def _decides(self) -> tuple[int, ...]:
-        """Those whole numbers of the state that decide, beside its window, what a key gives out next."""
+        """The scalars of the state that decide, together with its window, what a key emits next."""
         return ()
 
     def settle(self, groups: np.ndarray | None = None) -> None:
-        """Forget what can no longer matter, so that equal content looks equal; of all groups, or of some."""
+        """Evict what no longer matters, so that equal content looks equal; for all groups or for some."""
 
     # The contract -----------------------------------------------------------------------------------------------------
 
@@ -96,7 +97,7 @@ class WindowedOperator(Operator):
         return self._save(since if all(store.marked(since) for store in self.stores.values()) else None)
 
     def turned_over(self, since: int) -> bool:
-        """Whether at least three quarters of what windows hold has come since: a delta would hardly be smaller."""
+        """Whether at least three quarters of the windows' rows are newer: a delta would hardly be smaller."""
         if not all(store.marked(since) for store in self.stores.values()):
             return True
         came = sum(store.came_since(since) for store in self.stores.values())
@@ -153,7 +154,7 @@ class WindowedOperator(Operator):
 
     def put_back(self, image: Any) -> bool:
         assert isinstance(image, WindowsImage)
-        if image.pool is not self.pool:  # it has moved into other arrays: restored, or tidied up
+        if image.pool is not self.pool:  # its arrays were replaced: by a restore, or by `tidy`
             return False
         for port, store in self.stores.items():
             store.put_back(image.stores[port])
@@ -170,10 +171,10 @@ class WindowedOperator(Operator):
         return self.stores[port].size() if port in self.stores else 0
 
     def tidy(self, rows: int) -> None:
-        """After a call that brought `rows`: give room back when most of it is taken by what was forgotten.
+        """After a call with `rows` rows: compact the state if most of its memory holds evicted rows.
 
-        It is looked for whenever what is held has doubled since the last time, which is cheap in the long run. A batch
-        takes room of its own, which the next one uses again.
+        It checks whenever the allocation has doubled since the last check, so the amortized cost is low. The room
+        for one batch counts as in use: the next batch reuses it.
         """
         self._largest = max(self._largest, rows)
         if self._held() <= self._tidy_at:
@@ -190,17 +191,19 @@ class WindowedOperator(Operator):
     def _held(self) -> int:
         return self.pool.count + self.groups.count + sum(store.used for store in self.stores.values())
 
-    # Records of windows as they change (`riprap.records`) ----------------------------------------------------------
+    # Continuous checkpoints (`riprap.records`) ---------------------------------------------------------------------
 
-    speaking_period = 0  # microseconds between boundaries, where windows of a count of tuples speak by time
+    speaking_period = 0  # microseconds between boundaries, where count windows emit by time
 
     def track(self) -> Tracker:
-        """Keep account of which windows open, change and close, from here on."""
+        """Track which windows open, change and close, from now on."""
         self.tracker = Tracker(self, len(self.setting.schemas))
         return self.tracker
 
     def repeat(self, past: RecordedWindows, then: Callable[[Repetition], None] | None = None) -> Repetition:
-        """What comes next came before, up to a point: see `repeating.py`. State of open windows was put in."""
+        """Expect rows of the past again, up to a point (`repeating.py`); the state of open windows is restored
+        already.
+        """
         self.repetition = Repetition(self, past, then)
         return self.repetition
 
@@ -209,15 +212,15 @@ class WindowedOperator(Operator):
         return self.repetition is not None and not self.repetition.over
 
     def groups_of(self, port: int, batch: pa.RecordBatch) -> np.ndarray:
-        """The group of each row of a port; -1: none."""
+        """The group of each row of a port; -1: no group."""
         raise NotImplementedError
 
     def words_of(self, port: int, batch: pa.RecordBatch) -> dict[str, TextColumn]:
-        """What is stored of rows of a port."""
+        """The columns that are stored for rows of a port."""
         raise NotImplementedError
 
     def insert_past(
         self, port: int, words: Mapping[str, TextColumn], groups: np.ndarray, ts: np.ndarray, number: np.ndarray
     ) -> None:
-        """Put rows into windows without giving anything out; `number`: which rows of the port they are."""
+        """Insert rows into windows and emit nothing; `number`: the rows' numbers on the port."""
         raise NotImplementedError
