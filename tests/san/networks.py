@@ -1,6 +1,7 @@
 """Networks that several tests use. Few of them: each structure is compiled once, and that takes seconds."""
 
-from riprap.san.compose import join, rep
+from tests.san.compose import join, rep
+
 from riprap.san.formalism import (
     Activity,
     ActivityCase,

@@ -7,10 +7,10 @@ means, and do not fail by chance.
 
 import numpy as np
 import pytest
+from tests.san.interpreter import interpret
 
 from riprap.san.compiled import compile_network
 from riprap.san.generator import key
-from riprap.san.interpreter import interpret
 from riprap.san.simulate import Span
 from riprap.san.streaming.application import Application, ModelStream
 from riprap.san.streaming.deployment import Reading

@@ -4,6 +4,7 @@ from math import factorial
 
 import numpy as np
 import pytest
+from tests.san.markov import solve
 from tests.san.networks import all_closed_forms, bounded_queue, queue, repair_shop, tandem
 
 from riprap.base.errors import UsageError
@@ -19,7 +20,6 @@ from riprap.san.formalism import (
     time_averaged,
 )
 from riprap.san.generator import keys
-from riprap.san.markov import solve
 from riprap.san.simulate import Span
 from riprap.san.statistics import estimate
 
@@ -127,7 +127,7 @@ def test_exact_needs_exponential_delays():
 
 
 def test_exact_refuses_to_explore_without_end(monkeypatch):
-    monkeypatch.setattr("riprap.san.markov.MOST_STATES", 50)
+    monkeypatch.setattr("tests.san.markov.MOST_STATES", 50)
     with pytest.raises(UsageError, match="more than 50 states"):
         solve(queue(1))
     with pytest.raises(UsageError, match="more than 50 states"):

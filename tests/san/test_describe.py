@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.san.taint import spread
 
 from riprap.apps.bargain_discovery import build
 from riprap.apps.samples import cache_directory, sample_inputs
@@ -21,7 +22,6 @@ from riprap.san.streaming.calibrate import Sample, calibrate, fit, measure, wind
 from riprap.san.streaming.describe import describe, emissions, protections, read_profile, with_rate
 from riprap.san.streaming.failures import Faults
 from riprap.san.streaming.scenario import ModelProtection, ModelScenario
-from riprap.san.streaming.taint import spread
 from riprap_papers.san.published_apps import bargain_discovery
 
 GRAPH = build()

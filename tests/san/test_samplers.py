@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from numba import njit
 from scipy import stats
+from tests.san.interpreter import interpret
 from tests.san.networks import DELAYS
 
 from riprap.san import samplers
 from riprap.san.formalism import Activity, Network, SanPlace
 from riprap.san.generator import key, keys, uniform
-from riprap.san.interpreter import interpret
 from riprap.san.simulate import Span
 
 

@@ -1,11 +1,13 @@
 """Bad networks and bad descriptions: each a clear error that names the culprit."""
 
 import pytest
+from tests.san.compose import join, rep
+from tests.san.interpreter import interpret
+from tests.san.markov import solve
 from tests.san.networks import queue
 
 from riprap.base.errors import RiprapError
 from riprap.san.compiled import compile_network
-from riprap.san.compose import join, rep
 from riprap.san.formalism import (
     Activity,
     ActivityCase,
@@ -20,8 +22,6 @@ from riprap.san.formalism import (
     time_averaged,
 )
 from riprap.san.generator import key
-from riprap.san.interpreter import interpret
-from riprap.san.markov import solve
 from riprap.san.resolved import NetworkError, resolve
 from riprap.san.simulate import Span
 
@@ -98,7 +98,7 @@ INVARIANT = one(
     ],
 )
 def test_found_while_running(network, message, monkeypatch):
-    monkeypatch.setattr("riprap.san.interpreter.LOOP_LIMIT", 500)
+    monkeypatch.setattr("tests.san.interpreter.LOOP_LIMIT", 500)
     with pytest.raises(NetworkError, match=message):
         interpret(network, key(1, 0), Span(10.0))
     with pytest.raises(NetworkError, match=message):

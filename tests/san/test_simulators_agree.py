@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.san.interpreter import interpret
 from tests.san.networks import all_closed_forms, everything
 
 from riprap.san.compiled import Compiled, compile_network
 from riprap.san.generator import key
-from riprap.san.interpreter import interpret
 from riprap.san.simulate import Span
 
 # One process for all tests that use the same networks: each is compiled once.

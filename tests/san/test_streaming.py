@@ -4,10 +4,10 @@ import itertools
 from dataclasses import replace
 
 import pytest
+from tests.san.interpreter import interpret
 
 from riprap.base.errors import RiprapError
 from riprap.san.generator import key
-from riprap.san.interpreter import interpret
 from riprap.san.simulate import Span
 from riprap.san.streaming.application import Application, ModelStream
 from riprap.san.streaming.deployment import Shock
