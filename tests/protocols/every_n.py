@@ -6,7 +6,7 @@ A message is taken in before the next checkpoint, however long it is: who goes b
 from collections.abc import Mapping
 
 from riprap.protocols.cut import CheckpointId
-from riprap.protocols.director import Delete, Director, GoBack, Joined, Took
+from riprap.protocols.director import CheckpointDurable, Delete, Director, Joined, RollBack
 from riprap.protocols.events import Arrived, Command, Deleted, Deliver, Event, Forget, TakeCheckpoint
 from riprap.protocols.protocol import WHOLE, Protocol, ProtocolSpec, RestorePlan, Surroundings, Unit
 
@@ -16,7 +16,7 @@ def plan(around: Surroundings) -> RestorePlan:
 
 
 class EveryN(Protocol):
-    hears = frozenset((Arrived, Deleted))
+    subscriptions = frozenset((Arrived, Deleted))
     taken = 0
 
     def handle(self, event: Event) -> list[Command]:
@@ -44,13 +44,13 @@ class EveryNDirector(Director):
             found = sorted(event.checkpoints)
             self._newest |= {event.pe: found[-1]} if found else {}
             return [Delete(tuple(found[:-1]))] if found[1:] else []
-        if not isinstance(event, Took):
+        if not isinstance(event, CheckpointDurable):
             return []
         old, self._newest[event.id.pe] = self._newest.get(event.id.pe), event.id
         self._took += 1
         if self._back and self._took % self._back == 0:
             self._line += 1
-            return [GoBack(self._line, {event.id.pe: event.id})]
+            return [RollBack(self._line, {event.id.pe: event.id})]
         return [Delete((old,))] if old is not None else []
 
 

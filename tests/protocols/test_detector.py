@@ -2,8 +2,8 @@
 
 from riprap.engine.feedback import Standing
 from riprap.graph.order_keys import END_KEY, START_KEY
-from riprap.protocols.detector import CYCLE, DetectingDirector, Detector, Rest
-from riprap.protocols.director import Director, GoBack, Heard, Joined, Lost, Say
+from riprap.protocols.detector import CYCLE, CycleReport, DetectingDirector, Detector
+from riprap.protocols.director import Director, FromElement, Joined, Lost, RollBack, SendToElement
 
 END, START = list(END_KEY), list(START_KEY)
 PES = ("Head", "Body")
@@ -15,12 +15,12 @@ def rest(pe, asked=0, sent=3, taken=3, standing=OPEN, told=START, turned=60, clo
     there, back = {"there": sent}, {"back": sent}
     came = {"there": taken}, {"back": taken}
     if pe == "Head":
-        return Rest(asked, there, came[1], {"there": told}, {}, list(standing), turned, True)
-    return Rest(asked, back, came[0], {}, {"there": told}, list(standing), END_KEY.ts, closed)
+        return CycleReport(asked, there, came[1], {"there": told}, {}, list(standing), turned, True)
+    return CycleReport(asked, back, came[0], {}, {"there": told}, list(standing), END_KEY.ts, closed)
 
 
 def said(commands):
-    return [command.message[CYCLE] for command in commands if isinstance(command, Say)]
+    return [command.message[CYCLE] for command in commands if isinstance(command, SendToElement)]
 
 
 def answered(detector, **more):
@@ -82,12 +82,12 @@ def test_time_does_not_go_on_for_ever_behind_the_end():
 def test_what_a_life_said_is_forgotten_with_it():
     class Falls(Director):
         def handle(self, event):
-            return [GoBack(1, {"Body": None})] if isinstance(event, Lost) and event.pe == "Else" else []
+            return [RollBack(1, {"Body": None})] if isinstance(event, Lost) and event.pe == "Else" else []
 
     director = DetectingDirector(Falls(), [PES])
 
     def tell(pe, epoch):
-        return said(director.handle(Heard(pe, epoch, {CYCLE: rest(pe)._asdict()})))
+        return said(director.handle(FromElement(pe, epoch, {CYCLE: rest(pe)._asdict()})))
 
     for pe in PES:
         assert said(director.handle(Joined(pe, 1, 0, {}))) == [{"asked": 0}]

@@ -5,7 +5,7 @@ from itertools import pairwise
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId, Cut, InletCut
 from riprap.protocols.deadlines import LONGEST, SHARE, affordable
-from riprap.protocols.director import Delete, Joined, Took
+from riprap.protocols.director import CheckpointDurable, Delete, Joined
 from riprap.protocols.events import (
     Acknowledge,
     Await,
@@ -58,14 +58,14 @@ def test_a_persistent_stream_is_always_waited_for():
 
 def test_what_is_held_is_let_go_of_when_it_has_left_the_operator():
     protocol = machine("hold")
-    assert Passed in protocol.hears
+    assert Passed in protocol.subscriptions
     assert protocol.handle(Passed(IN, next=9, left=4)) == [Acknowledge(IN, 4)]
-    assert Passed not in machine("discard").hears
+    assert Passed not in machine("discard").subscriptions
 
 
 def test_what_is_held_for_an_operator_that_is_saved_is_let_go_of_with_its_checkpoints():
     protocol = machine("hold", every=MS)
-    assert Passed not in protocol.hears
+    assert Passed not in protocol.subscriptions
     assert protocol.handle(durable("B", 7)) == [Acknowledge(IN, 7)]
 
 
@@ -124,5 +124,5 @@ def test_the_director_keeps_the_newest_of_each_unit():
     found = director.handle(Joined("B", 2, 0, {id_: Cut() for id_ in ids[:KEPT]}))
     assert found == []
     for old, new in zip(ids, ids[KEPT:], strict=False):
-        assert director.handle(Took(new, Cut(), 0, 0, False, 10, 5)) == [Delete((old,))]
-    assert director.handle(Took(CheckpointId("C", "B", 1, 1), Cut(), 0, 0, False, 10, 5)) == []
+        assert director.handle(CheckpointDurable(new, Cut(), 0, 0, False, 10, 5)) == [Delete((old,))]
+    assert director.handle(CheckpointDurable(CheckpointId("C", "B", 1, 1), Cut(), 0, 0, False, 10, 5)) == []

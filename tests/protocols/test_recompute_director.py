@@ -10,7 +10,7 @@ from riprap.base.errors import UsageError
 from riprap.protocols import recompute
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId, Cut, InletCut
-from riprap.protocols.director import Delete, Joined, Took
+from riprap.protocols.director import CheckpointDurable, Delete, Joined
 from riprap.protocols.events import Deleted, Durable, Forget, TakeCheckpoint, Tick
 from riprap.protocols.protocol import WHOLE, Neighbour, OperatorFacts, Surroundings
 from riprap.runtime.layout import arrange
@@ -61,7 +61,7 @@ def test_whatever_may_be_recomputed_from_stays():
             }[pe]
             id_ = CheckpointId(pe, WHOLE, 1, number)
             kept[pe][id_] = taken
-            for command in director.handle(Took(id_, taken, 0, 0, False, 1, 1)):
+            for command in director.handle(CheckpointDurable(id_, taken, 0, 0, False, 1, 1)):
                 assert isinstance(command, Delete)
                 for one in command.ids:
                     del kept[one.pe][one]

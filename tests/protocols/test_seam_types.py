@@ -14,7 +14,7 @@ def test_a_protocol_and_a_director_that_do_nothing():
     protocol = Protocol(Surroundings("A", ("A",), {}, {}, {}, ()), plan)
     assert protocol.begin(None, 0) == []
     assert protocol.snapshot() == b""
-    assert not protocol.hears
+    assert not protocol.subscriptions
     director = Director()
     assert director.begin([]) == director.handle(DirectorTick(0)) == []
 

@@ -217,13 +217,13 @@ class World:
     def _obey(self, commands):
         for command in commands:
             match command:
-                case d.Remember(record):
+                case d.Persist(record):
                     self.director_log.append(record)
                     self.commits += "committed" in record
-                case d.Say(pe, message):
+                case d.SendToElement(pe, message):
                     if self.generator.random() > 0.05:
                         self.told[pe].append((message, self.epoch))
-                case d.GoBack(line, targets):
+                case d.RollBack(line, targets):
                     self.line = max(self.line, line)
                     self.targets |= targets
                     for pe, life in self.lives.items():
@@ -261,8 +261,8 @@ class World:
                         self._take(life, channel, parked)
                 case e.Halt(halted):
                     life.halted = halted
-                case e.Tell(told):
-                    self._direct(d.Heard(life.pe, life.epoch, told))
+                case e.SendToDirector(told):
+                    self._direct(d.FromElement(life.pe, life.epoch, told))
                 case e.TakeCheckpoint(_, tag, forced, record):
                     self._capture(life, tag, forced, record)
                 case e.Close(channel, tag):
@@ -322,14 +322,14 @@ class World:
             if not new:
                 return
             rest = Message(life.next[channel], new, message.header)
-            if e.Arrived in life.machine.hears:
+            if e.Arrived in life.machine.subscriptions:
                 event = e.Arrived(channel, rest.number, len(new), rest.header)
                 self._carry_out(life, life.machine.handle(event), rest)
             else:
                 self._deliver(life, channel, rest)
 
     def _tell(self, life, event):
-        if type(event) in life.machine.hears:
+        if type(event) in life.machine.subscriptions:
             self._carry_out(life, life.machine.handle(event))
 
     def _deliver(self, life, channel, message):
@@ -364,7 +364,7 @@ class World:
         pe = names[int(self.generator.integers(len(names)))]
         life = self.lives[pe]
         if life is None:
-            if pick < 0.3 and self.directing is not None and self.directing.begins(pe, self.epoch) is not None:
+            if pick < 0.3 and self.directing is not None and self.directing.start_point(pe, self.epoch) is not None:
                 self._begin(pe)  # it has to register with one
             return
         for message, _ in self._due(pe):
@@ -415,7 +415,7 @@ class World:
                 parked = {c: tuple(b"" for _ in messages) for c, messages in saved.recorded.items() if messages}
                 saved.cut = replace(saved.cut, parked=parked)
                 self.disk[saved.id] = saved
-                event = d.Took(saved.id, saved.cut, saved.line, saved.tag, saved.forced, 0, 0)
+                event = d.CheckpointDurable(saved.id, saved.cut, saved.line, saved.tag, saved.forced, 0, 0)
                 self._direct(event)
 
     def quiet(self):

@@ -12,7 +12,7 @@ from riprap.operators.columns import Keys
 from riprap.protocols.channel import ALL, Delivered, Skip
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId
-from riprap.protocols.director import ANEW, OWN, Heard, Joined, Lost, Say
+from riprap.protocols.director import NO_CHECKPOINT, OWN_CHECKPOINT, FromElement, Joined, Lost, SendToElement
 from riprap.replication.full import OURS, Copies
 from riprap.replication.news import as_json, from_json
 from riprap.replication.seen import HOLE, Seen
@@ -88,7 +88,7 @@ def test_a_hole_carries_nobody_past_what_is_missing():
     assert seen.fresh(other, 0, keys(10, 20, 30)) == 0
     assert seen.fresh(one, 0, keys(10, 20, 30, 40, 50)) == 3
     assert seen.fresh(other, 3, keys(40, 50, 60)) == 2
-    assert (seen.had.key.ts, seen.dropped) == (60, 5)
+    assert (seen.delivered.key.ts, seen.dropped) == (60, 5)
 
 
 def test_a_value_under_a_new_key_is_taken_whatever_it_is():
@@ -106,19 +106,19 @@ def snapshot(pe: str, number: int = 1) -> CheckpointId:
 def test_a_restarted_copy_waits_for_the_state_of_one_that_lives():
     copies = Copies(("A#1", "A#2", "A#3"))
     for pe in copies.elements:
-        assert copies.begins(pe, 1, waited=False) == OWN
+        assert copies.start_point(pe, 1, waited=False) == OWN_CHECKPOINT
         copies.joined(pe, 1)
     copies.lost("A#1", 1)
     [asked] = copies.ask(0)
     assert asked.pe == "A#2"
-    assert copies.begins("A#1", 2, waited=True) is None
+    assert copies.start_point("A#1", 2, waited=True) is None
     copies.lost("A#2", 1)
     [asked] = copies.ask(1)
     assert asked.pe == "A#3", "another one is asked when the first dies"
     copies.took(snapshot("A#2"))
-    assert copies.begins("A#1", 2, waited=True) is None, "that was of a life that is over"
+    assert copies.start_point("A#1", 2, waited=True) is None, "that was of a life that is over"
     copies.took(snapshot("A#3"))
-    assert copies.begins("A#1", 2, waited=True) == copies.begins("A#2", 2, waited=True) == snapshot("A#3")
+    assert copies.start_point("A#1", 2, waited=True) == copies.start_point("A#2", 2, waited=True) == snapshot("A#3")
     copies.joined("A#1", 2)
     assert copies.ask(10_000_000) == []
     assert [copies.state(pe, {"A#1"}) for pe in copies.elements] == ["catching up", "waiting", "speaking"]
@@ -130,9 +130,9 @@ def test_if_nobody_is_left_one_begins_empty_and_the_others_get_their_state_from_
         copies.joined(pe, 1)
     copies.lost("A#1", 1)
     copies.lost("A#2", 1)
-    assert copies.begins("A#2", 2, waited=False) is None, "a director that has just begun does not know who lives"
-    assert copies.begins("A#2", 2, waited=True) == ANEW
-    assert copies.begins("A#1", 2, waited=True) is None
+    assert copies.start_point("A#2", 2, waited=False) is None, "a director that has just begun does not know who lives"
+    assert copies.start_point("A#2", 2, waited=True) == NO_CHECKPOINT
+    assert copies.start_point("A#1", 2, waited=True) is None
     copies.joined("A#2", 2)
     assert [asked.pe for asked in copies.ask(0)] == ["A#2"]
     assert copies.tainted == 1
@@ -151,9 +151,12 @@ def test_nothing_is_released_that_a_copy_which_comes_back_may_lack():
     def released(pe: str, ts: int, epoch: int = 1) -> list[int]:
         """Up to which times all copies have had what the source holds, when this one says that it has come so far."""
         had = [as_json(into[pe], Delivered(OrderKey(ts, 0, 0, 0), ALL))]
-        said = director.handle(Heard(pe, epoch, {OURS: {"had": had}}))
+        said = director.handle(FromElement(pe, epoch, {OURS: {"had": had}}))
         entries = [
-            entry for say in said if isinstance(say, Say) and say.pe == "S" for entry in say.message[OURS]["had"]
+            entry
+            for say in said
+            if isinstance(say, SendToElement) and say.pe == "S"
+            for entry in say.message[OURS]["had"]
         ]
         return [max(from_json(by_all)[1].key.ts, 0) for _, by_all in entries]
 

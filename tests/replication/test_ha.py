@@ -9,20 +9,20 @@ from riprap.graph.order_keys import START_KEY, OrderKey
 from riprap.operators.columns import Keys
 from riprap.protocols.channel import ALL, Delivered, Skip
 from riprap.protocols.channels import ChannelId
-from riprap.protocols.director import Director, DirectorTick, Heard, Joined, Lost, Remember, Say, Silent
+from riprap.protocols.director import Director, DirectorTick, FromElement, Joined, Lost, Persist, SendToElement, Silent
 from riprap.protocols.events import (
     Activate,
     Await,
-    Came,
     Deactivate,
-    Digested,
+    DeliveredUpTo,
     FromDirector,
     Park,
     ProducerBack,
     ProducerGone,
     Release,
     RequestDigest,
-    Tell,
+    SendToDirector,
+    StateDigested,
     Unpark,
 )
 from riprap.protocols.events import DirectorTick as ElementTick
@@ -76,9 +76,9 @@ class World:
     def take(self, commands):
         for command in commands:
             match command:
-                case Remember(record):
+                case Persist(record):
                     self.log.append(record)
-                case Say(pe, message):
+                case SendToElement(pe, message):
                     self.said.append((pe, message[OURS]))
         return commands
 
@@ -111,7 +111,7 @@ def started(**options) -> World:
 
 
 def had(world: World, ts: int) -> None:
-    world.tell(Heard("C", 1, {OURS: {"had": [[list(EDGE), [ts, 0, 0, 0], ALL]]}}))
+    world.tell(FromElement("C", 1, {OURS: {"had": [[list(EDGE), [ts, 0, 0, 0], ALL]]}}))
 
 
 def test_the_first_replica_is_active_from_the_beginning_and_everybody_is_told():
@@ -173,7 +173,7 @@ def test_equal_digests_make_full_once_the_consumer_has_come_to_their_key():
     assert key[0] > 5 * SECOND
     assert key[1] < 0  # no source has that rank: merges of one source know its rows by their numbers alone
     for pe, digest in {"A#1": 1, "B#1": 2, "A#2": 1, "B#2": 2}.items():
-        world.tell(Heard(pe, 1, {OURS: {"digest": key, "is": digest}}))
+        world.tell(FromElement(pe, 1, {OURS: {"digest": key, "is": digest}}))
     assert world.group.replicas[1].state == "refilling"
     had(world, key[0])
     assert world.group.replicas[1].state == "full"
@@ -189,7 +189,7 @@ def test_other_digests_do_not(digests):
     had(world, 5 * SECOND)
     key = world.pass_time()[0].message[OURS]["digest"]
     for pe, digest in {"B#1": 2, "B#2": 2, **digests}.items():
-        world.tell(Heard(pe, 1, {OURS: {"digest": key, "is": digest}}))
+        world.tell(FromElement(pe, 1, {OURS: {"digest": key, "is": digest}}))
     had(world, key[0] + SECOND)
     assert world.group.replicas[1].state == "refilling"
 
@@ -204,7 +204,7 @@ def test_without_determinism_a_replica_is_full_when_its_memory_has_passed():
         key = world.pass_time()[0].message[OURS]["digest"]
         asked.append(key[0])
         for pe, digest in {"A#1": 1, "B#1": 2, "A#2": 7, "B#2": 8}.items():
-            world.tell(Heard(pe, 1, {OURS: {"digest": key, "is": digest}}))
+            world.tell(FromElement(pe, 1, {OURS: {"digest": key, "is": digest}}))
         assert world.group.replicas[1].state == "refilling", "the consumer has not come to that key"
         had(world, key[0])
     assert asked[-1] - asked[0] > 2 * SECOND
@@ -223,14 +223,14 @@ def test_a_silent_one_gives_way_and_may_speak_again():
 def test_a_connection_that_breaks_within_the_active_replica_makes_another_one_active():
     world = started()
     world.said = []
-    world.tell(Heard("B#1", 1, {OURS: {"severed": "A→B"}}))
+    world.tell(FromElement("B#1", 1, {OURS: {"severed": "A→B"}}))
     assert (world.group.active, world.group.term, world.group.tainted) == (1, 2, False)
     assert world.group.replicas[0].state == "refilling"
     assert [message for pe, message in world.said if pe == "B#1"] == [{"term": 2, "active": 1}, {"known": True}]
     world.direct()
     assert world.group.replicas[0].state == "refilling", "the next director knows it too"
     world.said = []
-    world.tell(Heard("B#2", 1, {OURS: {"severed": "A→B"}}))
+    world.tell(FromElement("B#2", 1, {OURS: {"severed": "A→B"}}))
     assert (world.group.active, world.group.term, world.group.tainted) == (1, 3, True), "nobody else has more"
     assert [message for pe, message in world.said if pe == "B#2"] == [{"term": 3, "active": 1}, {"known": True}]
 
@@ -241,7 +241,7 @@ def test_who_was_severed_goes_on_when_the_edges_of_its_replica_have_heard_who_is
 
     def heard(pe: str, epoch: int, **message) -> list:
         world.said = []
-        world.tell(Heard(pe, epoch, {OURS: message}))
+        world.tell(FromElement(pe, epoch, {OURS: message}))
         return [message for pe, message in world.said if pe == "A#1"]
 
     assert heard("A#1", 1, severed="S→A") == [{"term": 2, "active": 1}]
@@ -259,8 +259,8 @@ def test_what_a_life_says_that_was_replaced_counts_for_nothing():
     world = started()
     world.lose("B#2")
     world.join("B#2")
-    world.tell(Heard("B#2", 1, {OURS: {"severed": "A→B"}}))
-    world.tell(Heard("B#1", 0, {OURS: {"severed": "A→B"}}))
+    world.tell(FromElement("B#2", 1, {OURS: {"severed": "A→B"}}))
+    world.tell(FromElement("B#1", 0, {OURS: {"severed": "A→B"}}))
     assert (world.group.active, world.group.term) == (0, 1)
 
 
@@ -275,7 +275,7 @@ def check(seed: int) -> None:
         pe = random.choice(pes)
         match random.choice(["lose", "join", "silent", "director", "late", "time", "had", "severed"]):
             case "severed" if pe in world.alive:
-                world.tell(Heard(pe, world.epochs[pe], {OURS: {"severed": ""}}))
+                world.tell(FromElement(pe, world.epochs[pe], {OURS: {"severed": ""}}))
             case "lose" if pe in world.alive:
                 world.lose(pe)
             case "join" if pe not in world.alive:
@@ -328,7 +328,7 @@ def said(**message):
 
 def test_the_edge_of_the_active_replica_sends_and_no_order_of_the_past_is_obeyed():
     first, second = machine("B#1"), machine("B#2", failover="plain")
-    third, fourth = Tell({OURS: {"obeyed": 3}}), Tell({OURS: {"obeyed": 4}})
+    third, fourth = SendToDirector({OURS: {"obeyed": 3}}), SendToDirector({OURS: {"obeyed": 4}})
     assert first.handle(said(term=3, active=0)) == [Activate(EDGE, 3, False), third]
     assert second.handle(said(term=3, active=0)) == [Deactivate(EDGE), third]
     assert first.handle(said(term=4, active=1)) == [Deactivate(EDGE), fourth]
@@ -339,13 +339,13 @@ def test_the_edge_of_the_active_replica_sends_and_no_order_of_the_past_is_obeyed
 
 def test_an_active_replica_takes_nothing_of_a_producer_that_it_was_severed_from_until_the_director_knows():
     edge, channel = machine("B#1"), ChannelId("A→B", 0, 0)
-    severed = Tell({OURS: {"severed": str(channel)}})
+    severed = SendToDirector({OURS: {"severed": str(channel)}})
     edge.handle(said(term=1, active=0))
     assert edge.handle(ProducerGone(channel, 1)) == [severed, Park(channel)]
-    assert edge.handle(ElementTick(SECOND)) == [Tell({OURS: {"severed": ""}})], "it may not have been heard"
+    assert edge.handle(ElementTick(SECOND)) == [SendToDirector({OURS: {"severed": ""}})], "it may not have been heard"
     assert edge.handle(ElementTick(SECOND + 1)) == []
     ordered = edge.handle(said(term=2, active=1))
-    assert ordered == [Deactivate(EDGE), Tell({OURS: {"obeyed": 2}})], "that may be from before it was told"
+    assert ordered == [Deactivate(EDGE), SendToDirector({OURS: {"obeyed": 2}})], "that may be from before it was told"
     assert edge.handle(said(known=True)) == [Await(channel, False), Unpark(channel)]
     assert edge.handle(ElementTick(2 * SECOND)) == []
     assert edge.handle(ProducerBack(channel, 2)) == [severed, Await(channel, True)], "only now the hole is known"
@@ -354,7 +354,7 @@ def test_an_active_replica_takes_nothing_of_a_producer_that_it_was_severed_from_
 @pytest.mark.parametrize("active", [0, 1])
 def test_a_new_life_or_a_hole_within_a_replica_is_told_though_nobody_was_seen_to_go(active):
     edge, channel = machine("B#1"), ChannelId("A→B", 0, 0)
-    severed = Tell({OURS: {"severed": str(channel)}})
+    severed = SendToDirector({OURS: {"severed": str(channel)}})
     edge.handle(said(term=1, active=active))
     assert edge.handle(ProducerBack(channel, 2)) == [severed, Park(channel)], "a backup may be about to be active"
     assert edge.handle(said(known=True)) == [Unpark(channel)]
@@ -364,9 +364,9 @@ def test_a_new_life_or_a_hole_within_a_replica_is_told_though_nobody_was_seen_to
 
 def test_a_consumer_tells_how_far_it_has_come_and_edges_let_go_of_it():
     consumer, came = machine("C"), Delivered(OrderKey(5, 0, 7, 0), 2)
-    assert consumer.handle(Came(EDGE, came)) == []
+    assert consumer.handle(DeliveredUpTo(EDGE, came)) == []
     (told,) = consumer.handle(ElementTick(SECOND))
-    assert isinstance(told, Tell)
+    assert isinstance(told, SendToDirector)
     assert consumer.handle(ElementTick(SECOND + 1)) == []
     assert machine("B#2").handle(FromDirector(told.message)) == [Release(EDGE, came)]
 
@@ -374,7 +374,7 @@ def test_a_consumer_tells_how_far_it_has_come_and_edges_let_go_of_it():
 def test_digests_go_to_the_director():
     key = OrderKey(5, 0, 0, 0)
     assert machine("A#1").handle(said(digest=list(key))) == [RequestDigest(key)]
-    assert machine("A#1").handle(Digested(key, 9)) == [Tell({OURS: {"digest": [5, 0, 0, 0], "is": 9}})]
+    assert machine("A#1").handle(StateDigested(key, 9)) == [SendToDirector({OURS: {"digest": [5, 0, 0, 0], "is": 9}})]
 
 
 # Keys ----------------------------------------------------------------------------------------------------------------

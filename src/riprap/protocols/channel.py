@@ -48,22 +48,22 @@ class Delivered(NamedTuple):
 
     def after(self, keys: Keys, watermark: OrderKey | None) -> "Delivered":
         """When items with these keys have come too, and then this progress."""
-        had, count = self, len(keys.ts)
+        delivered, count = self, len(keys.ts)
         if count:
             last = keys.at(count - 1)
             same = count - bisect_left(range(count), last, key=keys.at)
             if last > self.key:
-                had = Delivered(last, same)
+                delivered = Delivered(last, same)
             elif last == self.key:
-                had = Delivered(last, min(self.items + same, ALL))
-        return Delivered(watermark, ALL) if watermark is not None and watermark >= had.key else had
+                delivered = Delivered(last, min(self.items + same, ALL))
+        return Delivered(watermark, ALL) if watermark is not None and watermark >= delivered.key else delivered
 
 
 class Skip:
     """Tells, of items that a replica gives out in their order, which ones the consumer has had from another."""
 
-    def __init__(self, had: Delivered) -> None:
-        self._key, self._left = had
+    def __init__(self, delivered: Delivered) -> None:
+        self._key, self._left = delivered
         self.skipped = 0
         self.over = False  # the first that it had not was there
 

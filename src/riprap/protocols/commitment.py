@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from riprap.protocols.cut import CheckpointId
-from riprap.protocols.director import Say
-from riprap.protocols.events import Command, Show
+from riprap.protocols.director import SendToElement
+from riprap.protocols.events import Command, Publish
 from riprap.protocols.protocol import Surroundings
 
 SINKS = ("eager", "committed")
@@ -26,11 +26,11 @@ def showing(elements: Mapping[str, Surroundings]) -> frozenset[str]:
     return frozenset(pe for pe, s in elements.items() if any(output.committed for output in s.outputs.values()))
 
 
-def committed(id: CheckpointId) -> Say:
+def committed(id: CheckpointId) -> SendToElement:
     """To the element whose checkpoint it is: nobody will go back to before it."""
-    return Say(id.pe, {"committed": list(id[1:])})
+    return SendToElement(id.pe, {"committed": list(id[1:])})
 
 
 def shown(pe: str, message: Mapping[str, Any]) -> list[Command]:
     """What an element does with that word."""
-    return [Show(CheckpointId(pe, *message["committed"]))]
+    return [Publish(CheckpointId(pe, *message["committed"]))]

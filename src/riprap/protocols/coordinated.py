@@ -51,7 +51,7 @@ def round_of(marker: bytes) -> int:
 class Rounds(Protocol):
     """What machines of rounds share: the director's words, and which channels a marker goes out on."""
 
-    hears = frozenset((FromDirector, MarkerArrived, Ended, Deleted, Dropped))
+    subscriptions = frozenset((FromDirector, MarkerArrived, Ended, Deleted, Dropped))
 
     def __init__(self, surroundings: Surroundings, plan: RestorePlan) -> None:
         super().__init__(surroundings, plan)
@@ -139,7 +139,7 @@ class Coordinated(Rounds):
         return self._capture_if_aligned() if not self.over else []
 
     def _capture_if_aligned(self) -> list[Command]:
-        if not self.forward <= self.marks | self.ended or (self.surroundings.begins_rounds and not self.asked):
+        if not self.forward <= self.marks | self.ended or (self.surroundings.starts_rounds and not self.asked):
             return []
         self.over = True
         self.returning = self.back - self.ended

@@ -55,7 +55,7 @@ class Cut:
     parked: Mapping[ChannelId, tuple[bytes, ...]] = field(default_factory=dict)
     # Of an element in copies, in words that all of them understand: what its operators had had of each channel, and
     # what it had given out.
-    had: Mapping[ChannelId, Delivered] = field(default_factory=dict)
+    delivered: Mapping[ChannelId, Delivered] = field(default_factory=dict)
     reach: int = START_KEY.ts  # of an element on a cycle: how far what comes in from outside of it had come
 
     def as_json(self) -> dict[str, Any]:
@@ -67,7 +67,9 @@ class Cut:
             "sent": [[list(channel), number] for channel, number in self.sent.items()],
             "protocol": self.protocol.hex(),
             "parked": [[list(channel), [len(m) for m in messages]] for channel, messages in self.parked.items()],
-            "had": [[list(channel), list(had.key), had.items] for channel, had in self.had.items()],
+            "had": [
+                [list(channel), list(delivered.key), delivered.items] for channel, delivered in self.delivered.items()
+            ],
             "reach": self.reach,
         }
 

@@ -18,13 +18,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from riprap.engine.feedback import Standing
-from riprap.protocols.director import Begins, Command, Director, Event, GoBack, Heard, Joined, Lost, Say
+from riprap.protocols.director import (
+    Command,
+    Director,
+    Event,
+    FromElement,
+    Joined,
+    Lost,
+    RollBack,
+    SendToElement,
+    StartPoint,
+)
 from riprap.protocols.protocol import Surroundings
 
 CYCLE = "cycle"  # what messages of elements and of the detector are known by
 
 
-class Rest(NamedTuple):
+class CycleReport(NamedTuple):
     """What an element tells of itself; channels are those to and from other elements of its cycle."""
 
     asked: int  # in which round; 0: nobody asked
@@ -46,16 +56,16 @@ class Detector:
 
     def __init__(self, pes: Sequence[str]) -> None:
         self._pes = tuple(pes)
-        self._rests: dict[str, Rest] = {}  # the latest of each that lives
-        self._before: dict[str, Rest] | None = None  # when the round under way began
-        self._answers: dict[str, Rest] = {}
+        self._rests: dict[str, CycleReport] = {}  # the latest of each that lives
+        self._before: dict[str, CycleReport] | None = None  # when the round under way began
+        self._answers: dict[str, CycleReport] = {}
         self._round = 0
 
     def forget(self, pe: str) -> None:
         self._rests.pop(pe, None)
         self._before = None
 
-    def heard(self, pe: str, rest: Rest) -> list[Command]:
+    def heard(self, pe: str, rest: CycleReport) -> list[Command]:
         self._rests[pe] = rest
         if self._before is None:
             return self._ask()
@@ -75,7 +85,7 @@ class Detector:
             return []
         self._before, self._answers = dict(self._rests), {}
         self._round += 1
-        return [Say(pe, {CYCLE: {"asked": self._round}}) for pe in self._pes]
+        return [SendToElement(pe, {CYCLE: {"asked": self._round}}) for pe in self._pes]
 
     def _agreed(self) -> bool:
         """Whether all that was sent was taken. More may have been, from a log whose writer went back and will repeat
@@ -102,7 +112,7 @@ class Detector:
         return all(list(known[channel]) >= list(key) for channel, key in told.items())
 
     def _say(self, found: Mapping[str, Any]) -> list[Command]:
-        return [Say(pe, {CYCLE: found}) for pe in self._pes]
+        return [SendToElement(pe, {CYCLE: found}) for pe in self._pes]
 
 
 class DetectingDirector(Director):
@@ -119,19 +129,19 @@ class DetectingDirector(Director):
 
     def handle(self, event: Event) -> list[Command]:
         match event:
-            case Heard(pe, epoch, message) if CYCLE in message:
+            case FromElement(pe, epoch, message) if CYCLE in message:
                 current = self._epochs.get(pe) == epoch
-                return self._detectors[pe].heard(pe, Rest(**message[CYCLE])) if current else []
+                return self._detectors[pe].heard(pe, CycleReport(**message[CYCLE])) if current else []
         commands = self._director.handle(event)
         match event:
             case Joined(pe, epoch) if pe in self._detectors:
                 self._forget(pe)
                 self._epochs[pe] = epoch
-                commands = [*commands, Say(pe, {CYCLE: {"asked": 0}})]
+                commands = [*commands, SendToElement(pe, {CYCLE: {"asked": 0}})]
             case Lost(pe, epoch) if pe in self._detectors and self._epochs.get(pe, epoch) == epoch:
                 self._forget(pe)
         for command in commands:
-            for pe in command.targets if isinstance(command, GoBack) else ():
+            for pe in command.targets if isinstance(command, RollBack) else ():
                 if pe in self._detectors:
                     self._forget(pe)
         return commands
@@ -140,8 +150,8 @@ class DetectingDirector(Director):
         self._epochs.pop(pe, None)
         self._detectors[pe].forget(pe)
 
-    def begins(self, pe: str, epoch: int) -> Begins:
-        return self._director.begins(pe, epoch)
+    def start_point(self, pe: str, epoch: int) -> StartPoint:
+        return self._director.start_point(pe, epoch)
 
     def terms(self) -> Mapping[str, int]:
         return self._director.terms()

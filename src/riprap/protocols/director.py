@@ -2,11 +2,11 @@
 
 It hears of lives and of every durable checkpoint, and says what is committed, where to go back, and what may be
 deleted. It may die at any moment, also half-way through a going back: what it must not forget it decides with
-`Remember`,
+`Persist`,
 which is on disk before anything that follows it in the list is done. A new one begins with what was logged, and then
 hears `Joined` from every element that lives, with all the checkpoints that the element has.
 
-A *line* is a recovery line, by number; 0 is the beginning of the run. Every life works under one. `GoBack` puts a new
+A *line* is a recovery line, by number; 0 is the beginning of the run. Every life works under one. `RollBack` puts a new
 one in force: elements that live get a new epoch and begin again from their checkpoint without dying, and one that is
 down begins there when it comes back. A checkpoint that becomes durable under an older line is void: the host deletes it
 and does not tell of it.
@@ -50,7 +50,7 @@ class Finished(NamedTuple):
     epoch: int
 
 
-class Took(NamedTuple):
+class CheckpointDurable(NamedTuple):
     """A checkpoint is durable, under the line in force."""
 
     id: CheckpointId
@@ -62,8 +62,8 @@ class Took(NamedTuple):
     taken: int  # microseconds from the capture until it was durable
 
 
-class Heard(NamedTuple):
-    """The protocol of an element says something (`events.Tell`)."""
+class FromElement(NamedTuple):
+    """The protocol of an element says something (`events.SendToDirector`)."""
 
     pe: str
     epoch: int
@@ -74,25 +74,25 @@ class DirectorTick(NamedTuple):
     now: int  # microseconds
 
 
-Event = Joined | Lost | Silent | Finished | Took | Heard | DirectorTick
+Event = Joined | Lost | Silent | Finished | CheckpointDurable | FromElement | DirectorTick
 
 # Commands, in their order ---------------------------------------------------------------------------------------------
 
 
-class Remember(NamedTuple):
+class Persist(NamedTuple):
     """Remember this, a JSON object, before anything that follows is done."""
 
     record: Mapping[str, Any]
 
 
-class Say(NamedTuple):
+class SendToElement(NamedTuple):
     """To the protocol of an element: it hears `events.Told`. Lost if the element is down."""
 
     pe: str
     message: Mapping[str, Any]
 
 
-class GoBack(NamedTuple):
+class RollBack(NamedTuple):
     """Put line `line` in force. `targets` has every element that goes back, with its checkpoint of the unit `WHOLE`;
     None: to the beginning. Others stay as they are, and work under the new line from now on.
     """
@@ -112,19 +112,19 @@ class Delete(NamedTuple):
     void: bool = False
 
 
-class End(NamedTuple):
+class RestartElement(NamedTuple):
     """The life of an element is to end, and another one to begin: it is known to be wrong."""
 
     pe: str
 
 
-Command = Remember | Say | GoBack | Delete | End
+Command = Persist | SendToElement | RollBack | Delete | RestartElement
 
 # Where a life begins: with its own newest checkpoint, without any, with this one, which may be another element's. None:
 # that is not known yet, and it has to wait.
-Begins = Literal["own", "anew"] | CheckpointId | None
-OWN: Begins = "own"
-ANEW: Begins = "anew"
+StartPoint = Literal["own", "anew"] | CheckpointId | None
+OWN_CHECKPOINT: StartPoint = "own"
+NO_CHECKPOINT: StartPoint = "anew"
 
 
 class Director:
@@ -137,9 +137,9 @@ class Director:
     def handle(self, event: Event) -> list[Command]:
         return []
 
-    def begins(self, pe: str, epoch: int) -> Begins:
+    def start_point(self, pe: str, epoch: int) -> StartPoint:
         """Where this life of an element begins, unless a line says it. It may be asked again and again."""
-        return OWN
+        return OWN_CHECKPOINT
 
     def terms(self) -> Mapping[str, int]:
         """Of elements that open channels under another number than the epoch of their life, the last one issued."""

@@ -22,7 +22,7 @@ class ConsumerUp(NamedTuple):
     channel: ChannelId
     epoch: int
     next: int
-    had: Delivered = Delivered()  # the same for a producer with other numbers: a replica that goes on for another
+    delivered: Delivered = Delivered()  # the same for a producer with other numbers: a replica that goes on for another
 
 
 class ConsumerDown(NamedTuple):
@@ -105,21 +105,21 @@ class Passed(NamedTuple):
     left: int
 
 
-class Came(NamedTuple):
+class DeliveredUpTo(NamedTuple):
     """A channel from a replicated producer has come so far, at the time of a `Tick`."""
 
     channel: ChannelId
-    had: Delivered
+    delivered: Delivered
 
 
-class Gave(NamedTuple):
+class OutputDigested(NamedTuple):
     """What an element in copies gave out on a stream, digested: by interval of event time that is over."""
 
     stream: str
     digests: Mapping[int, int]
 
 
-class Digested(NamedTuple):
+class StateDigested(NamedTuple):
     """The state of the element's operators had this digest when they had had all up to `key` and nothing beyond.
 
     None: they had passed the key already, or are restored to somewhere behind it.
@@ -144,7 +144,7 @@ class Tick(NamedTuple):
 
 
 class Durable(NamedTuple):
-    """A checkpoint of this life is on disk, its logs too. The director hears the same (`director.Took`)."""
+    """A checkpoint of this life is on disk, its logs too. The director hears the same (`director.CheckpointDurable`)."""
 
     id: CheckpointId
     cut: Cut
@@ -168,7 +168,7 @@ class Deleted(NamedTuple):
 
 
 Event = (
-    LinkEvent | FromDirector | ProducerBack | Arrived | MarkerArrived | Ended | Passed | Came | Gave | Digested |
+    LinkEvent | FromDirector | ProducerBack | Arrived | MarkerArrived | Ended | Passed | DeliveredUpTo | OutputDigested | StateDigested |
     Emitted | Tick
     | Durable | Dropped | Deleted
 )  # fmt: skip
@@ -306,23 +306,23 @@ class Release(NamedTuple):
     """
 
     channel: ChannelId
-    had: Delivered
+    delivered: Delivered
     by_all: Delivered | None = None
 
 
-class Show(NamedTuple):
+class Publish(NamedTuple):
     """Nobody will go back to before this checkpoint: what was given out before it on committed channels can be seen."""
 
     id: CheckpointId
 
 
 class RequestDigest(NamedTuple):
-    """Tell the digest of the state at this key: `Digested` follows."""
+    """Tell the digest of the state at this key: `StateDigested` follows."""
 
     key: OrderKey
 
 
-class Tell(NamedTuple):
+class SendToDirector(NamedTuple):
     """Say something to the director: a JSON object of their own."""
 
     message: Mapping[str, Any]
@@ -330,5 +330,5 @@ class Tell(NamedTuple):
 
 Command = (
     Deliver | Park | Unpark | Admit | Await | Halt | TakeCheckpoint | Close | Abandon | SendMarker | Stamp
-    | Acknowledge | Forget | Resend | Activate | Deactivate | Release | Show | RequestDigest | Tell
+    | Acknowledge | Forget | Resend | Activate | Deactivate | Release | Publish | RequestDigest | SendToDirector
 )  # fmt: skip

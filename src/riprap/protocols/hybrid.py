@@ -18,17 +18,17 @@ from typing import Any
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.coordinated import round_plan
 from riprap.protocols.director import (
+    CheckpointDurable,
     Command,
     Director,
     Event,
     Finished,
-    GoBack,
-    Heard,
+    FromElement,
     Joined,
     Lost,
-    Remember,
+    Persist,
+    RollBack,
     Silent,
-    Took,
 )
 from riprap.protocols.protocol import Neighbour, ProtocolSpec, RestorePlan, Surroundings
 from riprap.protocols.rounds import RoundDirector
@@ -98,39 +98,39 @@ class HybridDirector(Director):
                 self.line += 1
                 self.lines[entry["domain"]].append(self.line)
         told = [
-            replace_line(command, self.lines[index][-1]) if isinstance(command, GoBack) else command
+            replace_line(command, self.lines[index][-1]) if isinstance(command, RollBack) else command
             for index, director in enumerate(self.directors)
             for command in director.begin(records[index])
         ]
-        return sorted(told, key=lambda command: command.line if isinstance(command, GoBack) else 0)
+        return sorted(told, key=lambda command: command.line if isinstance(command, RollBack) else 0)
 
     def handle(self, event: Event) -> list[Command]:
         match event:
-            case Joined(pe=pe) | Lost(pe=pe) | Silent(pe=pe) | Finished(pe=pe) | Heard(pe=pe):
+            case Joined(pe=pe) | Lost(pe=pe) | Silent(pe=pe) | Finished(pe=pe) | FromElement(pe=pe):
                 return self._tell(self.domain[pe], event)
-            case Took(id=id):
+            case CheckpointDurable(id=id):
                 return self._tell(self.domain[id.pe], event)
         return [command for index in range(len(self.directors)) for command in self._tell(index, event)]
 
     def _tell(self, index: int, event: Event) -> list[Command]:
-        if isinstance(event, Joined | Took):
+        if isinstance(event, Joined | CheckpointDurable):
             event = event._replace(line=sum(line <= event.line for line in self.lines[index]))
         found: list[Command] = []
         for command in self.directors[index].handle(event):
             match command:
-                case Remember(record):
-                    found.append(Remember({"domain": index, "record": record}))
+                case Persist(record):
+                    found.append(Persist({"domain": index, "record": record}))
                     if "line" in record:
                         self.line += 1
                         self.lines[index].append(self.line)
-                case GoBack():
+                case RollBack():
                     found.append(replace_line(command, self.line))
                 case _:
                     found.append(command)
         return found
 
 
-def replace_line(command: GoBack, line: int) -> GoBack:
+def replace_line(command: RollBack, line: int) -> RollBack:
     return command._replace(line=line)
 
 

@@ -142,7 +142,7 @@ RULES: dict[str, Any] = {"hmnr": Hmnr, "bcs": Bcs}
 
 
 class Induced(Protocol):
-    hears = frozenset((Tick, Arrived, Emitted, Deleted, FromDirector))
+    subscriptions = frozenset((Tick, Arrived, Emitted, Deleted, FromDirector))
 
     def __init__(self, surroundings: Surroundings, plan: RestorePlan) -> None:
         super().__init__(surroundings, plan)
@@ -153,7 +153,7 @@ class Induced(Protocol):
         rule = RULES[surroundings.settings.get("rule", "hmnr")]
         self.vectors = rule(self.peers[surroundings.pe], len(peers)) if surroundings.pe in self.peers else None
         if self.vectors is None:  # nothing of it is anybody's business
-            self.hears = Uncoordinated.hears
+            self.subscriptions = Uncoordinated.subscriptions
         self.heard: dict[ChannelId, bytes] = {}  # headers that have taught all they can
         self.stamped: dict[ChannelId, bytes] = {}
         self.header = self.vectors.header() if self.vectors is not None else b""

@@ -31,21 +31,21 @@ from riprap.protocols.channels import ChannelId
 from riprap.protocols.commitment import committed, showing
 from riprap.protocols.cut import CheckpointId, Cut
 from riprap.protocols.director import (
-    OWN,
-    Begins,
+    OWN_CHECKPOINT,
+    CheckpointDurable,
     Command,
     Delete,
     Director,
     DirectorTick,
     Event,
     Finished,
-    GoBack,
-    Heard,
+    FromElement,
     Joined,
     Lost,
-    Remember,
-    Say,
-    Took,
+    Persist,
+    RollBack,
+    SendToElement,
+    StartPoint,
 )
 from riprap.protocols.protocol import Surroundings
 from riprap.protocols.recovery_line import INITIAL, CheckpointPoint, Ends, Span, recovery_line
@@ -69,7 +69,7 @@ def point_of(cut: Cut) -> CheckpointPoint:
     return CheckpointPoint(dict(cut.sent), {channel: inlet.taken for channel, inlet in cut.inlets.items()})
 
 
-def died_unheard(lives: Mapping[str, tuple[int, int]], pe: str, epoch: int, line: int) -> bool:
+def died_unnoticed(lives: Mapping[str, tuple[int, int]], pe: str, epoch: int, line: int) -> bool:
     """Whether a life that joins took the place of one that worked under the line in force, and nobody heard of it."""
     known, under = lives.get(pe, (epoch, line))
     return epoch > known and under == line
@@ -80,7 +80,7 @@ def seen(lives: dict[str, tuple[int, int]], pe: str, epoch: int, line: int) -> l
     if lives.get(pe) == (epoch, line):
         return []
     lives[pe] = (epoch, line)
-    return [Remember({"life": [pe, epoch, line]})]
+    return [Persist({"life": [pe, epoch, line]})]
 
 
 def remember(lives: dict[str, tuple[int, int]], record: Mapping[str, Any]) -> None:
@@ -123,16 +123,16 @@ class LineDirector(Director):
                 self.line, self.failed, self.doubted = record["line"], False, {}
                 self.targets = {pe: _id(target) for pe, target in record["targets"].items()}
                 self.void |= {CheckpointId(*id) for id in record["void"]}
-        return [GoBack(self.line, self.targets)] if self.line else []
+        return [RollBack(self.line, self.targets)] if self.line else []
 
     def handle(self, event: Event) -> list[Command]:
         match event:
             case Joined(pe, epoch, line, checkpoints):
                 unheard: list[Command] = []
-                if died_unheard(self.lives, pe, epoch, self.line):
+                if died_unnoticed(self.lives, pe, epoch, self.line):
                     self.failed, self.doubted[pe] = True, min(epoch, self.doubted.get(pe, epoch))
                     self.live.pop(pe, None)
-                    unheard = [Remember({"halt": self.line + 1, "doubted": dict(self.doubted)})]
+                    unheard = [Persist({"halt": self.line + 1, "doubted": dict(self.doubted)})]
                 logged = [*unheard, *seen(self.lives, pe, epoch, max(line, self.line))]  # who stays works under it
                 # One that has not heard of the line in force may have checkpoints ahead of it.
                 target = self.targets.get(pe)
@@ -150,7 +150,7 @@ class LineDirector(Director):
                 if self.virtual and self.halting is None:  # it may have halted for the line that is in force
                     self.staying.add(pe)
                 return [*logged, *deleted, *then, *self._resume()]
-            case Took(id, cut, line, tag, _, _, _):
+            case CheckpointDurable(id, cut, line, tag, _, _, _):
                 if line != self.line or self._doubts(id):
                     return []
                 self._learn(id, cut)
@@ -160,10 +160,10 @@ class LineDirector(Director):
                 return self._put_in_force() if now >= self.waits_until else self._halt()
             case DirectorTick() if self.staying:
                 return self._resume()
-            case Heard(pe, _, message) if message.get("resumed") == self.line:
+            case FromElement(pe, _, message) if message.get("resumed") == self.line:
                 self.staying.discard(pe)
             case Finished(pe, _) if self.showing:
-                return [Say(pe, {"last": 0})]
+                return [SendToElement(pe, {"last": 0})]
             case Lost(pe, epoch) if epoch >= self.lives.get(pe, (epoch, 0))[0]:
                 self.failed = True
                 self.alive.discard(pe)
@@ -173,8 +173,8 @@ class LineDirector(Director):
                 return self._recover() if not self.unknown else []
         return []
 
-    def begins(self, pe: str, epoch: int) -> Begins:
-        return OWN if self.halting is None or pe in self.leaving else None  # the next line will say it
+    def start_point(self, pe: str, epoch: int) -> StartPoint:
+        return OWN_CHECKPOINT if self.halting is None or pe in self.leaving else None  # the next line will say it
 
     def _doubts(self, id: CheckpointId) -> bool:
         """Whether a checkpoint is of a life that is doubted; it is then void with the next line."""
@@ -207,16 +207,16 @@ class LineDirector(Director):
         if not self.halting:
             return self._put_in_force()
         self.staying = set()
-        return [Remember({"halt": self.line + 1}), *self._halt()]
+        return [Persist({"halt": self.line + 1}), *self._halt()]
 
     def _halt(self) -> list[Command]:
-        return [Say(pe, {"halt": self.line + 1}) for pe in sorted(self.halting or ())]
+        return [SendToElement(pe, {"halt": self.line + 1}) for pe in sorted(self.halting or ())]
 
     def _resume(self) -> list[Command]:
         """Not before who goes back has: what it gives out until then is not what it will give out."""
         if self.unknown or self.leaving:
             return []
-        return [Say(pe, {"resume": self.line}) for pe in sorted(self.staying)]
+        return [SendToElement(pe, {"resume": self.line}) for pe in sorted(self.staying)]
 
     def _halted(self, id: CheckpointId) -> list[Command]:
         """The live state of an element is durable."""
@@ -245,7 +245,7 @@ class LineDirector(Director):
         record = {"line": self.line, "targets": targets, "void": [list(id) for id in ahead]}
         back = {pe: id for pe, id in self.targets.items() if pe not in self.staying}
         stay = [log for pe in sorted(self.staying) for log in seen(self.lives, pe, self.lives[pe][0], self.line)]
-        return [Remember(record), *stay, GoBack(self.line, back), *self._resume(), *deleted]
+        return [Persist(record), *stay, RollBack(self.line, back), *self._resume(), *deleted]
 
     def _forget(self) -> list[Command]:
         """What lies behind the line that would hold if everybody failed."""

@@ -25,8 +25,8 @@ from collections.abc import Mapping
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId, Cut
 from riprap.protocols.deadlines import Deadlines, affordable
+from riprap.protocols.director import CheckpointDurable, Delete, Director, Joined
 from riprap.protocols.director import Command as DirectorCommand
-from riprap.protocols.director import Delete, Director, Joined, Took
 from riprap.protocols.director import Event as DirectorEvent
 from riprap.protocols.events import (
     Acknowledge,
@@ -110,9 +110,9 @@ class Partial(Protocol):
         # What has passed since a tick of what is kept only while this element is down.
         self._had = {c: 0 for c, i in surroundings.inputs.items() if i.retention == "while-down"}
         self._absent: set[ChannelId] = set()  # producers that are not waited for
-        self.hears = frozenset((ProducerGone, ProducerBack, Tick, Durable, Dropped, Deleted))
+        self.subscriptions = frozenset((ProducerGone, ProducerBack, Tick, Durable, Dropped, Deleted))
         if self._unsaved or self._had:
-            self.hears |= {Passed}
+            self.subscriptions |= {Passed}
 
     def handle(self, event: Event) -> list[Command]:
         match event:
@@ -179,7 +179,7 @@ class PartialDirector(Director):
         match event:
             case Joined(_, _, _, checkpoints):
                 return [command for id_, cut in checkpoints.items() for command in self._keep(id_, cut)]
-            case Took(id_, cut):
+            case CheckpointDurable(id_, cut):
                 return self._keep(id_, cut)
         return []
 

@@ -76,7 +76,7 @@ class Surroundings:
     cycle: tuple[str, ...] = ()  # elements of the strongly connected component that it is in; none: it is in no cycle
 
     @property
-    def begins_rounds(self) -> bool:
+    def starts_rounds(self) -> bool:
         """No marker comes before it sends one: it has sources, or all that comes in leads back to it."""
         return bool(self.sources) or all(neighbour.feedback for neighbour in self.inputs.values())
 
@@ -118,7 +118,7 @@ class RestorePlan:
 class Protocol:
     """The machine of one life of an element: pure, no clock, no I/O, no randomness but from `surroundings.seed`."""
 
-    hears: frozenset[type] = frozenset()  # which events it is asked about; others cost nothing
+    subscriptions: frozenset[type] = frozenset()  # which events it is asked about; others cost nothing
 
     def __init__(self, surroundings: Surroundings, plan: RestorePlan) -> None:
         self.surroundings, self.plan = surroundings, plan

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId, Cut
 from riprap.protocols.deadlines import Deadlines
+from riprap.protocols.director import CheckpointDurable, Delete, Director, Joined
 from riprap.protocols.director import Command as DirectorCommand
-from riprap.protocols.director import Delete, Director, Joined, Took
 from riprap.protocols.director import Event as DirectorEvent
 from riprap.protocols.events import Command, Deleted, Dropped, Durable, Event, Forget, TakeCheckpoint, Tick
 from riprap.protocols.protocol import WHOLE, Protocol, ProtocolSpec, RestorePlan, Surroundings, Unit
@@ -53,7 +53,7 @@ def refuses(surroundings: Surroundings) -> str:
 class Recompute(Protocol):
     """The machine of one life: a checkpoint at each deadline."""
 
-    hears = frozenset((Tick, Durable, Dropped, Deleted))
+    subscriptions = frozenset((Tick, Durable, Dropped, Deleted))
 
     def __init__(self, surroundings: Surroundings, plan: RestorePlan) -> None:
         super().__init__(surroundings, plan)
@@ -96,7 +96,7 @@ class RecomputeDirector(Director):
         match event:
             case Joined(pe, _, _, checkpoints):
                 self._kept[pe].update(checkpoints)
-            case Took(id_, cut):
+            case CheckpointDurable(id_, cut):
                 self._kept[id_.pe][id_] = cut
             case _:
                 return []

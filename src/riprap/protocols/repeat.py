@@ -13,8 +13,8 @@ from collections.abc import Mapping
 
 from riprap.protocols.commitment import committed, showing
 from riprap.protocols.cut import CheckpointId
+from riprap.protocols.director import CheckpointDurable, Delete, Director, Finished, Joined, SendToElement
 from riprap.protocols.director import Command as DirectorCommand
-from riprap.protocols.director import Delete, Director, Finished, Joined, Say, Took
 from riprap.protocols.director import Event as DirectorEvent
 from riprap.protocols.events import Command, Deleted, Event, Forget
 from riprap.protocols.protocol import WHOLE, ProtocolSpec, RestorePlan, Surroundings, Unit
@@ -56,11 +56,11 @@ class RepeatDirector(Director):
                 if there:
                     self._newest[pe] = there[-1]
                 return [*self._committed(pe), *([Delete(tuple(there[:-1]))] if there[1:] else [])]
-            case Took(id=id):
+            case CheckpointDurable(id=id):
                 older, self._newest[id.pe] = self._newest.get(id.pe), id
                 return [*self._committed(id.pe), *([Delete((older,))] if older is not None else [])]
             case Finished(pe, _) if pe in self._showing:
-                return [Say(pe, {"last": 0})]
+                return [SendToElement(pe, {"last": 0})]
         return []
 
     def _committed(self, pe: str) -> list[DirectorCommand]:

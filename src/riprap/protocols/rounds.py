@@ -20,21 +20,21 @@ from typing import Any
 from riprap.protocols.commitment import committed, showing
 from riprap.protocols.cut import CheckpointId
 from riprap.protocols.director import (
+    CheckpointDurable,
     Command,
     Delete,
     Director,
     DirectorTick,
     Event,
     Finished,
-    GoBack,
     Joined,
     Lost,
-    Remember,
-    Say,
+    Persist,
+    RollBack,
+    SendToElement,
     Silent,
-    Took,
 )
-from riprap.protocols.lines import channels_of, died_unheard, point_of, remember, seen
+from riprap.protocols.lines import channels_of, died_unnoticed, point_of, remember, seen
 from riprap.protocols.protocol import Surroundings
 from riprap.protocols.recovery_line import INITIAL, CheckpointPoint, recovery_line
 from riprap.protocols.uncoordinated import INTERVAL
@@ -76,13 +76,13 @@ class RoundDirector(Director):
             remember(self.lives, record)
             if "committed" in record:
                 self.committed = {pe: id and CheckpointId(*id) for pe, id in record["committed"].items()}
-        return [GoBack(self.line, dict(self.committed))] if self.line else []
+        return [RollBack(self.line, dict(self.committed))] if self.line else []
 
     def handle(self, event: Event) -> list[Command]:
         match event:
             case Joined(pe, epoch, line, checkpoints):
                 self.joined[pe] = line
-                if died_unheard(self.lives, pe, epoch, self.line):
+                if died_unnoticed(self.lives, pe, epoch, self.line):
                     return self._go_back(pe)
                 logged = seen(self.lives, pe, epoch, line)
                 self.others |= set(checkpoints) - {id for id in self.committed.values() if id is not None}
@@ -90,7 +90,7 @@ class RoundDirector(Director):
                 told = [committed(stands)] if stands is not None and pe in self.showing and line == self.line else []
                 # A round may be under way that this director knows nothing of.
                 unknown = self.round and self.parts is None
-                return [*logged, *told, *([Say(pe, {"abort": self.round})] if unknown else [])]
+                return [*logged, *told, *([SendToElement(pe, {"abort": self.round})] if unknown else [])]
             case Lost(pe, epoch):
                 return self._go_back(pe) if epoch >= self.lives.get(pe, (epoch, 0))[0] else []
             case Finished(pe, epoch):
@@ -101,8 +101,8 @@ class RoundDirector(Director):
                 # Its last checkpoint may be durable sooner than its part of a round under way, or instead of it, and
                 # does not go with the parts of others: what it sent behind its marker would be nowhere.
                 aborted = self._abort() if self.parts is not None and pe not in self.parts else []
-                return [*aborted, Say(pe, {"last": last_tag(self.line)})]
-            case Took(id, cut, line, tag, _, _, _) if line == self.line:
+                return [*aborted, SendToElement(pe, {"last": last_tag(self.line)})]
+            case CheckpointDurable(id, cut, line, tag, _, _, _) if line == self.line:
                 self.points[id] = point_of(cut)
                 return self._took(id, tag)
             case Silent():
@@ -124,15 +124,15 @@ class RoundDirector(Director):
         self.round += 1
         self.parts = {}
         begin = [
-            Say(pe, {"round": self.round})
+            SendToElement(pe, {"round": self.round})
             for pe, surroundings in self.elements.items()
-            if surroundings.begins_rounds and pe not in self.finished
+            if surroundings.starts_rounds and pe not in self.finished
         ]
-        return [Remember({"round": self.round}), *begin]
+        return [Persist({"round": self.round}), *begin]
 
     def _ready(self) -> bool:
         """Everybody lives and works under the line in force, and there is somebody to ask."""
-        asked = any(s.begins_rounds and pe not in self.finished for pe, s in self.elements.items())
+        asked = any(s.starts_rounds and pe not in self.finished for pe, s in self.elements.items())
         return asked and all(self.joined.get(pe) == self.line for pe in self.elements)
 
     def _took(self, id: CheckpointId, tag: int) -> list[Command]:
@@ -159,7 +159,7 @@ class RoundDirector(Director):
             self.committed, self.parts = whole, None
             record = {"committed": {pe: id and list(id) for pe, id in whole.items()}, "round": self.round}
             shown = [id for pe, id in whole.items() if pe in self.showing and id is not None]
-            commands += [Remember(record), *map(committed, shown)]
+            commands += [Persist(record), *map(committed, shown)]
         return [*commands, *self._delete()]
 
     def _consistent(self, whole: Mapping[str, CheckpointId]) -> bool:
@@ -182,7 +182,7 @@ class RoundDirector(Director):
         if self.parts is None:
             return []
         self.parts = None
-        return [*(Say(pe, {"abort": self.round}) for pe in self.elements), *self._delete()]
+        return [*(SendToElement(pe, {"abort": self.round}) for pe in self.elements), *self._delete()]
 
     def _go_back(self, pe: str) -> list[Command]:
         aborted = self._abort()
@@ -191,4 +191,4 @@ class RoundDirector(Director):
         self.joined = dict.fromkeys(self.joined, -1)  # until they have come back under the new line
         self.finished.clear()
         self.last.clear()
-        return [Remember({"line": self.line}), *aborted, GoBack(self.line, dict(self.committed)), *self._delete()]
+        return [Persist({"line": self.line}), *aborted, RollBack(self.line, dict(self.committed)), *self._delete()]

@@ -27,7 +27,7 @@ from riprap.protocols.rounds import RoundDirector
 
 
 class Unaligned(Rounds):
-    hears = Rounds.hears | {Arrived}
+    subscriptions = Rounds.subscriptions | {Arrived}
 
     def __init__(self, surroundings: Surroundings, plan: RestorePlan) -> None:
         super().__init__(surroundings, plan)

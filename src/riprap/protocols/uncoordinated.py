@@ -45,7 +45,7 @@ class Timer:
 
 
 class Uncoordinated(Protocol):
-    hears = frozenset((Tick, Deleted, FromDirector))
+    subscriptions = frozenset((Tick, Deleted, FromDirector))
 
     def __init__(self, surroundings: Surroundings, plan: RestorePlan) -> None:
         super().__init__(surroundings, plan)

@@ -7,7 +7,7 @@ come again: the director says them until it is answered. `lines.py` has the othe
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from riprap.protocols.events import Command, Halt, TakeCheckpoint, Tell
+from riprap.protocols.events import Command, Halt, SendToDirector, TakeCheckpoint
 
 
 def live_tag(line: int) -> int:
@@ -26,7 +26,7 @@ class Virtual:
     def told(self, message: Mapping[str, Any], capture: Callable[[], TakeCheckpoint]) -> list[Command]:
         if "resume" in message:
             on: list[Command] = [Halt(False)] if message["resume"] >= self._asked else []  # it is no newer line's halt
-            return [*on, Tell({"resumed": message["resume"]})]
+            return [*on, SendToDirector({"resumed": message["resume"]})]
         line = int(message["halt"])
         if line <= self._asked:
             return []

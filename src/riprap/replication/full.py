@@ -30,10 +30,28 @@ from riprap.protocols import director as seam
 from riprap.protocols.channel import Delivered
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import CheckpointId, Cut
-from riprap.protocols.director import ANEW, OWN, Begins, Delete, Director, End, Say
+from riprap.protocols.director import (
+    NO_CHECKPOINT,
+    OWN_CHECKPOINT,
+    Delete,
+    Director,
+    RestartElement,
+    SendToElement,
+    StartPoint,
+)
 from riprap.protocols.director import Command as DirectorCommand
 from riprap.protocols.director import Event as DirectorEvent
-from riprap.protocols.events import Activate, Came, Command, Event, FromDirector, Gave, Release, TakeCheckpoint, Tick
+from riprap.protocols.events import (
+    Activate,
+    Command,
+    DeliveredUpTo,
+    Event,
+    FromDirector,
+    OutputDigested,
+    Release,
+    TakeCheckpoint,
+    Tick,
+)
 from riprap.protocols.protocol import WHOLE, Protocol, ProtocolSpec, RestorePlan, Surroundings, Unit
 from riprap.replication.digests import INTERVAL, SETTING, DigestComparison
 from riprap.replication.news import FIRST_EPOCH, News, as_json, from_json
@@ -54,7 +72,11 @@ class FullMachine(Protocol):
         super().__init__(inner.surroundings, inner.plan)
         self._inner = inner
         self._news = News(OURS)
-        self.hears = inner.hears | {FromDirector, Tick, Gave} | ({Came} if self.surroundings.strands else frozenset())
+        self.subscriptions = (
+            inner.subscriptions
+            | {FromDirector, Tick, OutputDigested}
+            | ({DeliveredUpTo} if self.surroundings.strands else frozenset())
+        )
 
     def begin(self, cut: Cut | None, now: int) -> list[Command]:
         return self._inner.begin(cut, now)
@@ -64,17 +86,17 @@ class FullMachine(Protocol):
         match event:
             case FromDirector(message) if OURS in message:
                 return self._told(message[OURS])
-            case Came() | Gave():
+            case DeliveredUpTo() | OutputDigested():
                 self._news.hear(event)
                 return []
             case Tick(now):
                 commands = self._news.tell(now)
-        return [*commands, *(self._inner.handle(event) if type(event) in self._inner.hears else ())]
+        return [*commands, *(self._inner.handle(event) if type(event) in self._inner.subscriptions else ())]
 
     def _told(self, message: Mapping[str, Any]) -> list[Command]:
         if "had" in message:
             pairs = [(from_json(one), from_json(all_)) for one, all_ in message["had"]]
-            return [Release(strand, had, by_all) for (strand, had), (_, by_all) in pairs]
+            return [Release(strand, delivered, by_all) for (strand, delivered), (_, by_all) in pairs]
         if "speak" in message:
             return [Activate(ChannelId(*message["speak"]), 0)]
         return [TakeCheckpoint(WHOLE, SNAPSHOT, forced=True)]
@@ -105,9 +127,9 @@ class Copies:
     ended: set[str] = field(default_factory=set)  # that were found to be wrong, and are to begin again
     comparison: DigestComparison = field(default_factory=DigestComparison)
 
-    def begins(self, pe: str, epoch: int, waited: bool) -> Begins:
+    def start_point(self, pe: str, epoch: int, waited: bool) -> StartPoint:
         if epoch == FIRST_EPOCH:
-            return OWN
+            return OWN_CHECKPOINT
         if pe in self.snapshots:
             self.begun.add(pe)
             return self.snapshots[pe]
@@ -117,7 +139,7 @@ class Copies:
         self.begun.add(pe)  # the others get their state from it
         self.tainted += 1
         self.comparison.told = {}
-        return ANEW
+        return NO_CHECKPOINT
 
     def joined(self, pe: str, epoch: int) -> bool:
         """Whether it began with a snapshot: then it says itself when it speaks."""
@@ -147,7 +169,7 @@ class Copies:
             return []
         donor = min(set(self.lives) - self.ended or self.lives)
         self.asked = (donor, now)
-        return [Say(donor, {OURS: {"snapshot": True}})]
+        return [SendToElement(donor, {OURS: {"snapshot": True}})]
 
     def took(self, id_: CheckpointId) -> None:
         if self.asked is not None and id_.pe == self.asked[0]:
@@ -194,16 +216,16 @@ class FullDirector(Director):
     def begin(self, log: Sequence[Mapping[str, Any]]) -> list[DirectorCommand]:
         return self._inner.begin(log)
 
-    def begins(self, pe: str, epoch: int) -> Begins:
+    def start_point(self, pe: str, epoch: int) -> StartPoint:
         copies = self._copies.get(pe)
         if copies is None:
-            return self._inner.begins(pe, epoch)
-        return copies.begins(pe, epoch, waited=bool(self._since) and self._now - self._since >= _GRACE)
+            return self._inner.start_point(pe, epoch)
+        return copies.start_point(pe, epoch, waited=bool(self._since) and self._now - self._since >= _GRACE)
 
     def handle(self, event: DirectorEvent) -> list[DirectorCommand]:
         ours: list[DirectorCommand] = []
         match event:
-            case seam.Heard(pe, epoch, message) if OURS in message:
+            case seam.FromElement(pe, epoch, message) if OURS in message:
                 if pe in self._copies and self._copies[pe].lives.get(pe) != epoch:
                     return []  # it is declared dead, and has yet to die
                 return self._heard(pe, message[OURS])
@@ -216,7 +238,7 @@ class FullDirector(Director):
                 self._copies[pe].lost(pe, epoch)
                 self._forget(pe)
                 ours = [*self._copies[pe].ask(self._now), *self._unheard()]
-            case seam.Took(id_) if id_.pe in self._copies:
+            case seam.CheckpointDurable(id_) if id_.pe in self._copies:
                 before, self._newest[id_.pe] = self._newest.get(id_.pe), id_
                 self._copies[id_.pe].took(id_)
                 return [] if before is None else self._copies[id_.pe].unneeded([before])
@@ -250,18 +272,20 @@ class FullDirector(Director):
             for wrong in copies.comparison.tell(pe, stream, dict(digests), copies.lives):
                 if wrong in copies.lives and wrong not in copies.ended:
                     copies.ended.add(wrong)
-                    commands.append(End(wrong))
+                    commands.append(RestartElement(wrong))
         return commands
 
     def _came(self, told: Iterable[tuple[ChannelId, Delivered]]) -> list[DirectorCommand]:
         """Producers hear how far a consumer has come, and all copies of it."""
         entries: dict[str, list[Any]] = {}
-        for channel, had in told:
-            self._had[channel] = had
+        for channel, delivered in told:
+            self._had[channel] = delivered
             by_all = min(self._had.get(other, Delivered()) for other in self._alike[channel])
             for strand in self._strands[channel]:
-                entries.setdefault(self._producer[strand], []).append([as_json(strand, had), as_json(strand, by_all)])
-        return [Say(producer, {OURS: {"had": one}}) for producer, one in entries.items()]
+                entries.setdefault(self._producer[strand], []).append(
+                    [as_json(strand, delivered), as_json(strand, by_all)]
+                )
+        return [SendToElement(producer, {OURS: {"had": one}}) for producer, one in entries.items()]
 
     def _unheard(self) -> list[DirectorCommand]:
         """Consumers that all copies which are left are mute to: one of them speaks."""
@@ -271,7 +295,7 @@ class FullDirector(Director):
             if living and all(strand in self._mute for strand in living):
                 self._copies[self._producer[living[0]]].tainted += 1
                 self._mute.discard(living[0])
-                found.append(Say(self._producer[living[0]], {OURS: {"speak": list(living[0])}}))
+                found.append(SendToElement(self._producer[living[0]], {OURS: {"speak": list(living[0])}}))
         return found
 
     def _lives(self, pe: str) -> bool:

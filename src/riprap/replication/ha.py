@@ -50,14 +50,13 @@ from riprap.protocols.channel import Delivered
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.cut import Cut
 from riprap.protocols.director import Command as DirectorCommand
-from riprap.protocols.director import Director, Remember, Say
+from riprap.protocols.director import Director, Persist, SendToElement
 from riprap.protocols.director import Event as DirectorEvent
 from riprap.protocols.events import (
     Activate,
-    Came,
     Command,
     Deactivate,
-    Digested,
+    DeliveredUpTo,
     Event,
     FromDirector,
     Park,
@@ -65,7 +64,8 @@ from riprap.protocols.events import (
     ProducerGone,
     Release,
     RequestDigest,
-    Tell,
+    SendToDirector,
+    StateDigested,
     Tick,
     Unpark,
 )
@@ -107,9 +107,11 @@ class HaMachine(Protocol):
         )
         self._held: dict[ChannelId, ProducerGone | ProducerBack] = {}  # on which nothing is taken until it has
         self._away: set[ChannelId] = set()  # what comes on them next was told of
-        self.hears = inner.hears | {FromDirector, Digested} | ({Came, Tick} if self._fed else frozenset())
+        self.subscriptions = (
+            inner.subscriptions | {FromDirector, StateDigested} | ({DeliveredUpTo, Tick} if self._fed else frozenset())
+        )
         if self._within or self._outside:
-            self.hears |= {ProducerGone, ProducerBack, Tick}
+            self.subscriptions |= {ProducerGone, ProducerBack, Tick}
 
     def begin(self, cut: Cut | None, now: int) -> list[Command]:
         return self._inner.begin(cut, now)
@@ -119,15 +121,15 @@ class HaMachine(Protocol):
         match event:
             case FromDirector(message) if OURS in message:
                 return self._told(message[OURS])
-            case Came():
+            case DeliveredUpTo():
                 self._news.hear(event)
                 return []
-            case Digested(key, digest):
-                return [Tell({OURS: {"digest": list(key), "is": digest}})]
+            case StateDigested(key, digest):
+                return [SendToDirector({OURS: {"digest": list(key), "is": digest}})]
             case ProducerBack(channel) if channel in self._away:  # what is asked about has to lie behind the hole
                 self._away.discard(channel)
                 self._severed = True
-                commands = [Tell({OURS: {"severed": str(channel)}})]
+                commands = [SendToDirector({OURS: {"severed": str(channel)}})]
             case ProducerGone(channel) | ProducerBack(channel) if channel in self._within:
                 return self._hold(channel, event)
             case ProducerBack(channel, _, True) if channel in self._outside:  # of all replicas this one alone missed it
@@ -140,16 +142,16 @@ class HaMachine(Protocol):
         self._severed = True
         self._away.add(channel)
         self._held[channel] = event  # also in a backup: it may be about to hear that it is active
-        return [Tell({OURS: {"severed": str(channel)}}), Park(channel)]
+        return [SendToDirector({OURS: {"severed": str(channel)}}), Park(channel)]
 
     def _through(self, event: Event) -> list[Command]:
-        return self._inner.handle(event) if type(event) in self._inner.hears else []
+        return self._inner.handle(event) if type(event) in self._inner.subscriptions else []
 
     def _tell_again(self, now: int) -> list[Command]:
         if not self._severed or now - self._told_at < _TELL_AGAIN:
             return []
         self._told_at = now
-        return [Tell({OURS: {"severed": ""}})]
+        return [SendToDirector({OURS: {"severed": ""}})]
 
     def _go_on(self) -> list[Command]:
         """The director knows: who is active now, it has said, and edges have heard it."""
@@ -168,7 +170,7 @@ class HaMachine(Protocol):
             return self._go_on()
         if membership is None or not membership.edges:
             return []
-        return [*self._obey(message, membership), Tell({OURS: {"obeyed": self.term}})]
+        return [*self._obey(message, membership), SendToDirector({OURS: {"obeyed": self.term}})]
 
     def _obey(self, message: Mapping[str, Any], membership: Membership) -> list[Command]:
         if message["term"] <= self.term:
@@ -277,7 +279,7 @@ class ReplicaGroup:
         self.looked: tuple[int, int] | None = None  # when, and how far consumers had come then
         self.answers: dict[str, int | None] = {}  # digests at the key that was asked about, by element
         self.agreed: dict[int, OrderKey] = {}  # replicas that have had the state of a full one at this key
-        self.had: dict[ChannelId, Delivered] = {}  # by edge
+        self.delivered: dict[ChannelId, Delivered] = {}  # by edge
 
     def of(self, pe: str) -> _Replica:
         return next(r for r in self.replicas if pe in r.elements)
@@ -340,7 +342,7 @@ class ReplicaGroup:
         behind = {edge for edge in edges if replica.obeyed.get(edge, 0) < self.term}
         told = sorted(pe for pe in replica.severed if behind <= {pe})  # itself, it hears the order before this
         replica.severed.difference_update(told)
-        return [Say(pe, {OURS: {"known": True}}) for pe in told]
+        return [SendToElement(pe, {OURS: {"known": True}}) for pe in told]
 
     def silent(self, pe: str, now: int) -> list[DirectorCommand]:
         """Another one takes over if it can; whether this one is lost is not known."""
@@ -374,18 +376,18 @@ class ReplicaGroup:
         self.failovers.append(_Failover(now, pe, before, chosen, self.term, self.tainted))
         record = {"group": self.name, "term": self.term, "active": chosen, "tainted": self.tainted}
         told = [other for replica in self.replicas for other in replica.lives]
-        return [Remember({OURS: record}), *(self._order(other) for other in told)]
+        return [Persist({OURS: record}), *(self._order(other) for other in told)]
 
-    def _order(self, pe: str) -> Say:
-        return Say(pe, {OURS: {"term": self.term, "active": self.active}})
+    def _order(self, pe: str) -> SendToElement:
+        return SendToElement(pe, {OURS: {"term": self.term, "active": self.active}})
 
     # What consumers have had ------------------------------------------------------------------------------------------
 
-    def came(self, channel: ChannelId, had: Delivered) -> list[DirectorCommand]:
-        self.had[channel] = max(had, self.had.get(channel, had))
+    def came(self, channel: ChannelId, delivered: Delivered) -> list[DirectorCommand]:
+        self.delivered[channel] = max(delivered, self.delivered.get(channel, delivered))
         commands: list[DirectorCommand] = []
         for at, key in list(self.agreed.items()):
-            if all(other.key >= key for other in self.had.values()):
+            if all(other.key >= key for other in self.delivered.values()):
                 del self.agreed[at]
                 commands += self._filled(at)
         return commands
@@ -402,7 +404,7 @@ class ReplicaGroup:
     def ask(self, now: int) -> list[DirectorCommand]:
         """For digests at a key that nobody has come to yet, while somebody refills."""
         filling = [replica for replica in self.replicas if replica.state == "refilling"]
-        if not filling or not self.had or self.active == NOBODY or now - self.asked_at < _ASK_EVERY:
+        if not filling or not self.delivered or self.active == NOBODY or now - self.asked_at < _ASK_EVERY:
             return []
         too_near = any(digest is None for digest in self.answers.values())
         answered = len(self.answers) == sum(len(replica.elements) for replica in self._asked(filling))
@@ -410,14 +412,14 @@ class ReplicaGroup:
             return []
         if self.asked is not None and too_near:
             self.margin *= 4
-        came = max(had.key.ts for had in self.had.values())
+        came = max(delivered.key.ts for delivered in self.delivered.values())
         if not START_KEY.ts < came < 1 << 62:
             return []  # nothing has come yet, or the streams have ended
         before, self.looked, self.asked_at = self.looked, (now, came), now
         moved = 0 if before is None else came - before[1]  # in the time between two looks
         self.asked, self.answers = OrderKey(came + max(self.margin, 2 * moved), *_NO_TUPLE), {}
         pes = dict.fromkeys(pe for replica in self._asked(filling) for pe in replica.elements)
-        return [Say(pe, {OURS: {"digest": list(self.asked)}}) for pe in pes]
+        return [SendToElement(pe, {OURS: {"digest": list(self.asked)}}) for pe in pes]
 
     def _asked(self, filling: Sequence[_Replica]) -> list[_Replica]:
         active = self.replicas[self.active]
@@ -460,8 +462,8 @@ class ReplicaGroup:
             self.tainted = False
         return [self._fullness(at)]
 
-    def _fullness(self, at: int) -> Remember:
-        return Remember({OURS: {"group": self.name, "full": at, "epochs": self.replicas[at].full_at}})
+    def _fullness(self, at: int) -> Persist:
+        return Persist({OURS: {"group": self.name, "full": at, "epochs": self.replicas[at].full_at}})
 
     def report(self) -> dict[str, Any]:
         return {
@@ -495,7 +497,7 @@ class HaDirector(Director):
 
     def handle(self, event: DirectorEvent) -> list[DirectorCommand]:
         match event:
-            case seam.Heard(pe, epoch, message) if OURS in message:
+            case seam.FromElement(pe, epoch, message) if OURS in message:
                 return self._heard(pe, epoch, message[OURS])
             case seam.Joined(pe, epoch) if pe in self._group:
                 return [*self._group[pe].joined(pe, epoch, self._now), *self._inner.handle(event)]
@@ -514,13 +516,13 @@ class HaDirector(Director):
         if "had" in message:
             told: dict[str, list[Any]] = {}
             for entry in message["had"]:
-                channel, had = from_json(entry)
+                channel, delivered = from_json(entry)
                 producers = self._producers.get(channel, ())
                 for producer in producers:
                     told.setdefault(producer, []).append(entry)
                 if producers:
-                    commands += self._group[producers[0]].came(channel, had)
-            commands += [Say(producer, {OURS: {"had": entries}}) for producer, entries in told.items()]
+                    commands += self._group[producers[0]].came(channel, delivered)
+            commands += [SendToElement(producer, {OURS: {"had": entries}}) for producer, entries in told.items()]
         elif "digest" in message:
             commands = self._group[pe].answered(pe, OrderKey(*message["digest"]), message["is"])
         elif "severed" in message:

@@ -25,8 +25,8 @@ HOLE = -1  # `Seen.fresh`: items are missing in front of these
 class Seen:
     """Copies are known by their strands."""
 
-    def __init__(self, had: Delivered | None = None) -> None:
-        self.had = Delivered() if had is None else had
+    def __init__(self, delivered: Delivered | None = None) -> None:
+        self.delivered = Delivered() if delivered is None else delivered
         self.dropped = 0  # items that another copy had brought
         self._next: dict[ChannelId, int] = {}  # by strand: the number that follows
         self._at: dict[ChannelId, Delivered] = {}  # how far each strand has come since it was connected
@@ -41,12 +41,12 @@ class Seen:
 
         It begins with the first item of a key, also if some with that key were had: so they can be counted.
         """
-        then = Seen(self.had)
+        then = Seen(self.delivered)
         then._next, then._at, then._anew = dict(self._next), dict(self._at), dict(self._anew)
         for number, keys, watermark in unread:
             then.fresh(strand, number, keys, watermark)
         self._anew[strand] = then.expected(strand)
-        return then.had if then.had.items == ALL else then.had._replace(items=0)
+        return then.delivered if then.delivered.items == ALL else then.delivered._replace(items=0)
 
     def joins(self, strand: ChannelId) -> bool:
         """Whether messages of a strand may be made one: not those of two connections."""
@@ -63,19 +63,19 @@ class Seen:
             self._at[strand] = Delivered()
         known = min(expected - number, count)  # of this strand itself
         self._next[strand] = max(expected, end)
-        skip, had = known, self.had
+        skip, delivered = known, self.delivered
         if known < count:
             at = self._at.get(strand, Delivered())
-            if keys.at(known) <= had.key:
-                below = bisect_left(range(count), had.key, lo=known, key=keys.at)
-                same = bisect_right(range(count), had.key, lo=below, key=keys.at) - below
-                brought = at.items if at.key == had.key else 0
-                skip = below + min(max(had.items - brought, 0), same)
+            if keys.at(known) <= delivered.key:
+                below = bisect_left(range(count), delivered.key, lo=known, key=keys.at)
+                same = bisect_right(range(count), delivered.key, lo=below, key=keys.at) - below
+                brought = at.items if at.key == delivered.key else 0
+                skip = below + min(max(delivered.items - brought, 0), same)
                 self.dropped += skip - known
             last = keys.at(count - 1)
             same = count - bisect_left(range(count), last, lo=known, key=keys.at)
             at = self._at[strand] = Delivered(last, same + (at.items if at.key == last else 0))
-            self.had = had = max(had, at)
-        if watermark is not None and watermark >= had.key:
-            self.had = Delivered(watermark, ALL)
+            self.delivered = delivered = max(delivered, at)
+        if watermark is not None and watermark >= delivered.key:
+            self.delivered = Delivered(watermark, ALL)
         return skip

@@ -129,7 +129,7 @@ class _Cycle:
         while self._events[0][0] < until:
             self.now, _, action = heapq.heappop(self._events)
             action()
-        line = next(c for c in self.director.handle(d.Lost("Map0[0]", 1)) if isinstance(c, d.GoBack))
+        line = next(c for c in self.director.handle(d.Lost("Map0[0]", 1)) if isinstance(c, d.RollBack))
         back = {pe: 0 if id is None else self.elements[pe].captured[id][0] for pe, id in line.targets.items()}
         taken = [one for element in self.elements.values() for one in element.captured.values()]
         return Fall(
@@ -170,7 +170,7 @@ class _Cycle:
             self._give(element)
 
     def _tell(self, element: _Element, event: e.Event) -> None:
-        if type(event) in element.machine.hears:
+        if type(event) in element.machine.subscriptions:
             self._do(element, element.machine.handle(event))
 
     def _do(self, element: _Element, commands: list[e.Command]) -> None:
@@ -187,7 +187,7 @@ class _Cycle:
         element.captured[id] = (self.now, forced)
         inlets = {channel: InletCut(number, number) for channel, number in element.taken.items()}
         cut = Cut(inlets=inlets, sent=dict(element.sent), protocol=element.machine.snapshot())
-        took = d.Took(id, cut, 0, tag, forced, 0, _DURABLE)
+        took = d.CheckpointDurable(id, cut, 0, tag, forced, 0, _DURABLE)
         self._later(_DURABLE, lambda: self.director.handle(took) and None)
 
 
