@@ -53,7 +53,7 @@ class LogInCheckpoint(TimedSimulation):
 
     def took(self, life: Life, durable: Durable, size: int) -> None:
         logged = size + sum(
-            _logged(way, self.kept) for way in life.element._outputs.ways.values() if isinstance(way, HoldingOutput)
+            _logged(way, self.kept) for way in life.element._outputs.channels.values() if isinstance(way, HoldingOutput)
         )
         self.largest = max(self.largest, int(logged * self._slower))
         self._work_for(life, self._costs.sync + logged * self._slower * self._costs.write)
@@ -61,7 +61,7 @@ class LogInCheckpoint(TimedSimulation):
 
 
 def _logged(way: HoldingOutput, kept: Kept) -> int:
-    held, number = way._held, way.outlet.number
+    held, number = way._held, way.sender.number
     rows = number - held.first(number)
     return held._bytes if kept == "cut back" or not rows else held._bytes * number // rows
 

@@ -24,7 +24,7 @@ LEDGER = LedgerShape((IN,), (ChannelId("B→C"),), (), (), (IN,))
 
 def make_run(path: Path) -> None:
     for epoch in (1, 2):
-        open_ledger(path / "ledgers" / "A", epoch, LEDGER).inlets[IN].next = 7
+        open_ledger(path / "ledgers" / "A", epoch, LEDGER).inputs[IN].next = 7
     table = pa.table({"x": range(100)})
     pq.write_table(table, path.parent / "in.parquet", row_group_size=20)
     (path / NOTED).write_text(json.dumps({"S": identity(path.parent / "in.parquet")}))
@@ -35,7 +35,7 @@ def make_run(path: Path) -> None:
 
 def read_counts(path: Path) -> None:
     found = read_ledger(path / "ledgers" / "A", LEDGER)
-    assert list(found.inlets) == [IN]
+    assert list(found.inputs) == [IN]
 
 
 def next_life(path: Path) -> None:

@@ -31,13 +31,13 @@ class Host:
         self.sent.append((channel, message))
         return True
 
-    def keep(self, channel, message, record=b""):
+    def append(self, channel, message, record=b""):
         self.kept_messages.append((channel, message))
 
-    def kept(self, channel):
+    def log_end(self, channel):
         return max((m.number + m.items for c, m in self.kept_messages if c == channel), default=0)
 
-    def kept_until(self, channel):
+    def log_max_time(self, channel):
         return -(2**63)
 
     def flush(self):
@@ -52,10 +52,10 @@ class Host:
     def release(self, channel, position):
         pass
 
-    def took(self, durable, size, taken):
+    def checkpoint_durable(self, durable, size, taken):
         self.durable.append(durable)
 
-    def tell(self, message):
+    def send_to_director(self, message):
         pass
 
 
@@ -88,7 +88,7 @@ class Bench:
         )  # fmt: skip
 
     def received(self, channel) -> int:
-        return self.ledger.inlets[channel].received
+        return self.ledger.inputs[channel].received
 
     def tick(self, element):
         for _ in range(3):
@@ -174,7 +174,7 @@ def test_what_waits_in_a_merge_is_read_again(most_rows, begins):
     assert second.replay_from(right) == (1, 0)
     second.handle([Arrival(left, message(0, 2), 1), Arrival(left, message(2, 3, OrderKey(4, 0, 4)), 2)])
     second.handle([Arrival(right, Message(MessageKind.END, 1, 0, watermark=END_KEY), 2)])
-    assert (bench.received(left), bench.ledger.inlets[left].repeated) == (5, 0)
+    assert (bench.received(left), bench.ledger.inputs[left].repeated) == (5, 0)
 
 
 @pytest.mark.parametrize("late", ["deliver", "drop"])
@@ -195,7 +195,7 @@ def test_what_comes_from_a_producer_that_was_not_waited_for_is_late(late):
         assert given.at == OrderKey(5, 0, 5, 1)
     element.handle([Arrival(left, Message(MessageKind.END, 1, 6, watermark=END_KEY))])
     element.handle([Arrival(right, Message(MessageKind.END, 2, 8, watermark=END_KEY))])
-    record = bench.ledger.inlets[right]
+    record = bench.ledger.inputs[right]
     assert (record.next, record.received, record.late) == ((8, 5, 2) if late == "deliver" else (8, 3, 0))
 
 
@@ -210,7 +210,7 @@ def test_another_life_knows_what_is_late(late):
     second = bench.life()
     second.handle([Arrival(left, Message(MessageKind.END, 1, 6, watermark=END_KEY))])
     second.handle([Arrival(right, Message(MessageKind.ROWS, 2, 3, Views.of(batch(3, 5)), watermark=END_KEY))])
-    record = bench.ledger.inlets[right]
+    record = bench.ledger.inputs[right]
     assert (record.next, record.received, record.late) == ((8, 5, 2) if late == "deliver" else (8, 3, 0))
 
 
@@ -226,11 +226,11 @@ def test_an_element_that_goes_back_and_is_not_exact_says_nothing_twice():
         element.handle([ConsumerUp(out, 1, 0)])
         element.handle([Arrival(left, message(0, 6, OrderKey(5, 0, 5)), 1)])
         element.handle([Arrival(right, Message(MessageKind.WATERMARK, life, 0, watermark=END_KEY))])
-        assert (bench.received(left), bench.ledger.inlets[left].repeated) == (6, 6 * life)
-        assert bench.ledger.outlets[out].number == 6
+        assert (bench.received(left), bench.ledger.inputs[left].repeated) == (6, 6 * life)
+        assert bench.ledger.outputs[out].number == 6
     rows = [message.batch.rows for _, message in bench.host.sent if message.batch is not None]
     assert sum(rows) == 6
     element.handle(
         [Arrival(left, message(6, 2), 2), Arrival(left, Message(MessageKind.END, 1, 8, watermark=END_KEY), 2)]
     )
-    assert bench.ledger.outlets[out].number == 8
+    assert bench.ledger.outputs[out].number == 8

@@ -110,7 +110,7 @@ def test_what_is_on_disk_is_handed_over_once(tmp_path):
     sink = layout.pe("Sink")
     old, new = ledger_shape(layout.before, sink), ledger_shape(layout, sink)
     ledger = open_ledger(tmp_path / "ledgers" / "Sink", 3, old)
-    ledger.inlets[ChannelId("Op→Sink", 1, 0)].next = 7
+    ledger.inputs[ChannelId("Op→Sink", 1, 0)].next = 7
     for _ in range(2):
         hand_over(tmp_path, layout, "async")
         for lane in lanes:
@@ -120,5 +120,5 @@ def test_what_is_on_disk_is_handed_over_once(tmp_path):
         marks = list(open_log(stream_path(tmp_path, ended), layout.schema(ended)).read(marks=True))
         assert [mark.kind for mark in marks] == ["end"]
         found = read_ledger(tmp_path / "ledgers" / "Sink", new)
-        assert [record.next for record in found.inlets.values()] == [0, 7, 0, 0, 0]
+        assert [record.next for record in found.inputs.values()] == [0, 7, 0, 0, 0]
     reshape_ledger(tmp_path / "ledgers" / "Sink", old, new)

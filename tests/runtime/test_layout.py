@@ -11,7 +11,7 @@ from riprap.protocols import recompute
 from riprap.protocols.protocol import WHOLE
 from riprap.protocols.registry import protocol
 from riprap.runtime.coordination.run_summary import delivery
-from riprap.runtime.late_streams import takes_late
+from riprap.runtime.late_streams import accepts_late
 from riprap.runtime.layout import arrange, sink_channel
 
 
@@ -250,7 +250,7 @@ def test_late_rows_are_taken_where_no_key_has_to_tell_what_was_had():
         left, right = (app.source(name, "x long").late(late) for name in ("L", "R"))
         left.union(right, name="U").filter("x > 0", name="F", protect=protect).sink("Sink")
         layout = arrange(app.build(), "none")
-        return {link.stream.id: takes_late(layout, link.channels()[0]) for link in layout.links}
+        return {link.stream.id: accepts_late(layout, link.channels()[0]) for link in layout.links}
 
     assert all(taken().values())
     assert all(taken(backup()).values())

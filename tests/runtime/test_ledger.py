@@ -14,26 +14,26 @@ SHAPE = LedgerShape((IN,), (OUT, ChannelId("Sink")), ("B",), ("S",), (IN,))
 
 def test_a_life_goes_on_with_the_counts_of_the_one_before(tmp_path):
     first = open_ledger(tmp_path, 1, SHAPE)
-    first.inlets[IN].next = 7
-    first.inlets[IN].missed += 5
+    first.inputs[IN].next = 7
+    first.inputs[IN].missed += 5
     second = open_ledger(tmp_path, 2, SHAPE)
-    second.inlets[IN].missed += 1
-    first.inlets[IN].missed += 100  # it does not know that it was replaced
-    read = read_ledger(tmp_path, SHAPE).inlets[IN]
+    second.inputs[IN].missed += 1
+    first.inputs[IN].missed += 100  # it does not know that it was replaced
+    read = read_ledger(tmp_path, SHAPE).inputs[IN]
     assert (read.next, read.missed, read.received) == (7, 6, 1)
 
 
 def test_records_do_not_touch_each_other(tmp_path):
     ledger = open_ledger(tmp_path, 1, SHAPE)
-    kinds = (ledger.inlets, ledger.outlets, ledger.operators, ledger.sources, ledger.missed)
+    kinds = (ledger.inputs, ledger.outputs, ledger.operators, ledger.sources, ledger.missed)
     records = [record for kind in kinds for record in kind.values()]
-    assert ledger.outlets[OUT].key == ledger.operators["B"].key == START_KEY
+    assert ledger.outputs[OUT].key == ledger.operators["B"].key == START_KEY
     cells = [record.at + offset for record in records for offset in range(record.WIDTH)]
     assert cells == list(range(SHAPE.cells))
-    ledger.outlets[OUT].key = OrderKey(-5, 1, 2, 3)
-    ledger.outlets[OUT].number = 9
+    ledger.outputs[OUT].key = OrderKey(-5, 1, 2, 3)
+    ledger.outputs[OUT].number = 9
     again = read_ledger(tmp_path, SHAPE)
-    assert (again.outlets[OUT].key, again.outlets[OUT].number) == (OrderKey(-5, 1, 2, 3), 9)
+    assert (again.outputs[OUT].key, again.outputs[OUT].number) == (OrderKey(-5, 1, 2, 3), 9)
     assert again.operators["B"].key == START_KEY
     assert sum(map(bool, again.cells)) == 5
 
@@ -41,21 +41,21 @@ def test_records_do_not_touch_each_other(tmp_path):
 def test_a_call_counts_whole_or_not_at_all(tmp_path):
     """A life that is killed at any store of a call leaves what was before it, or all of it."""
     first = open_ledger(tmp_path, 1, SHAPE)
-    first.inlets[IN].next, first.outlets[OUT].number, first.outlets[OUT].key = 3, 4, OrderKey(1, 1, 1, 1)
+    first.inputs[IN].next, first.outputs[OUT].number, first.outputs[OUT].key = 3, 4, OrderKey(1, 1, 1, 1)
 
     class Killed(Exception):
         pass
 
     def call(ledger):
         ledger.begin()
-        ledger.inlets[IN].next = 7
+        ledger.inputs[IN].next = 7
         ledger.sources["S"].position = 10
-        ledger.outlets[OUT].number, ledger.outlets[OUT].key = 9, OrderKey(5, 5, 5, 5)
+        ledger.outputs[OUT].number, ledger.outputs[OUT].key = 9, OrderKey(5, 5, 5, 5)
         ledger.commit()
 
     def counted(ledger):
-        outlet = ledger.outlets[OUT]
-        return ledger.inlets[IN].next, ledger.sources["S"].position, outlet.number, outlet.key
+        outlet = ledger.outputs[OUT]
+        return ledger.inputs[IN].next, ledger.sources["S"].position, outlet.number, outlet.key
 
     before, after = (3, 0, 4, OrderKey(1, 1, 1, 1)), (7, 10, 9, OrderKey(5, 5, 5, 5))
     found = []
@@ -99,7 +99,7 @@ def test_what_was_missed_and_comes_after_all_is_found_once():
 
 
 def test_a_life_killed_at_its_birth_leaves_the_counts_alone(tmp_path, monkeypatch):
-    open_ledger(tmp_path, 1, SHAPE).inlets[IN].next = 7
+    open_ledger(tmp_path, 1, SHAPE).inputs[IN].next = 7
 
     class Killed(BaseException):
         pass
@@ -111,4 +111,4 @@ def test_a_life_killed_at_its_birth_leaves_the_counts_alone(tmp_path, monkeypatc
         patch.setattr("riprap.base.files.rename", kill)
         with pytest.raises(Killed):
             open_ledger(tmp_path, 2, SHAPE)
-    assert open_ledger(tmp_path, 3, SHAPE).inlets[IN].next == 7
+    assert open_ledger(tmp_path, 3, SHAPE).inputs[IN].next == 7

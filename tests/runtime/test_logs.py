@@ -122,7 +122,7 @@ def test_a_producer_that_repeats_itself(tmp_path_factory, items, lives, data):
         sender = LogSender(path, CHANNEL, SCHEMA, epoch)
         start = max(0, sender.next - back)
         for _, message in zip(range(messages), source.messages(cuts, start, epoch), strict=False):
-            sender.keep(message)
+            sender.append(message)
         sender.flush()
         sender.close()
     taken.until_end(len(items))
@@ -144,22 +144,22 @@ def test_a_producer_that_repeats_itself(tmp_path_factory, items, lives, data):
 
 def test_a_hole_is_refused(tmp_path):
     sender = LogSender(tmp_path / "log", CHANNEL, SCHEMA, 0)
-    sender.keep(Message(MessageKind.ROWS, 0, 0, batch_of(0, 3)))
+    sender.append(Message(MessageKind.ROWS, 0, 0, batch_of(0, 3)))
     with pytest.raises(DataError, match="ends before item 3 and its producer goes on at 4"):
-        sender.keep(Message(MessageKind.ROWS, 0, 4, batch_of(4, 5)))
+        sender.append(Message(MessageKind.ROWS, 0, 4, batch_of(4, 5)))
     sender.close()
 
 
 def test_an_older_life_is_fenced(tmp_path):
     old = LogSender(tmp_path / "log", CHANNEL, SCHEMA, 1)
-    old.keep(Message(MessageKind.ROWS, 1, 0, batch_of(0, 3)))
+    old.append(Message(MessageKind.ROWS, 1, 0, batch_of(0, 3)))
     old.flush()
     new = LogSender(tmp_path / "log", CHANNEL, SCHEMA, 2)
     assert new.next == 3
-    old.keep(Message(MessageKind.ROWS, 1, 3, batch_of(3, 6)))
+    old.append(Message(MessageKind.ROWS, 1, 3, batch_of(3, 6)))
     with pytest.raises(Fenced):
         old.flush()
-    new.keep(Message(MessageKind.ROWS, 2, 3, batch_of(3, 5)))
+    new.append(Message(MessageKind.ROWS, 2, 3, batch_of(3, 5)))
     new.close()
     with pytest.raises(Fenced):
         LogSender(tmp_path / "log", CHANNEL, SCHEMA, 1)
@@ -189,7 +189,7 @@ def test_what_no_checkpoint_needs_is_trimmed(tmp_path):
     taken = Taken()
     follower = LogFollower(tmp_path / "log", CHANNEL, SCHEMA, "B/1", taken)
     for message in Items([False, False, True, False, False, True, True, False]).messages({1, 4, 7}):
-        sender.keep(message)
+        sender.append(message)
     sender.flush()
     taken.until_end(8)
     sender.trim()
@@ -208,7 +208,7 @@ def test_what_no_checkpoint_needs_is_trimmed(tmp_path):
 
 def test_damage_is_told(tmp_path):
     sender = LogSender(tmp_path / "log", CHANNEL, SCHEMA, 0)
-    sender.keep(Message(MessageKind.ROWS, 0, 0, batch_of(0, 50)))
+    sender.append(Message(MessageKind.ROWS, 0, 0, batch_of(0, 50)))
     sender.flush()
     segment = tmp_path / "log" / "00000000.arrow"
     data = bytearray(segment.read_bytes())
@@ -225,7 +225,7 @@ def _produce(path, epoch: int, begin) -> None:
     begin.wait()
     sender = LogSender(path, CHANNEL, SCHEMA, epoch)
     for message in Items([number % 7 == 3 for number in range(3000)]).messages(set(range(0, 3000, 5)), epoch=epoch):
-        sender.keep(message)
+        sender.append(message)
     sender.close()
 
 
@@ -256,7 +256,7 @@ def test_an_item_is_kept_as_its_stability_says(tmp_path, monkeypatch, stability,
     monkeypatch.setattr(sender._writer._log, "sync", lambda: syncs.append(sender.next))
     kept = []
     for message in Items([False] * 12).messages({4, 8}):
-        sender.keep(message)
+        sender.append(message)
         kept.append(sender.next)
         if stability == "fsync":  # nobody goes on before the sync of what was kept
             assert syncs[-1:] == [sender.next]

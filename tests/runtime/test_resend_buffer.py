@@ -17,7 +17,7 @@ class ListSpill:
         ListSpill.made += 1
         self.messages, self.closed = [], False
 
-    def keep(self, message):
+    def append(self, message):
         assert not self.closed
         self.messages.append(message)
 

@@ -66,9 +66,9 @@ class Host:
     def next(self):
         return self._shelf.next
 
-    def keep(self, message):
+    def append(self, message):
         self.writes.append(message.number)
-        self._shelf.keep(message)
+        self._shelf.append(message)
 
     def since(self, number):
         return self._shelf.since(number)
@@ -112,10 +112,10 @@ class Channel:
     def do(self, event: str) -> None:
         if event == "give":
             before = len(self.writes)
-            self.way.give([rows(self.way.outlet.numbered(ROWS))])
+            self.way.emit([rows(self.way.sender.numbered(ROWS))])
             if self.up is not False:
                 self.risked |= set(range(self.number, self.number + ROWS))
-            assert self.up is not None or self.way.outlet.up is None
+            assert self.up is not None or self.way.sender.up is None
             if self.up and not self.way._shelving:
                 assert len(self.writes) == before, "written while the consumer is there"
             self.number += ROWS
@@ -132,11 +132,11 @@ class Channel:
             self.way.acknowledged(self.taken)
         elif event == "down" and self.up is not False:
             self.host.wire.clear()
-            self.way.down()
+            self.way.consumer_down()
             self.up = False
         elif event == "up" and not self.up:
             self.host.wire.clear()
-            self.way.up(self.taken, Delivered())
+            self.way.consumer_up(self.taken, Delivered())
             self.up = True
         elif event == "producer":
             self.host.wire.clear()
@@ -278,7 +278,7 @@ def test_a_killed_consumer_gets_what_came_meanwhile_though_its_producer_dies_too
     assert counts.recovery == "while-down"
     assert counts.forgotten == 0  # M has no state
     # What M had taken when it was killed, and the log of its sink had not: it asks for what comes behind that.
-    unwritten = ledgers["M"].outlets[sink_channel("Sink")].discarded
+    unwritten = ledgers["M"].outputs[sink_channel("Sink")].discarded
     assert counts.received == len(found) + unwritten
     assert counts.lost == counts.sent - counts.received
     missing = set(range(counts.sent)) - set(found)

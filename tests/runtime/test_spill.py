@@ -76,9 +76,9 @@ def test_progress_headers_and_markers_survive_and_reading_may_begin_again(tmp_pa
         message(4, 2),
     ]
     for one in sent[:3]:
-        spill.keep(one)
+        spill.append(one)
     first = list(spill.since(0))
-    spill.keep(sent[3])
+    spill.append(sent[3])
     rest = list(spill.since(4))
     again = list(spill.since(2))
     spill.close()
@@ -94,7 +94,7 @@ def test_progress_headers_and_markers_survive_and_reading_may_begin_again(tmp_pa
 
 def test_a_spill_that_was_damaged_is_an_error(tmp_path):
     spill = LogSpill(tmp_path / "spill", CHANNEL, SCHEMA)
-    spill.keep(message(0, 50))
+    spill.append(message(0, 50))
     spill._file.flush()
     path = tmp_path / "spill" / "frames"
     data = bytearray(path.read_bytes())

@@ -80,7 +80,7 @@ def watched(monkeypatch) -> None:
     deliver = Element._deliver
 
     def delivering(element, way, message, skip, position):
-        if way.inlet.retention == "remember" and message.items > skip:
+        if way.receiver.retention == "remember" and message.items > skip:
             terms = newest.setdefault(element, {})
             last = terms.get(way.channel, 0)
             assert message.epoch >= last, f"{way.channel}: term {message.epoch} after {last}"

@@ -62,7 +62,7 @@ def _end(directory: Path, old: Layout, channel: ChannelId, stability: Stability)
         return
     stability = old.graph[old.stream(channel).source].annotations.stability or stability
     log = LogSender(stream_path(directory, channel), channel, old.schema(channel), ENDING, stability=stability)
-    log.keep(Message(MessageKind.END, ENDING, log.next, watermark=END_KEY))
+    log.append(Message(MessageKind.END, ENDING, log.next, watermark=END_KEY))
     log.flush()
     log.close()
 

@@ -26,7 +26,7 @@ class Missing(NamedTuple):
     """What an element waits for that its host is to recompute, by channel."""
 
     holes: Mapping[ChannelId, tuple[int, int]]  # numbers, [first, last)
-    unheard: Mapping[ChannelId, int]  # nothing has come there yet, so it is not known; the item that is expected
+    silent: Mapping[ChannelId, int]  # nothing has come there yet, so it is not known; the item that is expected
 
 
 NOTHING_MISSING = Missing({}, {})
@@ -52,7 +52,7 @@ HostEvent = Arrival | LinkEvent | Recomputed | FromDirector | Unneeded  # what `
 class Spill(Protocol):
     """A place for messages that do not fit into memory: on disk, or a list in a simulation."""
 
-    def keep(self, message: Message) -> None:
+    def append(self, message: Message) -> None:
         """Add at the end."""
 
     def since(self, number: int) -> Iterator[Message]:
@@ -69,7 +69,7 @@ class Shelf(Protocol):
     def next(self) -> int:
         """Behind the last item that was ever put there, as far as that is known."""
 
-    def keep(self, message: Message) -> None:
+    def append(self, message: Message) -> None:
         """Add at the end; it is there when this returns. Items below `next` are not kept twice."""
 
     def since(self, number: int) -> Iterator[Message]:
@@ -91,13 +91,13 @@ class Host(Protocol):
     def shut(self, channel: ChannelId) -> None:
         """Connect to it no more."""
 
-    def keep(self, channel: ChannelId, message: Message, record: bytes = b"") -> None:
+    def append(self, channel: ChannelId, message: Message, record: bytes = b"") -> None:
         """Append to the persistent stream of the channel, or of a sink; what is there already is not kept twice.
 
         `record`: of the element's own state; it is there if what is new in the message is.
         """
 
-    def keep_record(self, channel: ChannelId, record: bytes) -> None:
+    def append_record(self, channel: ChannelId, record: bytes) -> None:
         """Append a record alone."""
 
     def records(self, channel: ChannelId) -> Iterable[bytes]:
@@ -115,10 +115,10 @@ class Host(Protocol):
     def retain(self, channel: ChannelId, row: int) -> None:
         """Nothing recorded on a channel that leads out is needed before this row."""
 
-    def kept(self, channel: ChannelId) -> int:
+    def log_end(self, channel: ChannelId) -> int:
         """The number of the first item that the persistent stream of the channel does not have."""
 
-    def kept_until(self, channel: ChannelId) -> int:
+    def log_max_time(self, channel: ChannelId) -> int:
         """The greatest event time in the persistent stream of the channel."""
 
     def flush(self) -> None:
@@ -139,10 +139,10 @@ class Host(Protocol):
     def shelf(self, channel: ChannelId) -> Shelf:
         """Where a channel is kept while its consumer is down: one in the life of an element."""
 
-    def took(self, durable: Durable, size: int, taken: int) -> None:
+    def checkpoint_durable(self, durable: Durable, size: int, taken: int) -> None:
         """Tell the director of a durable checkpoint: its bytes, and the microseconds that it took."""
 
-    def tell(self, message: Mapping[str, Any]) -> None:
+    def send_to_director(self, message: Mapping[str, Any]) -> None:
         """Say something to the director."""
 
 

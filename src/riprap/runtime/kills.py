@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 from riprap.base.errors import UsageError, known
 from riprap.base.quantities import Duration, parse_duration
 from riprap.runtime.coordination.element_states import WorkerState
-from riprap.runtime.coordination.replica_groups import spoken_for
+from riprap.runtime.coordination.replica_groups import active_elements
 from riprap.runtime.coordination.roster import PeStatus
 from riprap.runtime.layout import Layout
 
@@ -120,7 +120,7 @@ class Kills:
     def _elements(self, number: int, kill: Kill, table: Sequence[PeStatus], report: Mapping[str, Any]) -> str:
         left = self._left.get(number)
         if left is None:
-            chosen = spoken_for(report, kill.pes) if kill.active else kill.pes
+            chosen = active_elements(report, kill.pes) if kill.active else kill.pes
             if not chosen:
                 return "no replica was active"
             left = self._left[number] = list(chosen)

@@ -14,7 +14,7 @@ from riprap.runtime.layout import Layout
 _BY_KEYS = frozenset(("remember", "copy", "recompute"))  # retentions whose ends know items by their keys
 
 
-def takes_late(layout: Layout, channel: ChannelId) -> bool:
+def accepts_late(layout: Layout, channel: ChannelId) -> bool:
     """Whether items that come late on the channel are had by its consumer."""
     stream = layout.stream(channel)
     if stream.late == "drop" or layout.retention(channel) in _BY_KEYS:

@@ -299,7 +299,7 @@ class Layout:
         """What is connected of a channel between elements."""
         return self.link(channel.stream).strands(channel)
 
-    def outlets(self, pe: Pe) -> tuple[ChannelId, ...]:
+    def all_outputs(self, pe: Pe) -> tuple[ChannelId, ...]:
         """Channels that lead out of an element: to other elements, and out of its sinks and taps, into the world."""
         sinks = [sink.name for sink in self.graph.sinks if sink.name in pe.fragment.members]
         return self.outputs(pe) + tuple(sink_channel(name, pe.shard) for name in (*sinks, *self.taps(pe)))
@@ -406,7 +406,7 @@ class Layout:
             for channel in self.inputs(pe)
         }
         outputs = {}
-        for channel in self.outlets(pe):
+        for channel in self.all_outputs(pe):
             outward, stream = self.outward(channel), self.stream(channel)
             outputs[channel] = Neighbour(
                 "" if outward else self.consumer(channel),

@@ -121,7 +121,7 @@ class LogSender:
         """Bytes, by this sender."""
         return self._writer.appended_bytes
 
-    def keep(self, message: Message, record: bytes = b"") -> None:
+    def append(self, message: Message, record: bytes = b"") -> None:
         """Append what is new in a message. Blocks while too much waits to be written; raises what went wrong.
 
         A record goes with the rows, in the same append; where none is new, behind the message.

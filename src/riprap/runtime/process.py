@@ -27,7 +27,7 @@ from riprap.checkpoints.storage import LocalStorage
 from riprap.protocols.channels import ChannelId
 from riprap.protocols.events import ConsumerDown, Durable, ProducerGone
 from riprap.protocols.protocol import WHOLE
-from riprap.runtime.coordination.beats import Beats
+from riprap.runtime.coordination.beats import Heartbeats
 from riprap.runtime.coordination.client import Client, CoordinatorLost, Incarnation
 from riprap.runtime.coordination.element_metrics import ElementMetrics, checkpoint_metrics
 from riprap.runtime.coordination.element_states import WorkerState
@@ -136,10 +136,10 @@ class _Process:
     def shut(self, channel: ChannelId) -> None:
         self._transport.shut(channel)
 
-    def keep(self, channel: ChannelId, message: Message, record: bytes = b"") -> None:
-        self._logs[channel].keep(message, record)
+    def append(self, channel: ChannelId, message: Message, record: bytes = b"") -> None:
+        self._logs[channel].append(message, record)
 
-    def keep_record(self, channel: ChannelId, record: bytes) -> None:
+    def append_record(self, channel: ChannelId, record: bytes) -> None:
         self._logs[channel].record(record)
 
     def records(self, channel: ChannelId) -> Iterator[bytes]:
@@ -158,10 +158,10 @@ class _Process:
         if text not in self._warnings:
             self._warnings.append(text)
 
-    def kept(self, channel: ChannelId) -> int:
+    def log_end(self, channel: ChannelId) -> int:
         return self._logs[channel].next
 
-    def kept_until(self, channel: ChannelId) -> int:
+    def log_max_time(self, channel: ChannelId) -> int:
         return self._logs[channel].until
 
     def flush(self) -> None:
@@ -196,18 +196,18 @@ class _Process:
         for shelf in self._shelves.values():
             shelf.close()
 
-    def took(self, durable: Durable, size: int, taken: int) -> None:
+    def checkpoint_durable(self, durable: Durable, size: int, taken: int) -> None:
         self._client.took(self._line, durable, size, taken)
 
-    def tell(self, message: Mapping[str, Any]) -> None:
-        self._client.told(message)
+    def send_to_director(self, message: Mapping[str, Any]) -> None:
+        self._client.to_director(message)
 
     # Lives ------------------------------------------------------------------------------------------------------------
 
     def run(self, beginning: Incarnation) -> None:
         with ExitStack() as stack:
             self._client.status(WorkerState.RESTORING)
-            beats = Beats(self._client, ElementMetrics, self._run.heartbeat, self._clock)
+            beats = Heartbeats(self._client, ElementMetrics, self._run.heartbeat, self._clock)
             stack.callback(beats.close)
             self._open_transport(stack)
             while True:
@@ -224,7 +224,7 @@ class _Process:
                 self._transport.renew(beginning.epoch, line)  # without what they brought last
                 self._first = False
 
-    def _begin(self, beginning: Incarnation, life: ExitStack, beats: Beats) -> None:
+    def _begin(self, beginning: Incarnation, life: ExitStack, beats: Heartbeats) -> None:
         """A new element, with everything that belongs to its life alone."""
         run, layout, pe = self._run, self._run.layout, self._pe
         self._epoch, self._line = beginning.epoch, beginning.assignment.line
@@ -232,7 +232,7 @@ class _Process:
         self._transport.live_under(self._line)
         self._logs, self._followers, self._shelves, self._spills = {}, {}, {}, []
         life.callback(self._close_shelves)
-        for channel in layout.outlets(pe):
+        for channel in layout.all_outputs(pe):
             if layout.retention(channel) == "log":
                 self._logs[channel] = LogSender(
                     log_path(run, channel), channel, layout.schema(channel), self._epoch,
@@ -264,7 +264,7 @@ class _Process:
             feeds=self._feed,
             rates=run.rate,
             batch_rows=run.batch_rows,
-            before=self._before,
+            previous=self._before,
             since=run.begun_at,
         )
         self._element.prepare()
@@ -276,7 +276,7 @@ class _Process:
         self._client.joined(self._line, self._element.checkpoints)
         self._connect(life)
 
-    def _take_over(self, beats: Beats) -> None:
+    def _take_over(self, beats: Heartbeats) -> None:
         """From shards that are no more, when all that they had been given is there again."""
         run, pe = self._run, self._pe
         taking = Takeover(run.layout, pe, StoredLogs(run.directory, run.layout))
@@ -336,7 +336,7 @@ class _Process:
             if layout.retention(channel) != "log"
         }
         expected = lambda channel: self._element.expected(channel)  # noqa: E731
-        had = lambda channel, unread: self._element.had(channel, unread)  # noqa: E731
+        had = lambda channel, unread: self._element.delivered(channel, unread)  # noqa: E731
         find, epoch = self._client.find, self._client.epoch
         self._transport = Transport(
             pe.id, epoch, inlets, outlets, expected, find, run, self._clock, had=had, issued=self._issued
@@ -376,7 +376,7 @@ class _Process:
         In the first process of an element one that was never there is only starting.
         """
         layout, element, gone = self._run.layout, self._element, list[HostEvent]()
-        self._unheard = [channel for channel in self._unheard if not element.heard(channel)]
+        self._unheard = [channel for channel in self._unheard if not element.has_heard(channel)]
         for channel in list(self._unheard):
             producer = layout.producer(channel)
             if self._client.find(producer, 0, 0.0) is None and (not self._first or producer in self._client.left):
@@ -389,7 +389,7 @@ class _Process:
 
     # The loop ---------------------------------------------------------------------------------------------------------
 
-    def _loop(self, beats: Beats) -> Incarnation:
+    def _loop(self, beats: Heartbeats) -> Incarnation:
         """Until the run is over (an exception), or the element is to begin again."""
         element, client, clock, transport = self._element, self._client, self._clock, self._transport
         ticked = looked = held = clock.monotonic()
@@ -476,7 +476,7 @@ class _Process:
 
     def _metrics(self) -> ElementMetrics:
         ledger = self._ledger
-        inlets, outlets, sources = ledger.inlets.values(), ledger.outlets.values(), ledger.sources.values()
+        inlets, outlets, sources = ledger.inputs.values(), ledger.outputs.values(), ledger.sources.values()
         received = sum(inlet.received for inlet in inlets)
         received += sum(below(source.position, self._pe.shard, self._pe.fragment.shards) for source in sources)
         spent = self._meter.spent(self._written(), self._transport.sent)

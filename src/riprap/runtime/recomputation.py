@@ -88,11 +88,11 @@ class Recomputation:
         its work twice.
         """
         if not missing.holes:
-            if not missing.unheard:
+            if not missing.silent:
                 self._cone = None
             return []
         if self._cone is None or not self._cone.reaches(missing):
-            wanted = {**missing.unheard, **{channel: first for channel, (first, _) in missing.holes.items()}}
+            wanted = {**missing.silent, **{channel: first for channel, (first, _) in missing.holes.items()}}
             self._cone = _Cone(
                 self._layout, self._past, self._clock, wanted, self._batch_rows, self._held_bytes, self._compiled
             )
@@ -114,7 +114,7 @@ class _Cone:
         self.moved = True  # in the last turn
         self._given = dict(wanted)  # next item of each
         self._out: dict[ChannelId, deque[Message]] = {channel: deque() for channel in wanted}
-        self._unheard: Mapping[ChannelId, int] = {}
+        self._silent: Mapping[ChannelId, int] = {}
         self._shadows: dict[str, _Shadow] = {}
         expected = dict(self._given)  # by channel: the item from which on it is needed
         for pe in reversed(layout.pes):
@@ -153,7 +153,7 @@ class _Cone:
 
     def turns(self, missing: Missing, seconds: float) -> list[Recomputed]:
         """Until all is brought, or so long, or as long as something moves; one at least."""
-        self._unheard = missing.unheard
+        self._silent = missing.silent
         until, found = self._clock.monotonic() + seconds, self._turn(missing)
         while self.moved and self._clock.monotonic() < until and not self._done(missing):
             found += self._turn(missing)
@@ -172,7 +172,7 @@ class _Cone:
         found = []
         for channel, waiting in self._out.items():
             _, last = missing.holes.get(channel, (0, 0))
-            while waiting and channel not in missing.unheard:
+            while waiting and channel not in missing.silent:
                 message = waiting.popleft()
                 self._given[channel] = message.number + message.items
                 part = _below(message, last)
@@ -185,7 +185,7 @@ class _Cone:
         waiting = self._out.get(channel)
         if waiting is not None:
             # What may be wanted later is as much as what is missing elsewhere: the cone stops when it has brought that.
-            if len(waiting) >= _ROOM and channel not in self._unheard:
+            if len(waiting) >= _ROOM and channel not in self._silent:
                 return False
             waiting.append(message)
             return True
@@ -276,10 +276,10 @@ class _Shadow:
     def send(self, channel: ChannelId, message: Message, after: int | None = None) -> bool:
         return self._cone.put(channel, message)
 
-    def keep(self, channel: ChannelId, message: Message, record: bytes = b"") -> None:
+    def append(self, channel: ChannelId, message: Message, record: bytes = b"") -> None:
         pass
 
-    def keep_record(self, channel: ChannelId, record: bytes) -> None:
+    def append_record(self, channel: ChannelId, record: bytes) -> None:
         pass
 
     def records(self, channel: ChannelId) -> tuple[bytes, ...]:
@@ -297,10 +297,10 @@ class _Shadow:
     def warn(self, text: str) -> None:
         pass
 
-    def kept(self, channel: ChannelId) -> int:
+    def log_end(self, channel: ChannelId) -> int:
         return 0
 
-    def kept_until(self, channel: ChannelId) -> int:
+    def log_max_time(self, channel: ChannelId) -> int:
         return BEGINNING
 
     def flush(self) -> None:
@@ -321,10 +321,10 @@ class _Shadow:
     def shelf(self, channel: ChannelId) -> Shelf:
         raise AssertionError("streams that are recomputed are not retained")
 
-    def took(self, durable: Durable, size: int, taken: int) -> None:
+    def checkpoint_durable(self, durable: Durable, size: int, taken: int) -> None:
         pass
 
-    def tell(self, message: Mapping[str, Any]) -> None:
+    def send_to_director(self, message: Mapping[str, Any]) -> None:
         pass
 
 

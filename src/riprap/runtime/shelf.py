@@ -62,10 +62,10 @@ class StreamShelf:
     def next(self) -> int:
         return self._next if self._log is None else max(self._next, self._log.next)
 
-    def keep(self, message: Message) -> None:
+    def append(self, message: Message) -> None:
         if self._log is None:
             self._log, self._first = self._opened(), 0
-        self._log.keep(message)
+        self._log.append(message)
         self._log.flush()
 
     def since(self, number: int) -> Iterator[Message]:

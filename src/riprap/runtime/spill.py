@@ -32,7 +32,7 @@ class LogSpill:
         self.written = 0  # bytes
         self._rewind()
 
-    def keep(self, message: Message) -> None:
+    def append(self, message: Message) -> None:
         self._file.seek(self.written)
         for buffer in self._encoder.encode(message):
             self.written += self._file.write(buffer)

@@ -5,7 +5,7 @@ A new shard brings the windows that are its own now (`records/division.py`) from
 same for all new shards: behind every cut, and behind everything that the old logs have. What its windows give out up to
 there and the old shards' logs do not have is the beginning of the new shard's log, in one append with a record of all
 its windows; from then on it is an element like any other, and comes back from its own log. Up to there everything is a
-function of logs that nobody writes any more and of input up to that key: who dies on the way begins again, and finds
+function of logs that nobody writes any more and of input up to that key: who dies on the input_ begins again, and finds
 the same.
 
 That much input has to be there: until it is (its producer may have to come back first), nothing is begun.
@@ -72,12 +72,12 @@ def write(founding: Founding, layout: Layout, pe: Pe, epoch: int, host: Host) ->
     own = log_of(layout, pe)
     for channel, rows in founding.rows.items():
         if channel != own:
-            host.keep(channel, Message(MessageKind.ROWS, epoch, 0, rows))
+            host.append(channel, Message(MessageKind.ROWS, epoch, 0, rows))
     host.flush()
     if own in founding.rows:
-        host.keep(own, Message(MessageKind.ROWS, epoch, 0, founding.rows[own]), founding.record)
+        host.append(own, Message(MessageKind.ROWS, epoch, 0, founding.rows[own]), founding.record)
     else:
-        host.keep_record(own, founding.record)
+        host.append_record(own, founding.record)
     host.flush()
 
 
@@ -149,29 +149,29 @@ class _Repeating:
         self.positions = {old.written(channel): at for channel, at in begins.items()}
         reading = {channel: logs.messages(old.written(channel), position) for channel, (_, position) in begins.items()}
         while reading:  # whoever is behind comes first, so that little waits for others
-            channel = min(reading, key=lambda one: self._inputs.ways[one].reached)
+            channel = min(reading, key=lambda one: self._inputs.channels[one].watermark)
             found = next(reading[channel], None)
-            if found is None or not self._take(self._inputs.ways[channel], *found):
+            if found is None or not self._take(self._inputs.channels[channel], *found):
                 del reading[channel]
-                self.outputs += self._inputs.advance(self._inputs.ways[channel], until)
+                self.outputs += self._inputs.advance(self._inputs.channels[channel], until)
 
-    def _take(self, way: InputChannel, message: Message, behind: int) -> bool:
+    def _take(self, input_: InputChannel, message: Message, behind: int) -> bool:
         """What of a message is not beyond the key; False: the rest is."""
-        written = self._layout.written(way.channel)
+        written = self._layout.written(input_.id)
         number, position = self.positions[written]
         skip = max(number - message.number, 0)
         if message.items and skip >= message.items:
             self.positions[written] = number, behind
             return True
         message = without(message, skip) if skip else message
-        count = self._up_to(way.channel, message)
+        count = self._up_to(input_.id, message)
         over = count < message.items or (message.watermark is not None and message.watermark >= self._until)
         if over:  # what else it says is read again, by its numbers: the rest of its rows, or the end
             behind = position
             told = None if count < message.items else self._until
             message = replace(message, batch=_first(message, count), watermark=told)
         if message.items or message.watermark is not None:
-            self.outputs += self._inputs.give(way, message, behind)
+            self.outputs += self._inputs.deliver(input_, message, behind)
         self.positions[written] = max(number, message.number + message.items), behind
         return not over
 

@@ -37,7 +37,7 @@ class Backlog:
         if self._spill is None and self._bytes > self._limit:
             self._spill, self._read_to = self._make_spill(), message.number
         if self._spill is not None:
-            self._spill.keep(message)
+            self._spill.append(message)
             self._spilled.append(position)
         else:
             self._memory.append((message, position))

@@ -1,4 +1,4 @@
-"""How what a copy gives out leaves it: the way of the retention *copy*, also of sources that feed copies.
+"""How what a copy gives out leaves it: the output of the retention *copy*, also of sources that feed copies.
 
 Everything is held until all copies of the consumer have had it (`release`, told by the director as keys), so that one
 that was restarted, and goes on from the state of another, finds what follows that. When a consumer connects, it says
@@ -37,7 +37,7 @@ class CopyOutput(HoldingOutput):
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)
-        self.outlet.guarded = False  # what a consumer has had it drops, by key
+        self.sender.guarded = False  # what a consumer has had it drops, by key
         self.since = Delivered()  # what was given out before it was restored
         self.given = Delivered()  # what was given out
         self._offset = 0
@@ -45,7 +45,7 @@ class CopyOutput(HoldingOutput):
         self.restored = self._spoke = False  # it began with the state of another; and has spoken since
         self._looks = 0
         self._mute: tuple[int, Delivered] | None = None  # what the consumer said that has not come to `since`
-        self._emitted = self.outlet.number  # items, each counted once
+        self._emitted = self.sender.number  # items, each counted once
         self._again: OrderKey | None = None  # what comes up to this key was counted in another life
 
     def begin_since(self, given: Delivered) -> None:
@@ -61,8 +61,8 @@ class CopyOutput(HoldingOutput):
     def emitted(self) -> int:
         return self._emitted
 
-    def counted(self, items: int, event: Given) -> int:
-        number = self.outlet.numbered(items)
+    def number_items(self, items: int, event: Given) -> int:
+        number = self.sender.numbered(items)
         if not isinstance(event, Late):
             items = self._uncounted(items, event)
         self._emitted += items
@@ -90,8 +90,8 @@ class CopyOutput(HoldingOutput):
         if self._mute is not None and self._looks % _REMIND == 0:
             self._tell(mute=True)
 
-    def give(self, messages: Sequence[Message]) -> None:
-        super().give(messages)
+    def emit(self, messages: Sequence[Message]) -> None:
+        super().emit(messages)
         for message in messages:
             keys = keys_of_message(message, self.shape)
             self._ends.append((keys.at(len(keys.ts) - 1), message.number + message.items))
@@ -99,24 +99,24 @@ class CopyOutput(HoldingOutput):
 
     # The consumer -----------------------------------------------------------------------------------------------------
 
-    def up(self, next_: int, had: Delivered) -> None:
-        if not self._beyond(had):
-            self._mute, self.outlet.up = (next_, had), False
+    def consumer_up(self, next_: int, delivered: Delivered) -> None:
+        if not self._beyond(delivered):
+            self._mute, self.sender.up = (next_, delivered), False
             self._tell(mute=True)
         else:
-            self._speak(next_, had)
+            self._speak(next_, delivered)
 
-    def _beyond(self, had: Delivered) -> bool:
+    def _beyond(self, delivered: Delivered) -> bool:
         """The consumer has had all that this copy does not hold, and the whole key of it: it counts items of a key."""
         since = self.since.key
-        return not self.since.items or had.key > since or (had.key == since and had.items == ALL)
+        return not self.since.items or delivered.key > since or (delivered.key == since and delivered.items == ALL)
 
-    def _speak(self, next_: int, had: Delivered) -> None:
+    def _speak(self, next_: int, delivered: Delivered) -> None:
         if self._mute is not None or (self.restored and not self._spoke):
             self._tell(mute=False)
         self._mute, self._spoke = None, True
-        self.outlet.up, self._heard = True, None
-        skip, first = Skip(had), self._held.first(self.outlet.number)
+        self.sender.up, self._sent_watermark = True, None
+        skip, first = Skip(delivered), self._held.first(self.sender.number)
         for message in self._held.messages():
             first = message.number + skip.of(keys_of_message(message, self.shape))
             if skip.over:
@@ -125,10 +125,10 @@ class CopyOutput(HoldingOutput):
         self._held.rewind(first)
 
     def _tell(self, *, mute: bool) -> None:
-        self._host.tell({"full": {"strand": list(self.channel), "mute": mute}})
+        self._host.send_to_director({"full": {"strand": list(self.id), "mute": mute}})
 
-    def down(self) -> None:
-        super().down()
+    def consumer_down(self) -> None:
+        super().consumer_down()
         self._mute = None
 
     def activate(self, term: int, *, plain: bool) -> None:
@@ -137,22 +137,22 @@ class CopyOutput(HoldingOutput):
         if self._mute is not None:
             self._speak(*self._mute)
 
-    def release(self, had: Delivered, by_all: Delivered | None = None) -> None:
-        if self._mute is not None and self._beyond(had):
+    def release(self, delivered: Delivered, by_all: Delivered | None = None) -> None:
+        if self._mute is not None and self._beyond(delivered):
             self._speak(*self._mute)
-        by_all, below = had if by_all is None else by_all, 0
+        by_all, below = delivered if by_all is None else by_all, 0
         while self._ends and (
             self._ends[0][0] < by_all.key or (self._ends[0][0] == by_all.key and by_all.items == ALL)
         ):
             below = self._ends.popleft()[1]
         if below:
-            unsent = self._held.unsent_from(self.outlet.number)
+            unsent = self._held.unsent_from(self.sender.number)
             self._held.release(below)
             # What others brought meanwhile is not sent any more, and leaves no hole in the numbers on the wire.
-            self._offset -= self._held.unsent_from(self.outlet.number) - unsent
+            self._offset -= self._held.unsent_from(self.sender.number) - unsent
 
     def _send(self, message: Message) -> bool:
-        return self._host.send(self.channel, renumbered(message, self._offset))
+        return self._host.send(self.id, renumbered(message, self._offset))
 
     @property
     def ready(self) -> bool:
@@ -161,4 +161,4 @@ class CopyOutput(HoldingOutput):
 
     @property
     def ended(self) -> bool:
-        return self.told == END_KEY if self._mute is not None else self._heard == END_KEY
+        return self.announced == END_KEY if self._mute is not None else self._sent_watermark == END_KEY

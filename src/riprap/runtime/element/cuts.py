@@ -49,18 +49,20 @@ class Cuts:
 
     def cut(self, operators: Iterable[str]) -> Cut:
         """The cut of a unit with these operators, here and now."""
-        names, ways = set(operators), self._inputs.ways
+        names, inputs = set(operators), self._inputs.channels
         parked = self._withheld.parked()
         if self._plan.delivered == "taken":
-            parked |= {c: tuple(map(encode_message, way.backlog.all())) for c, way in ways.items() if way.backlog}
+            parked |= {
+                c: tuple(map(encode_message, input_.backlog.all())) for c, input_ in inputs.items() if input_.backlog
+            }
         return Cut(
             {name: self._engine.reached(name) for name in names},
             dict(self._resume_points.taken),
-            {channel: way.cut() for channel, way in ways.items()},
-            {channel: way.emitted for channel, way in self._outputs.ways.items()},
+            {channel: input_.cut() for channel, input_ in inputs.items()},
+            {channel: output.emitted for channel, output in self._outputs.channels.items()},
             self._protocol.snapshot(),
             parked,
-            {**self._inputs.copied(), **self._outputs.given()},
+            {**self._inputs.delivered_by_copies(), **self._outputs.emitted_to_copies()},
             self._cycle.reach if self._cycle is not None else START_KEY.ts,
         )
 
@@ -71,7 +73,7 @@ class Cuts:
         capture = self._captures.take(command, self._engine, cut, self._clock.now(), self._mergers())
         if capture is not None:
             for channel in command.record:
-                self._inputs.ways[channel].recorded.append(capture)
+                self._inputs.channels[channel].open_captures.append(capture)
 
     def _mergers(self) -> dict[str, MergerState]:
         """What waits in front of operators, as far as a life that goes back takes it from a checkpoint: an operator
@@ -82,8 +84,8 @@ class Cuts:
         mergers = dict(self._engine.waiting())
         mergers |= {SHARDS + stream: merge.snapshot() for stream, merge in self._merges.items()}
         if self._plan.delivered == "passed":
-            for channel, way in self._inputs.ways.items():
-                for name, port in ((way.target, way.port), (SHARDS + way.stream, channel.source)):
+            for channel, input_ in self._inputs.channels.items():
+                for name, port in ((input_.target, input_.port), (SHARDS + input_.stream, channel.source)):
                     if name in mergers:
                         mergers[name] = mergers[name].emptied(port, END_KEY)
         return mergers
@@ -97,6 +99,6 @@ class Cuts:
 
     def _unrecorded(self, capture: OpenCapture | None, channels: Iterable[ChannelId]) -> None:
         for channel in channels:
-            recorded = self._inputs.ways[channel].recorded
+            recorded = self._inputs.channels[channel].open_captures
             if capture in recorded:
                 recorded.remove(capture)

@@ -15,7 +15,7 @@ from riprap.engine.engine import Engine, Output
 from riprap.engine.feedback import Standing, all_before
 from riprap.graph.order_keys import END_KEY, START_KEY, OrderKey
 from riprap.protocols.channels import ChannelId
-from riprap.protocols.detector import Rest
+from riprap.protocols.detector import CycleReport
 from riprap.runtime.element.element_inputs import InputChannel, Inputs
 from riprap.runtime.element.element_outputs import Outputs
 from riprap.runtime.layout import Layout, Pe
@@ -29,10 +29,10 @@ class CycleMember:
         self._engine, self._inputs, self._outputs, self._layout, self._pe = engine, inputs, outputs, layout, pe
         around = layout.surroundings[pe.id]
         inside = {c for c, neighbour in around.inputs.items() if neighbour.pe in around.cycle}
-        ways = inputs.ways
-        self._inner = [ways[channel] for channel in inside]
-        self._entries = [way for channel, way in ways.items() if channel not in inside]
-        self._back = {ways[c]: layout.stream(c).delay for c in inside if around.inputs[c].feedback}
+        channels = inputs.channels
+        self._inner = [channels[channel] for channel in inside]
+        self._entries = [input_ for channel, input_ in channels.items() if channel not in inside]
+        self._back = {channels[c]: layout.stream(c).delay for c in inside if around.inputs[c].feedback}
         self._out = [c for c, n in around.outputs.items() if n.pe in around.cycle]
         self._feedback = {c.stream for c in self._out if around.outputs[c].feedback}
         others = [layout.surroundings[other] for other in around.cycle if other != pe.id]
@@ -41,47 +41,47 @@ class CycleMember:
         self.reach = reach
         self._greatest = START_KEY.ts  # time of what has come back
         self._moved: object = None
-        self._said: Rest | None = None
-        for way in self._back:
-            way.admitted = way.back = True
-        for way in self._inner:
-            if way.merged is None:  # what is in the state is not told again
-                way.reached = max(way.reached, engine.reached(way.target))
+        self._said: CycleReport | None = None
+        for input_ in self._back:
+            input_.admitted = input_.is_feedback = True
+        for input_ in self._inner:
+            if input_.merge_cursor is None:  # what is in the state is not told again
+                input_.watermark = max(input_.watermark, engine.reached(input_.target))
 
     # What comes in ----------------------------------------------------------------------------------------------------
 
-    def came(self, way: InputChannel, message: Message) -> None:
+    def came(self, input_: InputChannel, message: Message) -> None:
         """A message is taken into the element."""
         last = START_KEY.ts
         if message.batch is not None and message.batch.rows:
-            last = message.batch.last_key(self._layout.shape(way.channel)).ts
-        if way.back:
+            last = message.batch.last_key(self._layout.shape(input_.id)).ts
+        if input_.is_feedback:
             self._greatest = max(self._greatest, last)
-        elif way in self._entries:
+        elif input_ in self._entries:
             told = message.watermark or START_KEY
             self.reach = max(self.reach, last, told.ts if told != END_KEY else last)
 
-    def bounded(self, way: InputChannel, watermark: OrderKey) -> OrderKey:
+    def bounded(self, input_: InputChannel, watermark: OrderKey) -> OrderKey:
         """How far progress that has come round counts.
 
         While input comes in, it is no further than a delay behind that, unless a log brings it again before the input:
         then the input may have ended when it was told.
         """
-        if not way.back or watermark == END_KEY:
+        if not input_.is_feedback or watermark == END_KEY:
             return watermark
-        return min(watermark, all_before(max(self._greatest + 1, self.reach + self._back[way])))
+        return min(watermark, all_before(max(self._greatest + 1, self.reach + self._back[input_])))
 
     @property
     def unread(self) -> Iterator[ChannelId]:
         """Channels from outside that are not read, because there is enough of them until feedback has come."""
-        if self._bounds and any(way.full for way in self._entries):
-            came = min(way.reached for way in self._back)
-            if all(way.reached > came for way in self._entries):
-                yield from (way.channel for way in self._entries)
+        if self._bounds and any(input_.full for input_ in self._entries):
+            came = min(input_.watermark for input_ in self._back)
+            if all(input_.watermark > came for input_ in self._entries):
+                yield from (input_.id for input_ in self._entries)
 
     # For the detector -------------------------------------------------------------------------------------------------
 
-    def ticked(self) -> Mapping[str, Any] | None:
+    def tick(self) -> Mapping[str, Any] | None:
         """What there is to say when time has passed: nothing while items move, and nothing twice."""
         moved, before = self._numbers(), self._moved
         self._moved = moved
@@ -93,32 +93,32 @@ class CycleMember:
     def answer(self, asked: int) -> Mapping[str, Any]:
         return self._say(self._rest(asked))
 
-    def _say(self, rest: Rest) -> Mapping[str, Any]:
+    def _say(self, rest: CycleReport) -> Mapping[str, Any]:
         self._said = rest._replace(asked=0)
         return rest._asdict()
 
     def _numbers(self) -> tuple[dict[str, int], dict[str, int]]:
-        sent = {str(channel): self._outputs.ways[channel].outlet.number for channel in self._out}
-        return sent, {str(way.channel): way.inlet.next for way in self._inner}
+        sent = {str(channel): self._outputs.channels[channel].sender.number for channel in self._out}
+        return sent, {str(input_.id): input_.receiver.next for input_ in self._inner}
 
-    def _rest(self, asked: int) -> Rest:
-        ways, back = self._outputs.ways, self._back
-        return Rest(
+    def _rest(self, asked: int) -> CycleReport:
+        outputs, back = self._outputs.channels, self._back
+        return CycleReport(
             asked,
             *self._numbers(),
-            {str(c): list(ways[c].told) for c in self._out if c.stream not in self._feedback},
-            {str(way.channel): list(way.reached) for way in self._inner if way not in back},
+            {str(c): list(outputs[c].announced) for c in self._out if c.stream not in self._feedback},
+            {str(input_.id): list(input_.watermark) for input_ in self._inner if input_ not in back},
             list(self._standing()),
-            min((way.reached.ts - delay + 1 for way, delay in back.items()), default=END_KEY.ts),
+            min((input_.watermark.ts - delay + 1 for input_, delay in back.items()), default=END_KEY.ts),
             all(self._outputs.closed(stream) for stream in self._feedback),
         )
 
     def _standing(self) -> Standing:
         spans = self._engine.spans() + [span for merge in self._inputs.merges.values() for span in merge.spans()]
-        spans += [(way.reached.ts,) * 2 for way in self._inner if way.backlog]
+        spans += [(input_.watermark.ts,) * 2 for input_ in self._inner if input_.backlog]
         speaking = (operator.next_boundary() for operator in self._engine.operators.values())
         return Standing(
-            min((way.reached.ts for way in self._entries), default=END_KEY.ts),
+            min((input_.watermark.ts for input_ in self._entries), default=END_KEY.ts),
             self.reach,
             min((first for first, _ in spans), default=END_KEY.ts),
             max((last for _, last in spans), default=START_KEY.ts),
@@ -130,9 +130,9 @@ class CycleMember:
         outputs: list[Output] = []
         if "standing" in found:
             standing = Standing(*found["standing"])
-            for way, delay in self._back.items():
-                if not way.backlog and way.parked is None:
-                    outputs += self._inputs.advance(way, standing.turned(delay))
+            for input_, delay in self._back.items():
+                if not input_.backlog and input_.parked is None:
+                    outputs += self._inputs.advance(input_, standing.turned(delay))
                 else:
                     self._said = None  # what waits may be no item, and then nothing else would have it found out again
         for stream in self._feedback if "close" in found or "end" in found else ():

@@ -7,7 +7,7 @@ it does with each, in which order, and when the protocol is asked.
 
 Where several channels meet they are merged by order key, so without faults the outputs are those of the bounded run.
 Nothing here knows a protocol: what it decides comes as commands, and what becomes of items that a consumer misses is
-the way of their link (`ways.py`).
+the input_ of their link (`ways.py`).
 """
 
 from collections import deque
@@ -82,7 +82,7 @@ class Element:
         rates: Rates,
         batch_rows: int = _BATCH_ROWS,
         held_bytes: int = HELD_BYTES,
-        before: "Element | None" = None,
+        previous: "Element | None" = None,
         cut_everywhere: bool = False,
         since: int = 0,
     ) -> None:
@@ -96,9 +96,9 @@ class Element:
         self._batch_rows = batch_rows
         self.plan = layout.plan(pe)
         self.protocol = layout.protocol.machine(layout.surroundings[pe.id], self.plan)
-        self._hears = self.protocol.hears
-        self._asked = seam.Arrived in self._hears  # what becomes of each message
-        self._waiting = False  # something waits for room
+        self._subscribed = self.protocol.subscriptions
+        self._asks_on_arrival = seam.Arrived in self._subscribed  # what becomes of each message
+        self._backlogged = False  # something waits for room
         self._captures = Captures(pe.id, checkpointer)
         self._engine = Engine(
             layout.graph, pe.fragment.members, recorded=self.plan.continuous, clock=clock,
@@ -108,37 +108,46 @@ class Element:
         self._records = (
             Records(layout, pe, self.plan.continuous, self._engine, host, clock) if self.plan.continuous else None
         )
-        begins = Restore(
-            layout, pe, self.plan, self._engine, self._merges, ledger, loaded, host.kept, host.kept_until, self._records
+        start = Restore(
+            layout,
+            pe,
+            self.plan,
+            self._engine,
+            self._merges,
+            ledger,
+            loaded,
+            host.log_end,
+            host.log_max_time,
+            self._records,
         ).begin()
         self._inputs = Inputs(
-            layout, pe, self._engine, host, ledger, self._merges, begins.inlets, begins.behind, held_bytes,
-            exact=self.plan.exact, taken=self.plan.delivered == "taken", copied=begins.had,
+            layout, pe, self._engine, host, ledger, self._merges, start.inputs, start.reached_before, held_bytes,
+            exact=self.plan.exact, taken=self.plan.delivered == "taken", copied=start.delivered,
         )  # fmt: skip
         self._outputs = Outputs(
-            layout, pe, epoch, self._engine, host=host, ledger=ledger, clock=clock, sent=begins.sent,
-            given=begins.had, limit=held_bytes, exact=self.plan.exact,
-            emitted=self._emitted if seam.Emitted in self._hears else None,
+            layout, pe, epoch, self._engine, host=host, ledger=ledger, clock=clock, sent=start.sent,
+            given=start.delivered, limit=held_bytes, exact=self.plan.exact,
+            emitted=self._emitted if seam.Emitted in self._subscribed else None,
             told=self._records.told if self._records is not None else None,
             recorded=self._records.channel if self._records is not None else None,
             since=since,
         )  # fmt: skip
         self.latencies = self._outputs.latencies
-        if before is not None:
-            self._outputs.adopt(before._outputs)
-        self._withheld = Withheld(self._outputs.ways, epoch)
-        self._withheld.begin(begins.id, begins.unseen)
-        self._resume_points = ResumePoints(layout, pe, self._engine, ledger, begins.sources, whole=self.plan.whole)
+        if previous is not None:
+            self._outputs.adopt(previous._outputs)
+        self._withheld = Withheld(self._outputs.channels, epoch)
+        self._withheld.begin(start.id, start.unseen)
+        self._resume_points = ResumePoints(layout, pe, self._engine, ledger, start.sources, whole=self.plan.whole)
         self._cycle: CycleMember | None = None  # on a cycle of several elements
         if len(layout.surroundings[pe.id].cycle) > 1:
-            reach = START_KEY.ts if begins.cut is None else begins.cut.reach
+            reach = START_KEY.ts if start.cut is None else start.cut.reach
             self._cycle = CycleMember(layout, pe, self._engine, self._inputs, self._outputs, reach)
             self._inputs.bounded = self._cycle.bounded
         self._cuts = Cuts(
             self.protocol, self._engine, self._merges, self._inputs, self._outputs, self._resume_points, self._withheld,
             self._captures, host, clock, self._cycle,
         )  # fmt: skip
-        taken = {name: feeds(name, position) for name, position in begins.sources.items()}
+        taken = {name: feeds(name, position) for name, position in start.sources.items()}
         self._sources = Sources(taken, rates, ledger, clock, batch_rows)
         self._ticked = 0
         self._carry_out_by_type: dict[type, Callable[[Any], None]] = {
@@ -150,28 +159,28 @@ class Element:
             seam.TakeCheckpoint: self._cuts.capture,
             seam.Close: self._cuts.close,
             seam.Abandon: self._cuts.abandon,
-            seam.SendMarker: lambda c: self._outputs.ways[c.channel].marker(c.marker, ahead=c.ahead),
-            seam.Stamp: lambda c: self._outputs.ways[c.channel].stamp(c.header),
+            seam.SendMarker: lambda c: self._outputs.channels[c.channel].send_marker(c.marker, ahead=c.ahead),
+            seam.Stamp: lambda c: self._outputs.channels[c.channel].stamp(c.header),
             seam.Acknowledge: lambda c: self._host.acknowledge(c.channel, c.below),
             seam.Forget: lambda c: self._host.release(c.channel, c.position),
-            seam.Resend: lambda c: self._outputs.ways[c.channel].resend(c.first),
-            seam.Activate: lambda c: self._outputs.ways[c.channel].activate(c.term, plain=c.plain),
-            seam.Deactivate: lambda c: self._outputs.ways[c.channel].deactivate(),
-            seam.Release: lambda c: self._outputs.ways[c.channel].release(c.had, c.by_all),
-            seam.Show: lambda c: self._withheld.show(c),
-            seam.RequestDigest: self._digest,
-            seam.Tell: lambda c: self._host.tell(c.message),
+            seam.Resend: lambda c: self._outputs.channels[c.channel].resend(c.first),
+            seam.Activate: lambda c: self._outputs.channels[c.channel].activate(c.term, plain=c.plain),
+            seam.Deactivate: lambda c: self._outputs.channels[c.channel].deactivate(),
+            seam.Release: lambda c: self._outputs.channels[c.channel].release(c.delivered, c.by_all),
+            seam.Publish: lambda c: self._withheld.show(c),
+            seam.RequestDigest: self._request_digest,
+            seam.SendToDirector: lambda c: self._host.send_to_director(c.message),
         }
-        entries = (*(way.target for way in self._inputs.ways.values()), *begins.sources)
+        entries = (*(input_.target for input_ in self._inputs.channels.values()), *start.sources)
         self._state_digest = StateDigest(self._engine, pe.fragment.members, entries)
         self.wrong_bits = WrongBits(self._engine, pe.fragment.members)
-        self._passed: dict[ChannelId, Delivered] = {}  # that the protocol was told
-        self._do(self.protocol.begin(begins.cut, clock.now()))
-        for channel, messages in begins.parked.items():
-            way = self._inputs.ways[channel]
+        self._reported: dict[ChannelId, Delivered] = {}  # that the protocol was told
+        self._carry_out(self.protocol.begin(start.cut, clock.now()))
+        for channel, messages in start.parked.items():
+            input_ = self._inputs.channels[channel]
             for message in messages:  # the checkpoint has them: the protocol is not asked, and cannot capture
-                if (skip := way.inlet.fresh(-1, message.number, message.items)) != NOTHING:
-                    self._deliver(way, replace(message, epoch=-1), skip, way.position)
+                if (skip := input_.receiver.fresh(-1, message.number, message.items)) != NOTHING:
+                    self._deliver(input_, replace(message, epoch=-1), skip, input_.position)
 
     # For the host -----------------------------------------------------------------------------------------------------
 
@@ -189,13 +198,13 @@ class Element:
                 came = True
                 continue
             if arrivals and not isinstance(event, seam.ConsumerUp | seam.ConsumerDown | seam.Acknowledged):
-                self._take(arrivals)  # what a producer had sent before it went away
+                self._arrive_all(arrivals)  # what a producer had sent before it went away
                 arrivals = []
-            self._happened(event)
+            self._on_event(event)
         if arrivals:
-            self._take(arrivals)
-        if self._waiting:
-            self._work_off()
+            self._arrive_all(arrivals)
+        if self._backlogged:
+            self._drain_backlogs()
         pulled = bool(self._sources) and not self.blocked and self._pull()
         now = self._clock.now()
         if now - self._ticked >= _TICK:
@@ -208,34 +217,36 @@ class Element:
 
     def expected(self, channel: ChannelId) -> int:
         """The number of the item that a producer is to bring next."""
-        way = self._inputs.strands[channel]
-        return way.inlet.next if way.seen is None else way.seen.expected(channel)
+        input_ = self._inputs.strands[channel]
+        return input_.receiver.next if input_.seen is None else input_.seen.expected(channel)
 
-    def heard(self, channel: ChannelId) -> bool:
+    def has_heard(self, channel: ChannelId) -> bool:
         """Whether the producer has said something in this life, or was told to be gone."""
-        way = self._inputs.strands[channel]
-        return way.seen is not None or way.inlet.epoch >= 0 or way.inlet.gone
+        input_ = self._inputs.strands[channel]
+        return input_.seen is not None or input_.receiver.epoch >= 0 or input_.receiver.gone
 
-    def had(self, channel: ChannelId, unread: Iterable[Message] = ()) -> Delivered:
+    def delivered(self, channel: ChannelId, unread: Iterable[Message] = ()) -> Delivered:
         """How far a channel has come that replicas or copies bring, when `unread` is taken too."""
         return self._inputs.has_delivered(channel, unread)
 
     def replay_from(self, channel: ChannelId) -> tuple[int, int]:
         """Where to read a logged channel from: the position in its log, and the number of the first item wanted."""
-        way = self._inputs.ways[channel]
-        return way.position, way.inlet.next
+        input_ = self._inputs.channels[channel]
+        return input_.position, input_.receiver.next
 
     def lags(self, channel: ChannelId) -> bool:
         """Whether its operator can go on when more of this channel comes: no other one is behind it."""
-        return self._inputs.lags(self._inputs.ways[channel])
+        return self._inputs.lags(self._inputs.channels[channel])
 
     @property
     def unread(self) -> frozenset[ChannelId]:
         """Channels that are not to be read now: parked ones; while some consumer has no room all but admitted ones."""
-        ways = self._inputs.strands
+        strands = self._inputs.strands
         if self._outputs.blocked:
-            return frozenset(channel for channel, way in ways.items() if way.parked is not None or not way.admitted)
-        parked = [channel for channel, way in ways.items() if way.parked is not None]
+            return frozenset(
+                channel for channel, input_ in strands.items() if input_.parked is not None or not input_.admitted
+            )
+        parked = [channel for channel, input_ in strands.items() if input_.parked is not None]
         if self._cycle is not None:
             parked += self._cycle.unread
         return frozenset(parked) if parked else _NONE
@@ -243,7 +254,7 @@ class Element:
     @property
     def missing(self) -> Missing:
         """What its host is to recompute."""
-        return Missing(self._inputs.missing, self._inputs.unheard) if self._inputs.recomputed else NOTHING_MISSING
+        return Missing(self._inputs.missing, self._inputs.silent) if self._inputs.recomputed else NOTHING_MISSING
 
     @property
     def catching_up(self) -> bool:
@@ -307,49 +318,49 @@ class Element:
 
     # What comes in ----------------------------------------------------------------------------------------------------
 
-    def _happened(self, event: HostEvent) -> None:
+    def _on_event(self, event: HostEvent) -> None:
         """To a connection, or at the director."""
         match event:
-            case seam.ConsumerUp(channel, _, next_, had):
-                self._outputs.ways[channel].up(next_, had)
+            case seam.ConsumerUp(channel, _, next_, delivered):
+                self._outputs.channels[channel].consumer_up(next_, delivered)
             case seam.ConsumerDown(channel):
-                self._outputs.ways[channel].down()
+                self._outputs.channels[channel].consumer_down()
             case seam.Acknowledged(channel, next_):
-                self._outputs.ways[channel].acknowledged(next_)
+                self._outputs.channels[channel].acknowledged(next_)
             case seam.ProducerGone(channel, epoch):
-                way = self._inputs.strands[channel]
-                if way.seen is not None or not way.inlet.lost_producer(epoch):
+                input_ = self._inputs.strands[channel]
+                if input_.seen is not None or not input_.receiver.lost_producer(epoch):
                     return
             case seam.FromDirector(said) if CYCLE in said:
-                self._turn(said[CYCLE])
+                self._on_cycle_news(said[CYCLE])
                 return
             case Recomputed(channel, message):
-                self._recomputed(self._inputs.ways[channel], message)
+                self._recomputed(self._inputs.channels[channel], message)
                 return
             case Unneeded(ids, void):
                 for unit, oldest in self._captures.delete(ids, void=void).items():
                     if unit == WHOLE:
                         self._host.release_inputs(oldest.sources)
-                    self._tell(seam.Deleted(unit, oldest))
+                    self._notify(seam.Deleted(unit, oldest))
                 return
         assert not isinstance(event, Arrival | Recomputed | Unneeded)
-        self._tell(event)
+        self._notify(event)
 
-    def _turn(self, said: Mapping[str, Any]) -> None:
+    def _on_cycle_news(self, said: Mapping[str, Any]) -> None:
         """The detector of its cycle asks, or has found out something."""
         assert self._cycle is not None
         if "asked" in said:
-            self._host.tell({CYCLE: self._cycle.answer(said["asked"])})
+            self._host.send_to_director({CYCLE: self._cycle.answer(said["asked"])})
             return
         outputs = self._cycle.found(said)
         self._ledger.begin()
         self._settle(outputs, 0)
 
-    def _tell(self, event: seam.Event) -> None:
-        if type(event) in self._hears:
-            self._do(self.protocol.handle(event))
+    def _notify(self, event: seam.Event) -> None:
+        if type(event) in self._subscribed:
+            self._carry_out(self.protocol.handle(event))
 
-    def _take(self, arrivals: list[Arrival]) -> None:
+    def _arrive_all(self, arrivals: list[Arrival]) -> None:
         """Of one channel in order; between channels keys decide, so they are grouped."""
         if len(arrivals) == 1:
             self._arrived(self._inputs.strands[arrivals[0].channel], arrivals[0])
@@ -358,136 +369,138 @@ class Element:
         for arrival in arrivals:
             by_channel.setdefault(arrival.channel, []).append(arrival)
         for channel, waiting in by_channel.items():
-            way = self._inputs.strands[channel]
-            joins = len(waiting) > 1 and (way.seen is None or way.seen.joins(channel))
+            input_ = self._inputs.strands[channel]
+            joins = len(waiting) > 1 and (input_.seen is None or input_.seen.joins(channel))
             for arrival in together(waiting, self._batch_rows) if joins else waiting:
-                self._arrived(way, arrival)
+                self._arrived(input_, arrival)
 
-    def _arrived(self, way: InputChannel, arrival: Arrival) -> None:
-        if way.parked is not None:
-            way.parked.append(arrival)
+    def _arrived(self, input_: InputChannel, arrival: Arrival) -> None:
+        if input_.parked is not None:
+            input_.parked.append(arrival)
             return
-        message, inlet = arrival.message, way.inlet
-        if way.seen is not None:
-            copied = self._inputs.of_copy(way, way.seen, arrival)
+        message, receiver = arrival.message, input_.receiver
+        if input_.seen is not None:
+            copied = self._inputs.without_duplicates(input_, input_.seen, arrival)
             if copied is not None:
-                self._deliver(way, copied, 0, -1)
+                self._deliver(input_, copied, 0, -1)
             return
         skip = 0
-        if not inlet.follows(message.epoch, message.number) or message.kind is MessageKind.MARKER:
-            if message.epoch >= 0 and inlet.back(message.epoch, message.number):
-                self._tell(seam.ProducerBack(way.channel, message.epoch, message.epoch == inlet.epoch))
-                if way.parked is not None:
-                    way.parked.append(arrival)
+        if not receiver.follows(message.epoch, message.number) or message.kind is MessageKind.MARKER:
+            if message.epoch >= 0 and receiver.back(message.epoch, message.number):
+                self._notify(seam.ProducerBack(input_.id, message.epoch, message.epoch == receiver.epoch))
+                if input_.parked is not None:
+                    input_.parked.append(arrival)
                     return
-            epoch = max(message.epoch, inlet.epoch) if message.epoch < 0 else message.epoch
+            epoch = max(message.epoch, receiver.epoch) if message.epoch < 0 else message.epoch
             if message.kind is MessageKind.MARKER:
-                if inlet.fresh(epoch, inlet.next, 0) != NOTHING:
-                    self._tell(seam.MarkerArrived(way.channel, message.number, message.header))
+                if receiver.fresh(epoch, receiver.next, 0) != NOTHING:
+                    self._notify(seam.MarkerArrived(input_.id, message.number, message.header))
                 return
-            skip = inlet.fresh(epoch, message.number, message.items)
+            skip = receiver.fresh(epoch, message.number, message.items)
             if skip == NOTHING:
                 return
-            if inlet.ahead(message.number):
-                way.parked = deque((arrival,))
+            if receiver.ahead(message.number):
+                input_.parked = deque((arrival,))
                 return
-        if self._asked and message.items > skip:
-            self._ask(way, arrival, skip)
+        if self._asks_on_arrival and message.items > skip:
+            self._ask_protocol(input_, arrival, skip)
         else:
-            self._deliver(way, message, skip, arrival.position)
+            self._deliver(input_, message, skip, arrival.position)
 
-    def _recomputed(self, way: InputChannel, message: Message) -> None:
+    def _recomputed(self, input_: InputChannel, message: Message) -> None:
         """Part of what is missing on a channel; when all is there, it goes on with what waits."""
-        skip = way.inlet.fresh(way.inlet.epoch, message.number, message.items)
-        if skip != NOTHING and way.channel in self._inputs.missing:
-            self._deliver(way, message, skip, way.position)
-            if way.channel not in self._inputs.missing:
-                self._unpark(seam.Unpark(way.channel))
+        skip = input_.receiver.fresh(input_.receiver.epoch, message.number, message.items)
+        if skip != NOTHING and input_.id in self._inputs.missing:
+            self._deliver(input_, message, skip, input_.position)
+            if input_.id not in self._inputs.missing:
+                self._unpark(seam.Unpark(input_.id))
 
-    def _ask(self, way: InputChannel, arrival: Arrival, skip: int) -> None:
+    def _ask_protocol(self, input_: InputChannel, arrival: Arrival, skip: int) -> None:
         """Let the protocol decide what becomes of a message."""
         message, decided = arrival.message, False
-        event = seam.Arrived(way.channel, message.number + skip, message.items - skip, message.header)
+        event = seam.Arrived(input_.id, message.number + skip, message.items - skip, message.header)
         for command in self.protocol.handle(event):
             if type(command) is seam.Deliver:
                 decided = True
-                self._deliver(way, message, skip, arrival.position)
-            elif type(command) is seam.Park and command.channel == way.channel and not decided:
+                self._deliver(input_, message, skip, arrival.position)
+            elif type(command) is seam.Park and command.channel == input_.id and not decided:
                 decided = True
-                way.parked = deque((arrival,))
+                input_.parked = deque((arrival,))
             else:
-                self._do((command,))
+                self._carry_out((command,))
         if not decided:
-            way.inlet.next = message.number + message.items
-            way.position = arrival.position
+            input_.receiver.next = message.number + message.items
+            input_.position = arrival.position
 
-    def _deliver(self, way: InputChannel, message: Message, skip: int, position: int) -> None:
+    def _deliver(self, input_: InputChannel, message: Message, skip: int, position: int) -> None:
         """Take a message into the element."""
         if skip and message.items:
             message = without(message, skip)
-        if way.hurt_before is not None and message.items:
-            self._inputs.found(way, message)
-        if message.number > way.inlet.next:
-            self._inputs.skipped(way, message)
+        if input_.damage_before is not None and message.items:
+            self._inputs.end_gap(input_, message)
+        if message.number > input_.receiver.next:
+            self._inputs.start_gap(input_, message)
             if self.plan.delivered == "taken":
-                way.record.missed += message.number - way.inlet.next
-        way.inlet.next = message.number + message.items
-        way.position = position
-        if way.merged is not None and way.inlet.retention == "remember":  # else when the operators have had it
-            self._inputs.came(way, message)
+                input_.record.missed += message.number - input_.receiver.next
+        input_.receiver.next = message.number + message.items
+        input_.position = position
+        if (
+            input_.merge_cursor is not None and input_.receiver.retention == "remember"
+        ):  # else when the operators have had it
+            self._inputs.note_delivered(input_, message)
         if self._cycle is not None:
-            self._cycle.came(way, message)
-        for capture in way.recorded:
-            capture.add(way.channel, message)
-        if (self._waiting and way.backlog) or way.full or (way.admitted and self._outputs.blocked):
-            self._waiting = True
-            way.backlog.add(message, position)
+            self._cycle.came(input_, message)
+        for capture in input_.open_captures:
+            capture.add(input_.id, message)
+        if (self._backlogged and input_.backlog) or input_.full or (input_.admitted and self._outputs.blocked):
+            self._backlogged = True
+            input_.backlog.add(message, position)
         else:
-            self._give(way, message, position)
+            self._process(input_, message, position)
 
-    def _give(self, way: InputChannel, message: Message, position: int) -> None:
+    def _process(self, input_: InputChannel, message: Message, position: int) -> None:
         """To the merge and the operators; in parts, where the state in between is asked for."""
         if self._state_digest.key is None:
-            self._give_on(way, message, position)
+            self._process_part(input_, message, position)
             return
-        for part in self._state_digest.parts(message, way.reached, self._layout.shape(way.channel)):
-            self._give_on(way, part, position)
-            self._digested()
+        for part in self._state_digest.parts(message, input_.watermark, self._layout.shape(input_.id)):
+            self._process_part(input_, part, position)
+            self._report_digest()
 
-    def _digest(self, command: seam.RequestDigest) -> None:
+    def _request_digest(self, command: seam.RequestDigest) -> None:
         if not self._state_digest.ask(command.key):
-            self._tell(seam.Digested(command.key, None))
+            self._notify(seam.StateDigested(command.key, None))
 
-    def _digested(self) -> None:
+    def _report_digest(self) -> None:
         if (found := self._state_digest.there()) is not None:
-            self._tell(seam.Digested(*found))
+            self._notify(seam.StateDigested(*found))
 
-    def _give_on(self, way: InputChannel, message: Message, position: int) -> None:
+    def _process_part(self, input_: InputChannel, message: Message, position: int) -> None:
         if self._records is not None and message.kind is MessageKind.END:
-            position = way.cursor.cut().taken_position  # who comes back from records reads the end again
+            position = input_.cursor.cut().taken_position  # who comes back from records reads the end again
         if message.watermark is not None and message.born:
             self._outputs.entered.note(message.watermark, message.born)
         if self.wrong_bits.pending and message.batch is not None:
             message = replace(message, batch=self.wrong_bits.views(message.batch))
-        outputs = self._inputs.give(way, message, position)
+        outputs = self._inputs.deliver(input_, message, position)
         self._ledger.begin()
-        if way.merged is None:
-            self._inputs.had(way, message, position)
-        self._settle(outputs, message.born, way)
+        if input_.merge_cursor is None:
+            self._inputs.count_delivered(input_, message, position)
+        self._settle(outputs, message.born, input_)
         if message.watermark == END_KEY:
-            self._tell(seam.Ended(way.channel))
+            self._notify(seam.Ended(input_.id))
 
-    def _work_off(self) -> None:
+    def _drain_backlogs(self) -> None:
         """Give what waited for room; what one channel brings may make room for another."""
-        waiting = [way for way in self._inputs.ways.values() if way.backlog]
-        self._waiting = bool(waiting)
+        waiting = [input_ for input_ in self._inputs.channels.values() if input_.backlog]
+        self._backlogged = bool(waiting)
         while waiting and not self._outputs.blocked:
-            moved = [way for way in waiting if self._inputs.room(way)]
-            for way in moved:
-                self._give(way, *way.backlog.pop())
-            waiting = [way for way in waiting if way.backlog] if moved else []
+            moved = [input_ for input_ in waiting if self._inputs.has_room(input_)]
+            for input_ in moved:
+                self._process(input_, *input_.backlog.pop())
+            waiting = [input_ for input_ in waiting if input_.backlog] if moved else []
 
-    def _settle(self, outputs: list[Output], born: int, way: InputChannel | None = None) -> None:
+    def _settle(self, outputs: list[Output], born: int, input_: InputChannel | None = None) -> None:
         """After the engine has worked: note what its operators have had, number what they gave, and let it out.
 
         The first two count together, or not at all, and nothing leaves before they do: so a crash at any instruction
@@ -496,73 +509,73 @@ class Element:
         changed = self._inputs.settle()
         self._resume_points.settle()
         records = self._records
-        self._outputs.give(outputs, born, self._record if records is not None and records.ripe else None)
-        if seam.Passed in self._hears:
-            if way is not None and way.merged is None:
-                changed.append(way)
+        self._outputs.emit(outputs, born, self._record if records is not None and records.ripe else None)
+        if seam.Passed in self._subscribed:
+            if input_ is not None and input_.merge_cursor is None:
+                changed.append(input_)
             for one in changed:
-                self._do(self.protocol.handle(seam.Passed(one.channel, one.cursor.next, one.record.left)))
+                self._carry_out(self.protocol.handle(seam.Passed(one.id, one.cursor.next, one.record.retained_from)))
 
     def _record(self, gave: bool, told: OrderKey) -> bytes:
         """What is to be recorded of the state, here and now; often nothing."""
         assert self._records is not None
         if not self._records.wanted(gave):
             return b""
-        inlets = {channel: way.cursor.cut() for channel, way in self._inputs.ways.items()}
-        sent = {channel: way.outlet.number for channel, way in self._outputs.ways.items()}
+        inlets = {channel: input_.cursor.cut() for channel, input_ in self._inputs.channels.items()}
+        sent = {channel: output.sender.number for channel, output in self._outputs.channels.items()}
         return self._records.record(inlets, self._resume_points.taken, sent, told)
 
     def _emitted(self, channel: ChannelId, number: int, items: int) -> None:
-        self._do(self.protocol.handle(seam.Emitted(channel, number, items)))
+        self._carry_out(self.protocol.handle(seam.Emitted(channel, number, items)))
 
     # Commands ---------------------------------------------------------------------------------------------------------
 
-    def _do(self, commands: Sequence[seam.Command]) -> None:
+    def _carry_out(self, commands: Sequence[seam.Command]) -> None:
         for command in commands:
             self._carry_out_by_type[type(command)](command)
 
     def _park(self, command: seam.Park) -> None:
-        way = self._inputs.ways[command.channel]
-        if way.parked is None:
-            way.parked = deque()
+        input_ = self._inputs.channels[command.channel]
+        if input_.parked is None:
+            input_.parked = deque()
 
     def _unpark(self, command: seam.Unpark) -> None:
-        way = self._inputs.ways[command.channel]
-        parked, way.parked = way.parked or (), None
+        input_ = self._inputs.channels[command.channel]
+        parked, input_.parked = input_.parked or (), None
         for arrival in parked:
-            self._arrived(way, arrival)
+            self._arrived(input_, arrival)
 
     def _admit(self, command: seam.Admit) -> None:
-        self._inputs.ways[command.channel].admitted = command.admitted
+        self._inputs.channels[command.channel].admitted = command.admitted
 
     def _await(self, command: seam.Await) -> None:
-        outputs = self._inputs.wait_for(self._inputs.ways[command.channel], command.waited)
+        outputs = self._inputs.wait_for(self._inputs.channels[command.channel], command.waited)
         self._ledger.begin()
         self._settle(outputs, 0)
 
     # Time -------------------------------------------------------------------------------------------------------------
 
     def _tick(self, now: int) -> None:
-        for channel, next_ in self._inputs.acknowledged() if self.plan.rounds else ():
+        for channel, next_ in self._inputs.new_acknowledgements() if self.plan.rounds else ():
             self._host.acknowledge(channel, next_)
         for taken in self._captures.finished():
-            self._host.took(taken.durable, taken.bytes, taken.taken)
+            self._host.checkpoint_durable(taken.durable, taken.bytes, taken.taken)
             self._withheld.durable(taken.durable.id, taken.durable.tag)
-            self._tell(taken.durable)
+            self._notify(taken.durable)
         if self._records is not None:
             self._records.tick(now)
-        if self._cycle is not None and (rest := self._cycle.ticked()) is not None:
-            self._host.tell({CYCLE: rest})
+        if self._cycle is not None and (rest := self._cycle.tick()) is not None:
+            self._host.send_to_director({CYCLE: rest})
         for dropped in self._captures.dropped():
-            self._tell(dropped)
-        if seam.Came in self._hears:
-            for channel, had in self._inputs.passed():
-                if had != self._passed.get(channel):
-                    self._passed[channel] = had
-                    self._tell(seam.Came(channel, had))
-        for stream, digests in self._outputs.ticked():
-            self._tell(seam.Gave(stream, digests))
-        self._tell(seam.Tick(now))
+            self._notify(dropped)
+        if seam.DeliveredUpTo in self._subscribed:
+            for channel, delivered in self._inputs.passed_positions():
+                if delivered != self._reported.get(channel):
+                    self._reported[channel] = delivered
+                    self._notify(seam.DeliveredUpTo(channel, delivered))
+        for stream, digests in self._outputs.tick():
+            self._notify(seam.OutputDigested(stream, digests))
+        self._notify(seam.Tick(now))
 
     # Sources ----------------------------------------------------------------------------------------------------------
 
@@ -581,7 +594,7 @@ class Element:
                 if below:
                     self._push_on(source, batch.slice(0, below), position - batch.num_rows + below, born)
                 self._advance(source, key)
-                self._digested()
+                self._report_digest()
                 batch = batch.slice(below)
         self._push_on(source, batch, position, born)
 

@@ -1,4 +1,4 @@
-"""What leaves an element: divided over shards, numbered, stamped, and given to the way of its channel.
+"""What leaves an element: divided over shards, numbered, stamped, and given to the output of its channel.
 
 The engine's outputs of one call and the progress that it made are known together, so each channel gets its rows and
 what they say of progress in one message. Everything is numbered, and the call committed in the ledger, before the first
@@ -24,7 +24,7 @@ from riprap.runtime.element.divider import Divider
 from riprap.runtime.element.entry_times import EntryTimes
 from riprap.runtime.element.latency import Latencies
 from riprap.runtime.element.ledger import Ledger
-from riprap.runtime.element.output_channels import WAYS, CommittedOutput, LoggingOutput, OutputChannel
+from riprap.runtime.element.output_channels import OUTPUTS, CommittedOutput, LoggingOutput, OutputChannel
 from riprap.runtime.element.remember_output import RememberOutput
 from riprap.runtime.element.shard_merge import Given
 from riprap.runtime.element.while_down import WhileDownOutput
@@ -32,18 +32,18 @@ from riprap.runtime.host import Host
 from riprap.runtime.layout import Layout, Pe
 from riprap.runtime.messages import Message, MessageKind
 
-_WAYS: Mapping[Retention, type[OutputChannel]] = {
-    **WAYS, "remember": RememberOutput, "while-down": WhileDownOutput, "copy": CopyOutput,
+_OUTPUTS: Mapping[Retention, type[OutputChannel]] = {
+    **OUTPUTS, "remember": RememberOutput, "while-down": WhileDownOutput, "copy": CopyOutput,
 }  # fmt: skip
 
 
 class _Stream:
-    """A stream out of the element, a tap, or the output of a sink, with the ways of its channels."""
+    """A stream out of the element, a tap, or the output of a sink, with the channels of its channels."""
 
-    def __init__(self, shape: KeyShape, ways: list[OutputChannel], divider: Divider | None, *, sink: bool) -> None:
-        self.shape, self.ways, self.divider, self.sink = shape, ways, divider, sink
+    def __init__(self, shape: KeyShape, channels: list[OutputChannel], divider: Divider | None, *, sink: bool) -> None:
+        self.shape, self.channels, self.divider, self.sink = shape, channels, divider, sink
         self.reached: Callable[[], OrderKey]  # how far it has come
-        self.told: OrderKey
+        self.announced: OrderKey
         self.closed = False  # nothing goes back on it any more
         self.guarded = False  # consumers drop by key, and punctuations share the keys of tuples
         self.digest: OutputDigest | None = None  # of an element in copies
@@ -81,56 +81,56 @@ class Outputs:
         self._epoch, self._clock, self._exact, self._emitted, self._since = epoch, clock, exact, emitted, since
         self._host, self._recorded = host, recorded
         self._halted = False
-        self.ways: dict[ChannelId, OutputChannel] = {}
-        for channel in layout.outlets(pe):
-            retention, record = layout.retention(channel), ledger.outlets[channel]
+        self.channels: dict[ChannelId, OutputChannel] = {}
+        for channel in layout.all_outputs(pe):
+            retention, record = layout.retention(channel), ledger.outputs[channel]
             lossy = layout.protocol.lossy
-            outlet = SendingEnd(retention, sent[channel], record.key, guarded=not exact, lossy=lossy)
-            kind = CommittedOutput if layout.committed(channel) else _WAYS[retention]
-            way = kind(channel, epoch, outlet, record, host, limit)
-            if isinstance(way, RememberOutput | WhileDownOutput | CopyOutput):
-                way.shape = layout.shape(channel)
-            if isinstance(way, WhileDownOutput):
-                way.share = layout.link(channel.stream).share
-            self.ways[channel] = way
-        self._all = list(self.ways.values())
+            sender = SendingEnd(retention, sent[channel], record.key, guarded=not exact, lossy=lossy)
+            kind = CommittedOutput if layout.committed(channel) else _OUTPUTS[retention]
+            output = kind(channel, epoch, sender, record, host, limit)
+            if isinstance(output, RememberOutput | WhileDownOutput | CopyOutput):
+                output.shape = layout.shape(channel)
+            if isinstance(output, WhileDownOutput):
+                output.share = layout.link(channel.stream).share
+            self.channels[channel] = output
+        self._all = list(self.channels.values())
         self._streams: dict[str, _Stream] = {}
-        for channel in self.ways:
+        for channel in self.channels:
             name, sink = channel.stream, layout.sink(channel)
             if name in self._streams:
                 continue
-            ways = [way for other, way in self.ways.items() if other.stream == name]
+            channels = [output for other, output in self.channels.items() if other.stream == name]
             link = None if layout.outward(channel) else layout.link(name)
             divider = None
             if link is not None and link.by:
                 divider = Divider(link.by, layout.schema(channel), link.target.divisions)
-            stream = _Stream(layout.shape(channel), ways, divider, sink=sink is not None)
+            stream = _Stream(layout.shape(channel), channels, divider, sink=sink is not None)
             if pe.fragment.copied:
                 before = max((record.key for record in ledger.operators.values()), default=START_KEY)
-                before = max((given[way.channel].key for way in ways if way.channel in given), default=before)
+                before = max((given[output.id].key for output in channels if output.id in given), default=before)
                 stream.digest = OutputDigest(before, layout.settings.get(SETTING, INTERVAL))
             stream.reached = _of(engine.watermark if sink is None else engine.reached, name)
-            by_key = any(isinstance(way, RememberOutput | CopyOutput) for way in ways)
+            by_key = any(isinstance(output, RememberOutput | CopyOutput) for output in channels)
             stream.guarded = by_key and layout.punctuated(channel)
             self._streams[name] = stream
-        for stream in self._streams.values():  # a state that was restored may have come some way already
-            stream.told = max(_promised(stream), told or START_KEY)
-            for way in stream.ways:
-                way.told = stream.told
-                if isinstance(way, CopyOutput) and way.channel in given:
-                    way.begin_since(given[way.channel])
-                elif isinstance(way, CopyOutput) and pe.fragment.copied:
-                    way.begin_empty()
+        for stream in self._streams.values():  # a state that was restored may have come some output already
+            stream.announced = max(_promised(stream), told or START_KEY)
+            for output in stream.channels:
+                output.announced = stream.announced
+                if isinstance(output, CopyOutput) and output.id in given:
+                    output.begin_since(given[output.id])
+                elif isinstance(output, CopyOutput) and pe.fragment.copied:
+                    output.begin_empty()
 
     # Giving out -------------------------------------------------------------------------------------------------------
 
-    def give(self, outputs: list[Output], born: int, record: Callable[[bool, OrderKey], bytes] | None = None) -> None:
+    def emit(self, outputs: list[Output], born: int, record: Callable[[bool, OrderKey], bytes] | None = None) -> None:
         """Outputs of the engine, and the progress that it has made. Ends the call that the ledger has begun.
 
         `record` is asked, when all is numbered, for what is to be kept with it of the element's own state: it is told
         whether anything is given out, and the progress that was told before.
         """
-        told = min(stream.told for stream in self._streams.values()) if record is not None else START_KEY
+        told = min(stream.announced for stream in self._streams.values()) if record is not None else START_KEY
         given: dict[str, list[Given]] = {}
         for name, event in outputs:
             given.setdefault(name, []).append(event)
@@ -139,40 +139,40 @@ class Outputs:
             watermark = _promised(stream)
             if stream.closed:
                 given.pop(name, None)
-            if name in given or watermark > stream.told:
+            if name in given or watermark > stream.announced:
                 self._leave(stream, given.get(name, ()), watermark, born, leaving)
         self._ledger.commit()
         if record is not None:
-            self._keep_record(record(bool(given), told), leaving)
-        for way, messages, news in leaving:
+            self._append_record(record(bool(given), told), leaving)
+        for output, messages, news in leaving:
             if messages:
-                way.give(messages)
+                output.emit(messages)
             if news:
-                way.advance(born)
+                output.announce(born)
         if leaving:
-            self.entered.forget(min(stream.told for stream in self._streams.values()))
+            self.entered.forget(min(stream.announced for stream in self._streams.values()))
         self.flush()
 
-    def _keep_record(self, record: bytes, leaving: list[tuple[OutputChannel, list[Message], bool]]) -> None:
+    def _append_record(self, record: bytes, leaving: list[tuple[OutputChannel, list[Message], bool]]) -> None:
         """What has a record leaves at once, and that of the channel with the records last."""
         if not record:
             return
         assert self._recorded is not None
-        own = self.ways[self._recorded]
+        own = self.channels[self._recorded]
         assert isinstance(own, LoggingOutput)
         mine: list[Message] = []
-        for way, messages, _ in leaving:
-            if way is own:
+        for output, messages, _ in leaving:
+            if output is own:
                 mine = list(messages)
             elif messages:
-                way.give(messages)
+                output.emit(messages)
             messages.clear()
-        if len(self.ways) > 1:
+        if len(self.channels) > 1:
             self._host.flush()  # the record promises that what the others had is there
         if mine:
-            own.give(mine, record)
+            own.emit(mine, record)
         else:
-            own.keep_record(record)
+            own.append_record(record)
 
     def _leave(
         self,
@@ -186,30 +186,30 @@ class Outputs:
         for event in events if stream.digest is not None else ():
             if stream.digest is not None and isinstance(event, Views):
                 stream.digest.add(event, event.column(TS).values)
-        news = watermark > stream.told
-        stream.told = max(watermark, stream.told)
-        for way, part in zip(stream.ways, self._divided(stream, events), strict=True):
+        news = watermark > stream.announced
+        stream.announced = max(watermark, stream.announced)
+        for output, part in zip(stream.channels, self._divided(stream, events), strict=True):
             messages: list[Message] = []
             told, last = news, len(part) - 1
             for at, event in enumerate(part):
                 rows = isinstance(event, Views)
                 tell = watermark if news and at == last and rows and watermark != END_KEY else None
-                message = self._message(stream, way, event, born, tell)
+                message = self._message(stream, output, event, born, tell)
                 if message is not None:
                     messages.append(message)
                     told = told and tell is None
             if news:
-                way.told = stream.told
-                if not self._exact and way.outlet.promise(watermark):
-                    way.record.key = watermark
+                output.announced = stream.announced
+                if not self._exact and output.sender.promise(watermark):
+                    output.record.key = watermark
             if messages or told:
-                leaving.append((way, messages, told))
+                leaving.append((output, messages, told))
 
     def _divided(self, stream: _Stream, events: Sequence[Given]) -> Sequence[Sequence[Given]]:
         """What goes to each shard of the consumer: punctuations to all."""
         if stream.divider is None:
-            return [events] * len(stream.ways)
-        parts: list[list[Given]] = [[] for _ in stream.ways]
+            return [events] * len(stream.channels)
+        parts: list[list[Given]] = [[] for _ in stream.channels]
         for event in events:
             own = event.event if isinstance(event, Late) else event
             if isinstance(own, Punctuation):
@@ -224,19 +224,19 @@ class Outputs:
         return parts
 
     def _message(
-        self, stream: _Stream, way: OutputChannel, event: Given, born: int, watermark: OrderKey | None
+        self, stream: _Stream, output: OutputChannel, event: Given, born: int, watermark: OrderKey | None
     ) -> Message | None:
         """What of an event no life has promised not to give out, numbered."""
-        outlet = way.outlet
+        sender = output.sender
         if isinstance(event, Late):
-            return None if event.again else self._late(stream, way, event, born)
+            return None if event.again else self._late(stream, output, event, born)
         if isinstance(event, Punctuation):
-            if outlet.guarded and outlet.broken(_one(event.key)):
+            if sender.guarded and sender.broken(_one(event.key)):
                 return None
             rows, items, last = None, 1, event.key
         else:
-            if outlet.guarded:
-                broken = outlet.broken(keys_of(event, stream.shape))
+            if sender.guarded:
+                broken = sender.broken(keys_of(event, stream.shape))
                 if broken == event.rows:
                     return None
                 if broken:
@@ -244,37 +244,37 @@ class Outputs:
             rows, items = event, event.rows
             last = START_KEY if self._exact else rows.last_key(stream.shape)
         if self._emitted is not None:
-            self._emitted(way.channel, outlet.number, items)
-        number = way.counted(items, event)
-        record = way.record
-        if not self._exact and outlet.promise(last):
+            self._emitted(output.id, sender.number, items)
+        number = output.number_items(items, event)
+        record = output.record
+        if not self._exact and sender.promise(last):
             record.key = last
         if rows is None:
             return Message(
-                MessageKind.PUNCTUATION, self._epoch, number, punctuation=last, born=born, header=outlet.header
+                MessageKind.PUNCTUATION, self._epoch, number, punctuation=last, born=born, header=sender.header
             )
         born = self.entered.of(rows.first_key(stream.shape)) or born
         if stream.sink and born > self._since:
             self.latencies.add(self._clock.now() - born, items)
-        return Message(MessageKind.ROWS, self._epoch, number, rows, None, watermark, born, outlet.header)
+        return Message(MessageKind.ROWS, self._epoch, number, rows, None, watermark, born, sender.header)
 
-    def _late(self, stream: _Stream, way: OutputChannel, late: Late, born: int) -> Message:
+    def _late(self, stream: _Stream, output: OutputChannel, late: Late, born: int) -> Message:
         """In a message of its own, right behind all that was promised to have passed, whatever its keys are.
 
         Behind it, not at it: so a consumer that has heard of more progress on all channels has all that is late there.
         """
-        outlet, event = way.outlet, late.event
+        sender, event = output.sender, late.event
         rows = event if isinstance(event, Views) else None
         items = rows.rows if rows is not None else 1
         if self._emitted is not None:
-            self._emitted(way.channel, outlet.number, items)
-        number = way.counted(items, late)
+            self._emitted(output.id, sender.number, items)
+        number = output.number_items(items, late)
         if rows is not None and stream.sink and born > self._since:
             self.latencies.add(self._clock.now() - born, items)
-        at = just_after(late.at if self._exact else max(late.at, outlet.promised))
+        at = just_after(late.at if self._exact else max(late.at, sender.promised))
         if rows is None:
-            return Message(MessageKind.PUNCTUATION, self._epoch, number, None, event.key, None, born, outlet.header, at)
-        return Message(MessageKind.ROWS, self._epoch, number, rows, None, None, born, outlet.header, at)
+            return Message(MessageKind.PUNCTUATION, self._epoch, number, None, event.key, None, born, sender.header, at)
+        return Message(MessageKind.ROWS, self._epoch, number, rows, None, None, born, sender.header, at)
 
     def close(self, name: str, *, ended: bool) -> None:
         """A feedback stream: what is given out on it from now on does not leave; when all are closed, it ends."""
@@ -283,32 +283,32 @@ class Outputs:
             self._streams[name].reached = lambda: END_KEY
 
     def closed(self, name: str) -> bool:
-        return self._streams[name].closed or self._streams[name].told == END_KEY
+        return self._streams[name].closed or self._streams[name].announced == END_KEY
 
-    def adopt(self, before: "Outputs") -> None:
+    def adopt(self, previous: "Outputs") -> None:
         """What the life that went back, in the same process, held for consumers."""
-        for channel, way in self.ways.items():
-            way.adopt(before.ways[channel])
+        for channel, output in self.channels.items():
+            output.adopt(previous.channels[channel])
 
-    def ticked(self) -> Iterator[tuple[str, dict[int, int]]]:
+    def tick(self) -> Iterator[tuple[str, dict[int, int]]]:
         """Time passes. Digests of what was given out on each stream, by interval that is over."""
-        for way in self.ways.values():
-            if isinstance(way, CopyOutput):
-                way.remind()
+        for output in self.channels.values():
+            if isinstance(output, CopyOutput):
+                output.remind()
         for name, stream in self._streams.items():
-            if stream.digest is not None and (over := stream.digest.passed(stream.told)):
+            if stream.digest is not None and (over := stream.digest.passed(stream.announced)):
                 yield name, over
 
-    def given(self) -> dict[ChannelId, Delivered]:
+    def emitted_to_copies(self) -> dict[ChannelId, Delivered]:
         """What was given out to copies, or by one."""
-        return {way.channel: way.given for way in self.ways.values() if isinstance(way, CopyOutput)}
+        return {output.id: output.given for output in self.channels.values() if isinstance(output, CopyOutput)}
 
     # Consumers --------------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
         """Send what there is room for."""
-        for way in self._all:
-            way.flush()
+        for output in self._all:
+            output.flush()
 
     def halt(self, halted: bool) -> None:
         """Whether nothing is to be given out: nobody asks for what has no room."""
@@ -317,22 +317,22 @@ class Outputs:
     @property
     def ready(self) -> bool:
         """Of every consumer it is known whether it is there."""
-        return all(way.ready for way in self.ways.values())
+        return all(output.ready for output in self.channels.values())
 
     @property
     def blocked(self) -> bool:
         """Some consumer that is not known to be down has no room for what it is to get; or nothing is to be given."""
-        return self._halted or any(way.blocked for way in self._all)
+        return self._halted or any(output.blocked for output in self._all)
 
     @property
     def ended(self) -> bool:
         """Every stream has ended, and nothing waits to be sent."""
-        return all(way.ended for way in self.ways.values())
+        return all(output.ended for output in self.channels.values())
 
     @property
     def finished(self) -> bool:
         """The same, but that some of it cannot be seen yet."""
-        return all(way.finished for way in self.ways.values())
+        return all(output.finished for output in self.channels.values())
 
 
 def _promised(stream: _Stream) -> OrderKey:

@@ -43,7 +43,7 @@ from riprap.runtime.layout import Layout, Pe
 
 MAGIC = b"RPRPLEDG"
 _HEAD = struct.Struct("<8sQ")
-_HURT = 14  # cells of a channel's record before its spans
+_DAMAGE = 14  # cells of a channel's record before its spans
 
 
 def _cell(offset: int, meaning: str) -> property:
@@ -78,7 +78,7 @@ class _Record:
         self.cells, self.at = cells, at
 
 
-class InletRecord(_Record):
+class InputChannelRecord(_Record):
     """A channel that comes in."""
 
     __slots__ = ()
@@ -86,9 +86,11 @@ class InletRecord(_Record):
     next = _cell(0, "number of the first item that the operators have not had and may still get")
     missed = _cell(1, "items below it that they never had: lost. The others were received, and one store counts them")
     repeated = _cell(2, "items that they were given again after a crash, unless all that they did before was undone")
-    left = _cell(3, "number of the first item that an operator that cannot bear loss still has in its state, or `next`")
+    retained_from = _cell(
+        3, "number of the first item that an operator that cannot bear loss still has in its state, or `next`"
+    )
     forgotten = _cell(4, "items that operators had had and whose traces a crash took; where they are not given again")
-    began = _cell(5, "of those received, how many were when this life began: what is forgotten of them is counted")
+    at_start = _cell(5, "of those received, how many were when this life began: what is forgotten of them is counted")
     late = _cell(6, "items that they had behind others that belong after them: a merge had gone on without them")
     position = _time(12, "all items at or before this event time were had, or counted as missing")
     reached = _time(13, "nothing that its operator has had is after this event time")
@@ -98,40 +100,40 @@ class InletRecord(_Record):
         return int(self.next - self.missed)
 
     @property
-    def had(self) -> Delivered:
+    def delivered(self) -> Delivered:
         """The same as `next`, for producers that number on their own: where replicas or copies bring the channel."""
         cells, at = self.cells, self.at + 7
         items = cells[at + 4]  # 0: nothing was had, and the key says nothing
         return Delivered(OrderKey(*cells[at : at + 4]), items) if items else Delivered()
 
-    @had.setter
-    def had(self, had: Delivered) -> None:
+    @delivered.setter
+    def delivered(self, delivered: Delivered) -> None:
         cells, at = self.cells, self.at + 7
-        (cells[at], cells[at + 1], cells[at + 2], cells[at + 3]), cells[at + 4] = had
+        (cells[at], cells[at + 1], cells[at + 2], cells[at + 3]), cells[at + 4] = delivered
 
     @property
-    def hurt(self) -> list[Span]:
+    def damage(self) -> list[Span]:
         """Event times of items that this life never got, or got late; ascending as they were noticed."""
-        times = [cell ^ BEGINNING for cell in self.cells[self.at + _HURT : self.at + self.WIDTH]]
+        times = [cell ^ BEGINNING for cell in self.cells[self.at + _DAMAGE : self.at + self.WIDTH]]
         return [Span(*times[at : at + 2]) for at in range(0, len(times), 2) if times[at + 1] != BEGINNING]
 
-    def add_hurt(self, since: int, until: int) -> int:
+    def add_damage(self, since: int, until: int) -> int:
         """Where there is no room for another span, the last one grows; gives where that one ended, or BEGINNING."""
-        spans, new, ended = self.hurt, Span(since, until), BEGINNING
-        full = 2 * len(spans) == self.WIDTH - _HURT
+        spans, new, ended = self.damage, Span(since, until), BEGINNING
+        full = 2 * len(spans) == self.WIDTH - _DAMAGE
         if spans and (full or new.since <= spans[-1].until):
             ended = spans[-1].until
             new = new.joined(spans.pop())
-        at = self.at + _HURT + 2 * len(spans)
+        at = self.at + _DAMAGE + 2 * len(spans)
         self.cells[at], self.cells[at + 1] = new.since ^ BEGINNING, new.until ^ BEGINNING
         return ended
 
-    def end_hurt(self, until: int) -> None:
+    def end_damage(self, until: int) -> None:
         """The last span ends there."""
-        self.cells[self.at + _HURT + 2 * len(self.hurt) - 1] = until ^ BEGINNING
+        self.cells[self.at + _DAMAGE + 2 * len(self.damage) - 1] = until ^ BEGINNING
 
-    def new_life(self) -> None:
-        for cell in range(self.at + _HURT, self.at + self.WIDTH):
+    def reset_incarnation(self) -> None:
+        for cell in range(self.at + _DAMAGE, self.at + self.WIDTH):
             self.cells[cell] = 0
 
 
@@ -153,13 +155,15 @@ class _KeyRecord(_Record):
         cells[at], cells[at + 1], cells[at + 2], cells[at + 3] = key
 
 
-class OutletRecord(_KeyRecord):
+class OutputChannelRecord(_KeyRecord):
     """A channel that goes out; its key is that up to which it was promised to bring nothing more."""
 
     __slots__ = ()
     WIDTH, KEY = 7, 2
     number = _cell(0, "of the next item")
-    kept = _time(6, "of a log that lacked items when this life began: the greatest event time in it; else END", END)
+    log_until = _time(
+        6, "of a log that lacked items when this life began: the greatest event time in it; else END", END
+    )
     discarded = _cell(1, "items that nobody was there for; of a log, that had not got into it when the process died")
 
 
@@ -178,7 +182,7 @@ class SourceRecord(_Record):
     waiting = _cell(2, "of those, rows that wait in merges of the element and are not read again")
     lost = _cell(3, "rows that waited so when the process died")
     reached = _time(4, "event time of the last row that was taken")
-    began = _cell(5, "`position` when this life began")
+    at_start = _cell(5, "`position` when this life began")
 
 
 class StateRecord(_Record):
@@ -239,8 +243,8 @@ class MissedRecord(_Record):
 class LedgerShape:
     """Which records a ledger has."""
 
-    inlets: tuple[ChannelId, ...]
-    outlets: tuple[ChannelId, ...]
+    inputs: tuple[ChannelId, ...]
+    outputs: tuple[ChannelId, ...]
     operators: tuple[str, ...]
     sources: tuple[str, ...]
     held: tuple[ChannelId, ...]  # of those that come in
@@ -249,8 +253,8 @@ class LedgerShape:
     @property
     def cells(self) -> int:
         return (
-            InletRecord.WIDTH * len(self.inlets)
-            + OutletRecord.WIDTH * len(self.outlets)
+            InputChannelRecord.WIDTH * len(self.inputs)
+            + OutputChannelRecord.WIDTH * len(self.outputs)
             + OperatorRecord.WIDTH * len(self.operators)
             + SourceRecord.WIDTH * len(self.sources)
             + MissedRecord.WIDTH * len(self.held)
@@ -267,7 +271,7 @@ def ledger_shape(layout: Layout, pe: Pe) -> LedgerShape:
     sources = tuple(s.name for s in layout.graph.sources if s.name in pe.fragment.members)
     held = tuple(channel for channel in layout.inputs(pe) if layout.retention(channel) == "hold")
     stateful = tuple(name for name in pe.fragment.members if any(layout.graph[name].stateful))
-    return LedgerShape(layout.inputs(pe), layout.outlets(pe), tuple(fed), sources, held, stateful)
+    return LedgerShape(layout.inputs(pe), layout.all_outputs(pe), tuple(fed), sources, held, stateful)
 
 
 class Ledger:
@@ -276,17 +280,17 @@ class Ledger:
     def __init__(self, shape: LedgerShape, cells: memoryview) -> None:
         self.shape, self.cells, self._width = shape, cells, shape.cells
         at = 0
-        self.inlets: dict[ChannelId, InletRecord] = {}
-        self.outlets: dict[ChannelId, OutletRecord] = {}
+        self.inputs: dict[ChannelId, InputChannelRecord] = {}
+        self.outputs: dict[ChannelId, OutputChannelRecord] = {}
         self.operators: dict[str, OperatorRecord] = {}
         self.sources: dict[str, SourceRecord] = {}
         self.missed: dict[ChannelId, MissedRecord] = {}
-        for channel in shape.inlets:
-            self.inlets[channel] = InletRecord(cells, at)
-            at += InletRecord.WIDTH
-        for channel in shape.outlets:
-            self.outlets[channel] = OutletRecord(cells, at)
-            at += OutletRecord.WIDTH
+        for channel in shape.inputs:
+            self.inputs[channel] = InputChannelRecord(cells, at)
+            at += InputChannelRecord.WIDTH
+        for channel in shape.outputs:
+            self.outputs[channel] = OutputChannelRecord(cells, at)
+            at += OutputChannelRecord.WIDTH
         for name in shape.operators:
             self.operators[name] = OperatorRecord(cells, at)
             at += OperatorRecord.WIDTH
@@ -301,12 +305,12 @@ class Ledger:
             self.states[name] = StateRecord(cells, at)
             at += StateRecord.WIDTH
 
-    def new_life(self) -> "Ledger":
+    def reset_incarnation(self) -> "Ledger":
         """Clear what is said of one life alone: what its beginning cost, and what did not come while it lived."""
-        for inlet in self.inlets.values():
-            inlet.new_life()
-        for outlet in self.outlets.values():
-            outlet.kept = END
+        for record in self.inputs.values():
+            record.reset_incarnation()
+        for output in self.outputs.values():
+            output.log_until = END
         for state in self.states.values():
             state.undone = state.unsure = 0
         return self
@@ -334,8 +338,8 @@ def reshaped(before: Ledger, new: LedgerShape) -> Ledger:
     """The records of a ledger that another shape has too, in that shape."""
     after = memory_ledger(new)
     alike: tuple[tuple[Mapping[Any, _Record], Mapping[Any, _Record]], ...] = (
-        (before.inlets, after.inlets),
-        (before.outlets, after.outlets),
+        (before.inputs, after.inputs),
+        (before.outputs, after.outputs),
         (before.operators, after.operators),
         (before.sources, after.sources),
         (before.missed, after.missed),
@@ -364,7 +368,7 @@ def open_ledger(directory: Path, epoch: int, shape: LedgerShape) -> Ledger:
     files.make(directory)
     # Whole before it has its name: a life that is killed right here must not leave a ledger that has forgotten.
     unnamed = directory / f"new-{epoch:08d}"
-    content = _HEAD.pack(MAGIC, shape.digest) + before.new_life().settled()
+    content = _HEAD.pack(MAGIC, shape.digest) + before.reset_incarnation().settled()
     when_room(lambda: files.write_bytes(unnamed, content), unnamed)
     path = directory / f"{epoch:08d}"
     files.rename(unnamed, path)
@@ -375,20 +379,20 @@ def open_ledger(directory: Path, epoch: int, shape: LedgerShape) -> Ledger:
 
 def reshape_ledger(directory: Path, old: LedgerShape, new: LedgerShape) -> None:
     """The newest life's ledger, where it has the old shape, in the new one: what both have stays."""
-    lives = _lives(directory)
+    paths = _incarnations(directory)
     if (
         old.digest == new.digest
-        or not lives
-        or files.read_bytes(lives[-1])[: _HEAD.size] != _HEAD.pack(MAGIC, old.digest)
+        or not paths
+        or files.read_bytes(paths[-1])[: _HEAD.size] != _HEAD.pack(MAGIC, old.digest)
     ):
         return
-    unnamed = directory / f"new-{lives[-1].name}"
+    unnamed = directory / f"new-{paths[-1].name}"
     content = _HEAD.pack(MAGIC, new.digest) + reshaped(read_ledger(directory, old), new).settled()
     when_room(lambda: files.write_bytes(unnamed, content), unnamed)
-    files.rename(unnamed, lives[-1])
+    files.rename(unnamed, paths[-1])
 
 
-def _lives(directory: Path) -> list[Path]:
+def _incarnations(directory: Path) -> list[Path]:
     """The ledger of each life, oldest first."""
     names = files.names(directory) if files.is_directory(directory) else []
     return [directory / name for name in names if name.isdecimal()]
@@ -396,24 +400,26 @@ def _lives(directory: Path) -> list[Path]:
 
 def read_ledger(directory: Path, shape: LedgerShape, below: int | None = None) -> Ledger:
     """A copy of the newest life's ledger (before epoch `below`), all 0 if there was none."""
-    lives = [path for path in _lives(directory) if below is None or int(path.name) < below]
-    if not lives:
+    paths = [path for path in _incarnations(directory) if below is None or int(path.name) < below]
+    if not paths:
         return memory_ledger(shape)
     try:
-        data = files.read_bytes(lives[-1])
+        data = files.read_bytes(paths[-1])
     except IsADirectoryError:
-        raise DataError(f"{lives[-1]} is a directory, and a ledger was written there: remove it") from None
+        raise DataError(f"{paths[-1]} is a directory, and a ledger was written there: remove it") from None
     found = _decoded(data, shape)
     if found is None:
         raise DataError(
-            f"{lives[-1]} is the ledger of another layout: resume with the plan, --fuse and --parallelism of before"
+            f"{paths[-1]} is the ledger of another layout: resume with the plan, --fuse and --parallelism of before"
         )
     return found
 
 
-def read_lives(directory: Path, shape: LedgerShape) -> list[tuple[int, Ledger]]:
-    """Copies of the ledgers of all lives by their epochs, oldest first, but for those of another layout."""
-    found = ((int(path.name), _decoded(files.read_bytes(path), shape)) for path in _lives(directory) if path.is_file())
+def read_incarnations(directory: Path, shape: LedgerShape) -> list[tuple[int, Ledger]]:
+    """Copies of the ledgers of all paths by their epochs, oldest first, but for those of another layout."""
+    found = (
+        (int(path.name), _decoded(files.read_bytes(path), shape)) for path in _incarnations(directory) if path.is_file()
+    )
     return [(epoch, ledger) for epoch, ledger in found if ledger is not None]
 
 

@@ -55,7 +55,7 @@ class Records:
         self._name, self._engine, self._host, self._clock = operator, engine, host, clock
         self._operator = cast(WindowedOperator, engine.operators[operator])
         self._names = {channel: _names(channel) for channel in layout.inputs(pe)}
-        self._sent = {channel: _sent(channel) for channel in layout.outlets(pe)}
+        self._sent = {channel: _sent(channel) for channel in layout.all_outputs(pe)}
         asked = layout.graph[operator].annotations.continuous
         assert asked is not None
         pace = pace_of(asked)
@@ -249,7 +249,7 @@ def resumed_at(recovery: RecordedState | None, channel: ChannelId) -> tuple[int,
 
 def log_of(layout: Layout, pe: Pe) -> ChannelId:
     """The output whose log carries the records of an element."""
-    return min(layout.outlets(pe))
+    return min(layout.all_outputs(pe))
 
 
 def pace_of(asked: Continuous) -> CheckPace:

@@ -1,4 +1,4 @@
-"""How what a replica gives out leaves its group: the way of the retention *remember*.
+"""How what a replica gives out leaves its group: the output of the retention *remember*.
 
 Everything is held that the consumer has not had, whichever replica gave it to that; how far it has come is told by the
 director as a key (`release`). While the replica is a backup nothing is sent. When it becomes active the channel is
@@ -33,7 +33,7 @@ class RememberOutput(HoldingOutput):
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)
-        self.outlet.guarded = False  # a key tells what the consumer had, in this life and in others
+        self.sender.guarded = False  # a key tells what the consumer had, in this life and in others
         self._term = 0  # 0: another replica is active
         self._met = 0  # the term in which the offset was set
         self._plain = False
@@ -42,11 +42,11 @@ class RememberOutput(HoldingOutput):
         self._dropped = self._seen = 0  # items that it remembered as it took over: not sent, had from another
         self._resumed = 0  # the term in which something was sent
 
-    def counted(self, items: int, event: Given) -> int:
-        return self.outlet.numbered(items)  # what is sent counts, when it is
+    def number_items(self, items: int, event: Given) -> int:
+        return self.sender.numbered(items)  # what is sent counts, when it is
 
-    def give(self, messages: Sequence[Message]) -> None:
-        super().give(messages)
+    def emit(self, messages: Sequence[Message]) -> None:
+        super().emit(messages)
         for message in messages:
             keys = keys_of_message(message, self.shape)
             self._ends.append((keys.at(len(keys.ts) - 1), message.number + message.items))
@@ -55,35 +55,35 @@ class RememberOutput(HoldingOutput):
 
     def activate(self, term: int, *, plain: bool) -> None:
         self._term, self._plain = term, plain
-        self.outlet.up = None
-        self._heard = None
-        self._host.open(self.channel, term)
+        self.sender.up = None
+        self._sent_watermark = None
+        self._host.open(self.id, term)
 
     def deactivate(self) -> None:
         if self._term:
             self._term = 0
-            self.outlet.up = False
-            self.outlet.guarded = False
-            self.outlet.skip = None
-            self._host.shut(self.channel)
+            self.sender.up = False
+            self.sender.guarded = False
+            self.sender.skip = None
+            self._host.shut(self.id)
 
     # The consumer -----------------------------------------------------------------------------------------------------
 
-    def up(self, next_: int, had: Delivered) -> None:
+    def consumer_up(self, next_: int, delivered: Delivered) -> None:
         if not self._term:
             return  # it was opened for a term that is over
-        self.outlet.up = True
-        self._heard = None
-        outlet, begin = self.outlet, self._held.first(self.outlet.number)
+        self.sender.up = True
+        self._sent_watermark = None
+        sender, begin = self.sender, self._held.first(self.sender.number)
         if self._met != self._term:
             self._met = self._term
-            skip = outlet.skip = Skip(had)
+            skip = sender.skip = Skip(delivered)
             first = self._unseen(skip, begin)
-            outlet.guarded = not skip.over
+            sender.guarded = not skip.over
             self._offset = next_ - first
-            self._dropped, self._seen = (outlet.number - first if self._plain else 0), skip.skipped
+            self._dropped, self._seen = (sender.number - first if self._plain else 0), skip.skipped
         if self._plain:
-            self._held.rewind(outlet.number)
+            self._held.rewind(sender.number)
             return
         first = max(next_ - self._offset, begin)
         self._offset = next_ - first
@@ -99,9 +99,11 @@ class RememberOutput(HoldingOutput):
                 break
         return first
 
-    def release(self, had: Delivered, by_all: Delivered | None = None) -> None:
+    def release(self, delivered: Delivered, by_all: Delivered | None = None) -> None:
         below = 0
-        while self._ends and (self._ends[0][0] < had.key or (self._ends[0][0] == had.key and had.items == ALL)):
+        while self._ends and (
+            self._ends[0][0] < delivered.key or (self._ends[0][0] == delivered.key and delivered.items == ALL)
+        ):
             below = self._ends.popleft()[1]
         if below:
             self._held.release(below)
@@ -112,19 +114,19 @@ class RememberOutput(HoldingOutput):
 
     def _send(self, message: Message) -> bool:
         end = message.number + self._offset + message.items
-        sent = self._host.send(self.channel, replace(renumbered(message, self._offset), epoch=self._term))
+        sent = self._host.send(self.id, replace(renumbered(message, self._offset), epoch=self._term))
         if sent:
             if end > self.record.number:
                 self.record.number = end
             if message.items and self._resumed != self._term:
                 self._resumed = self._term
-                self._host.tell({"ha": self._resumption()})
+                self._host.send_to_director({"ha": self._resumption()})
         return sent
 
     def _resumption(self) -> dict[str, int | str]:
-        skip = self.outlet.skip
+        skip = self.sender.skip
         doubled = skip.skipped - self._seen if self._plain and skip is not None else 0
-        channel, dropped = str(self.channel), self._dropped
+        channel, dropped = str(self.id), self._dropped
         return {"resumed": self._term, "channel": channel, "dropped": dropped, "doubled": doubled}
 
     @property
@@ -138,7 +140,7 @@ class RememberOutput(HoldingOutput):
 
     @property
     def ended(self) -> bool:
-        return self._heard == END_KEY if self._term else self.told == END_KEY
+        return self._sent_watermark == END_KEY if self._term else self.announced == END_KEY
 
 
 def keys_of_message(message: Message, shape: KeyShape) -> Keys:

@@ -41,7 +41,7 @@ class ResendBuffer:
         if self._spill is None and self._bytes > self._limit:
             self._spill, self._read_to = self._make_spill(), message.number
         if self._spill is not None:
-            self._spill.keep(message)
+            self._spill.append(message)
             self._spilled_to = _end(message)
         else:
             self._remember(message)

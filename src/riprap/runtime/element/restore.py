@@ -46,18 +46,20 @@ SHARDS = "gathered:"  # marks, among the mergers of a checkpoint, those in front
 @dataclass(frozen=True)
 class StartingPoint:
     cut: Cut | None  # of the whole element
-    inlets: Mapping[ChannelId, tuple[int, int]]  # item that is expected next, position in the log
+    inputs: Mapping[ChannelId, tuple[int, int]]  # item that is expected next, position in the log
     sent: Mapping[ChannelId, int]
     sources: Mapping[str, int]
-    behind: Mapping[str, OrderKey]  # by operator: how far it had come in another life, and does not know any more
+    reached_before: Mapping[
+        str, OrderKey
+    ]  # by operator: how far it had come in another life, and does not know any more
     parked: Mapping[ChannelId, tuple[Message, ...]]
     id: CheckpointId | None = None  # of the cut
     unseen: Mapping[ChannelId, tuple[Message, ...]] = field(default_factory=dict)  # on committed channels
-    had: Mapping[ChannelId, Delivered] = field(default_factory=dict)  # as in `Cut`
+    delivered: Mapping[ChannelId, Delivered] = field(default_factory=dict)  # as in `Cut`
 
 
 class Restore:
-    """`kept` tells how many items a log has, `kept_until` the greatest event time in it."""
+    """`kept` tells how many items a log has, `log_max_time` the greatest event time in it."""
 
     def __init__(
         self,
@@ -68,13 +70,13 @@ class Restore:
         merges: Mapping[str, ShardMerge],
         ledger: Ledger,
         loaded: Mapping[str, Loaded | None],
-        kept: Callable[[ChannelId], int],
-        kept_until: Callable[[ChannelId], int],
+        log_end: Callable[[ChannelId], int],
+        log_max_time: Callable[[ChannelId], int],
         records: Records | None = None,
     ) -> None:
-        self._records, self._kept_until = records, kept_until
+        self._records, self._log_max_time = records, log_max_time
         self._layout, self._pe, self._plan, self._engine, self._merges = layout, pe, plan, engine, merges
-        self._ledger, self._loaded, self._kept = ledger, loaded, kept
+        self._ledger, self._loaded, self._log_end = ledger, loaded, log_end
         self._cuts = {
             unit: self._own(Cut.from_json(found.positions, found.messages))
             for unit, found in loaded.items()
@@ -88,19 +90,21 @@ class Restore:
         if not pe.fragment.copied:
             return cut
         inputs = {(c.stream, c.source): c for c in layout.inputs(pe)}
-        outputs = {(c.stream, c.target): c for c in layout.outlets(pe)}
+        outputs = {(c.stream, c.target): c for c in layout.all_outputs(pe)}
         return replace(
             cut,
             inlets={inputs[c.stream, c.source]: inlet for c, inlet in cut.inlets.items()},
             sent={outputs[c.stream, c.target]: number for c, number in cut.sent.items()},
-            had={inputs.get((c.stream, c.source)) or outputs[c.stream, c.target]: had for c, had in cut.had.items()},
+            delivered={
+                inputs.get((c.stream, c.source)) or outputs[c.stream, c.target]: had for c, had in cut.delivered.items()
+            },
         )
 
     def begin(self) -> StartingPoint:
         records = self._records
         if records is not None:
             inlets = {channel: records.inlet(channel) for channel in self._layout.inputs(self._pe)}
-            sent = {channel: records.sent(channel) for channel in self._layout.outlets(self._pe)}
+            sent = {channel: records.sent(channel) for channel in self._layout.all_outputs(self._pe)}
             self._count_from(inlets, sent)
             return StartingPoint(
                 None,
@@ -125,7 +129,7 @@ class Restore:
             for channel, messages in (whole.parked.items() if whole is not None else ())
         }
         unseen = {channel: parked.pop(channel) for channel in list(parked) if self._layout.committed(channel)}
-        inlets = {channel: self._inlet(channel) for channel in self._layout.inputs(self._pe)}
+        inlets = {channel: self._input_start(channel) for channel in self._layout.inputs(self._pe)}
         for channel, messages in parked.items():  # they come again first, some of them from before what was taken
             if messages:
                 next_, position = inlets[channel]
@@ -133,13 +137,13 @@ class Restore:
         return StartingPoint(
             _with_parked(whole, parked) if whole is not None else None,
             inlets,
-            {channel: self._sent(channel) for channel in self._layout.outlets(self._pe)},
+            {channel: self._sent(channel) for channel in self._layout.all_outputs(self._pe)},
             {name: self._source(name) for name in self._ledger.sources},
-            {} if self._plan.whole else {name: self._behind(name) for name in self._ledger.operators},
+            {} if self._plan.whole else {name: self._reached_before(name) for name in self._ledger.operators},
             parked,
             CheckpointId(self._pe.id, WHOLE, found.epoch, found.number) if found is not None else None,
             unseen,
-            whole.had if whole is not None else {},
+            whole.delivered if whole is not None else {},
         )
 
     def _count_from(self, inlets: Mapping[ChannelId, tuple[int, int]], sent: Mapping[ChannelId, int]) -> None:
@@ -147,28 +151,28 @@ class Restore:
         shard that took over from others."""
         self._ledger.begin()
         for channel, (next_, _) in inlets.items():
-            record = self._ledger.inlets[channel]
-            record.next, record.left = max(record.next, next_), max(record.left, next_)
+            record = self._ledger.inputs[channel]
+            record.next, record.retained_from = max(record.next, next_), max(record.retained_from, next_)
         for channel, number in sent.items():
-            self._ledger.outlets[channel].number = max(self._ledger.outlets[channel].number, number)
+            self._ledger.outputs[channel].number = max(self._ledger.outputs[channel].number, number)
         self._ledger.commit()
 
-    def _inlet(self, channel: ChannelId) -> tuple[int, int]:
-        record, retention = self._ledger.inlets[channel], self._layout.retention(channel)
+    def _input_start(self, channel: ChannelId) -> tuple[int, int]:
+        record, retention = self._ledger.inputs[channel], self._layout.retention(channel)
         unit = self._unit.get(self._layout.stream(channel).target)
         if retention == "copy" and WHOLE in self._cuts:
             copied = self._cuts[WHOLE].inlets[channel]
-            record.next, record.left, record.missed = copied.passed, copied.passed, copied.missed
+            record.next, record.retained_from, record.missed = copied.passed, copied.passed, copied.missed
         if retention in ("discard", "remember", "while-down", "copy"):
             return record.next, -1
         if unit is None and retention == "hold":
-            return record.left, -1
+            return record.retained_from, -1
         cut = self._cuts.get(unit) if unit is not None else None
         inlet = InletCut(0, 0, *((0, 0) if retention == "log" else (-1, -1)))
         if cut is not None:
             inlet = cut.inlets.get(channel, inlet)  # nothing has come of a shard that is new
         if self._plan.delivered == "taken":
-            record.next = record.left = inlet.taken
+            record.next = record.retained_from = inlet.taken
             record.missed = inlet.missed
             return inlet.taken, inlet.taken_position
         return inlet.passed, inlet.passed_position
@@ -176,32 +180,32 @@ class Restore:
     def _count_undone(self) -> None:
         """What the states with which this life begins do not have of what was taken, and no life has counted."""
         ledger, layout = self._ledger, self._layout
-        promised = min((outlet.key.ts for outlet in ledger.outlets.values()), default=BEGINNING)
+        promised = min((outlet.key.ts for outlet in ledger.outputs.values()), default=BEGINNING)
         ledger.begin()
         for name, state in ledger.states.items() if not self._plan.exact else ():
             entries = _leading_to(layout, self._pe, name)
             channels = [c for c in layout.inputs(self._pe) if layout.stream(c).target in entries]
             gone = [
-                max(ledger.inlets[c].received - max(self._saved(name, c), ledger.inlets[c].began), 0)
+                max(ledger.inputs[c].received - max(self._saved(name, c), ledger.inputs[c].at_start), 0)
                 for c in channels
-                if not self._comes_again(name, c) and ledger.inlets[c].received
+                if not self._comes_again(name, c) and ledger.inputs[c].received
             ]
             cut = self._cuts.get(self._unit.get(name, ""))
             for source, taken in ledger.sources.items():
                 if source in entries and taken.position and not self._plan.whole:
                     saved = cut.sources.get(source, 0) if cut is not None else 0
-                    gone.append(max(taken.position - max(saved, taken.began), 0))
+                    gone.append(max(taken.position - max(saved, taken.at_start), 0))
             state.undone, state.unsure = sum(gone), int(bool(gone))
-        for channel, record in ledger.inlets.items():
+        for channel, record in ledger.inputs.items():
             retention = layout.retention(channel)
             if retention == "while-down":
                 saved = min((self._saved(name, channel) for name in ledger.states), default=record.received)
-                record.forgotten += max(record.received - max(saved, record.began), 0)
+                record.forgotten += max(record.received - max(saved, record.at_start), 0)
             elif retention == "hold":  # it comes again from further back; what it causes up to there has been given out
                 record.position = min(record.position, promised)
-            record.began = record.received
+            record.at_start = record.received
         for taken in ledger.sources.values():
-            taken.began = taken.position
+            taken.at_start = taken.position
         ledger.commit()
 
     def _comes_again(self, operator: str, channel: ChannelId) -> bool:
@@ -219,7 +223,7 @@ class Restore:
         return inlet.passed - inlet.missed if inlet is not None else 0
 
     def _sent(self, channel: ChannelId) -> int:
-        record = self._ledger.outlets[channel]
+        record = self._ledger.outputs[channel]
         if self._plan.exact:
             cut = self._cuts.get(WHOLE)
             if cut is None and self._pe.fragment.copied:
@@ -229,12 +233,12 @@ class Restore:
                 record.number = sent
             return sent
         if self._layout.retention(channel) == "log":
-            kept = self._kept(channel)
-            if kept < record.number:  # numbered, and not in the log when the process died
+            end = self._log_end(channel)
+            if end < record.number:  # numbered, and not in the log when the process died
                 self._ledger.begin()
-                record.discarded += record.number - kept
-                record.kept = self._kept_until(channel)
-                record.number = kept
+                record.discarded += record.number - end
+                record.log_until = self._log_max_time(channel)
+                record.number = end
                 self._ledger.commit()
         return record.number
 
@@ -244,7 +248,7 @@ class Restore:
         cut = self._cuts.get(WHOLE)
         return cut.sources[name] if cut is not None else 0
 
-    def _behind(self, operator: str) -> OrderKey:
+    def _reached_before(self, operator: str) -> OrderKey:
         """Held inputs of an operator that needs them all come again, below the key that it had reached."""
         unit = self._unit.get(operator)
         held = any(

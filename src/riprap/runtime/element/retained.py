@@ -30,7 +30,7 @@ class Retained:
         self._rows[channel].append((number, keys))
         self._count += len(keys.ts)
 
-    def keep(self, newest: int) -> None:
+    def retain_newest(self, newest: int) -> None:
         """The operator retains so many of the newest rows of the port."""
         leaving = self._count - newest
         while leaving > 0:
@@ -52,7 +52,7 @@ class Retained:
             self._rows[channel].appendleft((number + dropped, rest))
         return dropped
 
-    def left(self, channel: ChannelId, next_: int) -> int:
+    def first_retained(self, channel: ChannelId, next_: int) -> int:
         """Number of the channel's first row that is retained; `next_` if none is."""
         rows = self._rows[channel]
         return rows[0][0] if rows else next_

@@ -1,4 +1,4 @@
-"""How what is retained while the consumer is down leaves an element: the way of the retention *while-down*.
+"""How what is retained while the consumer is down leaves an element: the output of the retention *while-down*.
 
     the consumer is there  it gets what is given out; what it has not acknowledged is held in memory, and nothing is
                            written
@@ -37,7 +37,7 @@ class WhileDownOutput(OutputChannel):
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
-        self._shelf = self._host.shelf(self.channel)
+        self._shelf = self._host.shelf(self.id)
         self._held = self._memory()
         self._shelved = self._shelf.next  # behind what was put there and may not have been read
         self._shelving = self._shelved > 0  # what is given out goes behind what is there
@@ -47,20 +47,20 @@ class WhileDownOutput(OutputChannel):
         self._unsent: Message | None = None  # read, and there was no room
         self._sent_to = 0  # what this consumer is to get next
         self._behind = 0  # items that may still come before its catching up is waited for
-        self._heard: OrderKey | None = None  # progress that this consumer was told
-        if self.outlet.guarded:  # numbers go on; without the ledger, which a crash of the machine takes, from here
-            self.outlet.number = max(self.outlet.number, self._shelved)
+        self._sent_watermark: OrderKey | None = None  # progress that this consumer was told
+        if self.sender.guarded:  # numbers go on; without the ledger, which a crash of the machine takes, from here
+            self.sender.number = max(self.sender.number, self._shelved)
 
     def _memory(self) -> ResendBuffer:
-        return ResendBuffer(self._limit, lambda: self._host.spill(self.channel))
+        return ResendBuffer(self._limit, lambda: self._host.spill(self.id))
 
     # What is given out ------------------------------------------------------------------------------------------------
 
-    def give(self, messages: Sequence[Message]) -> None:
+    def emit(self, messages: Sequence[Message]) -> None:
         if not self._shelving:
             for message in messages:
                 self._held.add(message)
-        elif self.outlet.up is False and self.share < 1:
+        elif self.sender.up is False and self.share < 1:
             for message in messages:
                 part = self._sampled(message)
                 self.record.discarded += message.items - (0 if part is None else part.items)
@@ -72,7 +72,7 @@ class WhileDownOutput(OutputChannel):
                 self._put(message)
 
     def _put(self, message: Message) -> None:
-        self._shelf.keep(message)
+        self._shelf.append(message)
         self._shelved = max(self._shelved, message.number + message.items)
 
     def _sampled(self, message: Message) -> Message | None:
@@ -88,9 +88,9 @@ class WhileDownOutput(OutputChannel):
 
     # The consumer -----------------------------------------------------------------------------------------------------
 
-    def up(self, next_: int, had: Delivered) -> None:
-        super().up(next_, had)
-        self._sent_to, self._heard, self._unsent, self._reading = next_, None, None, None
+    def consumer_up(self, next_: int, delivered: Delivered) -> None:
+        super().consumer_up(next_, delivered)
+        self._sent_to, self._sent_watermark, self._unsent, self._reading = next_, None, None, None
         if self._shelving or next_ < self._shelved:
             self._shelve()
             self._read_to = next_
@@ -98,8 +98,8 @@ class WhileDownOutput(OutputChannel):
         else:
             self._held.rewind(next_)
 
-    def down(self) -> None:
-        super().down()
+    def consumer_down(self) -> None:
+        super().consumer_down()
         self._shelve()
         self._reading = self._unsent = None
 
@@ -117,7 +117,7 @@ class WhileDownOutput(OutputChannel):
     # Sending ----------------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        if not self.outlet.up:
+        if not self.sender.up:
             return
         while self._shelving:
             message = self._unsent or self._from_shelf()
@@ -134,8 +134,8 @@ class WhileDownOutput(OutputChannel):
                 return
             self._held.sent()
             message = self._held.next()
-        if self._held.drained and self.told != self._heard and self._send(self._watermark()):
-            self._heard = self.told
+        if self._held.drained and self.announced != self._sent_watermark and self._send(self._watermark()):
+            self._sent_watermark = self.announced
 
     def _from_shelf(self) -> Message | None:
         """The next message there that the consumer has not had; None: it has had all."""
@@ -152,7 +152,7 @@ class WhileDownOutput(OutputChannel):
 
     def _send(self, message: Message) -> bool:
         after = self._sent_to if message.number > self._sent_to else None  # nobody has what lies between
-        if not self._host.send(self.channel, message, after):
+        if not self._host.send(self.id, message, after):
             return False
         self._sent_to = message.number + message.items
         return True
@@ -160,9 +160,9 @@ class WhileDownOutput(OutputChannel):
     @property
     def blocked(self) -> bool:  # type: ignore[override]
         if self._shelving:
-            return bool(self.outlet.up) and self._behind <= 0
-        return self.outlet.up is not False and self._held.unsent
+            return bool(self.sender.up) and self._behind <= 0
+        return self.sender.up is not False and self._held.unsent
 
     @property
     def ended(self) -> bool:
-        return self._heard == END_KEY
+        return self._sent_watermark == END_KEY
