@@ -127,11 +127,11 @@ def test_reasons_for_cuts():
     assert begins(graph, "Long") is None
     assert "computed per batch" in begins(graph, "Longest")
     assert "in another order" in begins(graph, "Sorted")
-    assert "no row" in begins(graph, "Marked")
+    assert "emits punctuations" in begins(graph, "Marked")
     assert "would come between its ports" in begins(graph, "W")
     assert begins(graph, "Closed") == "its input comes from Marked, which runs on its own"
     assert begins(graph, "Rolling") is None
-    assert "a user's function" in begins(graph, "Own")
+    assert "a user-defined function" in begins(graph, "Own")
     assert "several pieces" in begins(graph, "J")
     assert begins(graph, "U", merged_apart=True) == "a jitter decides in which order its inputs are merged"
     assert begins(graph, "Ua", alone={"Ua": "because"}) == "because"

@@ -74,7 +74,7 @@ def test_long_windows_mean_what_short_ones_mean(size, every, piece, seed):
 @pytest.mark.parametrize("size", [3, 40])
 def test_an_integer_sum_that_leaves_64_bits_is_an_error(size):
     entries = rows(*((j, "a", None, 2**62) for j in range(size)))
-    with pytest.raises(DataError, match="operator A: t leaves 64 bits; cast its argument to double"):
+    with pytest.raises(DataError, match="operator A: t exceeds 64 bits; cast its argument to double"):
         process(aggregate("sum(i) AS t", window=count(size), every=count(1)), entries)
 
 

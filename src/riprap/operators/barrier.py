@@ -53,12 +53,12 @@ class BarrierOperator(WindowedOperator):
     def _give_out(
         self, sets: int, waiting: list[int], batches: Sequence[pa.RecordBatch], ports: np.ndarray
     ) -> list[Emission]:
-        """The next `sets` sets. A set is complete at the last arrival among its tuples: that one is its trigger."""
+        """Emit the next `sets` sets. A set is complete when the last of its tuples arrives: that one is its trigger."""
         completed = np.full(sets, -1, np.int64)  # merged row of the trigger
-        trigger = np.zeros(sets, np.int64)  # its port
+        trigger = np.zeros(sets, np.int64)  # port of the trigger
         columns: dict[str, pa.Array] = {}
         for port, store in self.stores.items():
-            arrived = np.full(sets, -1, np.int64)  # merged row of the tuple; -1 where it was waiting
+            arrived = np.full(sets, -1, np.int64)  # merged row of the tuple; -1: it arrived in an earlier call
             new = np.flatnonzero(ports == port)[: max(0, sets - waiting[port])]
             arrived[waiting[port] : waiting[port] + len(new)] = new
             later = arrived > completed

@@ -1,4 +1,4 @@
-"""From a specification to a running operator: the one list of which class runs which kind."""
+"""From a specification to a running operator: the table of which class runs which kind."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ from riprap.operators.user import UserDefinedOperator
 
 
 class PassOperator(Operator):
-    """Sources and sinks: what comes in goes out."""
+    """Sources and sinks: output equals input."""
 
     def process(self, channel: Channel, batch: pa.RecordBatch) -> list[Emission]:
         self.version += batch.num_rows
@@ -59,7 +59,7 @@ CLASSES: dict[type[OperatorSpec], type[Operator]] = {
 
 
 def setting_of(graph: Graph, name: str, wanted: tuple[frozenset[str], ...] | None = None) -> Setting:
-    """Where an operator stands in a graph. `wanted` omitted: every column of every output."""
+    """An operator's setting in a graph. Without `wanted`: every column of every output."""
     spec = graph[name]
     schemas: tuple[pa.Schema, ...]
     shapes: tuple[KeyShape, ...]
@@ -80,7 +80,7 @@ def setting_of(graph: Graph, name: str, wanted: tuple[frozenset[str], ...] | Non
 
 
 def make_operator(graph: Graph, name: str, wanted: tuple[frozenset[str], ...] | None = None) -> Operator:
-    """A fresh operator."""
+    """A new operator."""
     return operator_for(setting_of(graph, name, wanted))
 
 
@@ -91,5 +91,5 @@ def operator_for(setting: Setting) -> Operator:
 
 
 def register(spec: type[OperatorSpec], operator: type[Operator]) -> None:
-    """Let a package below this one add a kind of its own (the injection of faults does)."""
+    """Let a package that imports this one add a kind of operator (fault injection does)."""
     CLASSES[spec] = operator

@@ -1,6 +1,6 @@
-"""Between Arrow columns and the arrays that kernels work on.
+"""Conversion between Arrow columns and the arrays that kernels process.
 
-Kernels know two kinds of values: int64 (integers, booleans, dates, timestamps, ids of strings) and float64. `valid` is
+Kernels have two kinds of values: int64 (integers, booleans, dates, timestamps, ids of strings) and float64. `valid` is
 a byte per row, 1 where the value is not null, or empty where nothing is null.
 """
 
@@ -20,9 +20,10 @@ from riprap.operators.strings import StringPool
 from riprap.operators.views import Views
 
 ALL_VALID = np.empty(0, np.uint8)
-LATE_N = 1 << 40  # above every `_n` that is counted: where it begins, times 1 + port, for what comes late by itself
+# Above every counted `_n`: late rows are numbered from this times 1 + port where another row may have their trigger.
+LATE_N = 1 << 40
 
-# By the id of an Arrow type: those that kernels see as they are stored. An id is quicker to look up than a type.
+# By the id of an Arrow type: those that kernels read as stored. An id is quicker to look up than a type.
 _AS_THEY_ARE = {pa.float64().id: np.float64, pa.int64().id: np.int64, TS_TYPE.id: np.int64}
 
 
@@ -41,7 +42,7 @@ def dtype_of(type_: pa.DataType) -> type:
 
 
 def view(array: pa.Array, dtype: type | np.dtype) -> np.ndarray:
-    """The values of a fixed-width array without a copy; what stands at nulls is anything."""
+    """The values of a fixed-width array, not copied; the values at nulls are arbitrary."""
     buffer = array.buffers()[1]
     if buffer is None:
         return np.zeros(len(array), dtype)
@@ -70,7 +71,7 @@ def to_words(array: pa.Array, pool: StringPool) -> TextColumn:
 
 
 def from_words(values: np.ndarray, valid: np.ndarray, type_: pa.DataType, pool: StringPool) -> pa.Array:
-    """An Arrow column again; text comes back as a dictionary of the pool's strings."""
+    """Back to an Arrow column; text becomes a dictionary over the pool's strings."""
     missing = None if not len(valid) or valid.all() else valid == 0
     if missing is None and type_.id in _AS_THEY_ARE:
         return _fixed(values, type_)
@@ -90,12 +91,14 @@ def _moment(type_: pa.DataType) -> bool:
 
 
 def picked(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """`values[rows]`, for rows that are known to be there: to clip them is twice as fast as to check them."""
+    """`values[rows]` for rows that are in range: clipping them is twice as fast as checking them."""
     return values.take(rows, mode="clip")
 
 
 def take(batch: pa.RecordBatch, rows: np.ndarray) -> pa.RecordBatch:
-    """These rows, in this order; rows never fall, and may repeat. The batch itself where they are all of it."""
+    """These rows in this order. Rows are non-decreasing and may repeat. Returns the batch itself if they are all of
+    it.
+    """
     if len(rows) == batch.num_rows and (rows[1:] > rows[:-1]).all():
         return batch
     columns = [taken(batch.column(index), rows) for index in range(batch.num_columns)]
@@ -103,7 +106,7 @@ def take(batch: pa.RecordBatch, rows: np.ndarray) -> pa.RecordBatch:
 
 
 def taken(column: pa.Array, rows: np.ndarray) -> pa.Array:
-    """What Arrow's `take` gives, in half the time where the values are words and none is null."""
+    """Arrow's `take`, in half the time where the values are words and none is null."""
     type_ = column.type
     if isinstance(column, pa.DictionaryArray):
         indices = taken(column.indices, rows)
@@ -114,7 +117,7 @@ def taken(column: pa.Array, rows: np.ndarray) -> pa.Array:
     return _fixed(picked(view(column, word), rows), type_)
 
 
-# By the id of an Arrow type, for those whose values are whole words: an unsigned integer that is as wide.
+# By the id of an Arrow type with values of whole words: an unsigned integer of that width.
 _WORDS = {
     type_.id: np.dtype(f"u{type_.bit_width // 8}")
     for type_ in (
@@ -125,7 +128,7 @@ _WORDS = {
 
 
 def concatenated(arrays: Sequence[pa.Array]) -> pa.Array:
-    """One array after another. Text may be encoded differently in each; it stays a dictionary where all share one."""
+    """Concatenate arrays. Text may be encoded differently in each; it stays a dictionary where all share one."""
     arrays = [array for array in arrays if len(array)] or [arrays[0]]
     first = arrays[0]
     if len(arrays) == 1:
@@ -206,8 +209,8 @@ def batch_of(columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
 
 
 def renumbered_watermark(key: OrderKey, shapes: Sequence[KeyShape]) -> OrderKey:
-    """Progress of outputs that count `_n` anew for each (_ts, _src, _seq): a trigger whose own `_n` may still rise may
-    still give outputs with any number; otherwise it has given them all.
+    """The watermark of outputs that are numbered by `_n` again for each (_ts, _src, _seq). If a trigger's own `_n`
+    may still grow, outputs with any number may follow; otherwise all have been emitted.
     """
     return key._replace(n=-1 if any(shape.n for shape in shapes) else END_KEY.n)
 
@@ -222,7 +225,7 @@ class Numbering:
         self._first = 0
 
     def number(self, keys: Keys) -> Keys:
-        """The same keys with `_n` counted anew."""
+        """The same keys with `_n` counted from 0 for each trigger."""
         out = np.empty(len(keys.ts), np.int64)
         if len(out):
             self.last[3] = number_runs(keys.ts, keys.src, keys.seq, *self.last, out)
@@ -231,7 +234,7 @@ class Numbering:
 
     @contextmanager
     def apart(self, first: int = 0) -> Iterator[None]:
-        """For what comes late. `first`: where its numbers begin, where something else may share its trigger."""
+        """For late rows: a separate numbering that starts at `first`, where other rows may have the same trigger."""
         before = self.last.copy()
         self.last[:], self._first = (-(2**63), -(2**63), -(2**63), 0), first
         try:
@@ -240,8 +243,9 @@ class Numbering:
             self.last[:], self._first = before, 0
 
     def key(self, key: OrderKey) -> OrderKey:
-        """The key of the newest output that shares this trigger; numbered 0 if there is none. One that is behind all
-        of them stays there."""
+        """The key of the newest output with this trigger, or number 0 if there is none. A key behind all outputs is
+        unchanged.
+        """
         if is_behind_trigger(key):
             return key
         same = tuple(self.last[:3].tolist()) == key[:3]

@@ -1,8 +1,8 @@
-"""Input that is hard on operators: the values at the edges of every type, repeated, in an order that a seed decides.
+"""Hard input for operators: the edge values of every type, repeated, in a seeded order.
 
 Both zeros, NaN of both signs, infinities, denormals and the largest numbers; the least and greatest integers; empty
-text and text beyond ASCII; NULL where a column may have it. There are few of each, so that equal values, and values
-that only compare as equal, meet in one window. The checker (`checker.py`) takes it where it is given no input.
+text and text beyond ASCII; NULL where a column may have it. Each appears often, so that equal values, and values
+that only compare equal, meet in one window. `riprap.testing.checker` uses this where it is given no input.
 """
 
 import numpy as np
@@ -14,14 +14,14 @@ from riprap.graph.order_keys import OrderKey
 from riprap.operators.contract import Event, Punctuation
 
 _TEXT = ["", " ", "a", "A", "ä", "a\u0308", "東京", "🙂", "\x00", "longer than eight bytes"]
-_STEPS = [0, 0, 0, 1, 2, 1_000, 2_000_000]  # microseconds between tuples: ties, and windows that end
-_POOL = 6  # different values of one column in one input
+_STEPS = [0, 0, 0, 1, 2, 1_000, 2_000_000]  # microseconds between tuples: ties, and gaps that end windows
+_POOL = 6  # distinct values of one column in one input
 
 
 def edge_inputs(graph: Graph, name: str, seed: int, rows: int = 48) -> list[list[Event]]:
-    """For each port of an operator a batch of up to `rows` tuples between punctuations, in the order of keys."""
+    """For each port of an operator a batch of up to `rows` tuples between punctuations, in key order."""
     chance = generator(seed, "edges", name)
-    ts = np.cumsum(chance.choice(_STEPS, rows)).tolist()  # by `_seq`, on all ports: they may have a source in common
+    ts = np.cumsum(chance.choice(_STEPS, rows)).tolist()  # by `_seq`, the same on all ports: they may share a source
     ports = []
     for schema, shape in zip(graph.input_schemas(name), graph.input_shapes(name), strict=True):
         sources = sorted(shape.origins) if shape.src is None else [shape.src]
@@ -39,7 +39,7 @@ def edge_inputs(graph: Graph, name: str, seed: int, rows: int = 48) -> list[list
 
 
 def edges(type_: pa.DataType) -> pa.Array:
-    """The values of a type that operators get wrong first."""
+    """The values of a type that operators are most likely to get wrong."""
     if pa.types.is_floating(type_):
         kind = np.dtype(type_.to_pandas_dtype())
         info, bits = np.finfo(kind), np.dtype(f"i{kind.itemsize}")
@@ -66,11 +66,11 @@ def edges(type_: pa.DataType) -> pa.Array:
 
 
 def _drawn(chance: np.random.Generator, field: pa.Field, rows: int) -> pa.Array:
-    """Few different values, so that many are equal; of floats always some that only compare as equal."""
+    """Few distinct values, so that many are equal; for floats always some that only compare equal."""
     values = edges(field.type)
     pool = chance.choice(len(values), min(_POOL, len(values)), replace=False)
     if pa.types.is_floating(field.type) and chance.integers(2):
-        pool = np.concatenate([pool[:1], [0, 1]])  # both zeros, and little else
+        pool = np.concatenate([pool[:1], [0, 1]])  # both zeros and few others
     rows_of = chance.choice(pool, rows)
     missing = chance.integers(4, size=rows) == 0 if field.nullable and chance.integers(2) else None
     return values.take(pa.array(rows_of, mask=missing))

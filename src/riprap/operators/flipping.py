@@ -1,4 +1,4 @@
-"""A wrong bit: in one attribute of one row, or of one tuple in a state. Pure functions of a random number."""
+"""Bit flips: in one attribute of one row, or of one tuple in a state. Pure functions of a random number."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,12 +12,14 @@ from riprap.operators.row_store import STAMP
 
 
 def corruptible(schema: pa.Schema) -> tuple[str, ...]:
-    """Columns of which a fault that strikes one tuple may flip a bit."""
+    """Columns in which a fault in one tuple may flip a bit."""
     return tuple(field.name for field in schema if field.type in (pa.float64(), pa.int64(), pa.string()))
 
 
 def corrupted(rows: pa.RecordBatch, row: int, names: Sequence[str], chance: int) -> tuple[pa.RecordBatch, str | None]:
-    """The rows with one bit of one of these columns flipped in one row, and the column; None where it had nothing."""
+    """The rows with one bit flipped in one of these columns of one row, and the column; None if there was nothing to
+    flip.
+    """
     present = [name for name in names if name in rows.schema.names and rows.column(name)[row].is_valid]
     if not present:
         return rows, None
@@ -39,7 +41,7 @@ def _flipped_number(value: float, bit: int) -> float:
 
 
 def _flipped_text(text: str, bit: int) -> str:
-    """One of the lower five bits of one ASCII character: it stays one."""
+    """Flip one of the lower five bits of one ASCII character: it stays ASCII."""
     places = [place for place, character in enumerate(text) if character.isascii()]
     if not places:
         return text
@@ -48,10 +50,10 @@ def _flipped_text(text: str, bit: int) -> str:
 
 
 def corrupt_some(operator: Operator, chance: int) -> str | None:
-    """Flip a bit of some tuple in the state; gives its column, None where there is nothing to flip.
+    """Flip a bit of some tuple in the state; return its column, or None if there is nothing to flip.
 
-    The state is taken as a snapshot and put back: what is wrong is what a checkpoint would have saved. Keys of groups
-    stay: under a wrong one a window could not be told from another's.
+    It changes a snapshot and restores that, so the error is one that a checkpoint would have saved. Keys of groups
+    are not changed: with a wrong key, a window could become that of another group.
     """
     state = operator.snapshot()
     filled = {name: rows for name, rows in state.tables.items() if name.endswith(".rows") and rows.num_rows}

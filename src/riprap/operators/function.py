@@ -1,9 +1,9 @@
-"""A function that is being written: its arguments and where they come from, its errors, tables and dictionaries.
+"""A generated function: its arguments and where they come from, its errors, tables and dictionaries.
 
-The function runs rows [start, stop) of a piece of the graph. Its arguments are arrays and numbers, each under one name
-with one Numba type; so equal texts are equal functions, whatever their literals and window sizes are. Columns of the
-entry are fetched for every call; all others are held, and fetched again when a dictionary is another one or a *stamp*
-changed: state moves when it grows or is restored.
+The function processes rows [start, stop) of a piece of the graph. Its arguments are arrays and numbers, each with one
+name and one Numba type, so equal texts are equal functions, whatever their literals and window sizes. The columns of
+the piece's entry are fetched for every call. All other arguments are cached, and fetched again when a dictionary or a
+*stamp* changes: the arrays of the state are replaced when it grows or is restored.
 """
 
 import re
@@ -24,7 +24,7 @@ from riprap.expressions.written import Block, ExpressionWriter, FunctionWriter, 
 @dataclass(frozen=True)
 class Argument:
     name: str
-    kind: str  # a NumPy dtype for an array that is written, "=" before it for one that is read; "int" or "float"
+    kind: str  # a NumPy dtype for an array that is written, with "=" before it for one that is read; "int" or "float"
     fetch: Fetch
     held: bool = True
 
@@ -44,8 +44,9 @@ class Conditions:
 
 
 class Buffers:
-    """Arrays that a loop appends rows to, `most` for a row of the entry. They are used again and again: fresh memory
-    costs more than a row does. What calls before have left in the first `held` places stays."""
+    """Arrays that a loop appends rows to, at most `most` for each row of the entry. They are reused: allocating
+    memory costs more than a row. The first `held` places keep what earlier calls wrote.
+    """
 
     def __init__(self, most: int) -> None:
         self.most, self.room, self.held = most, 0, 0
@@ -53,7 +54,7 @@ class Buffers:
         self.arrays: dict[str, np.ndarray] = {}
 
     def make(self, rows: int) -> None:
-        """Room for what `rows` can give."""
+        """Make room for the output of `rows` rows."""
         if self.held + rows * self.most > self.room:
             self.room = 2 * self.held + rows * self.most
             before = self.arrays
@@ -62,39 +63,41 @@ class Buffers:
                 self.arrays[name][: self.held] = array[: self.held]
 
     def fetch(self, name: str, dtype: np.dtype) -> Fetch:
-        """One more array, and how an argument gets it."""
+        """Add an array; return how an argument fetches it."""
         self.dtypes[name] = dtype
         return lambda views: self.arrays[name]
 
 
 class Function(FunctionWriter):
-    """The text of one piece under way. Steps add to `setup`, `row` and `finish`; the piece calls what comes of it."""
+    """The text of one piece while it is generated. Steps add to `setup`, `row` and `finish`; the piece calls the
+    result.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.arguments: dict[str, Argument] = {}
-        self.pooled: dict[str, list[str]] = {}  # operator → dictionaries whose strings go into its pool
-        self.entered: dict[str, tuple[int, str | None]] = {}  # by text: place and validity of a column of the entry
-        self.conditions: dict[int, Conditions] = {}  # by place
+        self.pooled: dict[str, list[str]] = {}  # operator → dictionaries with strings for its pool
+        self.entered: dict[str, tuple[int, str | None]] = {}  # by text: index and validity of a column of the entry
+        self.conditions: dict[int, Conditions] = {}  # by column index
         self.setup = Block()  # before the loop
-        self.checks = Block()  # at the start of a row: is there room?
+        self.checks = Block()  # at the start of a row: is there enough room?
         self.prologue = Block()
         self.row = Block()
         self.finish = Block()  # after the loop
         self.after: list[Callable[[], None]] = []  # after a call, once per step
         self.starts: list[tuple[int, Callable[[], int]]] = []  # counters that are set before a call
-        self.stamps: list[Callable[[], object]] = []  # what changes when arguments that are held have to be fetched
+        self.stamps: list[Callable[[], object]] = []  # values that change when cached arguments must be fetched again
         self.rooms: list[Callable[[], int]] = []  # make room for a row
-        self.counters: dict[str, int] = {}  # name → place in `numbers`
-        self.numbers = np.zeros(64, np.int64)  # row reached, error, its whole number, and counters
+        self.counters: dict[str, int] = {}  # name → index in `numbers`
+        self.numbers = np.zeros(64, np.int64)  # row reached, error, its integer, and counters
         self.buffers: list[Buffers] = []
-        self.merged = False  # each row of the loop is of one port of its entry
-        self.outputs: list[str] = []  # counters of rows given out: what a row that fails had given is taken back
+        self.merged = False  # each row of the loop belongs to one port of the entry
+        self.outputs: list[str] = []  # counters of emitted rows; they are reset to before a row that fails
         self._stamp: list[object] = []
         self._values: list[Any] = []  # of the arguments, as of the last call
-        self._columns: list[tuple[int, Fetch]] = []  # those that every call brings
+        self._columns: list[tuple[int, Fetch]] = []  # those that are fetched for every call
 
-    # What steps use ---------------------------------------------------------------------------------------------------
+    # For steps --------------------------------------------------------------------------------------------------------
 
     def array(self, name: str, kind: str, fetch: Fetch) -> str:
         """An array argument: `kind` is its dtype, with "=" before it where it is only read."""
@@ -102,7 +105,7 @@ class Function(FunctionWriter):
         return name
 
     def column(self, name: str, kind: str, fetch: Fetch) -> str:
-        """As `array`, fetched for every call."""
+        """As `array`, but fetched for every call."""
         self.arguments.setdefault(name, Argument(name, kind, fetch, held=False))
         return name
 
@@ -121,7 +124,7 @@ class Function(FunctionWriter):
         return name
 
     def counter(self, name: str, start: Callable[[], int] | None = None) -> str:
-        """A number that the function counts in; `value_of` reads it after a call."""
+        """A counter of the function; `value_of` reads it after a call."""
         if name not in self.counters:
             place = 3 + len(self.counters)
             self.counters[name] = place
@@ -137,7 +140,7 @@ class Function(FunctionWriter):
         return int(self.numbers[self.counters[counter]])
 
     def set(self, counter: str, value: int) -> None:
-        """Where it begins in the next call."""
+        """Set its value for the next call."""
         self.numbers[self.counters[counter]] = value
 
     def fail(self, block: Block, condition: str, site: int, value: str, whole: str) -> None:
@@ -150,11 +153,11 @@ class Function(FunctionWriter):
         self, dictionary: str, column: str, field: pa.Field, node: Node, made: pa.DataType
     ) -> tuple[str, str, str]:
         if dictionary in self.chosen.values():
-            raise Unwritten("a function of text that rows of the same call change")
+            raise Unwritten("a function of text that rows of the same call compute")
         return super().table(dictionary, column, field, node, made)
 
     def truth(self, block: Block, columns: Mapping[str, Value], condition: Expression) -> str:
-        """Whether a condition is true. All that are about one text column of the entry are looked up at once."""
+        """Whether a condition is true. All conditions on one text column of the entry are looked up at once."""
         node, read = condition.root, list(columns_of(condition.root))
         value = columns[read[0]] if len(read) == 1 and not may_fail(node) else None
         place, valid = self.entered.get(value.text, (-1, None)) if value is not None else (-1, None)
@@ -175,13 +178,13 @@ class Function(FunctionWriter):
     def expression(self, block: Block, columns: Mapping[str, Value], expression: Expression) -> Value:
         return ExpressionWriter(self, block, columns, expression.text).write(folded(expression.root))
 
-    # What the piece uses ----------------------------------------------------------------------------------------------
+    # For the piece ----------------------------------------------------------------------------------------------------
 
     def ready(self, views: Any) -> list[Any]:
-        """What a call is given; counters are where they begin."""
+        """The arguments of a call; counters have their start values."""
         moved = self.refresh(views) or not self._values
         stamp = [each() for each in self.stamps]
-        while moved or stamp != self._stamp:  # what is fetched may move what was fetched before it
+        while moved or stamp != self._stamp:  # fetching an array may replace one that was fetched before it
             for room in self.rooms:
                 room()
             self._values = [argument.fetch(views) for argument in self.arguments.values()]
@@ -193,7 +196,7 @@ class Function(FunctionWriter):
         return self._values
 
     def text(self, name: str) -> str:
-        """The whole function. Columns that it does not read are none of its arguments from here on."""
+        """The whole function. Columns that it does not read are removed from its arguments."""
         block = Block("")
         block.items += self.setup.items
         block.add("err = 0", "err_value = 0.0", "err_whole = np.int64(0)", "done = stop", "i = start")
@@ -215,6 +218,6 @@ class Function(FunctionWriter):
         self._columns = [(j, a.fetch) for j, a in enumerate(self.arguments.values()) if not a.held]
         kinds = " ".join(argument.kind for argument in self.arguments.values())
         head = f"def {name}({', '.join(['start', 'stop', 'numbers', 'failed', *self.arguments])}):"
-        text = "\n".join([f"# {kinds}", head, *lines]) + "\n"  # one text, one signature
-        names: dict[str, str] = {}  # without those of operators and columns: equal shapes have equal texts
+        text = "\n".join([f"# {kinds}", head, *lines]) + "\n"  # the text includes the signature
+        names: dict[str, str] = {}  # replace names of operators and columns: equal shapes have equal texts
         return re.sub(r"\b(n_)?op_\w+", lambda found: names.setdefault(found[0], f"op{len(names)}"), text)

@@ -1,4 +1,4 @@
-"""Operators without state: functor, punctor, split, delay. See `riprap.graph.specs` for their semantics."""
+"""Stateless operators: functor, punctor, split, delay. See `riprap.graph.specs` for their semantics."""
 
 from typing import cast
 
@@ -13,7 +13,7 @@ from riprap.operators.contract import Channel, Emission, Operator, Punctuation, 
 
 
 def narrowed(batch: pa.RecordBatch, wanted: frozenset[str]) -> pa.RecordBatch:
-    """The columns that are wanted, and the order key."""
+    """The wanted columns and the order key."""
     names = [name for name in batch.schema.names if name in wanted or name in KEY_COLUMNS]
     return batch if len(names) == batch.num_columns else batch.select(names)
 
@@ -29,7 +29,6 @@ class FunctorOperator(Operator):
             if name in setting.wanted[0]
         ]
         self._keeps_columns = spec.projections is None
-        # What survives the filter.
         self._kept = setting.wanted[0] if self._keeps_columns else spec.needed(setting.schemas, setting.wanted)[0]
 
     def process(self, channel: Channel, batch: pa.RecordBatch) -> list[Emission]:

@@ -1,4 +1,4 @@
-"""Group numbers: every distinct key of an operator gets a dense number, in the order they came."""
+"""Group numbers: every distinct key of an operator gets a dense number, in order of arrival."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from riprap.operators.kernels.group_tables import groups_by_code, groups_by_word
 from riprap.operators.kernels.hashing import SEED, hash_through, hash_words
 from riprap.operators.strings import StringPool
 
-_REMEMBERED = 8  # dictionaries whose groups are kept; batches of a stream mostly share one
+_REMEMBERED = 8  # dictionaries whose groups are cached; batches of a stream mostly share one
 _CANONICAL_NAN = np.array([np.nan]).view(np.int64)[0]
 
 
@@ -22,11 +22,11 @@ class GroupTable:
         self.pool = pool
         self.count = 0 if types else 1
         self._hashes = np.full(64, SEED, np.uint64)
-        self._hashed = self.count  # groups whose hashes were asked for
-        self._by_hash = np.empty(0, np.int64)  # groups in the order of their hashes, as of the last time it was asked
+        self._hashed = self.count  # groups with computed hashes
+        self._by_hash = np.empty(0, np.int64)  # groups in the order of their hashes, when last sorted
         self.by_code = len(self.types) == 1 and is_text(self.types[0])
-        # For one text column: id of each group's string (-1: null), group of each id, group of each code of a
-        # dictionary.
+        # For one text column: the id of each group's string (-1: null), the group of each id, the group of each code of
+        # a dictionary.
         self.own_ids = np.empty(64, np.int64)
         self._group_of_id = np.full(64, -1, np.int64)
         self._null_group = -1
@@ -39,7 +39,7 @@ class GroupTable:
     def groups(self, columns: Sequence[pa.Array], *, null_is_a_key: bool = True) -> np.ndarray:
         """The group of each row; new keys get new groups. Rows with a null get -1 if null is not a key."""
         if not self.types:
-            raise AssertionError("the caller knows that there is one group")
+            raise AssertionError("without key columns there is one group, 0")
         return self._by_one_text(columns[0], null_is_a_key) if self.by_code else self._by_any(columns, null_is_a_key)
 
     @property
@@ -51,7 +51,7 @@ class GroupTable:
         return self._hashes
 
     def with_hashes(self, wanted: np.ndarray) -> np.ndarray:
-        """The group of each of these keys, told by their hashes; -1 where there is none."""
+        """The group with each of these key hashes; -1: none."""
         if len(self._by_hash) != self.count:
             self._by_hash = np.argsort(self.hashes[: self.count])
         if not self.count:
@@ -89,7 +89,7 @@ class GroupTable:
         return out
 
     def group_of_id(self) -> np.ndarray:
-        """The group of each id of the pool, -1 while unknown."""
+        """The group of each id of the pool; -1: unknown."""
         if len(self._group_of_id) < self.pool.count:
             larger = np.full(2 * self.pool.count, -1, np.int64)
             larger[: len(self._group_of_id)] = self._group_of_id
@@ -98,7 +98,7 @@ class GroupTable:
         return self._group_of_id
 
     def lut(self, ids: np.ndarray) -> np.ndarray:
-        """The group of null, and of each code of one dictionary; -1 while unknown."""
+        """The group of null, and of each code of one dictionary; -1: unknown."""
         known = self._luts.get(id(ids))
         if known is None or known[0] is not ids:
             if len(self._luts) >= _REMEMBERED:
@@ -124,7 +124,7 @@ class GroupTable:
         return self._number(rows)
 
     def make_room(self, more: int = 1) -> int:
-        """For so many more groups; returns how many there may be before it has to be made again."""
+        """Make room for this many more groups; return how many groups fit before this must be called again."""
         need = self.count + more
         if self.by_code or not self.types:
             if need > len(self._hashes):
@@ -136,7 +136,7 @@ class GroupTable:
         return min(len(self.keys), len(self.slots) // 2, len(self._hashes))
 
     def numbered(self, count: int) -> None:
-        """Groups were added from outside, with their `own_ids` or `keys`."""
+        """Update the count after a loop added groups, with their `own_ids` or `keys`."""
         before, self.count = self.count, count
         if count > before and self.by_code and self._null_group < 0:
             missing = np.flatnonzero(self.own_ids[before:count] < 0)
@@ -195,7 +195,7 @@ class GroupTable:
 
 
 def fold_column(words: TextColumn, type_: pa.DataType, pool: StringPool, hashes: np.ndarray) -> None:
-    """Fold a column into the hashes of its rows, in place: equal values, equal hashes, in any process."""
+    """Fold a column into the hashes of its rows, in place: equal values have equal hashes, in any process."""
     if is_text(type_):
         hash_through(words.values, pool.hashes, words.valid, hashes)
     elif words.values.dtype == np.float64:
@@ -205,7 +205,7 @@ def fold_column(words: TextColumn, type_: pa.DataType, pool: StringPool, hashes:
 
 
 def _comparable(values: np.ndarray) -> np.ndarray:
-    """Floats as words so that values that are equal as keys have equal words: one zero, one NaN."""
+    """Floats as words, so that equal keys have equal words: one zero, one NaN."""
     words = np.ascontiguousarray(values + 0.0).view(np.int64).copy()
     words[np.isnan(values)] = _CANONICAL_NAN
     return words

@@ -1,4 +1,4 @@
-"""A set of 64-bit hashes with a dense number for each: which window a record or a row is of, by the hash of its key."""
+"""A set of 64-bit hashes with a dense number for each: maps the key hash of a record or row to its window."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from riprap.operators.kernels.window_tracking import claim
 
 
 class HashNumbers:
-    """Numbers from 0 in the order in which hashes came."""
+    """Numbers from 0, in the order in which hashes were added."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -18,7 +18,7 @@ class HashNumbers:
         return self._hashes[: self.count]
 
     def add(self, hashes: np.ndarray) -> np.ndarray:
-        """The number of each, new ones for those that are unknown."""
+        """The number of each hash; unknown hashes get new numbers."""
         need = self.count + len(hashes)
         if need > len(self._hashes):
             larger = np.empty(max(need, 2 * len(self._hashes)), np.uint64)
@@ -36,5 +36,5 @@ class HashNumbers:
         return numbers
 
     def find(self, hashes: np.ndarray) -> np.ndarray:
-        """The number of each; -1 for those that are unknown."""
+        """The number of each hash; -1: unknown."""
         return claim(hashes, self._table, self._hashes, self.count, False)[0]

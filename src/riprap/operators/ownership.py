@@ -1,4 +1,4 @@
-"""Which rows belong to one of several shards, by the hash of their key (`kernels/hashing.py`)."""
+"""Which rows belong to one of several shards, by key hash (`kernels/hashing.py`)."""
 
 from collections.abc import Sequence
 
@@ -15,19 +15,19 @@ def owned(hashes: np.ndarray, shard: int, shards: int) -> np.ndarray:
 
 
 class Owner:
-    """One of so many shards; `by` are the columns that rows of a stream are divided by."""
+    """One of `shards` shards; `by` are the columns by which the rows of a stream are sharded."""
 
     def __init__(self, by: Sequence[str], schema: pa.Schema, shard: int, shards: int) -> None:
         self._by, self._shard, self._shards = by, shard, shards
         self._groups = GroupTable([schema.field(name).type for name in by], StringPool())
 
     def owns(self, rows: Views) -> np.ndarray:
-        """Of each row, whether it is the shard's own."""
+        """For each row whether it belongs to the shard."""
         groups = self._groups.groups([rows.column(name).array() for name in self._by])
         return owned(self._groups.hashes[groups], self._shard, self._shards)
 
     def own(self, rows: Views) -> Views | None:
-        """The rows that are; None: none is."""
+        """The rows of the shard; None: there are none."""
         chosen = np.flatnonzero(self.owns(rows))
         if not len(chosen):
             return None

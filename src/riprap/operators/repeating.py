@@ -1,12 +1,12 @@
-"""An operator that comes back repeats its past: rows that it had before, of which some are in its state already.
+"""A recovering operator repeats its past: rows that it processed before, some of which are in its restored state.
 
-What a *past* says: which windows were open at a point of the past, and for each of them from which row of a port on
-rows are missing in the state that was put back. Everything before that point was given out then. So until the point is
-reached nothing is given out, nothing closes and nothing else opens: rows of open windows that are missing are put in,
-all others are ignored, and at the point the whole numbers of the state become what they were.
+A *past* specifies which windows were open at a point, and for each of them from which row of a port on rows are
+missing in the restored state. Everything up to that point was emitted before the failure. So until the point is
+reached the operator emits nothing, closes no window and opens no other: it inserts the missing rows of open windows,
+ignores all other rows, and at the point sets the scalars of the state to their former values.
 
-Rows are counted by port, from the beginning of the stream, so that ties of times or keys do not matter. Punctuations
-are counted too, because they are given out.
+Rows are counted per port from the start of the stream, so ties of times or keys do not matter. Punctuations are
+counted too, because they are emitted.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,37 +29,37 @@ _NONE = np.empty(0, np.int64)
 
 @dataclass(frozen=True)
 class RecordedWindows:
-    """Windows in the order of `windows`; arrays by port have a line for each port."""
+    """Windows in the order of `windows`; arrays by port have a row for each port."""
 
-    windows: HashNumbers  # that were open
-    start: np.ndarray  # number of the first row of a port that the state does not have
+    windows: HashNumbers  # the open windows
+    start: np.ndarray  # number of the first row of a port that is missing in the state
     at: np.ndarray  # insertion index of that row
-    bare: np.ndarray  # whether nothing of a window was put back: it opened with that row
-    boundary: np.ndarray  # the next boundary when the state was saved that was put back
+    bare: np.ndarray  # whether no row of the window was restored: the window opened with that row
+    boundary: np.ndarray  # the next boundary when the restored state was saved
     scalars: Mapping[str, int]
-    rows: np.ndarray  # that had come on each port at the point
+    rows: np.ndarray  # rows that had arrived on each port at the point
     marks: np.ndarray  # punctuations
-    from_rows: np.ndarray  # the same where repeating begins
+    from_rows: np.ndarray  # the same where the repetition starts
     from_marks: np.ndarray
 
 
 class Repetition:
-    """One operator on its way to where it was. `over` says that it is there."""
+    """An operator that repeats its past. `over`: it has reached the point."""
 
     def __init__(
         self, operator: "WindowedOperator", past: RecordedWindows, then: "Callable[[Repetition], None] | None" = None
     ) -> None:
-        """`then` is called when it is over, before a row that comes behind it is taken."""
+        """`then` is called at the end, before the next row is processed."""
         self._operator, self._past, self._then = operator, past, then
         self.rows, self.marks = past.from_rows.copy(), past.from_marks.copy()
-        self.seen = np.zeros(past.windows.count, bool)  # windows that rows were put into
+        self.seen = np.zeros(past.windows.count, bool)  # windows that rows were inserted into
         self._unseen = past.bare.copy()
-        self._spoken = np.zeros(past.windows.count, np.int64)  # of those rows, how many a boundary has had
+        self._spoken = np.zeros(past.windows.count, np.int64)  # inserted rows that a boundary covered, per window
         self.over = False
         self._look()
 
     def punctuated(self, port: int) -> bool:
-        """A punctuation comes; whether it is one of the past."""
+        """A punctuation arrives; return whether it belongs to the past."""
         if self.over or self.marks[port] >= self._past.marks[port]:
             return False
         self.marks[port] += 1
@@ -67,11 +67,11 @@ class Repetition:
         return True
 
     def left(self, port: int) -> int:
-        """How many rows of the past are still to come."""
+        """How many rows of the past have not arrived yet."""
         return int(self._past.rows[port] - self.rows[port])
 
     def put(self, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
-        """Rows come, a batch for each port; gives what of them is not of the past."""
+        """Rows arrive, a batch for each port; return those that do not belong to the past."""
         rest = []
         for port, batch in enumerate(batches):
             count = min(batch.num_rows, self.left(port))
@@ -94,7 +94,9 @@ class Repetition:
             self._insert(port, windows, groups[missing], times_of(batch)[missing], words, self.rows[port] + missing)
 
     def put_words(self, groups: np.ndarray, ts: np.ndarray, words: Mapping[str, TextColumn]) -> int:
-        """As `put`, for rows of port 0 of which group, time and what is stored are known; gives how many were taken."""
+        """As `put`, for rows of port 0 with known groups, times and stored columns; return how many belonged to the
+        past.
+        """
         count = min(len(groups), self.left(0))
         missing, windows = self._missing(0, groups[:count])
         if len(missing):
@@ -105,7 +107,7 @@ class Repetition:
         return count
 
     def _missing(self, port: int, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Which of the next rows of a port the state lacks, and the window of each."""
+        """Which of the next rows of a port are missing in the state, and the window of each."""
         past = self._past
         if not past.windows.count:
             return _NONE, _NONE
@@ -136,7 +138,7 @@ class Repetition:
             np.add.at(self._spoken, spoken, 1)
 
     def _look(self) -> None:
-        """Whether the point is reached; then the state is what it was there."""
+        """If the point is reached, set the state to what it was there."""
         past = self._past
         if self.over or (self.rows < past.rows).any() or (self.marks < past.marks).any():
             return
@@ -163,15 +165,15 @@ class Repetition:
         out = np.full(past.windows.count, -1, np.int64)
         found = np.flatnonzero(windows >= 0)
         out[windows[found]] = found
-        assert (out >= 0).all(), "a window that was open has neither state nor rows"
+        assert (out >= 0).all(), "an open window has neither state nor rows"
         return out
 
 
 def stamped(window: Window, ts: np.ndarray, number: np.ndarray) -> np.ndarray:
-    """What rows are forgotten by: their time, or which row of their port they are."""
+    """What rows are evicted by: their time, or their number on their port."""
     return ts if isinstance(window, Time) else number + 1
 
 
 def of_count(window: Window) -> int:
-    """How many rows a window holds at most; 0: as many as there are."""
+    """The greatest number of rows of a window; 0: unlimited."""
     return window.size if isinstance(window, Count) else 0

@@ -26,13 +26,11 @@ from riprap.operators.kernels.ranks import distinct_values, percentiles
 from riprap.operators.kernels.rings import positions_of
 from riprap.operators.row_store import RowStore
 
-_LONG = (
-    32  # tuples per window from which it pays to go from one window to the next instead of reading each from end to end
-)
+_LONG = 32  # tuples per window from which sliding from window to window is faster than reading each window
 
 
 class Windows:
-    """Windows that speak: group `who` over its insertion indices [lo, hi). `overlapping`: a row is in several."""
+    """Windows that emit: group `who` over its insertion indices [lo, hi). `overlapping`: a row can be in several."""
 
     def __init__(self, store: RowStore, who: np.ndarray, lo: np.ndarray, hi: np.ndarray, *, overlapping: bool) -> None:
         self.store, self.who, self.lo, self.hi, self._overlapping = store, who, lo, hi, overlapping
@@ -43,14 +41,14 @@ class Windows:
 
     @cached_property
     def order(self) -> np.ndarray | None:
-        """Windows group by group, where sliding from one to the next is the better way; else None."""
+        """Windows group by group, where sliding from one to the next is faster; else None."""
         if not self._overlapping or int((self.hi - self.lo).sum()) <= _LONG * len(self.who):
             return None
         return self.by_group
 
     @cached_property
     def by_group(self) -> np.ndarray:
-        """Windows group by group, each group's in order."""
+        """Windows group by group, in order within each group."""
         return np.argsort(self.who, kind="stable")
 
     def positions_at(self, index: np.ndarray) -> np.ndarray:
@@ -58,7 +56,7 @@ class Windows:
 
 
 class WindowFunction:
-    """One call of an aggregate, ready to run."""
+    """One call of an aggregate function, ready to run."""
 
     def __init__(self, call: AggregateCall, column: str | None, spec: OperatorSpec) -> None:
         self.name = call.name
@@ -104,8 +102,8 @@ class WindowFunction:
         )  # fmt: skip
         if overflow:
             raise DataError(
-                f"operator {self._spec.name}: {self.name} leaves 64 bits; "
-                "cast its argument to double, or take a smaller window"
+                f"operator {self._spec.name}: {self.name} exceeds 64 bits; "
+                "cast its argument to double, or use a smaller window"
             )
         return values, some
 
@@ -142,8 +140,8 @@ class WindowFunction:
             missing = column.valid[positions] == 0
             if missing.any() and values.dtype != np.float64:
                 raise DataError(
-                    f"operator {self._spec.name}: {self.name} got a null; a user's function over integers takes none, "
-                    "so use coalesce in its argument"
+                    f"operator {self._spec.name}: {self.name} got a null; a user-defined function over integers "
+                    "accepts none, so use coalesce in its argument"
                 )
             values[missing] = np.nan
         ends = np.cumsum(windows.hi - windows.lo)
@@ -152,7 +150,7 @@ class WindowFunction:
         return pa.array(out)
 
     def _looped(self, values: np.ndarray, ends: np.ndarray, out: np.ndarray) -> None:
-        """Call the user's function on every window: compiled if Numba can, else as it is."""
+        """Call the user's function on every window: compiled if Numba can compile it, else interpreted."""
         function = self._call.user_function
         if self._compiled is None:
             self._compiled = _loop(njit(nogil=True)(function), njit(nogil=True))

@@ -1,8 +1,8 @@
 """The functor with state variables. Semantics: `riprap.graph.specs.Scan`.
 
-The variables of a group are one row of a store, which each tuple replaces. On its own the operator computes its updates
-on columns, in as many turns as a group has tuples in the batch at most: the first tuple of every group, then the second
-of each, and so on. In a compiled piece it is a step (`step_scan.py`), which costs the same whatever the groups are.
+The variables of a group are one row of a store, which each tuple replaces. Outside pieces the operator updates them by
+columns: in the first round with the first tuple of every group, in the second with the second, and so on. In a
+compiled piece it is a step (`step_scan.py`), the cost of which does not depend on the groups.
 """
 
 from functools import cache
@@ -21,7 +21,7 @@ from riprap.operators.row_store import RowStore
 from riprap.operators.windowed import WindowedOperator
 
 
-@cache  # not with the module: with its first array of Python's values Arrow imports pandas, which takes a while
+@cache  # not at import: Arrow's first array of Python values imports pandas, which is slow
 def _one_row() -> pa.RecordBatch:
     return pa.record_batch({TS: pa.array([0], TS_TYPE), SEQ: pa.array([0], pa.int64())})
 
@@ -53,7 +53,7 @@ class ScanOperator(WindowedOperator):
         self.groups = GroupTable([schema.field(name).type for name in self.spec.by], self.pool)
         fields = [(field.name, field.type) for field in self.fields]
         self.stores = {0: RowStore(self.groups, fields, self.pool, ring=self.ring)}
-        # What each variable begins with, as the store holds it, and whether that is not null.
+        # The initial value of each variable as the store holds it, and whether it is not null.
         self.initial: dict[str, tuple[int | float, bool]] = {}
         for field, start in zip(self.fields, self._starts, strict=True):
             words = to_words(start, self.pool)
@@ -81,7 +81,7 @@ class ScanOperator(WindowedOperator):
         return emissions
 
     def _update(self, rows: pa.RecordBatch, before: np.ndarray, positions: np.ndarray) -> None:
-        """One tuple per group: what its variables become."""
+        """Update the variables with one tuple per group."""
         columns = dict(zip(rows.schema.names, rows.columns, strict=True))
         columns |= {field.name: self._old(field, before) for field in self.fields}
         for name, update in self.updates:
@@ -90,7 +90,7 @@ class ScanOperator(WindowedOperator):
             self.stores[0].write(name, positions, to_words(columns[name], self.pool))
 
     def _old(self, field: pa.Field, before: np.ndarray) -> pa.Array:
-        """A variable as the rows found it."""
+        """A variable's value before these rows."""
         values, valid = self.stores[0].column(field.name)
         there = before >= 0
         start, ok = self.initial[field.name]

@@ -19,7 +19,7 @@ from riprap.operators.row_store import RowStore
 from riprap.operators.windowed import WindowedOperator
 
 _NONE = np.iinfo(np.int64).min
-_ONLY = np.zeros(1, np.int64)  # the one group
+_ONLY = np.zeros(1, np.int64)  # the only group
 
 
 class SortOperator(WindowedOperator):
@@ -33,10 +33,10 @@ class SortOperator(WindowedOperator):
         schema = self.setting.schemas[0]
         self.groups = GroupTable((), self.pool)
         self.stores = {0: RowStore(self.groups, [(name, schema.field(name).type) for name in self._kept], self.pool)}
-        self._boundary = _NONE  # the next multiple of a time window to give out at
-        self._last = OrderKey(_NONE, TIMER, _NONE)  # of the latest tuple
+        self._boundary = _NONE  # the next multiple of a time window, at which to emit
+        self._last = OrderKey(_NONE, TIMER, _NONE)  # key of the latest tuple
         self._numbering = Numbering()
-        self._passed = START_KEY  # the window may have nothing but tuples that came late, at this key
+        self._passed = START_KEY  # late tuples arrived at this key; the window may have no others
 
     def process(self, channel: Channel, batch: pa.RecordBatch) -> list[Emission]:
         self.version += batch.num_rows
@@ -60,7 +60,7 @@ class SortOperator(WindowedOperator):
         return emissions
 
     def late(self, channel: Channel, batch: pa.RecordBatch, at: OrderKey) -> list[Emission]:
-        if isinstance(self.spec.window, Time):  # one window is open: what belongs before it comes too late
+        if isinstance(self.spec.window, Time):  # one window is open: rows before it are too late
             size = self.spec.window.size
             if self._boundary == _NONE:
                 self._boundary = (at.ts // size + 1) * size
@@ -72,7 +72,7 @@ class SortOperator(WindowedOperator):
         return emissions
 
     def _fits(self, keys: Keys, start: int) -> int:
-        """Up to which row the window takes rows before it is given out."""
+        """The row up to which rows enter the window before it is emitted."""
         window, count = self.spec.window, len(keys.ts)
         if isinstance(window, Count):
             return min(count, start + window.size - self.stores[0].size())
@@ -92,7 +92,7 @@ class SortOperator(WindowedOperator):
             store.write(name, positions, to_words(rows.column(name), self.pool))
 
     def _give_out(self, key: OrderKey, trigger: int | None) -> list[Emission]:
-        """Everything in the window, sorted, under the key of what triggered it; then a punctuation."""
+        """Emit everything in the window, sorted, with the key of its trigger; then a punctuation."""
         store = self.stores[0]
         lo, hi = int(store.head[0]), int(store.tail[0])
         if lo == hi:
@@ -116,15 +116,15 @@ class SortOperator(WindowedOperator):
         return [Emission(0, batch, triggers), Emission(0, mark)]
 
     def _at_boundary(self, now: int, trigger: int | None) -> list[Emission]:
-        """Give out what ended before `now`, and wait for the boundary after it."""
+        """Emit what ended before `now`, and wait for the next boundary."""
         size = cast(Time, self.spec.window).size
         emissions = self._give_out(OrderKey(self._boundary, TIMER, self._boundary // size), trigger)
         self._boundary = (now // size + 1) * size
         return emissions
 
     def punctuate(self, channel: Channel, punctuation: Punctuation) -> list[Emission]:
-        # What is given out ends with a punctuation of its own; with nothing to give out the punctuation passes, behind
-        # what its trigger has made the window give out.
+        # The output of a window ends with a punctuation. If the window is empty, the punctuation itself passes, behind
+        # the output that its trigger caused.
         key, window = punctuation.key, self.spec.window
         if isinstance(window, Time) and key.ts % window.size == 0:
             key = behind_boundary(key, key.ts // window.size)
@@ -145,7 +145,7 @@ class SortOperator(WindowedOperator):
         return self._boundary if waits else None
 
     def output_watermark(self, key: OrderKey) -> OrderKey:
-        # A punctuation, or the end where time does not say when, gives out under the key of the latest tuple.
+        # A punctuation, or the end of input without a time window, emits with the key of the latest tuple.
         waits = not isinstance(self.spec.window, Time) and self.stores[0].size() > 0
         return still_open(min(key, self._last) if waits else key)
 

@@ -1,4 +1,4 @@
-"""The step of an aggregate over the few most recent tuples of a group: one pass over the window for all its calls."""
+"""The step of an aggregate over the few latest tuples of a group: one pass over the window for all its calls."""
 
 import re
 from typing import cast
@@ -98,7 +98,7 @@ class _Window:
         self._function, self._block, self._name, self._operator = function, block, name, operator
         self._base, self._mask, self._lo, self._hi = base, mask, lo, hi
         self._before: list[str] = []
-        self._each: dict[str, list[str]] = {}  # per stored column: what each of its values does
+        self._each: dict[str, list[str]] = {}  # per stored column: what is done with each of its values
         self._behind = Block()
         self._sums: dict[str, tuple[str, str]] = {}
 
@@ -143,7 +143,7 @@ class _Window:
     def _ranked(
         self, kernel: str, column: str, type_: pa.DataType, made: pa.DataType, *more: str, valid: str | None = None
     ) -> Value:
-        """A function that looks at the order of the window's values."""
+        """A function of the order of the window's values."""
         values = stored_column(self._function, self._name, self._operator, 0, column, type_)
         arguments = [values, self._validity(column), self._base, self._mask, self._lo, self._hi, *more]
         return under_name(self._function, self._behind, Value(made, f"{kernel}({', '.join(arguments)})", valid))
@@ -160,7 +160,7 @@ class _Window:
         if pa.types.is_floating(type_):
             result = self._float_sum(column, stem)
         else:
-            # The upper halves are added up beside: see kernels/folds.py.
+            # The upper halves are summed separately: see kernels/folds.py.
             self._before += [f"{stem}_t = np.int64(0)", f"{stem}_u = np.int64(0)"]
             self._each.setdefault(column, []).extend([f"{stem}_t += x", f"{stem}_u += x >> 32"])
             counted = self._count(column) if self._operator.nullable(column) else f"({self._hi} - {self._lo})"
@@ -172,7 +172,7 @@ class _Window:
         return result
 
     def _float_sum(self, column: str, stem: str) -> str:
-        """Cascaded additions that know their error; the exact accumulator where that is not enough."""
+        """Cascaded additions with a known error; the exact accumulator where that is too large."""
         t, e, lost = f"{stem}_t", f"{stem}_e", f"{stem}_l"
         self._before += [f"{t} = 0.0", f"{e} = 0.0", f"{lost} = 0.0"]
         self._each.setdefault(column, []).extend([
@@ -233,7 +233,7 @@ def overflow_site(function: Function, operator: AggregateOperator, column: str) 
     summed = (call for call in operator.spec.calls if operator.column_of(call) == column)
     called = next(call.name for call in summed if call.function in ("sum", "avg"))
     return function.site(
-        f"operator {operator.spec.name}: {called} leaves 64 bits; cast its argument to double, or take a smaller window"
+        f"operator {operator.spec.name}: {called} exceeds 64 bits; cast its argument to double, or use a smaller window"
     )
 
 
@@ -242,5 +242,5 @@ def _stem(name: str, column: str) -> str:
 
 
 def _renamed(line: str, x: str) -> str:
-    """The value's own name in place of `x`."""
+    """The line with the value's name in place of `x`."""
     return re.sub(r"\bx\b", x, line)

@@ -1,10 +1,10 @@
-"""What a step tells the tracker of its operator (`tracking.py`), where windows are recorded as they change.
+"""What a step reports to the tracker of its operator (`tracking.py`), for continuous checkpoints.
 
-The loop lists every group that it touches once, with where its ring was before; of a tumbling window that is given out
-it writes which row that was. When somebody asks the tracker, calls later, it works out from that list what opened,
-changed and closed. So what a row costs beyond its window is a look at one array, and a call costs next to nothing: that
-a window opens is not noticed at its first row, which would be a branch for every row that nobody can foretell. Windows
-of one tuple are never open between two rows: of those nothing is listed.
+The loop lists every group that it touches once, with the previous position of its ring. When a tumbling window emits,
+it writes the number of the row. When the tracker is queried, calls later, it derives from that list what opened,
+changed and closed. So a row costs one array access more, and a call almost nothing: the loop does not detect that a
+row opens a window, which would be an unpredictable branch for every row. Windows of one tuple are never open between
+two rows and are not listed.
 """
 
 import re
@@ -18,15 +18,16 @@ from riprap.operators.windowed import WindowedOperator
 
 _GROUP, _END = "group", "end"
 _NONE = np.empty(0, np.int64)
-_MOST = 65_536  # groups that are listed before the tracker looks at them
-_ENTERED = "n_entry"  # counter of the rows of the entry, those of a call as it ends
-_COLUMN = re.compile(r"\w+\[u\]")  # of the entry, at its row
+_MOST = 65_536  # groups that are listed before the tracker reads the list
+_ENTERED = "n_entry"  # counter of the rows of the entry, updated when a call ends
+_COLUMN = re.compile(r"\w+\[u\]")  # a column of the entry at its row
 
 
 class StepEvents:
-    """Of one operator with one port. `tumbling`: windows are given out for good, and begin anew; `instant`: at once.
+    """The events of one operator with one port. `tumbling`: a window emits once and the next one starts empty;
+    `instant`: at its first row.
 
-    `block`: where rows come. If all rows of the entry do, they need not be counted.
+    `block`: where rows arrive. If all rows of the entry do, the loop need not count them.
     """
 
     def __init__(
@@ -45,19 +46,19 @@ class StepEvents:
         self._block, self._ts = block, ts
         self._all = block is function.row
         self._told_at_end = self._all and _COLUMN.fullmatch(ts) is not None
-        self._before = 0  # rows that had come when somebody last looked
-        self._rows = function.counter(f"{name}_came", self._begin)  # that have come; without those of the entry
+        self._before = 0  # rows that had arrived at the last query
+        self._rows = function.counter(f"{name}_came", self._begin)  # rows that have arrived; without those of the entry
         if self._told_at_end:
             function.finish.sub("if done > start:").add("u = np.uint64(done - 1)", f"{name}_last = {ts}")
         self._last = function.counter(f"{name}_last")
-        self._given = ""  # counter of windows given out, where not every row gives one out
-        self._given_before = 0  # what it was then
+        self._given = ""  # counter of emitted windows, if not every row emits one
+        self._given_before = 0  # its value at the last query
         function.after.append(self._after)
         if not tumbling:
             self._began = function.counter(f"{name}_began")
         if instant:
             return
-        self._count = function.counter(f"{name}_touches")  # of groups that are listed
+        self._count = function.counter(f"{name}_touches")  # of listed groups
         self._stamp = function.counter(f"{name}_stamp")
         self._buffers = function.buffer(most)
         whole = np.dtype(np.int64)
@@ -70,11 +71,11 @@ class StepEvents:
 
     @property
     def _tracker(self) -> Tracker:
-        assert self._operator.tracker is not None, "windows that are recorded are tracked before a row comes"
+        assert self._operator.tracker is not None, "recorded windows must be tracked before the first row"
         return self._operator.tracker
 
     def _begin(self) -> int:
-        """Before a call. Counters go on from call to call, until somebody looks."""
+        """Before a call. Counters continue from call to call, until the next query."""
         tracker, function = self._tracker, self._function
         if tracker.noted is not None:
             return function.value_of(self._rows)
@@ -87,7 +88,7 @@ class StepEvents:
         return self._before - (function.value_of(_ENTERED) if self._all else 0)
 
     def row(self, group: str, head: str, tail: str) -> None:
-        """A row is about to come into the window [head, tail) of a group, given as an index."""
+        """A row is about to enter the window [head, tail) of a group, which is given as an index."""
         block = self._block
         if not self._instant:
             first = block.sub(f"if {self._marks}[{group}] != {self._stamp}:")
@@ -104,7 +105,7 @@ class StepEvents:
             block.add(f"{self._last} = {self._ts}")
 
     def spoke(self, block: Block, group: str, counter: str) -> None:
-        """A window was given out, as a counter says."""
+        """A window was emitted; `counter` counts those."""
         if block is not self._block:
             self._given = counter
         if self._tumbling and not self._instant:
@@ -118,7 +119,7 @@ class StepEvents:
                 self._tracker.look()
 
     def _tell(self) -> None:
-        """Somebody looks."""
+        """Report to the tracker, which was queried."""
         value, tracker = self._function.value_of, self._tracker
         rows = value(self._rows) + (value(_ENTERED) if self._all else 0)
         if rows == self._before:

@@ -1,15 +1,15 @@
-"""A gate before an operator: for a stretch of order keys, rows do not reach it, reach it twice, or with wrong values.
+"""A gate before an operator: in a range of order keys, rows are lost, pass twice, or get wrong values.
 
-What a gate does is whole numbers in an array, never text, so one compiled function serves every fault at every
-operator of a piece:
+Integers in an array control a gate, never text, so one compiled function serves every fault at every operator of a
+piece:
 
-    0        how often a row of the stretch passes: 0 lost, 1 once, 2 twice
+    0        how often a row of the range passes: 0 lost, 1 once, 2 twice
     1        how its values are wrong: 0 not at all, OFF or FLIPPED (`kernels/altering.py`)
-    2        the seed of that
-    3 … 6    the order key (_ts, _src, _seq, _n) at which the stretch begins
-    7 … 10   and before which it ends
-    11, 12   by how many millionths values are off at most; how many columns may be wrong
-    13 …     two numbers for each of `columns`: which of those it is (-1: none), and its salt
+    2        the seed for wrong values
+    3 … 6    the order key (_ts, _src, _seq, _n) at which the range starts
+    7 … 10   before which the range ends
+    11, 12   the greatest relative error in millionths; how many columns may be wrong
+    13 …     two numbers for each of `columns`: its index among those that may be wrong (-1: none), and its salt
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,13 +22,13 @@ from riprap.graph.order_keys import SEQ, SRC, TS, KeyShape, N, OrderKey
 from riprap.operators.function import Function
 from riprap.operators.step_state import Given, Row, under_name
 
-TWICE = 3  # gates of one piece at most through which rows pass twice
+TWICE = 3  # the most gates of one piece through which rows pass twice
 _COLUMNS = 13
 _TYPES = (pa.float64(), pa.int64())
 
 
 class Wrong(NamedTuple):
-    """How values are wrong, and which: by column, its salt."""
+    """How values are wrong, and which ones: a salt by column."""
 
     how: int
     seed: int
@@ -37,7 +37,7 @@ class Wrong(NamedTuple):
 
 
 class Gate:
-    """What happens before one operator. `columns` are those that can be wrong, in the order of its stream."""
+    """The fault before one operator. `columns` are those that can be wrong, in the order of its stream."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         self.columns = tuple(columns)
@@ -45,11 +45,11 @@ class Gate:
         self.open()
 
     def open(self) -> None:
-        """Everything passes as it is."""
+        """Let every row pass unchanged."""
         self.numbers[:2] = 1, 0
 
     def strike(self, start: OrderKey, end: OrderKey, times: int, wrong: Wrong | None = None) -> None:
-        """Rows from `start` on and before `end` pass so often, or are wrong."""
+        """Let rows in [start, end) pass `times` times, or with wrong values."""
         numbers = self.numbers
         numbers[0], numbers[1], numbers[3:7], numbers[7:11] = times, 0, start, end
         if wrong is not None:
@@ -62,7 +62,7 @@ class Gate:
                 numbers[_COLUMNS + 2 * place + 1] = _signed(wrong.salts[name]) if number >= 0 else 0
 
     def loses(self, key: OrderKey) -> bool:
-        """Whether a punctuation does not pass."""
+        """Whether a punctuation is lost."""
         numbers = self.numbers.tolist()
         return numbers[0] == 0 and numbers[3:7] <= list(key) < numbers[7:11]
 
@@ -73,7 +73,7 @@ def wrongable(carried: pa.Schema) -> list[str]:
 
 
 def gate_step(function: Function, name: str, gate: Gate, shape: KeyShape, given: Given) -> Given:
-    """What passes the gate of the operator whose arguments begin with `name`."""
+    """The rows behind the gate of the operator whose arguments start with `name`."""
     block, key = given.block, _key(given.row, shape)
     array = function.array(f"{name}_gate", "=int64", lambda views: gate.numbers)
     own = [f"{name}_gate{place}" for place in range(len(gate.numbers))]
@@ -100,13 +100,13 @@ def gate_step(function: Function, name: str, gate: Gate, shape: KeyShape, given:
 
 
 def _key(row: Row, shape: KeyShape) -> list[str]:
-    """The parts of an order key, those that are constant as what they are."""
+    """The parts of an order key as text; constant parts as literals."""
     src = row[SRC].text if SRC in row else str(shape.src)
     return [row[TS].text, src, row[SEQ].text, row[N].text if N in row else "0"]
 
 
 def _from(key: Sequence[str], limit: Sequence[str]) -> str:
-    """Whether a key is a limit or behind it."""
+    """Whether a key is at or behind a limit."""
     text = f"{key[-1]} >= {limit[-1]}"
     for own, other in zip(reversed(key[:-1]), reversed(limit[:-1]), strict=True):
         text = f"{own} > {other} or ({own} == {other} and ({text}))"

@@ -1,12 +1,11 @@
-"""The step of an aggregate that time or a punctuation makes speak: the loop finds the group, the time and the arguments
-of a row, and the operator takes all rows of a call after it, in kernels. It ends its piece.
+"""The step of an aggregate that emits by time or punctuation. The loop gathers the group, the time and the arguments
+of each row, and the operator processes all rows of a call after it, in kernels. The step ends its piece.
 
-Who speaks, when, and over which window is a matter of all groups at once, and of rows that come much later; and a row
-can bring many windows to an end. Taken in kernels after the loop, no row waits for an interpreter, however often time
-makes the operator speak.
+When which window emits depends on all groups and on much later rows, and one row can end many windows. In kernels
+after the loop no row waits for the interpreter, however often the operator emits.
 
-Any aggregate that comes back takes the rows of its past like that too, in a piece of its own (`past`), whose loop stops
-where the past ends.
+Every recovering aggregate processes the rows of its past in the same way, in a piece of its own (`past`), the loop of
+which stops where the past ends.
 """
 
 import numpy as np
@@ -20,24 +19,24 @@ from riprap.operators.contract import Emission
 from riprap.operators.function import Buffers, Function
 from riprap.operators.step_state import Given, group_of, operator_name, word_of
 
-_GROUP, _TIME = " group", " time"  # no argument is called that
+_GROUP, _TIME = " group", " time"  # no argument has these names
 
 
 def gathers(spec: OperatorSpec) -> bool:
-    """Whether an operator takes its rows after the loop, and so ends its piece."""
+    """Whether an operator processes its rows after the loop, and so ends its piece."""
     return isinstance(spec, Aggregate) and not isinstance(spec.every, Count)
 
 
 class Gathering:
-    """What a loop found for an operator."""
+    """The rows that a loop gathered for an operator."""
 
     def __init__(self, operator: AggregateOperator, buffers: Buffers, counter: str) -> None:
         self.operator, self.buffers, self.counter = operator, buffers, counter
         self.name = operator.spec.name
-        self.given = 0  # rows that it gave so far
+        self.given = 0  # rows gathered so far
 
     def take(self, count: int, at: OrderKey | None = None) -> list[Emission]:
-        """Let the operator have the rows of the last call; where they come late, at a key that has passed."""
+        """Let the operator process the rows of the last call; `at`: the key at which they arrived, if they are late."""
         arrays, operator = self.buffers.arrays, self.operator
         groups, ts = arrays[_GROUP][:count], arrays[_TIME][:count]
         words = {
@@ -48,7 +47,7 @@ class Gathering:
         }
         if operator.repetition is not None and operator.repeating:
             past = operator.repetition.put_words(groups, ts, words)
-            operator.version -= past  # which the piece counts with the others, and had been counted
+            operator.version -= past  # the piece counts them again
             if past == count:
                 return []
             groups, ts = groups[past:], ts[past:]
@@ -61,7 +60,7 @@ class Gathering:
 
 
 def gather_step(function: Function, operator: AggregateOperator, given: Given, *, past: bool = False) -> Gathering:
-    """`past`: rows of the past only."""
+    """`past`: only rows of the past."""
     name = operator_name(operator.spec)
     keys = [given.row[column] for column in operator.spec.by]
     block, group = group_of(function, given.block, name, operator, keys, True, given.most)
@@ -83,7 +82,7 @@ def gather_step(function: Function, operator: AggregateOperator, given: Given, *
         write(column, np.dtype(dtype_of(bound.type)), word_of(function, block, name, operator, value))
         if value.valid is not None:
             write(f"{column} ok", np.dtype(np.uint8), value.valid)
-    function.outputs.append(count)  # a row that fails is not taken
+    function.outputs.append(count)  # a row that fails is not processed
     return Gathering(operator, buffers, count)
 
 

@@ -1,6 +1,7 @@
-"""The step of a join in which one port keeps the latest tuple per group, and the other keeps nothing and asks.
+"""The step of a join in which one port stores the latest tuple per group, and the other stores nothing and looks it
+up.
 
-Where the one that asks is given out in any case, what it met is null unless it met something.
+In an outer join the columns of the stored port are null where there was no match.
 """
 
 from collections.abc import Sequence
@@ -68,7 +69,7 @@ def join_step(function: Function, operator: JoinOperator, inputs: Sequence[Given
             elif origin != port and column in operator.stored[kept]:
                 field = setting.schemas[kept].field(column)
                 read = read_back(function, name, operator, kept, column, at, field.type, field.nullable)
-                pair[column] = under_name(function, block, read)  # as it is now: it may change in this row
+                pair[column] = under_name(function, block, read)  # a copy: the store may change in this row
         met: Row = pair | key_parts(row)
         if spec.predicate is not None:
             block, met = where(function, block, met, spec.predicate)
@@ -89,7 +90,7 @@ def join_step(function: Function, operator: JoinOperator, inputs: Sequence[Given
 
 
 def _if_hit(block: Block, value: Value, hit: str) -> Value:
-    """What was met, in the block around that in which it was: null where nothing was."""
+    """A stored value in the surrounding block: null where there was no match."""
     name = f"{value.text}_met"
     zero = "0.0" if pa.types.is_floating(value.type) else "False" if pa.types.is_boolean(value.type) else "np.int64(0)"
     block.add(f"{name} = {value.text} if {hit} else {zero}", f"{name}_ok = {hit} and {value.valid or True}")

@@ -1,13 +1,13 @@
-"""The step of an aggregate over a window of time, or of many tuples, that speaks at tuples: sums that run.
+"""The step of an aggregate over a time window, or many tuples, that emits at tuples: running sums.
 
-A group's window is a ring that grows inside the loop (arrays grow outside it, between two rows). What comes is added to
-the group's sums and what goes is taken away again, so that a tuple costs the same however long its window is.
+A group's window is a ring that grows inside the loop (arrays grow outside it, between two rows). A new tuple is added
+to the group's sums and an evicted one is subtracted, so the cost of a tuple does not depend on the window's length.
 
-A sum of floats is two numbers whose exact sum it is, by additions that know their error. As long as nothing was *lost*
-in the second of them, taking a value away again is exact too, and the two are what adding up the window would give.
-Once something was, the window is added up anew at the next tuple. Infinities and NaN are counted beside, NaN as both
-infinities: added to a sum they could not be taken away again. So a result follows from the window alone, as it has
-to; the running sums are no part of an operator's state, and are made again from the window after a restore.
+A sum of floats is stored as two numbers: the rounded sum and its error. As long as nothing was *lost* in the second,
+subtracting a value is exact too, and the two equal what adding up the window would give. Once something was lost, the
+window is added up again at the next tuple. Infinities and NaN are counted separately, NaN as both infinities, because
+they cannot be subtracted from a sum. So a result depends on the window alone, as it must; the running sums are not
+part of the operator's state and are computed again from the window after a restore.
 """
 
 from typing import cast
@@ -42,7 +42,7 @@ RUNNING = frozenset(("count", "sum", "avg", "first", "last"))
 
 
 def runs(spec: Aggregate) -> bool:
-    """Whether all that an aggregate says can be kept up to date tuple by tuple."""
+    """Whether all results of an aggregate can be updated tuple by tuple."""
     return isinstance(spec.every, Count) and all(call.function in RUNNING for call in spec.calls)
 
 
@@ -68,7 +68,7 @@ class _Step:
     def write(self) -> Given:
         function, operator, spec, name, given = self.function, self.operator, self.spec, self.name, self.given
         block = given.block
-        if isinstance(spec.window, Time):  # of what comes late, some may be too old
+        if isinstance(spec.window, Time):  # late rows may be too old
             oldest = function.counter(f"{name}_oldest", lambda: operator.oldest)
             block = block.sub(f"if {given.row[TS].text} > {oldest}:")
         keys = [given.row[c] for c in spec.by]
@@ -92,7 +92,7 @@ class _Step:
             block.add(f"{head} = {self.rings}[{g}, 2]")
             events.row(g, head, a)
         self._load(block)
-        new = block.sub(f"if {self.ints}[{g}, 1] == 0:")  # sums are of another window: add it up
+        new = block.sub(f"if {self.ints}[{g}, 1] == 0:")  # the sums belong to another window: add up this one
         new.add(f"{self.ints}[{g}, 1] = 1", f"{lo} = {self.rings}[{g}, 2]")
         self._zero(new)
         again = new.sub(f"for w in range({lo}, {a}):")
@@ -111,7 +111,7 @@ class _Step:
         self._shift(gone, lo, -1)
         gone.add(f"{lo} += 1")
         if self.summed:
-            self._zero(block.sub(f"if {lo} == {a}:"))  # nothing is left, and nothing was lost
+            self._zero(block.sub(f"if {lo} == {a}:"))  # the window is empty, so nothing is lost
         self._move(block, a, lo)
         at = function.fresh("at")
         block.add(f"{at} = np.uint64({b} + ({a} & {c}))")
@@ -162,7 +162,7 @@ class _Step:
 
     def _names(self, column: str) -> tuple[str, ...]:
         stem, rare = f"{self.name}_{identifier(column)}_run", 3 + 3 * self.operator.places[column]
-        # How many are infinite or NaN is so seldom changed that it stays where it is kept.
+        # How many values are infinite or NaN changes so seldom that the number stays in its array.
         beside = (f"{self.ints}[{self.g}, {rare + side}]" for side in (0, 1))
         return f"{stem}_n", f"{stem}_t", f"{stem}_u", f"{stem}_l", *beside
 
@@ -170,7 +170,7 @@ class _Step:
         return pa.types.is_floating(self.operator.stores[0].type_of(column))
 
     def _places(self, column: str) -> list[tuple[str, str]]:
-        """The sums of a column, and where they are kept between rows of a group."""
+        """The sums of a column, and where they are stored between rows of a group."""
         number = self.operator.places[column]
         n, t, u, lost, *_ = self._names(column)
         ints = [f"{self.ints}[{self.g}, {2 + 3 * number + place}]" for place in range(3)]
@@ -199,7 +199,7 @@ class _Step:
             block.add(*(f"{name} = np.int64(0)" for name in (n, t, u)))
 
     def _shift(self, block: Block, index: str, sign: int) -> None:
-        """Add the row at an insertion index to the sums, or take it away."""
+        """Add the row at an insertion index to the sums, or subtract it."""
         if not self.summed:
             block.add("pass")
             return
@@ -235,7 +235,7 @@ class _Step:
         beside.sub(f"if not {x} > 0.0:").add(f"{own[1]} {plus}= 1")
 
     def _move(self, block: Block, a: str, lo: str) -> None:
-        """A ring that is full goes to the end of the arrays, where it has twice the places."""
+        """Move a full ring to the end of the arrays, and double its places."""
         function, operator, name = self.function, self.operator, self.name
         used = function.counter(f"{name}_used", lambda: operator.stores[0].used)
         largest = function.counter(f"{name}_largest", lambda: operator.largest_ring)
@@ -293,7 +293,7 @@ class _Step:
     def _total(self, block: Block, column: str, a: str, lo: str) -> str:
         n, t, u, lost, above, below = self._names(column)
         if not self._floats(column):
-            # The upper halves are added up beside: see kernels/folds.py.
+            # The upper halves are summed separately: see kernels/folds.py.
             wrong = block.sub(f"if err == 0 and abs(({t} >> 32) - {u}) > {n}:")
             wrong.add(f"err = {overflow_site(self.function, self.operator, column)}")
             return t

@@ -1,8 +1,8 @@
 """The step of a functor with state variables: a group's variables are read, updated one by one, and written back.
 
-Variables that are text are ids of the operator's own strings. Before a call these have all strings that an update can
-give in it: those of the input's dictionaries, and of functions of them. So an update may choose among those and what
-variables had, but not compute with text that a row of the same call has made.
+Text variables are ids in the operator's string pool. Before a call the pool contains all strings that an update can
+produce in it: those of the input's dictionaries, and of functions of them. So an update may choose among those and the
+variables' old values, but cannot compute with text that a row of the same call produced.
 """
 
 import pyarrow as pa
@@ -39,19 +39,19 @@ def scan_step(function: Function, operator: ScanOperator, given: Given) -> Given
     fresh = block.sub(f"if {index} == {ends}[{at}, 0]:")
     row: dict[str, Value] = dict(given.row)
     for field in operator.fields:
-        start, ok = operator.initial[field.name]  # text is the first that an operator without state has: its id stays
+        start, ok = operator.initial[field.name]  # text is interned first, so its id is constant
         values = stored_column(function, name, operator, 0, field.name, field.type)
         valid = stored_validity(function, name, operator, 0, field.name)
         first = function.literal(float(start) if pa.types.is_floating(field.type) else int(start))
         fresh.add(f"{values}[{at}] = {first}", f"{valid}[{at}] = {int(ok)}")
-    for field in operator.fields:  # as they are now: each is read before any is written
+    for field in operator.fields:  # all variables are read before any is written
         old = read_back(function, name, operator, 0, field.name, str(at), field.type, True)
         row[field.name] = under_name(function, block, old)
     function.chosen = {kind_of(f.type): pool_name(name, f.type) for f in operator.fields if is_text(f.type)}
     function.code = lambda value: word_of(function, block, name, operator, value)
     for column, bound in operator.updates:
         row[column] = under_name(function, block, function.expression(block, row, bound.expression))
-    for own in function.chosen.values():  # it is found last: with all strings that updates may give
+    for own in function.chosen.values():  # fetched last, with all strings that updates may produce
         function.dictionaries[own] = function.dictionaries.pop(own)
     function.chosen = {}
     for field in operator.fields:

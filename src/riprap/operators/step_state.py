@@ -1,4 +1,4 @@
-"""What steps have in common: the row that one gives to the next, and the state that they keep it in."""
+"""Common parts of steps: the row that one step passes to the next, and the state of operators."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,13 +18,14 @@ from riprap.operators.function import Function
 from riprap.operators.groups import GroupTable
 from riprap.operators.windowed import WindowedOperator
 
-Row = Mapping[str, Value]  # by column, order key and all
+Row = Mapping[str, Value]  # by column, including the order key
 
 
 @dataclass
 class Given:
-    """An output row of a step: where it is there, what it is, how it is counted, and how many a row of the entry can
-    give."""
+    """An output row of a step: the block in which it exists, its columns, its counter, and how many there can be for
+    one row of the entry.
+    """
 
     block: Block
     row: Row
@@ -37,11 +38,11 @@ def key_parts(row: Row) -> dict[str, Value]:
 
 
 def where(function: Function, block: Block, row: Row, predicate: Expression) -> tuple[Block, Row]:
-    """The block in which a predicate is true, and the row as it is known there: what it compares is not null."""
+    """The block in which a predicate is true, and the row as known there: the columns it compares are not null."""
     condition = function.truth(block, row, predicate)
     there = not_null_where(predicate.root)
     known = {name: replace(value, valid=None) if name in there else value for name, value in row.items()}
-    # Behind a block for other values of the same column it need not be asked where that one was taken.
+    # After a block for other values of the same column, `elif` skips the test where that block ran.
     only = only_values(predicate.root)
     last = block.items[-1] if block.items else None
     before = last.only if isinstance(last, Block) and only is not None else None
@@ -59,7 +60,7 @@ def counted(function: Function, block: Block, name: str) -> str:
 
 
 def flag(function: Function, given: Given) -> str:
-    """A name that is true in a row where this is given, wherever it is asked."""
+    """A name that is true in every row for which this output row exists, usable anywhere in the loop."""
     name = function.fresh("has")
     function.prologue.add(f"{name} = False")
     given.block.add(f"{name} = True")
@@ -67,7 +68,7 @@ def flag(function: Function, given: Given) -> str:
 
 
 def comes_first(first: Block, second: Block) -> bool:
-    """Whether what is added to one block runs before what is added to another, in every row that has both."""
+    """Whether code added to one block runs before code added to another, in every row that runs both."""
     ways = []
     for block in (first, second):
         way: list[Block] = [block]
@@ -78,15 +79,15 @@ def comes_first(first: Block, second: Block) -> bool:
     while depth < min(map(len, ways)) and ways[0][depth] is ways[1][depth]:
         depth += 1
     if depth == len(ways[0]):
-        return depth == len(ways[1])  # the same block; or the second is in the first
+        return depth == len(ways[1])  # the same block, or the second is inside the first
     if depth == len(ways[1]):
-        return True  # the first is in the second
+        return True  # the first is inside the second
     places = [next(i for i, item in enumerate(ways[0][depth - 1].items) if item is way[depth]) for way in ways]
     return places[0] < places[1]
 
 
 def under_name(function: Function, block: Block, value: Value) -> Value:
-    """The value as it is at the end of the block, whatever is written to where it came from afterwards."""
+    """The value as it is at the end of the block, whatever is written to its origin later."""
     name = function.fresh("r")
     block.add(f"{name} = {value.text}")
     if value.valid is None:
@@ -96,7 +97,7 @@ def under_name(function: Function, block: Block, value: Value) -> Value:
 
 
 def operator_name(spec: OperatorSpec) -> str:
-    """What the names of an operator's arguments begin with; nothing else begins like that."""
+    """The prefix of the names of an operator's arguments, which is unique."""
     return f"op_{identifier(spec.name)}"
 
 
@@ -117,7 +118,9 @@ def group_of(
     null_is_a_key: bool,
     most: int = 1,
 ) -> tuple[Block, str]:
-    """The block in which a row has a group, and the group's number; `most` are there for a row of the entry."""
+    """The block in which a row has a group, and the group's number. `most`: how many such rows there are for one row
+    of the entry.
+    """
 
     def groups() -> GroupTable:
         return operator.groups
@@ -175,7 +178,7 @@ def _by_code(
 def _ids(
     function: Function, name: str, operator: WindowedOperator, value: Value
 ) -> tuple[Callable[[], np.ndarray], str]:
-    """The id in the operator's pool of each code of a text value: how it is found, and the argument that has it."""
+    """The id in the operator's pool of each code of a text value: the function that computes it, and the argument."""
     assert value.dictionary is not None
     dictionary = function.dictionaries[value.dictionary]
     if value.dictionary not in function.pooled.setdefault(name, []):
@@ -224,7 +227,7 @@ def word_of(function: Function, block: Block, name: str, operator: WindowedOpera
     """A value as a store holds it: int64 or float64, text as its id in the operator's pool."""
     if value.kind in HELD_BY_ARROW:
         word = value.text
-        if value.dictionary != pool_name(name, value.type):  # else it has the id already
+        if value.dictionary != pool_name(name, value.type):  # else it is the id already
             word = f"{_ids(function, name, operator, value)[1]}[np.uint64({word})]"
         return word if value.valid is None else f"({word} if {value.valid} else np.int64(0))"
     if pa.types.is_floating(value.type):
@@ -233,7 +236,7 @@ def word_of(function: Function, block: Block, name: str, operator: WindowedOpera
 
 
 def ends_of(function: Function, name: str, operator: WindowedOperator, port: int) -> str:
-    """Where each group's window begins and ends, side by side."""
+    """The start and end of each group's window, side by side."""
     return function.array(f"{name}_ends", "int64:2", lambda views: operator.stores[port].ends)
 
 
@@ -267,12 +270,12 @@ def read_back(
 
 
 def pool_name(name: str, type_: pa.DataType) -> str:
-    """What an operator's strings are called as a dictionary: one of each type, for the same ids."""
+    """The name of an operator's strings as a dictionary: one of each type, for the same ids."""
     return f"{name}_{'pool' if pa.types.is_string(type_) else 'bytes'}"
 
 
 def _pool(function: Function, name: str, operator: WindowedOperator, type_: pa.DataType) -> pa.Array:
-    """An operator's strings, those of the dictionaries of this call included."""
+    """An operator's strings, including those of the dictionaries of this call."""
     for source in function.pooled.get(name, ()):
         dictionary = function.dictionaries[source]
         operator.pool.ids_of(cast(pa.Array, dictionary.current), dictionary.address)

@@ -103,7 +103,7 @@ def ring_size(spec: OperatorSpec) -> int:
 
 
 def write_step(function: Function, operator: Operator, inputs: Sequence[Given], home: Block) -> list[Given] | Gathering:
-    """Add an operator. `inputs` are the rows that reach its ports; an operator with several ports writes into `home`."""
+    """Add an operator. `inputs` are the rows of its ports; an operator with several ports writes into `home`."""
     spec = operator.setting.spec
     match spec:
         case Source() | Sink():

@@ -9,28 +9,29 @@ from riprap.base.errors import DataError
 from riprap.expressions.vectors import address_of
 from riprap.operators.kernels.group_tables import intern, rehash_strings
 
-_REMEMBERED = 8  # dictionaries whose ids are kept; batches of a stream mostly share one
+_REMEMBERED = 8  # dictionaries whose ids are cached; batches of a stream mostly share one
 
 
 class StringPool:
-    """Distinct strings (or bytes), numbered from 0 in the order they came. Only grows; an operator that has
-    forgotten most of them moves into a fresh pool (`WindowedOperator.tidy`)."""
+    """Distinct strings (or bytes), numbered from 0 in order of arrival. The pool only grows; an operator that has
+    evicted most of them moves to a new pool (`WindowedOperator.tidy`).
+    """
 
     def __init__(self) -> None:
         self.count = 0
         self.moves = (
-            0  # rises with every new string, and when an array of the groups or rows that use it is another one
+            0  # grows with every new string, and when an array of the groups or rows that use the pool is replaced
         )
         self.hashes = np.empty(64, np.uint64)  # stable hash of each string
         self._slots = np.full(128, -1, np.int64)
         self._offsets = np.zeros(65, np.int32)
         self._bytes = np.empty(1024, np.uint8)
         self._dictionaries: dict[tuple[int, ...], tuple[pa.Array, np.ndarray]] = {}
-        self._view: pa.Array | None = None  # the pool as an Arrow array, as of the last new string
+        self._view: pa.Array | None = None  # the pool as an Arrow array, made after the last new string
 
     @property
     def bytes(self) -> int:
-        """Of all strings."""
+        """The total length of all strings."""
         return int(self._offsets[self.count])
 
     def encode(self, column: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -65,8 +66,8 @@ class StringPool:
         return self._view
 
     def ids_of(self, dictionary: pa.Array, key: tuple[int, ...]) -> np.ndarray:
-        """The id of each of these strings, which are remembered by their address."""
-        known = self._dictionaries.get(key)  # keeping a reference keeps the addresses from being used again
+        """The id of each of these strings, cached by their address."""
+        known = self._dictionaries.get(key)  # holding a reference prevents that the address is reused
         if known is not None:
             return known[1]
         ids = self.intern(dictionary)
@@ -76,7 +77,7 @@ class StringPool:
         return ids
 
     def intern(self, strings: pa.Array) -> np.ndarray:
-        """The id of each of these strings, none of which is null."""
+        """The id of each of these strings; none may be null."""
         if strings.type == pa.string_view():
             strings = strings.cast(pa.string())
         large = pa.types.is_large_string(strings.type) or pa.types.is_large_binary(strings.type)
@@ -86,13 +87,13 @@ class StringPool:
             return np.empty(0, np.int64)
         offsets = np.frombuffer(offsets_buffer, width, len(strings) + 1, strings.offset * np.dtype(width).itemsize)
         data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.empty(0, np.uint8)
-        if strings.null_count:  # null is not a string; a dictionary may hold one all the same
-            raise DataError("a dictionary with a null among its values; put the null into the indices")
+        if strings.null_count:  # a dictionary may contain null although it is not a string
+            raise DataError("a dictionary has a null among its values; put the null into the indices")
         self._make_room(len(strings), int(offsets[-1] - offsets[0]))
         ids = np.empty(len(strings), np.int64)
         before = self.count
         self.count = int(intern(offsets, data, self._slots, self.hashes, self._offsets, self._bytes, before, ids))
-        self.moves += self.count > before  # what has a place for each string is too short now
+        self.moves += self.count > before  # arrays with an entry for each string are too short now
         return ids
 
     def _make_room(self, strings: int, length: int) -> None:

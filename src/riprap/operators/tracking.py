@@ -1,18 +1,18 @@
 """Which windows of an operator are open, which of them have changed, and what of each is saved: arrays by group.
 
-A *tracker* is told of every call of its operator, before and after, and works out what happened from where the rings of
-the groups that were touched begin and end. Nothing here looks at one window at a time, nor at windows that a call did
-not touch. Where a step runs, the step itself notes which groups it touched and where their rings began
-(`step_events.py`), and the tracker looks at that when it is asked for something.
+An operator informs its *tracker* before and after every call; the tracker derives the changes from where the rings of
+the touched groups start and end. It never processes windows one at a time, nor windows that a call did not touch. A
+step lists which groups it touched and where their rings started (`step_events.py`); the tracker reads that list when
+it is queried.
 
 Time is counted in *frames*: what happens between two records of an operator's state (`riprap.records`) belongs to
-the frame that the second one ends. Frame 0 ended at the beginning. A window is *dirty* in a frame if it has rows that
-no record has; its *base* is then the last frame after which all of them came. Its *origin* is the frame of the oldest
-record that is needed to put it together.
+the frame that the second one ends. Frame 0 is empty. A window is *dirty* in a frame if it has rows that no
+record has; its *base* is then the last frame before all of them. Its *origin* is the frame of the oldest record that
+is needed to restore it.
 
-A window is known by its group and a number that only grows: a group opens again after it closed. Tumbling windows
-close when they have spoken. Others are one window per group, which closes when somebody looks (`close_empty`) and all
-its rows have been forgotten. A window that opens and closes within a frame is counted, and leaves nothing else.
+A window is identified by its group and a number that only grows: a group can open a window after it closed one.
+Tumbling windows close when they emit. Otherwise a group has one window, which closes when `close_empty` finds that all
+its rows have been evicted. A window that opens and closes within a frame is only counted.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ _NO_HASHES = np.empty(0, np.uint64)
 
 
 class Touched(NamedTuple):
-    """The groups that rows of a call are of, and where their rings were before it: a line for each port."""
+    """The groups of a call's rows, and where their rings were before it: a row for each port."""
 
     groups: np.ndarray
     head: np.ndarray
@@ -40,21 +40,21 @@ class Touched(NamedTuple):
 
 
 class Happened(NamedTuple):
-    """Windows that opened and closed in a frame, by the hash of their key."""
+    """Windows that opened and closed in a frame."""
 
     opened: np.ndarray  # groups
-    at: np.ndarray  # insertion index of the first row, a line for each port
-    start: np.ndarray  # rows that had come on each port before it
-    closed: np.ndarray  # hashes of windows that an earlier frame had opened
-    within: int  # windows that opened and closed in it
+    at: np.ndarray  # insertion index of the first row, by port
+    start: np.ndarray  # rows that had arrived on each port before it
+    closed: np.ndarray  # hashes of windows that opened in an earlier frame
+    within: int  # windows that opened and closed in this frame
 
 
 class FrameCounts:
-    """How many windows have each frame as their base, or as their origin; and the least frame that any has."""
+    """How many windows have each frame as their base, or as their origin; and the least such frame."""
 
     def __init__(self) -> None:
-        self._first = 0  # frame of the first place
-        self._low = 0  # no place before it has any
+        self._first = 0  # frame of the first entry
+        self._low = 0  # all entries before it are 0
         self._counts = np.zeros(64, np.int64)
 
     def add(self, frame: int, windows: int) -> None:
@@ -88,45 +88,45 @@ class FrameCounts:
 
 
 class Tracker:
-    """Of one operator, which calls `before` and `after` around whatever changes its windows."""
+    """The tracker of one operator, which calls it before and after whatever changes its windows."""
 
     def __init__(self, operator: "WindowedOperator", ports: int) -> None:
         self._operator, self.ports = operator, ports
-        self.frame = 1  # the one that is going on
-        self.rows = np.zeros(ports, np.int64)  # that have come on each port, since the beginning
+        self.frame = 1  # the current frame
+        self.rows = np.zeros(ports, np.int64)  # rows that have arrived on each port since the start
         self.marks = np.zeros(ports, np.int64)  # punctuations
         self.now = _LEAST  # greatest _ts of a row
-        self.open = 0  # windows
+        self.open = 0  # open windows
         self.bases, self.origins = FrameCounts(), FrameCounts()
-        self._numbers = 0  # of windows, given so far
+        self._numbers = 0  # window numbers assigned so far
         self._stamp = 0
         self._within = 0
         self._opened: list[np.ndarray] = []  # groups and numbers, of this frame
         self._closed: list[np.ndarray] = []  # hashes
-        self.noted: Callable[[], None] | None = None  # tells what a step has noted since somebody looked
-        self.renumbered: Callable[[np.ndarray], None] | None = None  # hears of new numbers of groups: by old ones
-        self.moves = 0  # of the arrays
+        self.noted: Callable[[], None] | None = None  # reports what a step has listed since the last query
+        self.renumbered: Callable[[np.ndarray], None] | None = None  # gets new group numbers by old ones
+        self.moves = 0  # how often the arrays were replaced
         self._make(64)
 
     def _make(self, room: int) -> None:
-        """Empty arrays for so many groups."""
+        """Empty arrays for this many groups."""
         self.moves += 1
-        self.number = np.full(room, -1, np.int64)  # of the open window; -1: none is
-        self.since = np.zeros(room, np.int64)  # _ts of its first row; where a step runs, when somebody first saw it
+        self.number = np.full(room, -1, np.int64)  # of the open window; -1: none is open
+        self.since = np.zeros(room, np.int64)  # `_ts` of its first row; with a step, the time when it was first seen
         self.base = np.full(room, -1, np.int64)  # -1: not dirty
         self.origin = np.zeros(room, np.int64)
         self.first = np.zeros(room, np.int64)  # frame in which it opened
         self.chain = np.zeros(room, np.int64)  # rows in the records since the last whole one
-        self.saved = np.zeros((self.ports, room), np.int64)  # insertion index behind the last row that a record has
+        self.saved = np.zeros((self.ports, room), np.int64)  # insertion index behind the last row in a record
         self.at = np.zeros((self.ports, room), np.int64)  # of a window that opened in this frame
         self.start = np.zeros((self.ports, room), np.int64)
-        self.touched = np.zeros(room, np.int64)  # stamp of the last call that brought a row of it
+        self.touched = np.zeros(room, np.int64)  # stamp of the last call with a row of the group
         self._slots = np.zeros(room, np.int64)
 
     _BY_GROUP = ("number", "since", "base", "origin", "first", "chain", "saved", "at", "start", "touched", "_slots")
 
     def make_room(self, groups: int = 0) -> None:
-        """For the groups that there are, or so many."""
+        """Make room for the existing groups, or for `groups`."""
         count, room = max(groups, self._operator.groups.count), len(self.number)
         if count > room:
             old = {name: getattr(self, name) for name in self._BY_GROUP}
@@ -135,7 +135,7 @@ class Tracker:
                 getattr(self, name)[..., :room] = array
 
     def look(self) -> None:
-        """At what a step has noted: before anything but a step changes windows, and before anything is asked."""
+        """Read what a step has listed. Called before anything but a step changes windows, and before every query."""
         noted, self.noted = self.noted, None
         if noted is not None:
             noted()
@@ -143,7 +143,7 @@ class Tracker:
     # Calls ------------------------------------------------------------------------------------------------------------
 
     def before(self, *groups: np.ndarray) -> Touched:
-        """Rows of these groups are about to come, an array for each port; rings have room for them already."""
+        """Rows of these groups are about to arrive, an array for each port; the rings have room for them already."""
         self.look()
         self.make_room()
         self._stamp += 1
@@ -155,7 +155,7 @@ class Tracker:
         return Touched(touched, head, tail)
 
     def tumbled(self, touched: Touched, groups: np.ndarray, ts: np.ndarray, spoke: np.ndarray) -> None:
-        """After rows of port 0, where every window in `spoke` was given out for good."""
+        """After rows of port 0, in which every window in `spoke` emitted and closed."""
         store, who = self._operator.stores[0], touched.groups
         head, tail = store.head[who], store.tail[who]
         was = self.number[who] >= 0
@@ -172,7 +172,7 @@ class Tracker:
         self._came(0, ts)
 
     def slid(self, touched: Touched, *ts: np.ndarray) -> None:
-        """After rows of all ports, where windows forget, and are never given out for good."""
+        """After rows of all ports, in which windows evict rows and do not close by emitting."""
         who = touched.groups
         was = self.number[who] >= 0
         self._changed(who[was])
@@ -182,8 +182,9 @@ class Tracker:
             self._came(port, times)
 
     def _begun(self, who: np.ndarray, fresh: np.ndarray, ts: int, tails: np.ndarray, rows: np.ndarray) -> None:
-        """Windows that forget begin in those groups of `who` that are `fresh`, unless they have forgotten all again;
-        `rows` had come on each port before."""
+        """Sliding windows open in the groups of `who` that are `fresh`, unless all their rows are evicted already;
+        `rows`: rows that had arrived on each port before.
+        """
         alive = np.zeros(len(who), bool)
         for store in self._operator.stores.values():
             alive |= (store.tail[who] > store.head[who]) | (store.tail[who] % store.period != 0)
@@ -191,18 +192,19 @@ class Tracker:
         times = np.full(int(fresh.sum()), ts, np.int64)
         self._open(who[fresh], times, tails[:, fresh], np.repeat(rows[:, None], len(times), axis=1))
 
-    # Steps, which note where the ring of a group was at its first row in a stretch of calls ---------------------------
+    # Steps, which list where the ring of a group was at its first row since the last query ---------------------------
 
     def stamp(self) -> int:
-        """What the marks of the groups that the next stretch touches become."""
+        """The new mark of the groups that steps touch until the next query."""
         self._stamp += 1
         return self._stamp
 
     def step_tumbled(self, groups: np.ndarray, heads: np.ndarray, rows: int, spoken: int) -> None:
-        """After a step over tumbling windows, before which `rows` had come; `spoken` windows were given out for good.
+        """After a step over tumbling windows, before which `rows` rows had arrived; `spoken` windows emitted and
+        closed.
 
-        `start[group]` says how many rows had come when the group's last one was, if one was: between that row and the
-        first of the window that is open now lies none of the group. So it is as good as the number of the first one.
+        `start[group]` is how many rows had arrived when the group last emitted, if it did. No row of the group lies
+        between that row and the first row of its open window, so it serves as the number of that first row.
         """
         if not len(groups):
             self._within += spoken
@@ -226,7 +228,7 @@ class Tracker:
             self._closed.append(self._operator.groups.hashes[closed[:told]])
 
     def step_slid(self, groups: np.ndarray, tails: np.ndarray, ts: int, rows: int) -> None:
-        """After a step over windows that forget; `ts` is the time of its first row, `rows` had come before."""
+        """After a step over sliding windows; `ts` is the time of its first row, `rows` rows had arrived before."""
         was = self.number[groups] >= 0
         if was.all():
             self._changed(groups)
@@ -235,7 +237,7 @@ class Tracker:
         self._begun(groups, ~was, ts, tails[None], np.array([rows]))
 
     def step_came(self, rows: int, ts: int) -> None:
-        """So many rows have come in all, the last at a time."""
+        """`rows` rows have arrived in total, the last at time `ts`."""
         if rows > self.rows[0]:
             self.rows[0], self.now = rows, max(self.now, ts)
 
@@ -263,7 +265,7 @@ class Tracker:
         self._opened.append(np.stack([groups, numbers]))
 
     def close(self, groups: np.ndarray) -> None:
-        """The windows of these groups, which are open, are no more."""
+        """Close the open windows of these groups."""
         self.look()
         if not len(groups):
             return
@@ -277,7 +279,7 @@ class Tracker:
         self.open -= len(groups)
 
     def close_empty(self, groups: np.ndarray) -> np.ndarray:
-        """Close those of these windows that have forgotten all their rows; gives the others."""
+        """Close those of these windows from which all rows were evicted; return the others."""
         self.look()
         self._operator.settle(groups)
         alive = np.zeros(len(groups), bool)
@@ -289,7 +291,7 @@ class Tracker:
     # Frames -----------------------------------------------------------------------------------------------------------
 
     def happened(self) -> Happened:
-        """What this frame has opened and closed, before it is ended."""
+        """What opened and closed in this frame so far."""
         self.look()
         groups = _NOTHING
         if self._opened:
@@ -303,17 +305,17 @@ class Tracker:
 
     @property
     def eventful(self) -> bool:
-        """Something opened or closed in this frame."""
+        """Whether a window opened or closed in this frame."""
         self.look()
         return bool(self._opened or self._closed)
 
     def end_frame(self) -> None:
-        """What happens from here on belongs to the next one."""
+        """End this frame and start the next."""
         self.frame += 1
         self._opened, self._closed, self._within = [], [], 0
 
     def opened_since(self) -> np.ndarray:
-        """Groups and numbers of the windows that opened in this frame, oldest first; some may have closed since."""
+        """Groups and numbers of the windows that opened in this frame, oldest first; some may be closed again."""
         self.look()
         if len(self._opened) != 1:
             self._opened = [np.concatenate(self._opened, axis=1) if self._opened else np.empty((2, 0), np.int64)]
@@ -330,7 +332,7 @@ class Tracker:
         saved: np.ndarray,
         chain: np.ndarray,
     ) -> None:
-        """These windows are open behind a frame; the bases of those that are not dirty are -1."""
+        """These windows are open after `frame`; base -1: not dirty."""
         self.make_room()
         self.frame = frame + 1
         self.number[groups] = np.arange(len(groups))
@@ -342,14 +344,14 @@ class Tracker:
                 counts.add(int(one), int(windows))
 
     def moving(self) -> "Moving":
-        """What has to be known to find the open windows again when the operator has numbered its groups anew."""
+        """What is needed to find the open windows again after the operator has renumbered its groups."""
         self.look()
         groups = np.flatnonzero(self.number >= 0)
         table = self._operator.groups
         return Moving(groups, table.columns(groups) if table.types else [])
 
     def moved(self, before: "Moving") -> None:
-        """It has."""
+        """The operator has renumbered its groups."""
         operator, there = self._operator, before.groups
         now = operator.groups.groups(before.columns) if before.columns and len(there) else there
         for store in operator.stores.values():
@@ -364,7 +366,7 @@ class Tracker:
         self._opened = [np.stack([new[groups], numbers])[:, new[groups] >= 0] for groups, numbers in self._opened]
         if self.renumbered is not None:
             self.renumbered(new)
-        self.close_empty(now)  # the operator has forgotten them
+        self.close_empty(now)  # their rows may have been evicted
 
 
 class Moving(NamedTuple):

@@ -62,7 +62,7 @@ class UnionOperator(Operator):
     def output_watermark(self, key: OrderKey) -> OrderKey:
         return renumbered_watermark(key, self.setting.shapes) if self.renumbers else key
 
-    # The numbering is all there is to save; it belongs to no key.
+    # The numbering is the only state; it belongs to no key.
 
     def snapshot(self) -> OperatorState:
         return OperatorState(self.version, None, self.numbering.scalars())

@@ -1,13 +1,13 @@
-"""Column views: rows of one stream as NumPy arrays. What fragments, elements and channels hand to each other.
+"""Column views: rows of one stream as NumPy arrays. Fragments, elements and channels exchange them.
 
-Format, per column: `values` are Arrow's own (int8 … int64, uint8 … uint32, float32, float64; a date is int32, a time
+Format, per column: `values` are Arrow's (int8 … int64, uint8 … uint32, float32, float64; a date is int32, a time
 int64), read in place and never written; booleans are a byte each. Text and bytes are int32 codes into a `dictionary`,
-an Arrow array of strings that many views share. `valid` is a byte per row, 1 where the value is not null; None where
-nothing is. What stands at a null is 0 for codes and arbitrary otherwise. Order-key columns (`_ts`, `_src`, `_seq`,
+an Arrow array of strings that many views share. `valid` is a byte per row, 1 where the value is not null; None if
+nothing is null. The value at a null is 0 for codes and arbitrary otherwise. Order-key columns (`_ts`, `_src`, `_seq`,
 `_n`) are columns like others.
 
-From and to a record batch nothing is copied but validity, booleans, text that is not a dictionary yet, and codes
-that are not int32. A view keeps alive what it reads. Views are immutable; two may share arrays.
+Conversion from and to a record batch copies only validity, booleans, text that is not yet a dictionary, and codes
+that are not int32. A view holds a reference to the memory that it reads. Views are immutable; two may share arrays.
 """
 
 from collections.abc import Iterable, Sequence
@@ -40,7 +40,7 @@ _CODES = _DTYPES | {pa.int32().id: CODE, pa.int64().id: np.dtype(np.int64), pa.u
 
 
 def dtype_of(type_: pa.DataType) -> np.dtype:
-    """How values of a column of this logical type are laid out."""
+    """The layout of values of this logical type."""
     if type_.id == _BOOLEAN:
         return np.dtype(np.uint8)
     return _DTYPES.get(type_.id, CODE)
@@ -59,7 +59,7 @@ class ColumnView(NamedTuple):
         return ColumnView(self.type, self.values[start:stop], valid, self.dictionary)
 
     def take(self, rows: np.ndarray) -> "ColumnView":
-        """These rows, which are there: to clip them is twice as fast as to check them."""
+        """These rows, which must be in range: clipping them is twice as fast as checking them."""
         valid = None if self.valid is None else self.valid.take(rows, mode="clip")
         return ColumnView(self.type, self.values.take(rows, mode="clip"), valid, self.dictionary)
 
@@ -91,7 +91,7 @@ def column_of(array: pa.Array) -> ColumnView:
         return ColumnView(type_, _bytes(array.buffers()[1], array.offset, len(array)), valid)
     if type_.id != _DICTIONARY:
         if type_.id not in _PLAIN_TEXT:
-            raise DataError(f"a column of type {type_} cannot be viewed; cast it to a type that streams may have")
+            raise DataError(f"a stream cannot have a column of type {type_}; cast it to a type that streams can have")
         array = (array.cast(pa.string()) if type_ == pa.string_view() else array).dictionary_encode()
     elif array.dictionary.null_count:  # NULL is never a value
         return column_of(array.dictionary_decode())
@@ -152,7 +152,7 @@ class Views:
         return Views(chosen, tuple(map(self.column, chosen)), self.rows)
 
     def slice(self, start: int, rows: int | None = None) -> "Views":
-        """As Arrow's: from `start`, at most `rows`; nothing is copied."""
+        """As Arrow's `slice`: from `start`, at most `rows`; nothing is copied."""
         stop = self.rows if rows is None else min(self.rows, start + rows)
         start = min(start, stop)
         return Views(self.names, tuple(column.slice(start, stop) for column in self.columns), stop - start)
@@ -176,7 +176,7 @@ class Views:
 
     @property
     def keys(self) -> dict[str, np.ndarray]:
-        """The order-key columns that are there."""
+        """The order-key columns of these rows."""
         return {n: c.values for n, c in zip(self.names, self.columns, strict=True) if n in KEY_COLUMNS}
 
     @property
@@ -186,7 +186,7 @@ class Views:
 
 
 def concatenated(views: Sequence[Views]) -> Views:
-    """One after another; they have the same columns. Text gets one dictionary, the first's where all share it."""
+    """Concatenate views with the same columns. Text gets one dictionary: the first one's if all share it."""
     filled = [view for view in views if view.rows] or [views[0]]
     if len(filled) == 1:
         return filled[0]
@@ -208,7 +208,7 @@ def _joined(columns: list[ColumnView]) -> ColumnView:
 
 
 def _recoded(columns: list[ColumnView]) -> tuple[list[np.ndarray], pa.Array]:
-    """Codes into one dictionary: the different ones, one after another."""
+    """Codes into one dictionary: the distinct ones, concatenated."""
     starts: dict[tuple[int, ...], int] = {}
     parts: list[pa.Array] = []
     values = []
@@ -222,8 +222,8 @@ def _recoded(columns: list[ColumnView]) -> tuple[list[np.ndarray], pa.Array]:
             parts.append(dictionary.cast(column.type))
         values.append(column.values + CODE.type(starts[key]) if starts[key] else column.values)
     if len(parts) == 1:
-        return values, columns[0].dictionary  # as it is
-    # Where one of them has the strings of all others it stays as it is: whoever knows it need not learn another.
+        return values, columns[0].dictionary  # unchanged
+    # If one dictionary contains the strings of all others, use it: consumers know it already.
     largest = max(parts, key=len)
     found = [pc.index_in(part, value_set=largest) for part in parts]
     if len(largest) and not any(part.null_count for part in found):
@@ -234,4 +234,4 @@ def _recoded(columns: list[ColumnView]) -> tuple[list[np.ndarray], pa.Array]:
     codes = distinct.indices.to_numpy()
     if len(codes) == 0:
         return values, joined
-    return [codes.take(part, mode="clip") for part in values], distinct.dictionary  # a null's code may be beyond
+    return [codes.take(part, mode="clip") for part in values], distinct.dictionary  # a null's code may be out of range

@@ -1,4 +1,4 @@
-"""Wrong values, one at a time: what a divergence and a corruption make of a number. Pure functions of a random one."""
+"""Wrong values, one at a time: how divergence and corruption change a number. Pure functions of a random number."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ _PARTS = 1_000_000.0
 
 @kernel
 def chance_at(seed, src, seq, n):
-    """A random number that follows from a seed and an order key."""
+    """A random number derived from a seed and an order key."""
     return combine(combine(combine(seed, mix(src)), mix(seq)), mix(n))
 
 
@@ -27,7 +27,9 @@ def chances_at(seed, src, seq, n):
 
 @kernel
 def wrong_float(value, how, chance, parts, count, number, salt):
-    """A double that is off by up to `parts` millionths, or one bit of it flipped where chance hits it of `count`."""
+    """A double with a relative error of up to `parts` millionths, or with one bit flipped if `chance` selects
+    `number` of `count`.
+    """
     if how == OFF:
         return value * (1.0 + parts / _PARTS * (np.float64(np.uint64(chance) ^ np.uint64(salt)) / 2.0**63 - 1.0))
     if np.uint64(chance) % np.uint64(count) != np.uint64(number):
@@ -38,7 +40,7 @@ def wrong_float(value, how, chance, parts, count, number, salt):
 
 @kernel
 def wrong_whole(value, how, chance, parts, count, number, salt):
-    """The same for a whole number."""
+    """The same for an integer."""
     if how == OFF:
         share = np.float64(np.uint64(chance) ^ np.uint64(salt)) / 2.0**63 - 1.0
         return np.int64(np.rint(np.float64(value) * (1.0 + parts / _PARTS * share)))
@@ -50,7 +52,7 @@ def wrong_whole(value, how, chance, parts, count, number, salt):
 
 @kernel
 def alter_floats(values, rows, how, chance, parts, count, number, salt):
-    """Wrong values in place, in the rows that the mask names."""
+    """Alter values in place, in the rows of the mask."""
     for i in range(len(values)):
         if rows[i]:
             values[i] = wrong_float(values[i], how, chance[i], parts, count, number, salt)

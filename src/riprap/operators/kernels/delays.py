@@ -1,4 +1,4 @@
-"""Arrival times that follow from a key alone."""
+"""Arrival times that depend on a key alone."""
 
 import numpy as np
 
@@ -10,16 +10,16 @@ from riprap.operators.kernels.hashing import combine
 def stalled_until(seed, due, width, bound, out):
     """When each tuple arrives: at `due`, or later because its stream stalls.
 
-    The stream stalls at the start of each cell of `width` units, for a whole number of units in [0, bound] that follows
-    from the seed and the number of the cell: nothing that is due later arrives before the stall ends. So arrivals never
-    fall where `due` does not, lie in [due, due + bound], and do not depend on which other tuples there are.
+    The stream stalls at the start of each cell of `width` units, for a number of units in [0, bound] that is derived
+    from the seed and the number of the cell: no tuple that is due later arrives before the stall ends. So arrivals
+    are non-decreasing where `due` is, lie in [due, due + bound], and do not depend on which other tuples exist.
     """
     none = np.iinfo(np.int64).min
     span = bound // width + 1  # cells whose stall can reach beyond this one
     current = none
     stalled = none
     for i in range(len(due)):
-        if current != none and current * width <= due[i] < (current + 1) * width:  # as the one before it
+        if current != none and current * width <= due[i] < (current + 1) * width:  # same cell as the tuple before
             out[i] = max(due[i], stalled)
             continue
         cell = due[i] // width

@@ -1,8 +1,8 @@
-"""Sums of floats that are exact and rounded once, so that a sum depends on what was added and on nothing else.
+"""Exact sums of floats, rounded once, so that a sum depends only on what was added.
 
 A double is an integer times 2^-1074, so any sum of doubles is an integer of at most 2^11 + 64 bits: an accumulator of
-LIMBS 32-bit digits, kept in int64 so that carries can wait. Adding and taking away are exact, in any order; `rounded`
-gives the nearest double, ties to even: what Python's `math.fsum` gives.
+LIMBS 32-bit digits, stored in int64 so that carries can wait. Adding and subtracting are exact, in any order; `rounded`
+returns the nearest double, ties to even, like Python's `math.fsum`.
 """
 
 import numpy as np
@@ -37,7 +37,7 @@ def accumulate(limbs, x, sign):
 
 @kernel
 def rounded(limbs):
-    """The double nearest to the accumulator; leaves it with its carries done."""
+    """The double nearest to the accumulator; propagates its carries."""
     carry = np.int64(0)
     for k in range(LIMBS - 1):
         value = limbs[k] + carry
@@ -78,8 +78,8 @@ def rounded(limbs):
                 k -= 1
             if sticky or (mantissa & 1):
                 mantissa += 1
-    # mantissa · 2^(last − 1074), exactly: assemble the bits; a carry out of the mantissa runs into the exponent as it
-    # should.
+    # mantissa · 2^(last − 1074), exactly: assemble the bits; a carry out of the mantissa correctly increments the
+    # exponent.
     if mantissa >> 53:
         mantissa >>= 1
         last += 1

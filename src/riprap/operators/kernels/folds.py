@@ -1,11 +1,11 @@
 """The aggregate functions over windows in rings.
 
-Emission e speaks over the insertion indices [lo[e], hi[e]) of group who[e]. `column` and `valid` (1 = not null; empty =
+Emission e covers the insertion indices [lo[e], hi[e]) of group who[e]. `column` and `valid` (1 = not null; empty =
 no nulls) are indexed by position (see rings.py). Every function returns the values and whether each is not null.
 
-There are two ways to the same result. `direct` reads a window from end to end at each emission: the best for short
-ones. `sliding` takes emissions group by group (`order`) and only adds what came and takes away what went: the best for
-long ones that overlap.
+Two algorithms give the same result. `direct` reads a whole window at each emission: faster for short windows.
+`sliding` processes emissions group by group (`order`), adds new rows and subtracts evicted ones: faster for long
+windows that overlap.
 """
 
 import math
@@ -18,9 +18,7 @@ from riprap.operators.kernels.exact_sums import LIMBS, accumulate, rounded
 
 @kernel
 def sum_floats(column, valid, base, cap, who, lo, hi):
-    """Exactly rounded sums: cascaded additions that know their error; the exact accumulator where that is not
-    enough.
-    """
+    """Exactly rounded sums: cascaded additions with a known error; the exact accumulator where that is too large."""
     n = len(who)
     out = np.empty(n, np.float64)
     some = np.empty(n, np.uint8)
@@ -59,7 +57,7 @@ def certain(total, error, lost):
     result = total + error
     t = result - total
     rest = (total - (result - t)) + (error - t)  # total + error = result + rest, exactly
-    lost = 2.0 * lost + abs(rest) * 4.5e-16  # so that it shows in a sum with `rest`, however small it is
+    lost = 2.0 * lost + abs(rest) * 4.5e-16  # scaled so that it shows in a sum with `rest`, however small it is
     return math.isfinite(result) and result + (rest + lost) == result and result + (rest - lost) == result
 
 
@@ -74,9 +72,9 @@ def exactly(column, valid, at, mask, lo, hi):
         if math.isfinite(column[p]):
             accumulate(limbs, column[p], 1)
         else:
-            infinite += column[p]  # inf, -inf, or NaN where both or a NaN are there
+            infinite += column[p]  # inf, -inf, or NaN if there are both or a NaN
     if math.isnan(infinite):
-        return np.nan  # without the sign that the order of additions gave it
+        return np.nan  # without the sign that depends on the order of additions
     return infinite if infinite != 0.0 else rounded(limbs)
 
 
@@ -137,10 +135,10 @@ def _shift(limbs, special, x, sign):
 
 @kernel
 def sum_integers(column, valid, base, cap, who, lo, hi):
-    """Sums in 64 bits; the third result says whether one does not fit. Sums that only pass the limits on the way do.
+    """Sums in 64 bits; the third result is whether one does not fit. Intermediate overflow is allowed.
 
-    The upper halves are added up beside: what the lower halves carry into them is less than their number, and a total
-    that wrapped is off by 2^32.
+    The upper halves are summed separately: the carries from the lower halves are fewer than the values, and a total
+    that wrapped differs by 2^32.
     """
     n = len(who)
     out = np.empty(n, np.int64)
@@ -209,7 +207,7 @@ def sum_integers_sliding(column, valid, base, cap, who, lo, hi, order):
 
 @kernel
 def count_values(valid, base, cap, who, lo, hi):
-    """How many values of each window are not null."""
+    """The number of values of each window that are not null."""
     out = np.empty(len(who), np.int64)
     for e in range(len(who)):
         at = base[who[e]]
@@ -256,7 +254,7 @@ def extremes_sliding(column, valid, base, cap, who, lo, hi, largest, order):
     longest = np.int64(1)
     for e in range(n):
         longest = max(longest, hi[e] - lo[e])
-    # While one group's emissions are taken, at most its longest window and what came since waits.
+    # For one group the queue holds at most its longest window and the rows since.
     queue = np.empty(2 * longest + 1, np.int64)
     front = back = np.int64(0)
     group = np.int64(-1)

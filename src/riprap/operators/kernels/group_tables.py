@@ -10,7 +10,7 @@ from riprap.operators.kernels.hashing import SEED, combine, hash_bytes
 def groups_by_code(codes, valid, lut, ids, group_of_id, state, out, new_ids):
     """Group numbers for a dictionary-encoded column.
 
-    `lut[code + 1]` is the group of a code, -1 while unknown; place 0 stands for null. `ids[code]` is the string's id in
+    `lut[code + 1]` is the group of a code, -1 if unknown; entry 0 stands for null. `ids[code]` is the string's id in
     the pool and `group_of_id` the group of an id. `state` is (number of groups, group of null or -1). All but `codes`,
     `valid` and `ids` are written; `new_ids` gets the ids of new groups, in order (-1: null).
     """
@@ -36,11 +36,11 @@ def groups_by_code(codes, valid, lut, ids, group_of_id, state, out, new_ids):
 
 @kernel
 def groups_by_words(rows, slots, keys, next_group, out):
-    """Group numbers for rows of words (`rows[i]`), adding unknown ones to the open-addressed table `slots` (group or
+    """Group numbers for rows of words (`rows[i]`); adds unknown ones to the open-addressed table `slots` (group or
     -1).
 
-    `keys[group]` are a group's words. The caller sees to it that `slots` is at most half full and `keys` long enough
-    even if every row is new. Returns the number of groups afterwards.
+    `keys[group]` are a group's words. The caller ensures that `slots` is at most half full and `keys` long enough
+    even if every row is new. Returns the new number of groups.
     """
     mask = len(slots) - 1
     width = rows.shape[1]
@@ -86,9 +86,9 @@ def rehash_words(slots, keys, groups):
 
 @kernel
 def intern(offsets, data, slots, hashes, pool_offsets, pool, count, ids):
-    """Ids for strings (`data[offsets[i]:offsets[i+1]]`), appending unknown ones to the pool.
+    """Ids for strings (`data[offsets[i]:offsets[i+1]]`); appends unknown ones to the pool.
 
-    Pool entry k is `pool[pool_offsets[k]:pool_offsets[k+1]]`, its hash `hashes[k]`. The caller sees to it that there is
+    Pool entry k is `pool[pool_offsets[k]:pool_offsets[k+1]]`, its hash `hashes[k]`. The caller ensures that there is
     room even if every string is new. `ids`, `slots`, `hashes`, `pool_offsets` and `pool` are written. Returns the new
     count.
     """

@@ -1,6 +1,6 @@
-"""Stable 64-bit hashes: the same value has the same hash in every process and on every machine, for ever.
+"""Stable 64-bit hashes: a value has the same hash in every process, on every machine and in every version.
 
-Shards own ranges of these hashes, files keep them, and replicas compare them, so the functions here never change.
+Shards own ranges of these hashes, files contain them, and replicas compare them, so these functions must never change.
 All arithmetic is modulo 2^64, on uint64.
 """
 
@@ -13,7 +13,7 @@ _A = np.uint64(0xBF58476D1CE4E5B9)
 _B = np.uint64(0x94D049BB133111EB)
 _30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
 _FNV = np.uint64(0x100000001B3)
-NULL_HASH = np.uint64(0x6E756C6C6E756C6C)  # of a null, whatever its type
+NULL_HASH = np.uint64(0x6E756C6C6E756C6C)  # of a null of any type
 
 
 @kernel
@@ -27,25 +27,25 @@ def mix(x):
 
 @kernel
 def combine(h, x):
-    """The hash of a sequence that had hash `h` and goes on with `x`."""
+    """The hash of the sequence with hash `h`, extended by `x`."""
     return mix(np.uint64(h) * SEED + np.uint64(x))
 
 
 @kernel
 def place(h, mask):
-    """Where a hash belongs in a table of mask + 1 places, a power of two."""
+    """The slot of a hash in a table of mask + 1 slots, a power of two."""
     return np.int64(np.uint64(h) & np.uint64(mask))
 
 
 @kernel
 def comparable(x):
-    """A float as a word, so that values that are equal as keys have equal words: one zero, one NaN."""
+    """A float as a word, so that equal keys have equal words: one zero, one NaN."""
     return np.int64(0x7FF8000000000000) if x != x else np.float64(x + 0.0).view(np.int64)
 
 
 @kernel
 def hash_bytes(data, start, stop):
-    """The hash of a string: eight bytes at a time."""
+    """The hash of a string, eight bytes at a time."""
     h = SEED ^ np.uint64(stop - start)
     i = start
     while i + 8 <= stop:
@@ -75,7 +75,7 @@ def hash_words(words, valid, out):
 
 @kernel
 def hash_through(ids, hashes, valid, out):
-    """Fold a column of string ids into the hashes of its rows, in place: what counts is the string's own hash."""
+    """Fold a column of string ids into the hashes of its rows, in place, by the hash of each string."""
     for i in range(len(ids)):
         if len(valid) and not valid[i]:
             out[i] = combine(out[i], NULL_HASH)

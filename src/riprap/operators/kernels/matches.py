@@ -1,10 +1,9 @@
-"""The heart of a join: each arriving row meets the other port's window, then enters its own.
+"""The core of a join: each arriving row meets the other port's window, then enters the window of its own port.
 
-Rows of both ports come in merged order: `ports[k]` says which port the k-th row is of, and rows of a port are in their
-own order.
-A row whose group is negative (a null key) meets nothing and is not kept.
+Rows of both ports arrive in merged order: `ports[k]` is the port of row k, and the rows of a port are in order. A row
+with a negative group (a null key) meets nothing and is not stored.
 
-A window forgets by `stamps`, a column of its rings: `_ts` for TIME; the number of the tuple on its port for a COUNT
+A window evicts by `stamps`, a column of its rings: `_ts` for TIME; the number of the tuple on its port for a COUNT
 window over the whole port. A COUNT window per group needs none.
 """
 
@@ -21,13 +20,13 @@ def meet(
     ports, groups0, groups1, ts0, ts1, base0, cap0, head0, tail0, base1, cap1, head1, tail1,
     stamps0, stamps1, kind0, kind1, size0, size1, per_group, arrived, now, positions0, positions1, lo, hi,
 ):  # fmt: skip
-    """Writes, for each merged row, the insertion indices [lo, hi) of its group that it meets on the other port.
+    """Write, for each merged row, the insertion indices [lo, hi) of its group that it meets on the other port.
 
-    Also updated: `arrived` (tuples so far on each port), `now` (one entry: the greatest `_ts` so far), the rings' heads
-    and tails, and the positions of inserted rows (-1: not kept).
+    Also updated: `arrived` (tuples so far on each port), `now` (one entry: the greatest `_ts` so far), the rings'
+    heads and tails, and the positions of inserted rows (-1: not stored).
 
-    The two halves are the same with the ports exchanged. They are written out because a compiled call that takes arrays
-    counts references to each of them, which costs ten times the work that is done here for a row.
+    The two halves are the same with the ports exchanged. They are written out because a compiled call with array
+    arguments counts references to each of them, which costs ten times the work for a row.
     """
     row0 = row1 = 0
     arrived0, arrived1 = arrived[0], arrived[1]
@@ -56,7 +55,7 @@ def meet(
                     tail0[g] = a + 1
                     positions0[row0] = at
                     if kind0 == TIME or not per_group:
-                        # Forget here too: the group may never be met, and its ring must not grow for ever.
+                        # Evict here too: the group may never be met, and its ring must not grow forever.
                         stamps0[at] = ts0[row0] if kind0 == TIME else arrived0
                         bound = latest - size0 if kind0 == TIME else arrived0 - size0
                         first = head0[g]
@@ -87,7 +86,7 @@ def meet(
                     tail1[g] = a + 1
                     positions1[row1] = at
                     if kind1 == TIME or not per_group:
-                        # Forget here too: the group may never be met, and its ring must not grow for ever.
+                        # Evict here too: the group may never be met, and its ring must not grow forever.
                         stamps1[at] = ts1[row1] if kind1 == TIME else arrived1
                         bound = latest - size1 if kind1 == TIME else arrived1 - size1
                         first = head1[g]
@@ -104,9 +103,7 @@ def meet(
 
 @kernel
 def list_matches(ports, groups0, groups1, lo, hi, base0, cap0, base1, cap1, total):
-    """One entry per match: the arriving row in its port, its port, and the position of what it met on the other
-    port.
-    """
+    """One entry per match: the arriving row in its port, its port, and the position that it met on the other port."""
     rows = np.empty(total, np.int64)
     sides = np.empty(total, np.int8)
     met = np.empty(total, np.int64)

@@ -1,4 +1,4 @@
-"""Merging ports: which port's row comes next. Rows of a port are in ascending order of (a, b, c, d)."""
+"""Merging ports: which port's row is next. Rows of a port are in ascending order of (a, b, c, d)."""
 
 import numpy as np
 
@@ -7,11 +7,11 @@ from riprap.operators.kernels import kernel
 
 @kernel
 def merge_two(left, right):
-    """Port (0 or 1) of each row of two ports merged by one number that rises in each; the left first among equals."""
+    """Port (0 or 1) of each row of two ports merged by one ascending number; the left first among equals."""
     n, m = len(left), len(right)
     if n and m:
-        # Two branches of one stream often have all of its numbers between them: then each says its place, without
-        # comparing.
+        # Two branches of one stream often contain all of its numbers together: then each number is a position, and no
+        # comparison is needed.
         first = min(left[0], right[0])
         if max(left[n - 1], right[m - 1]) - first + 1 == n + m:
             out = np.zeros(n + m, np.int8)
@@ -64,7 +64,7 @@ def merge_many(keys, starts):
 
 @kernel
 def source_rows(ports, starts):
-    """For each merged row, its row in the ports' rows laid end to end."""
+    """For each merged row its index in the concatenated rows of the ports."""
     at = starts.copy()
     out = np.empty(len(ports), np.int64)
     for k in range(len(ports)):
@@ -75,7 +75,7 @@ def source_rows(ports, starts):
 
 @kernel
 def number_runs(ts, src, seq, last_ts, last_src, last_seq, next_n, out):
-    """Number rows that share (ts, src, seq), going on from the last batch's; `src` may have one entry for all rows.
+    """Number rows that share (ts, src, seq), continuing from the last batch; `src` may have one entry for all rows.
 
     Returns the number that the next row with the last key would get.
     """
@@ -101,7 +101,7 @@ def running_maximum(values, start, out):
 
 @kernel
 def running_greatest(rows, last):
-    """In place: each row of numbers becomes the greatest so far, `last` included, compared from left to right."""
+    """In place: each row of numbers becomes the greatest so far, including `last`, in lexicographic order."""
     for i in range(rows.shape[0]):
         for j in range(rows.shape[1]):
             if rows[i, j] != last[j]:

@@ -1,10 +1,9 @@
-"""Aggregate functions that look at the order of a window's values: how many differ, and percentiles.
+"""Aggregate functions of the order of a window's values: distinct counts and percentiles.
 
-Emissions are taken group by group (`order`), in which both ends of a group's windows never fall. The values that any of
-a group's windows has are ranked once; from one window to the next only counts per rank change. NaN is above every
-number and equals itself. To those who count different values -0.0 equals 0.0; among percentiles it comes before 0.0, as
-in Spark: which of the two a window gives must not depend on the windows that are ranked with it. For the same reason
-every NaN is the one NaN.
+Emissions are processed group by group (`order`); both ends of a group's windows are non-decreasing. The values of all
+windows of a group are ranked once; from one window to the next only counts per rank change. NaN is above every number
+and equals itself. For distinct counts -0.0 equals 0.0; for percentiles it comes before 0.0, as in Spark, because a
+window's result must not depend on the windows that are ranked with it. For the same reason all NaNs become one NaN.
 
 `distinct_in` and `percentile_in` are the same for one short window, for the loops of compiled pieces.
 """
@@ -18,7 +17,7 @@ from riprap.operators.kernels import kernel
 
 @kernel
 def distinct_values(column, valid, base, cap, who, lo, hi, order):
-    """How many different values each window has, nulls aside."""
+    """The number of distinct values of each window, without nulls."""
     out = np.zeros(len(who), np.int64)
     start = 0
     while start < len(order):
@@ -51,7 +50,7 @@ def distinct_values(column, valid, base, cap, who, lo, hi, order):
 
 @kernel
 def percentiles(column, valid, base, cap, who, lo, hi, order, share):
-    """The value below which `share` of each window lies, in proportion between two; and where there is one."""
+    """The value below which `share` of each window lies, interpolated; and where it exists."""
     out = np.zeros(len(who), np.float64)
     some = np.zeros(len(who), np.uint8)
     start = 0
@@ -61,7 +60,7 @@ def percentiles(column, valid, base, cap, who, lo, hi, order, share):
             stop += 1
         first, last = lo[order[start]], hi[order[stop - 1]]
         ranks, values = ranked(column, valid, base[who[order[start]]], cap[who[order[start]]] - 1, first, last, True)
-        tree = np.zeros(len(values) + 1, np.int64)  # counts per rank, added up in powers of two (a Fenwick tree)
+        tree = np.zeros(len(values) + 1, np.int64)  # counts per rank, in a Fenwick tree
         left = right = first
         held = 0
         for k in range(start, stop):
@@ -88,9 +87,9 @@ def percentiles(column, valid, base, cap, who, lo, hi, order, share):
 
 @kernel
 def ranked(column, valid, at, mask, lo, hi, signed):
-    """The rank of each value of a range of insertion indices (-1: null), and the different values, ascending.
+    """The rank of each value in a range of insertion indices (-1: null), and the distinct values, ascending.
 
-    `signed`: -0.0 and 0.0 are two of them. What is equal stays in the order in which it was put in, so -0.0 is first.
+    `signed`: -0.0 and 0.0 are distinct. The sort is stable, and -0.0 comes first.
     """
     ranks = np.full(hi - lo, -1, np.int64)
     there = np.empty(hi - lo, np.int64)
@@ -124,19 +123,19 @@ def differs(x, y):
 
 @kernel
 def below_zero(x):
-    """Whether it has a minus sign, and is a number: -0.0 has one."""
+    """Whether it is a number with a minus sign, as -0.0 is."""
     return x == x and math.copysign(1.0, float(x)) < 0.0
 
 
 @kernel
 def number(x):
-    """As a float, NaN without its sign."""
+    """As a float; NaN loses its sign."""
     return float(x) if x == x else np.nan
 
 
 @kernel
 def counted(tree, rank, change):
-    """Add to the count of a rank; returns how many values that is about: one, or none for a null."""
+    """Change the count of a rank; return how many values that concerns: 1, or 0 for a null."""
     if rank < 0:
         return 0
     at = rank + 1
@@ -163,13 +162,13 @@ def nth(tree, below):
 
 @kernel
 def distinct_in(column, valid, at, mask, lo, hi):
-    """How many different values a window has, nulls aside."""
+    """The number of distinct values of a window, without nulls."""
     return len(ranked(column, valid, at, mask, lo, hi, False)[1])
 
 
 @kernel
 def percentile_in(column, valid, at, mask, lo, hi, share):
-    """The value below which `share` of a window lies; 0 where it has none."""
+    """The value below which `share` of a window lies; 0 if the window has no values."""
     ranks, values = ranked(column, valid, at, mask, lo, hi, True)
     ascending = np.sort(ranks[ranks >= 0])
     if len(ascending) == 0:

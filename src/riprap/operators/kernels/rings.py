@@ -1,9 +1,9 @@
 """Ring buffers of rows, one per group, in shared arrays.
 
 A group's window is the half-open range [head, tail) of its insertion indices, which only grow. Insertion index a of
-group g lives at position base[g] + (a mod cap[g]) of every column; cap is a power of two. Before a batch is inserted,
+group g is at position base[g] + (a mod cap[g]) of every column; cap is a power of two. Before a batch is inserted,
 `plan_room` makes every ring hold its window and all its new rows at once, so that no position is written twice within a
-batch: whatever was in a window at any moment of the batch can still be read at its end.
+batch: every row that was in a window during the batch can still be read at its end.
 """
 
 import numpy as np
@@ -15,9 +15,9 @@ SMALLEST = 4  # rows of a new ring
 
 @kernel
 def plan_room(groups, base, cap, head, tail, used, scratch):
-    """Where rings have to move so that one more row per entry of `groups` fits.
+    """Plan which rings must move so that one more row per entry of `groups` fits.
 
-    `scratch` (one zero per group) is left as it was. Updates `base` and `cap`; returns the moves as rows (group, old
+    `scratch` (one zero per group) is left unchanged. Updates `base` and `cap`; returns the moves as rows (group, old
     base, old cap, new base, new cap) and how much of the columns is used afterwards. Negative groups are skipped.
     """
     touched = np.empty(len(groups), np.int64)
@@ -63,7 +63,7 @@ def move_rings(column, moves, head, tail):
 
 @kernel
 def positions_of(groups, lo, hi, base, cap):
-    """Positions of the ranges [lo[k], hi[k]) of groups[k], one after another."""
+    """Positions of the ranges [lo[k], hi[k]) of groups[k], concatenated."""
     total = 0
     for k in range(len(groups)):
         total += hi[k] - lo[k]

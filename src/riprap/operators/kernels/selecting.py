@@ -1,4 +1,4 @@
-"""Finding rows that belong to keys."""
+"""Find rows that belong to keys."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from riprap.operators.kernels import kernel
 
 @kernel
 def by_part(part, parts):
-    """Rows by part, in order within each; and where each of the `parts` begins among them, and the last ends."""
+    """Rows by part, in order within each part; and the start of each part among them, with the end of the last."""
     first = np.zeros(parts + 1, np.int64)
     for row in range(len(part)):
         first[part[row] + 1] += 1
@@ -43,13 +43,13 @@ def rows_within(parts, order, first, lo, hi):
 
 @kernel
 def rows_among(part, parts, count, lo, hi):
-    """Rows in [lo, hi) that belong to one of these of `count` parts, ascending; `part` is that of each row."""
+    """Rows in [lo, hi) that belong to one of `parts` (of `count`), ascending; `part` is that of each row."""
     chosen = np.zeros(count, np.uint8)
     for k in range(len(parts)):
         chosen[parts[k]] = 1
     out = np.empty(hi - lo, np.int64)
     found = 0
-    for row in range(lo, hi):  # without a branch: which rows are chosen cannot be foreseen
+    for row in range(lo, hi):  # branch-free: which rows match is unpredictable
         out[found] = row
         found += chosen[part[row]]
     return out[:found]
@@ -57,12 +57,13 @@ def rows_among(part, parts, count, lo, hi):
 
 @kernel
 def find_unsettled(position, part, order, other_position, other_part, other_order, bound, window, unsettled, met):
-    """Rows of one port with a row of their part on the other port within `bound`, and what they may meet there.
+    """Find rows of one port with a row of their part on the other port within `bound`, and what they may meet there.
 
     `order` lists rows by part, in order within each. Marks triggers in `unsettled`, and in `met` the other port's
-    rows within the bound of each and the `window` rows before those."""
+    rows within the bound of each and the `window` rows before those.
+    """
     other_rows = len(other_order)
-    first = 0  # of this part on the other port
+    first = 0  # first row of this part on the other port
     low = 0  # first row of the part there that is not too early for the trigger
     current = -1
     for k in range(len(order)):

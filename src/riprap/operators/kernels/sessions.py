@@ -1,4 +1,4 @@
-"""When sessions end: windows of a group's tuples with gaps of less than a given time between them."""
+"""When sessions end: windows of a group's tuples in which all gaps are shorter than a given time."""
 
 import numpy as np
 
@@ -9,10 +9,10 @@ from riprap.operators.kernels import kernel
 def end_sessions(groups, ts, until, base, cap, head, tail, stamps, known, gap, latest, earliest, positions):
     """Insert rows; list the sessions that end at or before the time reached, as (row, group, lo, hi, end).
 
-    A session ends `gap` after its last tuple. The time reached is that of the last row, or `until` where that is
-    later; the row of an end is the first that comes at it or after it. Updated: `latest` (one entry: the greatest time
-    so far, which is the time of a tuple that comes late), `earliest` (one entry: no session that is open ends before
-    it), the rings' heads and tails, and the positions of the rows. `known` is the number of groups.
+    A session ends `gap` after its last tuple. The time reached is that of the last row, or `until` if that is later;
+    the row of an end is the first at or after it. Updated: `latest` (one entry: the greatest time so far, which is
+    also the time of a late tuple), `earliest` (one entry: no open session ends before it), the rings' heads and
+    tails, and the positions of the rows. `known` is the number of groups.
     """
     n = len(groups)
     out = np.empty((n + known, 5), np.int64)
@@ -59,10 +59,10 @@ def end_sessions(groups, ts, until, base, cap, head, tail, stamps, known, gap, l
 
 @kernel
 def chain(groups, base, cap, head, tail, positions, before, turns):
-    """Insert rows of which each replaces the one before it in its group.
+    """Insert rows, each of which replaces the previous row of its group.
 
-    Writes for each row its position, that of the row before it (-1: there is none), and the how-manieth of its group
-    it is in this call. Returns how many a group has at most.
+    Writes for each row its position, that of the previous row (-1: none), and its index within its group in this
+    call. Returns the greatest number of rows of a group.
     """
     seen = np.zeros(len(tail), np.int64)
     most = 0

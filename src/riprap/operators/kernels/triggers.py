@@ -1,7 +1,7 @@
-"""When an aggregate speaks: inserts a batch into its rings and says which windows speak at which row.
+"""When an aggregate emits: inserts a batch into its rings and lists which windows emit at which row.
 
 Every function appends row i of the batch to the ring of its group and writes its position to `positions`. An emission
-is (row, group, lo, hi): at that row the group speaks over its insertion indices [lo, hi).
+is (row, group, lo, hi): at that row the group emits its window of insertion indices [lo, hi).
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from riprap.operators.kernels import kernel
 
 @kernel
 def count_by_count(groups, base, cap, head, tail, size, every, tumbling, partial, positions):
-    """Windows of `size` tuples that speak at every `every`-th tuple of their group."""
+    """Windows of `size` tuples that emit at every `every`-th tuple of their group."""
     n = len(groups)
     rows = np.empty(n, np.int64)
     who = np.empty(n, np.int64)
@@ -39,9 +39,9 @@ def count_by_count(groups, base, cap, head, tail, size, every, tumbling, partial
 
 @kernel
 def time_by_count(groups, ts, base, cap, head, tail, stamps, size, every, now, positions):
-    """Windows of `size` microseconds that speak at every `every`-th tuple of their group.
+    """Windows of `size` microseconds that emit at every `every`-th tuple of their group.
 
-    `now` (one entry, updated) is the greatest time so far, which is the time of a tuple that comes late.
+    `now` (one entry, updated) is the greatest time so far, which is also the time of a late tuple.
     """
     n = len(groups)
     rows = np.empty(n, np.int64)
@@ -87,14 +87,14 @@ def by_boundary(
     latest,
     positions,
 ):
-    """Windows that speak at multiples of `every` microseconds.
+    """Windows that emit at multiples of `every` microseconds.
 
-    With `by_time` a group speaks over its tuples of the last `window` microseconds before the boundary, if there are
-    any; else over its `window` most recent tuples, if it had one since it `spoke` (an insertion index per group).
-    `known` is the number of groups; `boundary` the next one to speak, or the least int64 before the first tuple;
-    `latest` (one entry, updated) the greatest time so far, which is the time of a tuple that comes late. After the
-    rows, boundaries up to `until` speak (the greatest int64: as long as anything would). Returns the emissions, the
-    boundary of each, and the next one.
+    With `by_time` the window of a group is its tuples of the last `window` microseconds before the boundary, and it
+    emits if there are any. Otherwise it is its `window` latest tuples, and it emits if one arrived since it `spoke`
+    (an insertion index per group). `known` is the number of groups; `boundary` the next one to emit at, or the least
+    int64 before the first tuple; `latest` (one entry, updated) the greatest time so far, which is also the time of a
+    late tuple. After the rows, boundaries up to `until` emit (the greatest int64: as long as any window would).
+    Returns the emissions, the boundary of each, and the next one.
     """
     none = np.iinfo(np.int64).min
     forever = np.iinfo(np.int64).max
@@ -152,7 +152,7 @@ def by_boundary(
             elif now == forever:
                 boundary = none
             else:
-                boundary = (now // every) * every + every  # nothing to say until something new comes
+                boundary = (now // every) * every + every  # nothing to emit until a row arrives
         if i == n:
             break
     latest[0] = last

@@ -1,4 +1,4 @@
-"""What a batch did to windows, without a loop over windows in the interpreter (see `operators/tracking.py`)."""
+"""How a batch changed windows, without a loop over windows in the interpreter (see `operators/tracking.py`)."""
 
 import numpy as np
 
@@ -7,9 +7,9 @@ from riprap.operators.kernels import kernel
 
 @kernel
 def distinct(groups, marks, stamp, slots):
-    """The groups of a batch, each once, in the order they came (negative ones: none of them).
+    """The distinct groups of a batch, in order of arrival, without negative ones.
 
-    `marks[g]` becomes `stamp` for each, which no place of it was before, and `slots[g]` its place in the result.
+    `marks[g]` becomes `stamp` for each, which must be new to it, and `slots[g]` its index in the result.
     """
     out = np.empty(len(groups), np.int64)
     count = 0
@@ -65,13 +65,13 @@ def tumble(
     opened,
     closed,
 ):
-    """What calls did to tumbling windows of the groups that they touched, whose rings began at `heads` before them.
+    """How calls changed the tumbling windows of the groups that they touched, whose rings started at `heads` before.
 
-    Everything by group is updated, and how many windows have each frame as `bases` and `origins` but for the frame that
-    is going on. `opened` gets groups and numbers, from `numbers` on, `closed` the groups of windows that an earlier
-    frame had opened. `start[g]` is known where windows of the group closed meanwhile; else none of its rows is among
-    the `rows` that had come before. `now`: of the last row. Returns how many opened, how many of those that an earlier
-    frame had opened closed, how many closed in all, and how many became dirty that were not.
+    Updates everything by group, and how many windows have each frame as `bases` and `origins`, except for the current
+    frame. `opened` gets groups and numbers, from `numbers` on, `closed` the groups of windows that opened in an
+    earlier frame. `start[g]` is known if windows of the group closed meanwhile; otherwise none of its rows is among
+    the `rows` that had arrived before. `now`: time of the last row. Returns how many windows opened, how many of
+    those that an earlier frame opened closed, how many closed in total, and how many became dirty.
     """
     made = told = ended = dirty = 0
     for t in range(len(touched)):
@@ -112,8 +112,8 @@ def tumble(
 def claim(hashes, table, places, count, add):
     """The place of each hash in an open-addressed `table` of places (-1: free), whose hashes are `places[place]`.
 
-    Unknown ones get the next place if `add`, else -1. The caller sees to it that there is room. Returns the places,
-    and how many there are afterwards.
+    Unknown hashes get the next place if `add`, else -1. The caller ensures that there is room. Returns the places and
+    their new number.
     """
     out = np.empty(len(hashes), np.int64)
     mask = len(table) - 1
