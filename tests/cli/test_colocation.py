@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 from riprap.apps.catalogue import load_app
 from riprap.base.errors import RiprapError
-from riprap.cli.colocation import together
+from riprap.cli.colocation import colocated_operators
 from riprap.cli.main import app
 from riprap.cli.model_options import hosts_of_layout
 from riprap.runtime.layout import arrange
@@ -19,7 +19,7 @@ def test_elements_of_the_layout_go_together(fuse):
     """What is asked of the assessment and the model is what a kill of the element takes."""
     elements = [set(fragment.members) - SINKS for fragment in arrange(GRAPH, fuse).fragments]
     wanted = sorted(sorted(members) for members in elements if members)
-    assert sorted(sorted(members) for members in together(GRAPH, fuse, "--colocated")) == wanted
+    assert sorted(sorted(members) for members in colocated_operators(GRAPH, fuse, "--colocated")) == wanted
     hosts = hosts_of_layout(f"{fuse}@1e-4", GRAPH)
     assert sorted(sorted(host.operators) for host in hosts) == wanted
     assert {host.crash_rate for host in hosts} == {1e-4}

@@ -131,4 +131,4 @@ def test_a_replica_that_took_over_says_how(tmp_path):
     Console(file=shown, width=250).print(_table("running", metrics.lines))
     first, second = (line for line in shown.getvalue().splitlines() if "Sink#" in line)
     assert "running, backup " in first
-    assert "running, active, 2 fail-overs, the last in 0.17 s: 12 dropped, 3 doubled" in second
+    assert "running, active, 2 failovers, the last in 0.17 s: 12 dropped, 3 doubled" in second

@@ -288,4 +288,4 @@ def test_continuous_checkpoints_are_at_intervals_under_a_bound(tmp_path):
     graph = kept.build()
     found = plan_recovery(graph, "2s", latency="500ms")
     assert not wrong_with(graph, parse_plan(found.text))
-    assert "Sum is saved at intervals instead of continuously" in " ".join(found.told.sentences)
+    assert "Sum is saved at intervals instead of continuously" in " ".join(found.summary.sentences)

@@ -104,7 +104,7 @@ def test_trim_names_the_run_that_needs_what_it_leaves(path):
     opened = PersistentStream.open(path)
     opened.register_reader("run-1-S", 150, run="/runs/mine")
     told = riprap("trim", path, "--before-position", 500).stdout
-    assert "the run in /runs/mine needs it from position 150 on" in told
+    assert "the run in /runs/mine needs the stream from position 150 on" in told
     assert opened.first_position() <= 150
     assert "needs" not in riprap("trim", path, "--before-position", 500, "--force").stdout
     assert PersistentStream.open(path).readers() == {}, "what was forced away cannot be held"

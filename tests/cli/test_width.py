@@ -99,7 +99,7 @@ def test_a_proof(capsys, tmp_path):
     tables = [line for line in lines if line != proof.sentence and not line.startswith(str(tmp_path))]
     assert max(map(len, tables)) <= 80
     shown = "\n".join(lines)
-    assert "8 more are on the page" in shown
+    assert "8 more are in the report" in shown
     assert "0.12→0.50" in shown
     assert "123,456→9,876" in shown
     assert "price was altered" in shown

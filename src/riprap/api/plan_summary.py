@@ -58,7 +58,7 @@ class PlanSummary:
         }
 
 
-def told_of(plan: "BackupPlan", bound: Duration, asked: PlanRequest, proof: Path | None) -> PlanSummary:
+def summarise_plan(plan: "BackupPlan", bound: Duration, asked: PlanRequest, proof: Path | None) -> PlanSummary:
     sentences, missed = [], ""
     left = None if asked.restart is None else Duration(bound - asked.overhead)
     if asked.restart is not None and left is not None:
@@ -96,7 +96,7 @@ def told_of(plan: "BackupPlan", bound: Duration, asked: PlanRequest, proof: Path
                 f"{operator.name} is saved at intervals instead of continuously: under a bound whole elements are."
             )
     measured = _measured(proof) if proof is not None else {}
-    topology = plan.asked.topology
+    topology = plan.problem.topology
     for name, row in measured.items():
         if name not in topology.tasks:
             continue
@@ -115,13 +115,13 @@ def told_of(plan: "BackupPlan", bound: Duration, asked: PlanRequest, proof: Path
 def held_as_executed(plan: "BackupPlan", asked: PlanRequest) -> "BackupPlan":
     """The plan, with more backups where the model's do not meet the bound as a run executes it."""
     from riprap.planner.backup_plan import given_backups
-    from riprap.planner.executed import met
+    from riprap.planner.executed import with_enough_backups
 
-    speeds = _speeds(plan.asked.topology, asked)
+    speeds = _speeds(plan.problem.topology, asked)
     if speeds is None:
         return plan
-    problem = plan.asked
-    kept = met(problem.topology, *speeds, plan.solution.backups, problem.bound, problem.must_not)
+    problem = plan.problem
+    kept = with_enough_backups(problem.topology, *speeds, plan.solution.backups, problem.bound, problem.must_not)
     if (kept == plan.solution.backups).all():
         return plan
     return given_backups(problem, [name for task, name in enumerate(problem.topology.tasks) if kept[task]])
@@ -130,7 +130,7 @@ def held_as_executed(plan: "BackupPlan", asked: PlanRequest) -> "BackupPlan":
 def _executed(plan: "BackupPlan", asked: PlanRequest) -> dict[str, float]:
     from riprap.planner.executed import as_executed
 
-    topology = plan.asked.topology
+    topology = plan.problem.topology
     speeds = _speeds(topology, asked)
     if speeds is None:
         return {}

@@ -4,7 +4,7 @@ from riprap.api.recovery_plan import plan_recovery
 found = plan_recovery("bargain-discovery", "2s", latency="500ms")
 found.plan.names                       # where the backups are
 found.text                             # the plan file that `riprap run` takes
-found.told.sentences                   # what of the bound is left, L as executed, what a proof measured
+found.summary.sentences                # what of the bound is left, L as executed, what a proof measured
 plan_recovery(graph, "2s", profile="profile.json", check="plan.toml", measured="proof")   # what a given plan comes to
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from riprap.api.plan_summary import PlanRequest, PlanSummary, held_as_executed, told_of
+from riprap.api.plan_summary import PlanRequest, PlanSummary, held_as_executed, summarise_plan
 from riprap.apps.catalogue import load_app
 from riprap.base.errors import PlanError, UsageError, known
 from riprap.base.quantities import Duration, parse_duration, show_duration
@@ -41,16 +41,16 @@ class RecoveryPlan:
     asked: PlanRequest
     bound: Duration
     plan: BackupPlan
-    told: PlanSummary
+    summary: PlanSummary
     text: str  # as a plan file
 
     @property
     def failure(self) -> str:
         """Why a plan that was given does not hold; "": it does."""
-        return self.told.missed or self.plan.shortfall or ""
+        return self.summary.missed or self.plan.shortfall or ""
 
     def to_json(self) -> dict[str, Any]:
-        return self.plan.to_json() | self.told.as_json()
+        return self.plan.to_json() | self.summary.as_json()
 
 
 def plan_recovery(
@@ -115,12 +115,12 @@ def plan_recovery(
         limit = parse_duration(time_limit) / 1e6
         plan = plan_backups(stated, algorithm=algorithm, existing=existing, time_limit=limit)
         plan = held_as_executed(plan, asked)
-    told = told_of(plan, bound, asked, None if measured is None else Path(measured))
+    summary = summarise_plan(plan, bound, asked, None if measured is None else Path(measured))
     if asked.graph is not None:
         file = _planned(asked.graph, asked.kept or plan.names, bound, asked.intervals)
     else:
         file = Plan(asked.topology.name, {name: Annotations(backup=True) for name in plan.names}, bound)
-    return RecoveryPlan(asked, bound, plan, told, write_plan(file))
+    return RecoveryPlan(asked, bound, plan, summary, write_plan(file))
 
 
 def _planned(

@@ -33,7 +33,7 @@ def planned_app(name: str, plan: Path | None) -> "Graph":
 
 
 def input_paths(graph: "Graph", given: list[str] | None, tuples: int, seed: int) -> dict[str, Path]:
-    """A file for each source: those named, or generated ones."""
+    """An input file for each source: the named ones, or generated ones."""
     if not given:
         from riprap.apps.samples import cache_directory, sample_inputs
 
@@ -55,13 +55,15 @@ def input_paths(graph: "Graph", given: list[str] | None, tuples: int, seed: int)
     from riprap.engine.input_check import check_input
 
     for source in graph.sources:
-        if not (paths[source.name] / "stream.json").exists():  # only `run` takes persistent streams, and looks itself
+        if not (
+            paths[source.name] / "stream.json"
+        ).exists():  # only `run` reads persistent streams, and checks them itself
             check_input(paths[source.name], source)
     return paths
 
 
 def shards_of(text: str) -> dict[str, int]:
-    """`OP=N,…`, as `--parallelism` takes it."""
+    """Parses `OP=N,…`, the value of `--parallelism`."""
     from riprap.base.quantities import parse_whole
 
     shards = {}

@@ -1,9 +1,8 @@
-"""What holds for the arguments of every command, checked at one place before the command begins.
+"""Checks on the arguments of every command, made in one place before the command starts.
 
-A number is finite and fits into 64 bits; text is text: a name with bytes that are no UTF-8 could not be printed; and
-what is no address of a Spark master is known before a JVM is started for it. An option that takes one value is given
-once: of two the parser would keep the last and say nothing. Commands are registered through `Commands`, which sees to
-it.
+Numbers are finite and fit into 64 bits. Text is valid UTF-8, or it could not be printed. A malformed Spark master is
+refused before a JVM is started for it. An option with one value is given once: the parser would silently use the last
+one. Commands registered through `Commands` get these checks.
 """
 
 import re
@@ -25,18 +24,18 @@ _MASTER = re.compile(
 
 class Checked(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        given: list[Any] = self.make_parser(ctx).parse_args(args=list(args))[2]  # each as often as it is written
-        for parameter in given:
+        parsed: list[Any] = self.make_parser(ctx).parse_args(args=list(args))[2]  # one entry per occurrence
+        for parameter in parsed:
             single = parameter.param_type_name == "option" and not (parameter.multiple or parameter.is_flag)
-            if single and sum(other is parameter for other in given) > 1:
+            if single and sum(other is parameter for other in parsed) > 1:
                 raise UsageError(f"{max(parameter.opts, key=len)} is given more than once: give it once")
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         for parameter in self.params:
             value = ctx.params.get(parameter.name)
-            for each in value if isinstance(value, list | tuple) else (value,):
-                _check(parameter, each)
+            for single in value if isinstance(value, list | tuple) else (value,):
+                _check(parameter, single)
         return super().invoke(ctx)
 
 
@@ -60,4 +59,4 @@ def _check(parameter: Any, value: Any) -> None:
         )
     text = str(value)
     if not text.isprintable() and any(0xD800 <= ord(letter) <= 0xDFFF or letter == "\0" for letter in text):
-        raise UsageError(f"{shown}: the text has bytes that are not UTF-8; write it anew")
+        raise UsageError(f"{shown}: the text has bytes that are not UTF-8; type it again")

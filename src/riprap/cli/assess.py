@@ -28,24 +28,22 @@ def command(
     ] = "auto",
     colocated: Annotated[
         str | None,
-        typer.Option(
-            help="Targets are the elements of `run --fuse` auto, none or all: what one process takes with it."
-        ),
+        typer.Option(help="Targets are the elements of `run --fuse` auto, none or all: operators that fail together."),
     ] = None,
     offsets: Annotated[
         str | None,
-        typer.Option(help="Where faults strike: tuples, or shares such as 0.3.", metavar="N,…", show_default="scale"),
+        typer.Option(help="Positions of faults: tuples, or shares such as 0.3.", metavar="N,…", show_default="scale"),
     ] = None,
     outages: Annotated[
-        str | None, typer.Option(help="How long they last.", metavar="0.5s,…", show_default="scale")
+        str | None, typer.Option(help="Lengths of the outages.", metavar="0.5s,…", show_default="scale")
     ] = None,
-    rates: Annotated[str, typer.Option(help="Rates that turn an outage into tuples.")] = "average,peak",
+    rates: Annotated[str, typer.Option(help="Rates that convert outages to tuples.")] = "average,peak",
     reps: Annotated[int | None, typer.Option(help="Repetitions of each trial.", show_default="scale")] = None,
-    golden: Annotated[int | None, typer.Option(help="Runs without a fault.", show_default="scale")] = None,
-    section: Annotated[int, typer.Option(help="Tuples of the input per section of the output.")] = 5_000,
-    threshold: Annotated[str, typer.Option(help="Error from which a section is wrong.")] = "3%",
-    percentile: Annotated[float, typer.Option(help="Share of the wrong sections that R covers, in percent.")] = 90.0,
-    seed: Annotated[int, typer.Option(help="Seed of the jitter, and of the data where it is generated.")] = 2,
+    golden: Annotated[int | None, typer.Option(help="Golden runs, without a fault.", show_default="scale")] = None,
+    section: Annotated[int, typer.Option(help="Input tuples per section of the output.")] = 5_000,
+    threshold: Annotated[str, typer.Option(help="Error above which a section is wrong.")] = "3%",
+    percentile: Annotated[float, typer.Option(help="Percentage of the wrong sections that R covers.")] = 90.0,
+    seed: Annotated[int, typer.Option(help="Seed of the jitter and of generated data.")] = 2,
     osf: Annotated[
         list[str] | None,
         typer.Option(
@@ -54,27 +52,27 @@ def command(
         ),
     ] = None,
     jitter: Annotated[int, typer.Option(help="Bound of the arrival jitter, in tuples.")] = 10,
-    plan: Annotated[Path | None, typer.Option(help="A plan (TOML): assess again under it.")] = None,
-    failover: Annotated[str, typer.Option(help="Under a plan: how long a replica takes to take over.")] = "2s",
-    reassess: Annotated[bool, typer.Option(help="Assess again under the plan that follows.")] = True,
-    signed: Annotated[bool, typer.Option("--signed", help="Let underestimates count below 0 in I.")] = False,
+    plan: Annotated[Path | None, typer.Option(help="A plan (TOML): also assess the app under it.")] = None,
+    failover: Annotated[str, typer.Option(help="With a plan: time in which a replica takes over.")] = "2s",
+    reassess: Annotated[bool, typer.Option(help="Assess again under the proposed plan.")] = True,
+    signed: Annotated[bool, typer.Option("--signed", help="Count underestimates as negative in I.")] = False,
     errors: Annotated[str, typer.Option(help="absolute, or over: underestimates count as 0 in R and I.")] = "absolute",
-    explain: Annotated[bool, typer.Option("--explain", help="Say why operators are targets, and run nothing.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Explain the choice of targets; run nothing.")] = False,
     master: Annotated[str | None, typer.Option(help="Spark master.", show_default="local[*]")] = None,
     out: Annotated[Path | None, typer.Option(help="Directory for results.", show_default="assessment-…")] = None,
     json: AsJson = False,
 ) -> None:
-    """Inject faults operator by operator, measure what they do to the output, and say what to protect."""
+    """Inject faults operator by operator, measure their effect on the output, and advise what to protect."""
     from riprap.apps.catalogue import load_app
 
     graph = load_app(app)
     if colocated is not None:
         from riprap.base.errors import UsageError
-        from riprap.cli.colocation import together
+        from riprap.cli.colocation import colocated_operators
 
         if targets != "auto":
-            raise UsageError("--colocated says what the targets are: leave --targets out")
-        targets = ",".join("+".join(members) for members in together(graph, colocated, "--colocated"))
+            raise UsageError("--colocated selects the targets: leave --targets out")
+        targets = ",".join("+".join(members) for members in colocated_operators(graph, colocated, "--colocated"))
     if explain:
         _explain(graph, fault, state, osf or [], as_json=json)
         return
@@ -117,7 +115,7 @@ def command(
     )
     folder = out or Path(f"assessment-{graph.name}-{scale}")
     output_directory(folder)
-    # What cannot be is told before data are made, and before Spark starts.
+    # Invalid requests are refused before data is generated and Spark starts.
     settings_of(graph, request, None if input else SCALES[scale].tuples)
     if plan is not None:
         read_plan(plan).apply(graph)
@@ -127,14 +125,14 @@ def command(
         ERR.print("starting Spark …")
     spark = session(master=master)
     try:
-        found = _run(run_request, request, folder, spark, show=not json)
+        assessment = _run(run_request, request, folder, spark, show=not json)
     except KeyboardInterrupt:
-        ERR.print(f"interrupted; give the same command again and it goes on where it stopped ({folder})")
+        ERR.print(f"interrupted; run the same command again to resume ({folder})")
         raise typer.Exit(130) from None
     if json:
-        print_json(found.to_json())
+        print_json(assessment.to_json())
     else:
-        _print(found)
+        _print(assessment)
 
 
 def _run(run: Any, request: Any, folder: Path, spark: Any, *, show: bool) -> "Assessment":
@@ -146,9 +144,9 @@ def _run(run: Any, request: Any, folder: Path, spark: Any, *, show: bool) -> "As
     with Progress(*columns, console=ERR, disable=not show, transient=True) as progress:
         task = progress.add_task("injecting", total=None)
 
-        def tell(wave: str, done: int, total: int) -> None:
+        def update(wave: str, done: int, total: int) -> None:
             words = {
-                "profile": "what reaches each operator",
+                "profile": "profiling the operators",
                 "prepare": "golden runs for the trials",
                 "golden": "golden runs",
             }.get(wave, "injecting")
@@ -158,8 +156,8 @@ def _run(run: Any, request: Any, folder: Path, spark: Any, *, show: bool) -> "As
             if show:
                 ERR.print(sentence, style="yellow", soft_wrap=True, markup=False)
 
-        found: Assessment = run(request, folder, spark=spark, tell=tell, warn=warn)
-    return found
+        assessment: Assessment = run(request, folder, spark=spark, tell=update, warn=warn)
+    return assessment
 
 
 def _explain(graph: "Graph", fault: str, state: str, osf: list[str], *, as_json: bool) -> None:
@@ -183,49 +181,49 @@ def _explain(graph: "Graph", fault: str, state: str, osf: list[str], *, as_json:
     OUT.print(table)
 
 
-_LEGEND = "R: sections of output until it is right again; I: how wrong it was in all."
+_LEGEND = "R: sections until the output is correct again; I: squared error over them."
 _ADVICE = {
-    "restart": "restart: nothing else is needed",
-    "checkpoint": "checkpoint: save its state now and then",
+    "restart": "restart: restarting it is enough",
+    "checkpoint": "checkpoint: save its state periodically",
     "replicate": "replicate: run it twice",
-    "compare": "compare: run it in full replication, whose copies tell when they differ",
+    "compare": "compare: run it in full replication and compare its copies",
 }
 
 
-def _print(found: "Assessment") -> None:
+def _print(assessment: "Assessment") -> None:
     from rich.table import Table
 
     from riprap.cli.console import ERR, OUT
 
-    result = found.result
+    result = assessment.result
     table = Table(box=None)
     several = len(result.settings.scores) > 1
     for name in ("operator", *(["sink"] if several else []), "C", "D", "R", "I", "advice"):
         table.add_column(name, justify="right" if name in ("C", "D", "R", "I") else "left", no_wrap=True)
-    for s in sorted(found.summaries, key=lambda s: -s.paired.I):
+    for s in sorted(assessment.summaries, key=lambda s: -s.paired.I):
         m = s.paired
         table.add_row(
             s.target, *([s.sink] if several else []), f"{m.C:.2f}", f"({m.D[0]:.2f}, {m.D[1]})", str(m.R), f"{m.I:.2f}",
-            found.verdicts[s.target].advice,
+            assessment.verdicts[s.target].advice,
         )  # fmt: skip
-    OUT.print(table, width=max(OUT.width, 1_000), soft_wrap=True)  # long names make long lines, and are not broken
-    given = {verdict.advice for verdict in found.verdicts.values()}
-    legend = "; ".join(words for advice, words in _ADVICE.items() if advice in given)
+    OUT.print(table, width=max(OUT.width, 1_000), soft_wrap=True)  # long names are not broken
+    advised = {verdict.advice for verdict in assessment.verdicts.values()}
+    legend = "; ".join(words for advice, words in _ADVICE.items() if advice in advised)
     OUT.print(f"{_LEGEND} {legend}." if legend else _LEGEND, style="dim")
-    for name, verdict in found.verdicts.items():
+    for name, verdict in assessment.verdicts.items():
         OUT.print(f"{name}: {verdict.sentence}", soft_wrap=True)
-    for name, after in found.protected.items():
+    for name, after in assessment.protected.items():
         OUT.print(f"under the plan: {name}  R {after.paired.R}  I {after.paired.I:.2f}", markup=False)
-    for warning in found.content.warnings:
+    for warning in assessment.content.warnings:
         ERR.print(warning, style="yellow", soft_wrap=True)
     if result.resumed:
-        ERR.print(f"went on where it had stopped: {result.resumed} of {result.waves} waves were there already")
+        ERR.print(f"resumed: {result.resumed} of {result.waves} waves were already done")
     trials = result.trials.num_rows // len(result.settings.scores)
     ERR.print(
         f"{trials:,} injections and {result.settings.golden:,} golden runs over {result.tuples:,} tuples "
         f"in {result.seconds:.1f} s"
     )
-    OUT.print(f"report: {found.report}\nplan:   {found.report.with_name('plan.toml')}")
+    OUT.print(f"report: {assessment.report}\nplan:   {assessment.report.with_name('plan.toml')}")
 
 
 def _listed(text: str) -> list[str]:
@@ -233,7 +231,7 @@ def _listed(text: str) -> list[str]:
 
 
 def _offset(text: str) -> float:
-    """`500000`, `0.5e6`, `0.3` or `30%`; whether it can be is for the request to say."""
+    """`500000`, `0.5e6`, `0.3` or `30%`; the request checks its range."""
     from riprap.base.errors import UsageError
 
     try:

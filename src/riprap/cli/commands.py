@@ -1,7 +1,7 @@
-"""The commands of `riprap`, in the order a user meets them, grouped by what they are for.
+"""The commands of `riprap`, in the order of use and grouped by purpose.
 
 A command's module imports what it needs inside the command, so that `riprap --help` stays quick. Other installed
-packages add commands through the entry point group `riprap.commands`: each entry is a function that takes the app.
+packages add commands through the entry point group `riprap.commands`: each entry is a function called with the app.
 """
 
 from importlib.metadata import entry_points
@@ -31,7 +31,7 @@ _ORDER = (
 
 
 class _Loop(TyperGroup):
-    """Lists the commands in the order in which a user goes round with an app."""
+    """Lists the commands in the order in which a user needs them."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return sorted(
@@ -42,7 +42,7 @@ class _Loop(TyperGroup):
 app = Commands(
     name="riprap",
     cls=_Loop,
-    help="Find the operators of a streaming application worth protecting, plan it, run it on Spark, prove it.",
+    help="Find the operators of a streaming app worth protecting, plan their protection, run it on Spark, prove it.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -52,10 +52,10 @@ app = Commands(
 
 @app.callback()
 def _root() -> None:
-    """Makes `riprap` a group of commands however many there are."""
+    """Makes `riprap` a group even with a single command."""
 
 
-# What a user goes round with an app, in this order; then what helps.
+# The steps of the work with an app, then the tools.
 _DECLARE, _ASSESS, _MODEL, _PLAN, _RUN, _PROVE = "Declare", "Assess", "Model", "Plan", "Run", "Prove"
 _STREAMS, _OTHER = "Streams and data", "Other"
 

@@ -1,7 +1,7 @@
-"""Where commands print: tables and progress to people, JSON to programs.
+"""The output of commands: tables and progress for people, JSON for programs.
 
-Names, values and errors come from users and from files: what a terminal would obey in them is made harmless here, at
-the edge, and nowhere else.
+Names, values and errors come from users and files. Terminal control characters in them are escaped here, at the edge,
+and nowhere else.
 """
 
 import json
@@ -18,8 +18,8 @@ from rich.table import Table
 from riprap.base.errors import harmless
 
 
-class _Harmless(Console):
-    """Only what the library itself says to the terminal, such as colours and where the cursor goes, is obeyed by it."""
+class _SafeConsole(Console):
+    """Passes on only the control codes of the library itself: colours and cursor movements."""
 
     def _render_buffer(self, buffer: Iterable[Segment]) -> str:
         return super()._render_buffer(
@@ -27,10 +27,10 @@ class _Harmless(Console):
         )
 
 
-# Names come from users: nothing in what is printed is markup; where something has a colour, `style` or `Text` says it.
-# Results go to stdout, progress and remarks to stderr, so that `riprap … --json | jq` works.
-OUT = _Harmless(highlight=False, markup=False, emoji=False)
-ERR = _Harmless(stderr=True, highlight=False, markup=False, emoji=False)
+# Names come from users, so printed text is never markup: colours are set by `style` or `Text`.
+# Results go to stdout, progress and warnings to stderr, so that `riprap … --json | jq` works.
+OUT = _SafeConsole(highlight=False, markup=False, emoji=False)
+ERR = _SafeConsole(stderr=True, highlight=False, markup=False, emoji=False)
 _NOT_PLAIN = re.compile(r"[^\x20-\x7e\n]")
 
 
@@ -40,7 +40,7 @@ def print_line(text: str) -> None:
 
 
 def print_table(table: Table) -> bool:
-    """Print a table if it fits as it is, without breaking what is in its cells; whether it did."""
+    """Print a table if it fits without breaking its cells. Returns whether it was printed."""
     if Measurement.get(OUT, OUT.options.update(max_width=10_000), table).maximum > OUT.width:
         return False
     OUT.print(table)
@@ -53,7 +53,7 @@ def print_json(result: Any) -> None:
     sys.stdout.write(_NOT_PLAIN.sub(_escaped, text) + "\n")
 
 
-def _escaped(found: re.Match[str]) -> str:
-    """As JSON writes it, so that whoever reads it finds the same."""
-    letter = found.group()
+def _escaped(match: re.Match[str]) -> str:
+    """A JSON escape, which every reader decodes to the same character."""
+    letter = match.group()
     return letter if harmless(letter) == letter else json.dumps(letter)[1:-1] if letter != "\x7f" else "\\u007f"

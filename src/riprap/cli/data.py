@@ -1,4 +1,4 @@
-"""`riprap data`: makes the data that the example applications run on."""
+"""`riprap data`: generates the input of the example apps."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,24 +10,26 @@ from riprap.cli.arguments import Commands
 if TYPE_CHECKING:
     from riprap.apps.market_statistics import MarketStatistics
 
-app = Commands(help="Make the data that the example applications run on.", no_args_is_help=True)
+app = Commands(help="Generate the input of the example apps.", no_args_is_help=True)
 
 
 @app.callback()
 def _root() -> None:
-    """Makes `riprap data` a group of commands however many there are."""
+    """Makes `riprap data` a group even with a single command."""
 
 
 @app.command("market")
 def market(
-    out: Annotated[Path | None, typer.Option(help="File to write; .parquet or .arrow says the format.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write; its ending, .parquet or .arrow, sets the format.")
+    ] = None,
     tuples: Annotated[int, typer.Option(help="Trades and quotes; the published experiment has 5000000.")] = 500_000,
-    seed: Annotated[int, typer.Option(help="Equal seeds, equal data.")] = 2,
-    symbols: Annotated[int, typer.Option(help="Symbols that are listed.")] = 3_099,
+    seed: Annotated[int, typer.Option(help="Equal seeds give equal data.")] = 2,
+    symbols: Annotated[int, typer.Option(help="Number of listed symbols.")] = 3_099,
     zipf: Annotated[float | None, typer.Option(help="Activity by Zipf's law with this exponent.")] = None,
     format: Annotated[str | None, typer.Option(help="parquet or arrow, whatever the file's ending.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")] = False,
-    stats: Annotated[bool, typer.Option("--stats", help="Print what the data looks like.")] = False,
+    stats: Annotated[bool, typer.Option("--stats", help="Print statistics of the data.")] = False,
     json: Annotated[bool, typer.Option("--json", help="With --stats: print one JSON object.")] = False,
 ) -> None:
     """Generate trades and quotes for Bargain Discovery, with the statistics of the published data set."""
@@ -41,7 +43,7 @@ def market(
     if out is None and not stats:
         raise UsageError("nothing to do: name a file with --out, or ask for --stats")
     if json and not stats:
-        raise UsageError("--json says how to print statistics: give --stats too")
+        raise UsageError("--json prints statistics: give --stats too")
     if out is not None:
         market_files.check_place(out, format=format, overwrite=overwrite)
     check_tuples(tuples)
@@ -73,7 +75,7 @@ def _print(figures: "MarketStatistics", as_json: bool) -> None:
     OUT.print(lines)
 
 
-# What people read of the statistics: a label, and the figure with its unit.
+# The printed statistics: a label, and the figure with its unit.
 _LINES = (
     ("tuples", "{tuples:,}"),
     ("duration", "{seconds:,} s"),

@@ -1,4 +1,4 @@
-"""`riprap doctor`: is everything here that Riprap needs? Each line a check; exit 3 if one fails."""
+"""`riprap doctor`: checks that everything Riprap needs is installed; exits with 3 if a check fails."""
 
 import platform
 import shutil
@@ -28,7 +28,7 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     spark: Annotated[bool, typer.Option("--spark/--no-spark", help="Start an embedded Spark and run a job.")] = True,
 ) -> None:
-    """Check Python, Java, the libraries, compiled kernels and Spark; say what to do about what is missing."""
+    """Check Python, Java, the libraries, compiled kernels and Spark; tell how to fix what is missing."""
     from riprap.cli.console import OUT, print_json
 
     checks = [_python(), _java(), *_libraries(), _disk()]
@@ -51,7 +51,7 @@ def _python() -> Check:
 
 
 def java_version() -> tuple[int, str] | None:
-    """Major version and path of the Java that Spark would use; None when there is none."""
+    """Major version and path of the Java that Spark would use; None: not found."""
     import os
     import re
 
@@ -95,6 +95,6 @@ def _spark() -> Check:
     try:
         spark = session()
         rows = spark.range(0, 1000, 1, 2).mapInArrow(lambda batches: batches, "id bigint").count()
-    except Exception as error:  # whatever Spark raises, the user wants the sentence
-        return Check("Spark", False, str(error).splitlines()[0], "see the message above it")
+    except Exception as error:  # the user wants the sentence, whatever Spark raises
+        return Check("Spark", False, str(error).splitlines()[0], "see the message above")
     return Check("Spark", rows == 1000, f"{spark.version}, ran a job through Arrow")

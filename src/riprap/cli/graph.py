@@ -1,4 +1,4 @@
-"""`riprap graph`: what an app looks like, as text, SVG, or in words."""
+"""`riprap graph`: draws an app as text or SVG, or explains it in words."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 def command(
     app: AppName,
     plan: PlanFile = None,
-    svg: Annotated[Path | None, typer.Option("--svg", help="Write a picture of the graph to this file.")] = None,
+    svg: Annotated[Path | None, typer.Option("--svg", help="Write a drawing (SVG) to this file.")] = None,
     explain: Annotated[
         bool,
         typer.Option(
             "--explain",
-            help="Say how each operator keeps its state, how the app divides by key, and what runs as one loop.",
+            help="Explain the state of each operator, how keys divide the app, and which operators run as one loop.",
         ),
     ] = False,
     json: AsJson = False,
@@ -87,7 +87,7 @@ def _explain(graph: "Graph") -> None:
     from riprap.graph.partitioning import key_partitioning
 
     table = Table(title=graph.name, title_justify="left")
-    for heading in ("operator", "does", "state", "gives", "protection"):
+    for heading in ("operator", "does", "state", "output", "protection"):
         table.add_column(heading, no_wrap=heading == "operator")
     for spec in graph:
         columns = [", ".join(graph.schema(spec.name, port).names) for port in range(spec.outputs)]
@@ -100,8 +100,8 @@ def _explain(graph: "Graph") -> None:
         keys = "; ".join(f"{name} by {', '.join(columns or ())}" for name, columns in by.items())
         OUT.print(f"Divided by key: {keys}, because {division.reason}.")
     else:
-        how = "in any way" if division.divisible else "not at all"
-        OUT.print(f"Divided {how}, because {division.reason}.")
+        how = "Divided in any way" if division.divisible else "Not divided"
+        OUT.print(f"{how}, because {division.reason}.")
     OUT.print("Runs in these pieces:")
     for piece in Engine(graph).pieces:
         OUT.print(f"  {piece}")

@@ -1,4 +1,4 @@
-"""The live table of a run in the terminal: an element a line."""
+"""The live table of a run in the terminal: one line per element."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,27 +12,27 @@ from riprap.base.quantities import format_count
 from riprap.runtime.element.latency import format_latency
 
 _COLOURS = {"running": "green", "catching_up": "cyan", "down": "bold red", "hanging": "bold red", "failed": "bold red"}
-_PATIENCE = 5  # lines, which come every second, before it is said what is waited for
-_NAMED = 3  # elements
-_WAITS = {  # in the order in which an element goes through them
+_PATIENCE = 5  # updates, one a second, before it names what the run waits for
+_NAMED = 3  # elements that a run waits for
+_WAITS = {  # by state, in the order of an element's start
     "starting": "to get a process: Spark starts one for each element",
     "down": "to get a new process",
-    "hanging": "to give a sign of life: the machine is busy, or the process was stopped",
+    "hanging": "to send a heartbeat: the machine is busy, or the process was stopped",
     "restoring": "to read their state and compile their operators",
-    "catching_up": "to hear from the elements before them",
+    "catching_up": "to receive the input of upstream elements",
 }
 
 
 class LiveTable:
-    """Shows the lines that a run makes of itself; a context manager. `show`: False shows nothing.
+    """Shows the state of a run; a context manager. `show`: False shows nothing.
 
-    Where the console is no terminal, nothing is shown but what a run that does not come to start waits for.
+    On a console that is not a terminal it only prints what a run that is slow to start waits for.
     """
 
     def __init__(self, console: Console, *, show: bool) -> None:
         self._live = Live(console=console, refresh_per_second=4, transient=True) if show else None
         self._shown: Sequence[dict[str, Any]] = ()
-        self._console, self._looks, self._said = console, 0, ""
+        self._console, self._updates, self._reported = console, 0, ""
 
     def __enter__(self) -> "LiveTable":
         if self._live is not None:
@@ -47,15 +47,15 @@ class LiveTable:
         if self._live is not None and lines is not self._shown:
             self._shown = lines
             self._live.update(_table(state, lines))
-            self._looks += 1
-            said = waiting(state, lines)
-            if self._looks > _PATIENCE and said not in ("", self._said) and not self._console.is_terminal:
-                self._said = said
-                self._console.print(f"run is {state}: {said}", soft_wrap=True)
+            self._updates += 1
+            reason = waiting(state, lines)
+            if self._updates > _PATIENCE and reason not in ("", self._reported) and not self._console.is_terminal:
+                self._reported = reason
+                self._console.print(f"run is {state}: {reason}", soft_wrap=True)
 
 
 def waiting(state: str, lines: Sequence[dict[str, Any]]) -> str:
-    """What a run that is starting waits for; "": for nothing."""
+    """What a starting run waits for; "": nothing."""
     if state != "starting":
         return ""
     for which, what in _WAITS.items():
@@ -67,21 +67,21 @@ def waiting(state: str, lines: Sequence[dict[str, Any]]) -> str:
 
 
 def _failed_over(line: dict[str, Any]) -> str:
-    """How an element came to be in the active replica; "": it always was, or is not."""
+    """The failovers that made the replica of an element active; "": none."""
     failover = line.get("failover")
     if not failover:
         return ""
     took = "" if failover["seconds"] is None else f" in {failover['seconds']:.2f} s"
     count = failover["count"]
     return (
-        f"{count} fail-over{'s' if count > 1 else ''}, the last{took}: {failover['dropped']:,} dropped, "
+        f"{count} failover{'s' if count > 1 else ''}, the last{took}: {failover['dropped']:,} dropped, "
         f"{failover['doubled']:,} doubled"
     )
 
 
 def _table(state: str, lines: Sequence[dict[str, Any]]) -> Table:
-    said = waiting(state, lines)
-    table = Table(box=None, title=f"run is {state}{': ' if said else ''}{said}", title_justify="left")
+    reason = waiting(state, lines)
+    table = Table(box=None, title=f"run is {state}{': ' if reason else ''}{reason}", title_justify="left")
     table.add_column("element")
     table.add_column("state")
     for name in ("in", "out", "tuples/s", "latency", "late", "lost", "last checkpoint", "restarts"):

@@ -1,13 +1,13 @@
-"""`riprap`: runs a command and turns what ends it into one clear line and an exit code.
+"""`riprap`: runs a command and turns its end into one clear line and an exit code.
 
     0    done
-    1-3  a `RiprapError`: one sentence, and the code that `riprap.base.errors` gives to its kind
-    2    arguments that are no such, and paths that do not lead where they should
+    1-3  a `RiprapError`: one sentence, and the exit code of its class (`riprap.base.errors`)
+    2    invalid arguments, and paths that do not lead where they should
     3    what the system refuses (a full disk, no permission), and a JVM that has died
-    130  Ctrl-C or SIGTERM, from the first moment on; both let a command end what it has begun and clear up
+    130  Ctrl-C or SIGTERM, at any time; both let a command stop its work and clean up
 
-Anything else is a bug of ours and is shown with its traceback. Modules load inside `main`: to interrupt that would show
-a traceback out of the middle of somebody's import, so it ends the process at once.
+Any other exception is a bug of ours and is shown with its traceback. Modules load inside `main`: an interrupt during
+an import would show a traceback from the middle of a library, so it ends the process at once.
 """
 
 import errno
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from riprap.cli.commands import app
 
 INTERRUPTED = 130
-_OF_PATHS = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EEXIST, errno.EINVAL}
-_OF_SYSTEM = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.EMFILE, errno.EFBIG}
-_FULL = {errno.ENOSPC, errno.EDQUOT}
+_PATH_ERRORS = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EEXIST, errno.EINVAL}
+_SYSTEM_ERRORS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.EMFILE, errno.EFBIG}
+_DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 __all__ = ["app", "main"]
 
@@ -38,19 +38,19 @@ def __getattr__(name: str) -> Any:
 
 def main() -> None:
     """Entry point."""
-    # Not where one is ignored, as behind nohup.
-    ours = [one for one in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(one) is not signal.SIG_IGN]
-    for one in ours:
-        signal.signal(one, lambda number, frame: os._exit(INTERRUPTED))
+    # A signal that is ignored, as under nohup, stays ignored.
+    handled = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in handled:
+        signal.signal(number, lambda number, frame: os._exit(INTERRUPTED))
     from riprap.base.errors import RiprapError
     from riprap.base.processes import SAFE_PATH
     from riprap.base.scratch import sweep
     from riprap.cli.commands import app
 
-    os.environ[SAFE_PATH] = "1"  # of all processes below this one
-    for one in ours:
-        signal.signal(one, signal.default_int_handler if one is signal.SIGINT else _terminated)
-    _make_remarks_harmless()
+    os.environ[SAFE_PATH] = "1"  # for all child processes
+    for number in handled:
+        signal.signal(number, signal.default_int_handler if number is signal.SIGINT else _terminated)
+    _escape_log_messages()
     sweep()
     try:
         sys.exit(app(prog_name="riprap", standalone_mode=False))
@@ -58,44 +58,44 @@ def main() -> None:
         _end(str(error), error.exit_code)
     except KeyboardInterrupt:
         _end("interrupted", INTERRUPTED)
-    except BrokenPipeError:  # whoever read our output has enough of it
+    except BrokenPipeError:  # the reader of our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except Exception as error:
-        if hasattr(error, "format_message"):  # of the library that parses arguments
-            _misused(error)
+        if hasattr(error, "format_message"):  # an exception of the argument parser
+            _end_usage_error(error)
         if _jvm_gone(error):
-            _end("Spark's JVM has died, killed by somebody or for want of memory: give the same command again", 3)
-        if isinstance(error, OSError) and error.errno in _FULL:
-            _end("the disk is full: free space and give the same command again", 3)
-        if isinstance(error, OSError) and error.errno in _OF_PATHS | _OF_SYSTEM and error.filename is not None:
-            code = 2 if error.errno in _OF_PATHS else 3
+            _end("Spark's JVM has died: it was killed or ran out of memory; run the same command again", 3)
+        if isinstance(error, OSError) and error.errno in _DISK_FULL:
+            _end("the disk is full: free space and run the same command again", 3)
+        if isinstance(error, OSError) and error.errno in _PATH_ERRORS | _SYSTEM_ERRORS and error.filename is not None:
+            code = 2 if error.errno in _PATH_ERRORS else 3
             _end(f"cannot use {os.fsdecode(error.filename)}: {error.strerror}", code)
         raise
     finally:
-        if signal.SIGTERM in ours:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)  # where `main` was called by something that goes on
+        if signal.SIGTERM in handled:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the caller of `main` may go on
 
 
 def _terminated(number: int, frame: object) -> NoReturn:
-    """The same as Ctrl-C; who is in a hurry sends it twice."""
+    """Acts like Ctrl-C; a second SIGTERM ends the process at once."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     raise KeyboardInterrupt
 
 
-def _make_remarks_harmless() -> None:
-    """What is logged, and handled by nobody, goes to the terminal as it is; strangers' words may be in it."""
+def _escape_log_messages() -> None:
+    """Escape control characters in log messages that no handler takes: they go to the terminal and may quote files."""
     from riprap.base.errors import harmless
 
-    class Remark(logging.Formatter):
+    class Escaped(logging.Formatter):
         def format(self, record: logging.LogRecord) -> str:
             return harmless(super().format(record))
 
     if logging.lastResort is not None:
-        logging.lastResort.setFormatter(Remark("%(message)s"))
+        logging.lastResort.setFormatter(Escaped("%(message)s"))
 
 
-def _misused(error: Any) -> NoReturn:
+def _end_usage_error(error: Any) -> NoReturn:
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
@@ -105,7 +105,7 @@ def _misused(error: Any) -> NoReturn:
 
 
 def _jvm_gone(error: Exception) -> bool:
-    """Only where Spark was started: the module that knows what its calls raise is loaded then."""
+    """Whether a call to Spark failed because its JVM is gone; the module that knows is loaded only with Spark."""
     session = sys.modules.get("riprap.spark.session")
     return session is not None and isinstance(error, session.JVM_GONE)
 
@@ -113,7 +113,7 @@ def _jvm_gone(error: Exception) -> bool:
 def _end(sentence: str, code: int) -> NoReturn:
     from riprap.base.errors import as_sentence, harmless
 
-    # A check that failed may show more: the traceback of an operator, a list of damage.
+    # A failed check may show several lines: the traceback of an operator, a list of damage.
     print("riprap:", harmless(sentence) if code == 1 else as_sentence(sentence), file=sys.stderr)
     sys.exit(code)
 

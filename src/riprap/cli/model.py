@@ -1,4 +1,4 @@
-"""`riprap model`: availability and wrong tuples over hours of faults, for any technique, before it is deployed."""
+"""`riprap model`: predicts availability and tainted tuples over hours of faults, before a technique is deployed."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,9 +21,9 @@ def command(
         list[str] | None,
         typer.Option(
             "--technique",
-            help="none, checkpoint, ha-group or full-replication, for every operator it can protect; "
-            "give it several times to compare.",
-            show_default="what code and plan say",
+            help="none, checkpoint, ha-group or full-replication, for every operator it can protect. "
+            "Repeat to compare.",
+            show_default="as in code and plan",
         ),
     ] = None,
     plan: PlanFile = None,
@@ -37,50 +37,50 @@ def command(
     sdc_rate: Annotated[
         float, typer.Option("--sdc-rate", help="Silent corruptions per second of each operator.")
     ] = 0.0,
-    recovery: Annotated[str, typer.Option("--recovery", help="From a crash to running again.")] = "3.5s",
+    recovery: Annotated[str, typer.Option("--recovery", help="Time from a crash until it runs again.")] = "3.5s",
     hours: Annotated[float, typer.Option("--hours", help="Simulated time.")] = 2.0,
     rates: Annotated[
         str | None, typer.Option("--rates", help="Source tuples/s, comma-separated.", show_default="as recorded")
     ] = None,
-    confidence: Annotated[str, typer.Option("--confidence", help="Of the intervals.")] = "95%",
+    confidence: Annotated[str, typer.Option("--confidence", help="Confidence level of the intervals.")] = "95%",
     precision: Annotated[
-        str, typer.Option("--precision", help="Stop when every interval's half-width is this share.")
+        str, typer.Option("--precision", help="Stop when the relative half-width of every interval is this.")
     ] = "5%",
-    runs: Annotated[str, typer.Option("--runs", help="At least and at most so many runs per point.")] = "200-5000",
+    runs: Annotated[str, typer.Option("--runs", help="Fewest and most runs per point.")] = "200-5000",
     method: Annotated[
-        str, typer.Option("--method", help="accelerated, or tokens: tuple by tuple, slowly.")
+        str, typer.Option("--method", help="accelerated, or tokens: every tuple, slowly.")
     ] = "accelerated",
     calibrate: Annotated[
-        bool, typer.Option("--calibrate", help="Fit from the input how state gets right again after losses.")
+        bool, typer.Option("--calibrate", help="Fit from the input how state recovers after losses.")
     ] = False,
     master: Annotated[str | None, typer.Option("--master", help="Spark master.", show_default="embedded local")] = None,
-    failover: Annotated[str, typer.Option("--failover", help="Until a replica of an HA group has taken over.")] = "1s",
+    failover: Annotated[str, typer.Option("--failover", help="Time in which an HA group fails over.")] = "1s",
     checkpoint_age: Annotated[
-        str, typer.Option("--checkpoint-age", help="Between the last checkpoint and a crash.")
+        str, typer.Option("--checkpoint-age", help="Time between the last checkpoint and a crash.")
     ] = "1s",
     punctuation: Annotated[
-        str, typer.Option("--punctuation", help="Under full replication: between clearings of the duplicate counters.")
+        str, typer.Option("--punctuation", help="Full replication: time between resets of the duplicate counters.")
     ] = "15s",
     crash_rate_of: Annotated[
-        list[str] | None, typer.Option("--crash-rate-of", help="OPERATOR=RATE, for one with a crash rate of its own.")
+        list[str] | None, typer.Option("--crash-rate-of", help="OPERATOR=RATE: crash rate of one operator.")
     ] = None,
     sdc_rate_of: Annotated[
-        list[str] | None, typer.Option("--sdc-rate-of", help="OPERATOR=RATE, the same for silent corruptions.")
+        list[str] | None, typer.Option("--sdc-rate-of", help="OPERATOR=RATE: silent corruption rate of one operator.")
     ] = None,
     host: Annotated[
-        list[str] | None, typer.Option("--host", help="HOST=A,B@RATE: operators that a machine takes down together.")
+        list[str] | None, typer.Option("--host", help="HOST=A,B@RATE: operators of one machine, which fail together.")
     ] = None,
     hosts: Annotated[
         str | None,
-        typer.Option("--hosts", help="FUSE@RATE: the operators of each element of `run --fuse FUSE` go together."),
+        typer.Option("--hosts", help="FUSE@RATE: the operators of each element of `run --fuse FUSE` fail together."),
     ] = None,
     group: Annotated[
         list[str] | None,
-        typer.Option("--group", help="GROUP=A,B: with --technique ha-group, who is replicated together."),
+        typer.Option("--group", help="GROUP=A,B: with --technique ha-group, operators replicated together."),
     ] = None,
-    poisson: Annotated[bool, typer.Option("--poisson", help="Source tuples come at random instead of evenly.")] = False,
+    poisson: Annotated[bool, typer.Option("--poisson", help="Source tuples arrive at random, not evenly.")] = False,
     against: Annotated[
-        Path | None, typer.Option("--against", help="An assessment's directory: do both rank the operators alike?")
+        Path | None, typer.Option("--against", help="Directory of an assessment: compare its ranking of the operators.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Directory for model.html, network.svg and results.json.")
@@ -96,7 +96,7 @@ def command(
     from riprap.san.streaming.describe import read_profile, with_poisson
     from riprap.san.streaming.failures import Faults
 
-    # Whatever can be wrong with the question is found before anything is measured.
+    # Invalid arguments are refused before anything is measured.
     output_directory(out)
     parse_number(str(hours), "--hours", least=1 / 3600, most=1e6)
     for option, rate in (("--crash-rate", crash_rate), ("--sdc-rate", sdc_rate)):
@@ -109,9 +109,9 @@ def command(
         parse_whole(low, "--runs", least=1, most=most),
         parse_whole(high or low, "--runs", least=1, most=most),
     )
-    asked = _rates(rates)
+    source_rates = _rates(rates)
     if method not in ("accelerated", "tokens"):
-        raise UsageError(f"--method {method} is unknown; there are accelerated and tokens")
+        raise UsageError(f"--method {method} is unknown; known: accelerated, tokens")
     graph = planned_app(app, plan)
     faults = Faults(
         crash_rate,
@@ -140,7 +140,7 @@ def command(
     with spark_runner(master, f"modelling {graph.name}", quiet=json) as runner:
         found = model(
             graph, application, protected, faults, hours, runner,
-            rates=asked, precision=wanted, method=method, seed=seed, stability=stability,  # type: ignore[arg-type]
+            rates=source_rates, precision=wanted, method=method, seed=seed, stability=stability,  # type: ignore[arg-type]
         )  # fmt: skip
     if out is not None:
         found.write(out)
@@ -168,7 +168,11 @@ def _print_agreement(application: "Application", assessed: "AssessedImpact", see
     for name in sorted(found.impact, key=lambda name: -found.impact[name]):
         table.add_row(name, f"{found.tainted[name]:,.0f}", f"{found.impact[name]:.2f}")
     OUT.print(table)
-    rank = "all operators are alike in one of the two" if found.correlation is None else f"{found.correlation:.2f}"
+    rank = (
+        "undefined, all operators are equal in one of the rankings"
+        if found.correlation is None
+        else f"{found.correlation:.2f}"
+    )
     OUT.print(f"rank correlation (Spearman): {rank}", markup=False)
 
 
@@ -198,7 +202,7 @@ def _print(found: "Prediction") -> None:
         "availability",
         "tainted",
         "share",
-        "copies",
+        "instances",
     ):
         table.add_column(heading, justify="left" if heading in ("technique", "sink") else "right", no_wrap=True)
     for (name, rate), answer in answers.items():

@@ -12,62 +12,62 @@ if TYPE_CHECKING:
     from riprap.san.streaming.scenario import ModelProtection
 
 
-def rates_of(given: Sequence[str] | None, option: str, graph: "Graph") -> dict[str, float]:
-    """`OPERATOR=RATE`, for each operator with a rate of its own."""
-    found = {}
-    for text in given or ():
+def rates_of(texts: Sequence[str] | None, option: str, graph: "Graph") -> dict[str, float]:
+    """`OPERATOR=RATE`: rates of single operators."""
+    rates = {}
+    for text in texts or ():
         name, equals, rate = text.rpartition("=")
         if not equals:
             raise UsageError(f"{option} {text}: write OPERATOR=RATE, as in Source=1e-4")
-        found[_operator(name, option, graph)] = parse_number(rate, option, most=1e6)
-    return found
+        rates[_operator(name, option, graph)] = parse_number(rate, option, most=1e6)
+    return rates
 
 
-def hosts_of(given: Sequence[str] | None, graph: "Graph") -> "tuple[ModelHost, ...]":
-    """`HOST=A,B@RATE`: operators on one machine, which takes them all down at that rate."""
+def hosts_of(texts: Sequence[str] | None, graph: "Graph") -> "tuple[ModelHost, ...]":
+    """`HOST=A,B@RATE`: operators on one machine, which fail together at that rate."""
     from riprap.san.streaming.failures import ModelHost
 
-    found = []
-    for text in given or ():
+    hosts = []
+    for text in texts or ():
         name, equals, rest = text.partition("=")
         names, at, rate = rest.rpartition("@")
         if not (name and equals and names and at):
             raise UsageError(f"--host {text}: write HOST=A,B@RATE, as in left=Source,Filter@1e-5")
-        operators = tuple(_operator(each.strip(), "--host", graph) for each in names.split(","))
-        found.append(ModelHost(name, operators, parse_number(rate, "--host", most=1e6)))
-    return tuple(found)
+        operators = tuple(_operator(member.strip(), "--host", graph) for member in names.split(","))
+        hosts.append(ModelHost(name, operators, parse_number(rate, "--host", most=1e6)))
+    return tuple(hosts)
 
 
-def hosts_of_layout(given: str | None, graph: "Graph") -> "tuple[ModelHost, ...]":
-    """`FUSE@RATE`: every element of that layout is a process, which takes its operators down together."""
-    from riprap.cli.colocation import together
+def hosts_of_layout(text: str | None, graph: "Graph") -> "tuple[ModelHost, ...]":
+    """`FUSE@RATE`: the operators of each element of that layout fail together."""
+    from riprap.cli.colocation import colocated_operators
     from riprap.san.streaming.failures import ModelHost
 
-    if given is None:
+    if text is None:
         return ()
-    fuse, at, rate = given.partition("@")
+    fuse, at, rate = text.partition("@")
     if not at:
-        raise UsageError(f"--hosts {given}: write FUSE@RATE, as in auto@1e-5")
-    each = parse_number(rate, "--hosts", most=1e6)
-    return tuple(ModelHost(members[0], members, each) for members in together(graph, fuse, "--hosts"))
+        raise UsageError(f"--hosts {text}: write FUSE@RATE, as in auto@1e-5")
+    failures = parse_number(rate, "--hosts", most=1e6)
+    return tuple(ModelHost(members[0], members, failures) for members in colocated_operators(graph, fuse, "--hosts"))
 
 
-def groups_of(given: Sequence[str] | None, failover: float, graph: "Graph") -> "tuple[ModelProtection, ...]":
-    """`GROUP=A,B`: operators that are replicated together; what is in none restarts."""
+def groups_of(texts: Sequence[str] | None, failover: float, graph: "Graph") -> "tuple[ModelProtection, ...]":
+    """`GROUP=A,B`: operators that are replicated together; operators in no group restart."""
     from riprap.san.streaming.scenario import ModelProtection
 
-    found, taken = [], set[str]()
-    for text in given or ():
+    groups, grouped = [], set[str]()
+    for text in texts or ():
         name, equals, names = text.partition("=")
         if not (name and equals and names):
             raise UsageError(f"--group {text}: write GROUP=A,B, as in trades=TradeFilter,Aggregator")
-        operators = tuple(_operator(each.strip(), "--group", graph) for each in names.split(","))
-        twice = taken & set(operators)
+        operators = tuple(_operator(member.strip(), "--group", graph) for member in names.split(","))
+        twice = grouped & set(operators)
         if twice or len(set(operators)) < len(operators):
             raise UsageError(f"--group {text}: {', '.join(sorted(twice)) or 'an operator'} is named twice")
-        taken |= set(operators)
-        found.append(ModelProtection("ha-group", operators, {"failover": failover}))
-    return tuple(found)
+        grouped |= set(operators)
+        groups.append(ModelProtection("ha-group", operators, {"failover": failover}))
+    return tuple(groups)
 
 
 def _operator(name: str, option: str, graph: "Graph") -> str:

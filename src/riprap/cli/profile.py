@@ -1,4 +1,4 @@
-"""`riprap profile`: what a recorded stream makes of each operator."""
+"""`riprap profile`: measures the operators of an app over recorded data."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -20,11 +20,14 @@ def command(
     tuples: Tuples = 500_000,
     seed: Seed = 1,
     recovery: Annotated[
-        bool, typer.Option("--recovery", help="Also run it and kill elements: how long a restart takes.")
+        bool, typer.Option("--recovery", help="Also run the app and kill elements: measure restarts.")
     ] = False,
-    kills: Annotated[int, typer.Option(help="With --recovery: how many.", min=1, max=1000)] = 6,
+    kills: Annotated[int, typer.Option(help="With --recovery: number of kills.", min=1, max=1000)] = 6,
     costs: Annotated[
-        bool, typer.Option("--costs", help="Also run it without and with each technique: what protection takes.")
+        bool,
+        typer.Option(
+            "--costs", help="Also run the app without and with each technique: measure what protection costs."
+        ),
     ] = False,
     rate: Annotated[float, typer.Option(help="With --costs: tuples per second of each source.", min=1)] = 20_000,
     duration: Annotated[str, typer.Option("--for", help="With --costs: how long each run lasts.")] = "5s",
@@ -41,76 +44,82 @@ def command(
     output_file(out)
     seconds = parse_duration(duration) / 1e6
     if seconds < 1:
-        raise UsageError(f"--for {duration}: elements tell what they take once a second; write a time of 1s or more")
+        raise UsageError(f"--for {duration}: elements report their costs once a second; write a time of 1s or more")
     graph = planned_app(app, plan)
     paths = input_paths(graph, input, tuples, seed)
     if not json:
         ERR.print(f"profiling {graph.name} over {', '.join(str(path) for path in paths.values())} …")
     result = profile(graph, paths)
-    found = None
+    recoveries = None
     if recovery:
         from riprap.api.recovery_profile import recovery_profile
 
         if not json:
-            ERR.print(f"running it, with {kills} kills …")
-        found = recovery_profile(app, paths, plan=plan, kills=kills, seed=seed)
-    taken = None
+            ERR.print(f"running the app with {kills} kills …")
+        recoveries = recovery_profile(app, paths, plan=plan, kills=kills, seed=seed)
+    measured_costs = None
     if costs:
         from riprap.api.cost_profile import cost_profile
 
         def warn(text: str) -> None:
             ERR.print(text, style="yellow", soft_wrap=True)
 
-        def say(what: str) -> None:
+        def announce(what: str) -> None:
             if not json:
-                ERR.print(f"running it for {duration} at {rate:,.0f} tuples/s, {_PROTECTED[what]} …")
+                ERR.print(f"running the app for {duration} at {rate:,.0f} tuples/s, {_PROTECTED[what]} …")
 
-        taken = cost_profile(graph, paths, rate=rate, seconds=seconds, say=say, warn=warn)
+        measured_costs = cost_profile(graph, paths, rate=rate, seconds=seconds, say=announce, warn=warn)
     if out is not None:
-        sections = [write_profile(result), *(one.as_toml() for one in (found, taken) if one is not None)]
+        sections = [
+            write_profile(result),
+            *(part.as_toml() for part in (recoveries, measured_costs) if part is not None),
+        ]
         try:
             out.write_text("".join(sections))
         except OSError as error:
             raise UsageError(f"cannot write {out}: {error.strerror}") from error
     if json:
-        measured = {"recovery": asdict(found)} if found is not None else {}
-        print_json(asdict(result) | measured | ({"costs": taken.as_json()} if taken is not None else {}))
+        measured = {"recovery": asdict(recoveries)} if recoveries is not None else {}
+        print_json(
+            asdict(result) | measured | ({"costs": measured_costs.as_json()} if measured_costs is not None else {})
+        )
     else:
         _print(result)
-        if found is not None:
+        if recoveries is not None:
             OUT.print(
-                f"A killed element has its state again after {found.restart_median:.2f} s (median of {found.kills}), "
-                f"{found.restart:.2f} s at most, and has caught up {found.caught_up:.2f} s later at most; "
-                f"a checkpoint is on disk after {found.durable * 1e3:.0f} ms at most.",
+                f"A killed element has restored its state after {recoveries.restart_median:.2f} s (median of "
+                f"{recoveries.kills} kills), {recoveries.restart:.2f} s at most, and has caught up "
+                f"{recoveries.caught_up:.2f} s later at most; a checkpoint is on disk after "
+                f"{recoveries.durable * 1e3:.0f} ms at most.",
                 soft_wrap=True,
             )
-        if taken is not None:
-            _print_costs(taken)
+        if measured_costs is not None:
+            _print_costs(measured_costs)
 
 
 _PROTECTED = {
     "running": "without protection",
     "checkpoint": "with checkpoints",
     "backup": "with persistent streams",
-    "ha_group": "with a replica more",
-    "copies": "with a copy more",
+    "ha_group": "with one more replica",
+    "copies": "with one more copy",
 }
 
 
-def _print_costs(taken: "CostProfile") -> None:
-    """What each technique takes when every operator has it, beyond running the app."""
+def _print_costs(costs: "CostProfile") -> None:
+    """The cost of each technique when every operator has it, on top of running the app."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     from riprap.base.quantities import format_size
     from riprap.cli.console import OUT
 
-    title = f"What all operators take at {taken.rate:,.0f} tuples/s, and techniques beyond that"
+    title = f"Cost of all operators at {costs.rate:,.0f} tuples/s, and what each technique adds"
     table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("", no_wrap=True)
     for heading in ("cores", "memory", "written/s", "sent/s"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for name, cost in taken.totals().items():
+    for name, cost in costs.totals().items():
         sizes = (format_size(round(size)) for size in cost[1:])
         table.add_row(_PROTECTED[name], f"{cost.cores:.3f}", *sizes)
     OUT.print(table)

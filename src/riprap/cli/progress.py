@@ -26,7 +26,7 @@ def spark_runner(master: str | None, what: str, quiet: bool = False) -> "Iterato
     with Progress(*columns, console=ERR, disable=quiet, transient=True) as progress:
         bar = progress.add_task(what, total=None)
 
-        def tell(done: int, total: int) -> None:
+        def update(done: int, total: int) -> None:
             progress.update(bar, completed=done, total=total or None)
 
-        yield on_spark(session(master=master), tell)
+        yield on_spark(session(master=master), update)

@@ -1,4 +1,4 @@
-"""`riprap prove`: hurt a running app on schedule, and hold its output to what its plan promises."""
+"""`riprap prove`: injects faults into a running app and checks its output against what its plan promises."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,36 +14,38 @@ if TYPE_CHECKING:
     from riprap.proof.schedule import ScheduledFault
     from riprap.proof.verdict import FaultResult, Proof
 
-_SHOWN = 12  # effects of faults in the terminal; the page has all
+_SHOWN = 12  # effects of faults in the terminal; the report has all
 
 
 def command(
     app: AppName,
     plan: PlanFile = None,
     input: InputPaths = None,
-    duration: Annotated[str, typer.Option("--for", help="How long the input is to last.")] = "60s",
-    rate: Annotated[
-        float, typer.Option(help="Tuples per second of each source, where the input is generated.", min=1.0)
-    ] = 20_000.0,
-    seed: Annotated[int, typer.Option(help="Of the faults, and of generated data.")] = 1,
+    duration: Annotated[str, typer.Option("--for", help="How long the input lasts.")] = "60s",
+    rate: Annotated[float, typer.Option(help="Tuples per second of each generated source.", min=1.0)] = 20_000.0,
+    seed: Annotated[int, typer.Option(help="Seed of the faults and of generated data.")] = 1,
     faults: Annotated[
-        Path | None, typer.Option(help="A schedule (TOML) instead of drawn faults.", show_default="drawn from the seed")
+        Path | None, typer.Option(help="A schedule of faults (TOML).", show_default="drawn from the seed")
     ] = None,
     kinds: Annotated[
         str, typer.Option(help="Kinds of faults to draw from.", metavar="KIND,…", show_default="all")
     ] = "",
-    every: Annotated[str, typer.Option(help="Between drawn faults.")] = "5s",
+    every: Annotated[str, typer.Option(help="Time between drawn faults.")] = "5s",
     recovery: Annotated[
-        str | None, typer.Option(help="Hold every recovery to this bound.", show_default="the plan's")
+        str | None, typer.Option(help="Bound that every recovery must meet.", show_default="the plan's")
     ] = None,
     profile: Annotated[
-        Path | None, typer.Option(help="What `riprap profile --recovery` measured, for predictions.")
+        Path | None, typer.Option(help="Output of `riprap profile --recovery`, for predictions.")
     ] = None,
     assessed: Annotated[
         Path | None,
-        typer.Option(help="An assessment's directory: what it and the model say of each fault, beside what came out."),
+        typer.Option(
+            help="Directory of an assessment: predict the effect of each fault and compare it with the output."
+        ),
     ] = None,
-    parallelism: Annotated[str, typer.Option(help="Shards of operators.", metavar="OP=N,…", show_default="code")] = "",
+    parallelism: Annotated[
+        str, typer.Option(help="Number of shards of operators.", metavar="OP=N,…", show_default="code")
+    ] = "",
     osf: Annotated[
         list[str] | None,
         typer.Option(help="Output score function: sum(gain), module:function; SINK=… for several sinks."),
@@ -53,7 +55,7 @@ def command(
     out: Annotated[Path | None, typer.Option(help="Directory of the proof.", show_default="proof-APP")] = None,
     json: AsJson = False,
 ) -> None:
-    """Kill things in a running app, and say whether its plan holds."""
+    """Inject faults into a running app and check whether its plan holds."""
     import sys
 
     from riprap.api.prove import prove
@@ -63,18 +65,18 @@ def command(
 
     seconds = parse_duration(duration) / 1e6
     if seconds < 8:
-        raise UsageError(f"--for {duration}: a proof needs 8s or more, so that a fault can begin and be over")
+        raise UsageError(f"--for {duration}: a proof needs 8s or more, to inject a fault and see the recovery")
     graph = planned_app(app, plan)
     directory = out or Path(f"proof-{graph.name}")
 
-    def tell(entry: Mapping[str, Any], fault: "ScheduledFault") -> None:
+    def report(entry: Mapping[str, Any], fault: "ScheduledFault") -> None:
         if not json:
             known = {"running": "runs again", "restored": "is restored", "began": "…"}
             what = known.get(entry["what"]) or f"{entry['what']}: {entry.get('why', '')}"
             ERR.print(f"{entry['ran']:6.1f} s  {fault.kind} {', '.join(fault.targets)} {what}", highlight=False)
 
     def inputs() -> dict[str, Path]:
-        """When all else has been checked."""
+        """Called after all other checks."""
         paths = input_paths(graph, input, round(rate * seconds), seed)
         if not json:
             ERR.print("starting Spark and the processing elements …")
@@ -98,7 +100,7 @@ def command(
             fuse=fuse,  # type: ignore[arg-type]
             parallelism=shards_of(parallelism),
             master=master,
-            tell=tell,
+            tell=report,
             warn=lambda text: ERR.print(text, style="yellow", soft_wrap=True),
             command=" ".join(["riprap", *sys.argv[1:]]),
         )
@@ -114,7 +116,7 @@ def command(
 
 
 def _recoveries(proof: "Proof") -> "Table":
-    """Element by element, what was measured beside what was predicted."""
+    """Measured and predicted recoveries, by element."""
     from rich.table import Table
 
     by: dict[str, list[FaultResult]] = {}
@@ -122,24 +124,28 @@ def _recoveries(proof: "Proof") -> "Table":
         if result.predicted is not None and result.caught_up is not None:
             by.setdefault(", ".join(result.fault.targets), []).append(result)
     table = Table(box=None)
-    for name in ("hit", "times", "restarted in", "caught up in", "predicted"):
-        table.add_column(name, justify="left" if name == "hit" else "right")
-    for name, found in sorted(by.items()):
-        restart, caught_up = (max(getattr(r, what) for r in found) for what in ("restart", "caught_up"))
+    for name in ("element", "faults", "restarted in", "caught up in", "predicted"):
+        table.add_column(name, justify="left" if name == "element" else "right")
+    for name, recoveries in sorted(by.items()):
+        restart, caught_up = (max(getattr(r, what) for r in recoveries) for what in ("restart", "caught_up"))
         table.add_row(
-            _shortened(name), str(len(found)), f"{restart:.2f} s", f"{caught_up:.2f} s", f"≤ {found[0].predicted:.2f} s"
+            _shortened(name),
+            str(len(recoveries)),
+            f"{restart:.2f} s",
+            f"{caught_up:.2f} s",
+            f"≤ {recoveries[0].predicted:.2f} s",
         )
     return table
 
 
 def _effects(proof: "Proof") -> "Table":
-    """Fault by fault, the worst first: what was foreseen of the output, and what came out."""
+    """Predicted and measured effect of each fault on the output, the worst first."""
     from rich.table import Table
 
     from riprap.proof.effects import FaultEffect
 
     worst = [result for result in proof.worst_first if result.effect is not None or result.foreseen is not None]
-    more = f"; {len(worst) - _SHOWN} more are on the page" if len(worst) > _SHOWN else ""
+    more = f"; {len(worst) - _SHOWN} more are in the report" if len(worst) > _SHOWN else ""
     table = Table(box=None, title=f"predicted→measured, the worst first{more}", title_justify="left")
     forms = {"quality": ".2f", "recovery": ".0f", "impact": ".2g", "tainted": ",.0f", "availability": ".2f"}
     for name in ("fault", "QS", "R", "I", "tainted", "available"):
@@ -183,13 +189,13 @@ def _print(proof: "Proof", directory: Path) -> None:
         OUT.print(sentence, soft_wrap=True)
     for title, rank in proof.orders.items():
         if rank is not None:
-            OUT.print(f"order of the elements by {title}: rank correlation {rank:.2f}", soft_wrap=True)
+            OUT.print(f"ranking of the elements by {title}: rank correlation {rank:.2f}", soft_wrap=True)
     for name, score in proof.scores.items():
         share = "" if score.share is None else f" ({100 * score.share:.2f} %)"
         OUT.print(f"{name}: {score.function} is {score.found:,.6g} of {score.expected:,.6g}{share}", soft_wrap=True)
     took = sorted(result.latency for result in proof.faults if result.latency is not None)
     if took:
-        OUT.print(f"what was hit ran again after {took[len(took) // 2]:.2f} s (median), {took[-1]:.2f} s at most")
+        OUT.print(f"recovery took {took[len(took) // 2]:.2f} s (median), {took[-1]:.2f} s at most")
     for sentence in proof.broken[1:]:
         OUT.print(sentence, style="red", soft_wrap=True)
     OUT.print(proof.sentence, style="green" if proof.holds else "red", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`riprap run-bounded`: an app over files or generated data, as one Spark job."""
+"""`riprap run-bounded`: runs an app over files or generated data as one Spark job."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,13 +26,13 @@ def command(
     tuples: Tuples = 500_000,
     seed: Seed = 1,
     partitions: Annotated[
-        int | None, typer.Option(help="Tasks to divide the keys over.", show_default="slots, or 1")
+        int | None, typer.Option(help="Tasks among which keys are divided.", show_default="slots, or 1")
     ] = None,
     master: Annotated[str | None, typer.Option(help="Spark master.", show_default="local[*]")] = None,
     out: Annotated[Path | None, typer.Option(help="Write each sink's rows as Parquet to this directory.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Run an app on Spark over bounded data and say what came out."""
+    """Run an app on Spark over bounded data and report its output."""
     from riprap.base.clock import SYSTEM_CLOCK
     from riprap.base.errors import UsageError
     from riprap.cli.console import ERR, print_json
@@ -48,7 +48,7 @@ def command(
     if not json and not input:
         ERR.print(f"{graph.name} over {tuples:,} generated tuples (seed {seed})")
     paths = input_paths(graph, input, tuples, seed)
-    taken = sum(count_rows(path) for path in paths.values())
+    tuples_read = sum(count_rows(path) for path in paths.values())
 
     from riprap.spark.bounded import write_bounded
     from riprap.spark.session import session
@@ -65,10 +65,10 @@ def command(
     division = key_partitioning(graph)
     result = {
         "app": graph.name,
-        "tuples": taken,
+        "tuples": tuples_read,
         "late": {s.name: late_rows(paths[s.name], s) for s in graph.sources if s.lateness is not None},
         "seconds": seconds,
-        "throughput": taken / seconds,
+        "throughput": tuples_read / seconds,
         "division": _division(division),
         "divided": division.reason,
         "sinks": sinks,
@@ -119,6 +119,6 @@ def _print(result: dict[str, Any]) -> None:
     OUT.print(table)
     OUT.print(f"{result['throughput']:,.0f} tuples/s; {result['division']}: {result['divided']}.")
     for name, late in result["late"].items():
-        OUT.print(f"{name}: {late:,} tuples came later than its lateness and were left out.")
+        OUT.print(f"{name}: {late:,} tuples were later than its lateness and were dropped.")
     if result["out"]:
         OUT.print(f"rows are in {result['out']}")

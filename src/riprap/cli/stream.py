@@ -1,4 +1,4 @@
-"""`riprap stream`: look at persistent streams, check them, follow them, take them elsewhere, trim them."""
+"""`riprap stream`: lists, shows, verifies, follows, exports and trims persistent streams."""
 
 import os
 from pathlib import Path
@@ -12,19 +12,19 @@ from riprap.cli.arguments import Commands
 if TYPE_CHECKING:
     import pyarrow as pa
 
-app = Commands(help="Look at persistent streams, check, follow, export and trim them.", no_args_is_help=True)
+app = Commands(help="List, show, verify, follow, export and trim persistent streams.", no_args_is_help=True)
 
 Path_ = Annotated[str, typer.Argument(metavar="STREAM", help="Directory or URI of the stream.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 From = Annotated[str | None, typer.Option("--from", metavar="TS", help="First _ts: 2009-04-02T09:30:00Z or µs.")]
-To = Annotated[str | None, typer.Option("--to", metavar="TS", help="End, not included.")]
+To = Annotated[str | None, typer.Option("--to", metavar="TS", help="End, exclusive.")]
 
 _SHOWN_SEGMENTS = 20
 
 
 @app.command("ls")
 def ls(
-    directory: Annotated[Path, typer.Argument(help="Where to look, at any depth.")] = Path(),
+    directory: Annotated[Path, typer.Argument(help="Where to search, at any depth.")] = Path(),
     json: Json = False,
 ) -> None:
     """List the streams below a directory, with sizes, time ranges and rates."""
@@ -36,7 +36,7 @@ def ls(
     from riprap.streams.stream import PersistentStream
 
     if not directory.is_dir():
-        raise UsageError(f"{directory} is not a directory: name one that holds streams")
+        raise UsageError(f"{directory} is not a directory: give one that contains streams")
     found = [overview(PersistentStream.open(path)) for path in streams_below(directory)]
     if json:
         print_json([vars(item) for item in found])
@@ -57,7 +57,7 @@ def ls(
     ]  # fmt: skip
     for row in rows:
         table.add_row(*row)
-    if not print_table(table):  # a name is not broken: it gets a line of its own
+    if not print_table(table):  # names are not broken: each gets a line
         for name, count, size, since, length, rate in rows:
             when = f", from {since} for {length}" if since else ""
             OUT.print(f"{name}\n    {count} rows, {size}{when}{f', {rate} rows/s' if rate else ''}", soft_wrap=True)
@@ -99,7 +99,7 @@ def show(stream: Path_, json: Json = False) -> None:
         "records": ""
         if record is None
         else f"the newest is {record.frame}: {format_count(record.open)} windows are open, "
-        f"{format_count(record.replay)} rows of input would be read again",
+        f"{format_count(record.replay)} rows of input would be replayed",
         "readers": ", ".join(f"{name} at {format_count(at)}" for name, at in seen.readers.items()) or "none",
     }
     table = Table(box=None, show_header=False)
@@ -125,7 +125,7 @@ def show(stream: Path_, json: Json = False) -> None:
 
 @app.command("verify")
 def verify(stream: Path_, json: Json = False) -> None:
-    """Check every checksum. Exit 1, with the damage listed, if one does not hold."""
+    """Verify every checksum; list the damage and exit 1 if one is wrong."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
     from riprap.base.quantities import format_count, format_size
@@ -149,8 +149,8 @@ def verify(stream: Path_, json: Json = False) -> None:
             OUT.print(text, soft_wrap=True)
         OUT.print(
             f"{format_count(report.batches)} batches, {format_count(report.rows)} rows, "
-            f"{format_size(report.bytes)} in {report.segments} segments are sound"
-            + (f"; {format_count(records)} records hold together" if records and not wrong else "")
+            f"{format_size(report.bytes)} in {report.segments} segments are intact"
+            + (f"; {format_count(records)} records are consistent" if records and not wrong else "")
         )
     if report.damage or wrong:
         raise CheckFailed(f"{stream} is damaged in {len(report.damage) + len(wrong)} places, listed above")
@@ -159,7 +159,7 @@ def verify(stream: Path_, json: Json = False) -> None:
 @app.command("records")
 def records(
     stream: Path_,
-    rows: Annotated[int, typer.Option("--rows", "-n", min=0, help="How many of the last ones; 0: all.")] = 20,
+    rows: Annotated[int, typer.Option("--rows", "-n", min=0, help="How many of the last records; 0: all.")] = 20,
     json: Json = False,
 ) -> None:
     """List the records of continuous checkpoints that a stream carries."""
@@ -180,7 +180,7 @@ def records(
         OUT.print(f"{stream} has no records: it is not the output of an operator with continuous checkpoints")
         return
     table = Table(box=None)
-    for column in ("record", "position", "life", "size", "opened", "checked", "closed", "open", "replay"):
+    for column in ("record", "position", "epoch", "size", "opened", "checked", "closed", "open", "replay"):
         table.add_column(column, justify="right")
     for line in found:
         counts = (line.opened, line.checked, line.closed, line.open, line.replay)
@@ -195,11 +195,13 @@ def records(
 def tail(
     stream: Path_,
     start: From = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes; end with Ctrl-C.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Print new rows as they come; stop with Ctrl-C.")
+    ] = False,
     rows: Annotated[int, typer.Option("--rows", "-n", min=0, help="Without --from: how many of the last rows.")] = 10,
     json: Json = False,
 ) -> None:
-    """Print rows: the last ones, or those from a time on; with --follow also what comes."""
+    """Print the last rows, or those from a time on; with --follow also new ones."""
     from riprap.streams.stream import PersistentStream
 
     opened = PersistentStream.open(stream)
@@ -218,9 +220,9 @@ def export(
     target: Annotated[Path, typer.Argument(help="File to write: .arrow, .parquet or .csv.")],
     start: From = None,
     end: To = None,
-    columns: Annotated[str | None, typer.Option(help="Names with commas between them.")] = None,
+    columns: Annotated[str | None, typer.Option(help="Column names, comma-separated.")] = None,
 ) -> None:
-    """Write the rows of a stream, or of a part of it, to one file of another format."""
+    """Export a stream, or a part of it, to one file of another format."""
     import pyarrow as pa
 
     from riprap.base.quantities import format_count
@@ -237,7 +239,7 @@ def export(
             for item in reader:
                 writer.write_batch(item.batch)
                 count += item.batch.num_rows
-        work.rename(target)  # whole, or not there
+        work.rename(target)  # complete or absent
     finally:
         work.unlink(missing_ok=True)
     ERR.print(f"{format_count(count)} rows written to {target}")
@@ -246,9 +248,9 @@ def export(
 @app.command("trim")
 def trim(
     stream: Path_,
-    before: Annotated[str | None, typer.Option(metavar="TS", help="Delete what lies wholly before this time.")] = None,
-    before_position: Annotated[int | None, typer.Option(help="Delete what lies wholly before this position.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Also what registered readers still need.")] = False,
+    before: Annotated[str | None, typer.Option(metavar="TS", help="Delete segments wholly before this time.")] = None,
+    before_position: Annotated[int | None, typer.Option(help="Delete segments wholly before this position.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Also delete what registered readers still need.")] = False,
     json: Json = False,
 ) -> None:
     """Delete finished segments, oldest first, as far as registered readers allow."""
@@ -268,8 +270,8 @@ def trim(
             end = before_position if before_position is not None else opened.stable().position
             if readers[name] < end and not force:
                 OUT.print(
-                    f"the run in {run} needs it from position {format_count(max(readers[name], first))} on: it holds "
-                    "that until its inputs have ended; --force deletes it, and the run cannot be resumed then",
+                    f"the run in {run} needs the stream from position {format_count(max(readers[name], first))} on "
+                    "until its inputs have ended; --force deletes it, but then the run cannot be resumed",
                     soft_wrap=True,
                 )
 
