@@ -334,7 +334,7 @@ def test_elements_of_different_lines_wait_for_each_other(tmp_path, caplog):
     with Consumer(run) as consumer, Producer(run) as producer:
         producer.transport.renew(2, line=4)
         producer.at(consumer.location)
-        eventually(lambda: producer.poll(0.01) or consumer.poll() or "lives under line 4" in caplog.text)
+        eventually(lambda: producer.poll(0.01) or consumer.poll() or "works under line 4" in caplog.text)
         assert producer.events == consumer.events == []
         consumer.transport.live_under(4)
         assert producer.next(ConsumerUp, of=consumer) == ConsumerUp(GAP, 1, 0)
@@ -396,7 +396,7 @@ def test_frames_that_cannot_be_end_the_connection_and_nothing_else(tmp_path, cap
         (first, second), consumer.events = consumer.events, []
         assert first.message.items == 10, "what was whole counts"
         assert second == ProducerGone(GAP, 1)
-        assert "no frame of a channel" in caplog.text
+        assert "not a frame of a channel" in caplog.text
         other.send(rows(0, 3))
         assert consumer.take(Arrival)[0].channel == BUFFER
 

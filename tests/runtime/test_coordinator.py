@@ -62,7 +62,7 @@ def test_a_kill_is_noticed_and_the_recovery_is_measured(coordinator, tmp_path):
         killed = SYSTEM_CLOCK.monotonic()
         os.kill(first.pid, signal.SIGKILL)
         reach(coordinator, "F", WorkerState.DOWN)
-        coordinator.told_killed("F", killed)
+        coordinator.report_killed("F", killed)
         assert coordinator.find("F", 0, 0.0) is None
         (recovery,) = status(coordinator, "F").recoveries
         assert 0 < recovery.detect < SYSTEM_CLOCK.monotonic() - killed
@@ -176,7 +176,7 @@ def test_what_a_life_says_before_it_hears_that_it_goes_back_is_only_a_sign_of_li
 
 def test_an_attempt_that_comes_too_late_is_refused(coordinator, clients):
     clients("F", attempt=3).register()
-    with pytest.raises(ElementFenced, match="attempt 2 of F comes after attempt 3"):
+    with pytest.raises(ElementFenced, match="attempt 2 of F registers after attempt 3"):
         clients("F", attempt=2).register()
 
 

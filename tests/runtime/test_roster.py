@@ -16,7 +16,7 @@ def roster():
 
 
 def detected(roster):
-    return [recovery.detect for recovery in roster.one("A", 99.0).recoveries]
+    return [recovery.detect for recovery in roster.element_status("A", 99.0).recoveries]
 
 
 def test_detection_counts_from_the_kill(roster):
@@ -121,7 +121,7 @@ def test_one_that_is_stopped_when_it_has_ended_is_to_be_ended_too():
     roster.status("A", 1, WorkerState.ENDED, 10.0, 0)
     assert roster.still_there(3.0, 12.0) == []
     assert [status.pe for status in roster.still_there(3.0, 14.0)] == ["A"]
-    assert roster.one("A", 14.0).state is WorkerState.ENDED
+    assert roster.element_status("A", 14.0).state is WorkerState.ENDED
     roster.lost("A", 1, 15.0, 0)
     assert absent_after(roster, 15.0) == 31
 

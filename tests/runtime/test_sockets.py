@@ -58,5 +58,5 @@ def test_another_user_who_has_the_name_is_neither_connected_to_nor_admitted(monk
 
 @pytest.mark.parametrize("location", ["", "unix://", "tcp://x", "grpc://127.0.0.1:1", "riprap-3", "tcp://"])
 def test_what_is_no_location_is_refused(location):
-    with pytest.raises(DataError, match="is no location of an element"):
+    with pytest.raises(DataError, match="is not a location of an element"):
         start_connecting(location)

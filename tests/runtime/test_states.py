@@ -89,7 +89,7 @@ class RosterMachine(RuleBasedStateMachine):
         return self.time, int(self.time * 1e6)
 
     def state(self, pe):
-        return self.roster.one(pe, self.time).state
+        return self.roster.element_status(pe, self.time).state
 
     @rule(pe=pes)
     def register(self, pe):

@@ -5,7 +5,7 @@ import pytest
 from riprap.apps.catalogue import load_app
 from riprap.runtime.coordination.history import History
 from riprap.runtime.coordination.roster import Transition
-from riprap.runtime.coordination.run_summary import Lives, positions, read_ledgers, summary
+from riprap.runtime.coordination.run_summary import MetricsByIncarnation, positions, read_ledgers, summary
 from riprap.runtime.element.ledger import ledger_shape, open_ledger
 from riprap.runtime.layout import arrange
 
@@ -26,7 +26,7 @@ def test_throughput_of_a_resumed_run_is_of_what_came_since(tmp_path, rate, more)
     second.started_at = resumed - (int(10_000 / rate * 1e6) if rate else 0)  # as `Pace.begin` has it
     second.position += more
     events = [Transition(resumed + 2 * SECOND, "Source", 2, "running", "ended")]
-    found = summary(tmp_path, layout, [], Lives(), events, History(lambda: 0), before, rate)
+    found = summary(tmp_path, layout, [], MetricsByIncarnation(), events, History(lambda: 0), before, rate)
     assert found["tuples"] == 10_000 + more
     assert found["resumed_at"] == 10_000
     assert found["seconds"] == pytest.approx(2.0)

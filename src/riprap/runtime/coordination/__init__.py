@@ -1,1 +1,1 @@
-"""What sees all elements of a run: lives, states, recovery lines, counts."""
+"""The view of all elements of a run: incarnations, states, recovery lines, counts."""

@@ -1,10 +1,10 @@
-"""Signs of life of a process, from a thread of their own.
+"""Heartbeats of a process, from a thread of their own.
 
-A process that is stopped or dead gives none. One whose loop does not come round any more gives none either after a
-while: a thread that goes on beating would hide it.
+A process that is stopped or dead sends none. If the main loop is stuck, the heartbeats stop after a while, too: else
+this thread would hide it.
 
-Elements that begin together would all beat in the same millisecond, and what they tell takes some of each: cores that
-are to move tuples. So the first beat comes after a part of the interval that differs from process to process.
+Elements that start together would all send their heartbeats in the same millisecond and compete with the dataflow for
+cores. So each process delays its first heartbeat by a different part of the interval.
 """
 
 import os
@@ -18,24 +18,24 @@ from riprap.runtime.coordination.element_metrics import ElementMetrics
 from riprap.runtime.coordination.roster import ElementFenced
 
 _GOLDEN = 0.618034  # multiples of it, less their whole parts, lie as far apart as they can
-_STUCK = 60.0  # seconds in one turn of the loop; compiling an operator for the first time may take a good part of it
+_STUCK = 60.0  # seconds in one iteration of the loop; the first compilation of an operator may take much of it
 
 
-class Beats:
+class Heartbeats:
     def __init__(self, client: Client, metrics: Callable[[], ElementMetrics], interval: float, clock: Clock) -> None:
-        self.metrics = metrics  # what there is to tell; may be replaced
+        self.metrics = metrics  # may be replaced
         self._client, self._interval, self._clock = client, interval, clock
         self._turned_at = clock.monotonic()
         self._over = Event()
-        self._thread = Thread(target=self._run, name="signs of life", daemon=True)
+        self._thread = Thread(target=self._run, name="heartbeats", daemon=True)
         self._thread.start()
 
     def alive(self) -> None:
-        """The loop has come round."""
+        """The loop has completed an iteration."""
         self._turned_at = self._clock.monotonic()
 
     def beat(self) -> None:
-        """Tell the newest numbers now."""
+        """Send the newest numbers now."""
         self._client.beat(self.metrics().as_json())
 
     def close(self) -> None:
@@ -43,7 +43,7 @@ class Beats:
         self._thread.join()
 
     def _run(self) -> None:
-        with suppress(CoordinatorLost, ElementFenced):  # the loop finds out by itself
+        with suppress(CoordinatorLost, ElementFenced):  # the loop notices it, too
             wait = self._interval * (os.getpid() * _GOLDEN % 1)
             while not self._over.wait(wait):
                 wait = self._interval

@@ -1,8 +1,8 @@
-"""The processing element's connection to the coordinator; `coordinator.py` says what is spoken.
+"""The processing element's connection to the coordinator; `coordinator.py` defines the messages.
 
-One thread listens. What it hears (stop, an address book that changed, that a newer life has taken over) is kept here
-and looked at by the element's own thread; `wake` is called so that it does so soon. After `ElementFenced` or
-`CoordinatorLost` the process has no business any more: it must end and touch nothing.
+One thread listens. It stores what it receives (stop, address changes, fencing by a newer incarnation), and calls
+`wake` so that the element's own thread looks at it soon. After `ElementFenced` or `CoordinatorLost` the process must
+end and must not touch anything.
 """
 
 import json
@@ -25,7 +25,7 @@ from riprap.runtime.run_context import Run
 from riprap.runtime.wire import Address, called, connect, own_address
 
 _BROKEN = (flight.FlightError, pa.ArrowException, OSError, StopIteration)
-_FAREWELL = 5.0  # seconds that the coordinator has to end the call when the client closes
+_HANG_UP = 5.0  # seconds that the coordinator has to end the call when the client closes
 
 
 class CoordinatorLost(Exception):
@@ -33,14 +33,14 @@ class CoordinatorLost(Exception):
 
 
 class Incarnation(NamedTuple):
-    """Which life begins, and where."""
+    """An incarnation that starts: its epoch, and where it starts."""
 
     epoch: int
     assignment: Assignment
 
 
 def claimed(run: Run, task: int, executor_pid: int) -> str:
-    """The element that a task is, where that depends on where it runs: in a run with replicas."""
+    """The element that a task runs. In a run with replicas that depends on the task's executor."""
     if all(pe.fragment.replicas == 1 for pe in run.layout.pes):
         return run.layout.pes[task].id
     executor = f"{run.host or own_address(run.coordinator)} {executor_pid}"
@@ -63,7 +63,7 @@ class Client:
         self, run: Run, pe: str, attempt: int, executor_pid: int, wake: Callable[[], None] = lambda: None
     ) -> None:
         self._run = run
-        self._about: dict[str, Any] = {
+        self._registration: dict[str, Any] = {
             "pe": pe,
             "attempt": attempt,
             "host": run.host or own_address(run.coordinator),
@@ -73,7 +73,7 @@ class Client:
         self._wake = wake
         self._gone = f"the coordinator at {run.coordinator} is gone"
         self._changed = Condition()
-        self._telling = Lock()  # one may write at a time, and none after the end: gRPC allows neither
+        self._sending = Lock()  # gRPC allows neither concurrent writes nor writes after the end
         self._ended = False
         self._book: dict[str, Address] = {}
         self._fenced: str | None = None
@@ -83,22 +83,22 @@ class Client:
         self._reader: flight.MetadataRecordBatchReader | None = None
         self._listener: Thread | None = None
         self._directed: list[FromDirector | Unneeded | Incarnation | int] = []
-        self.epoch = 0  # of the life that speaks
-        self.stopping = False  # the run is to end: finish and say `ended`
-        self.booked = False  # it has heard where all elements are
-        self.first = True  # no process of the element has registered before, in this part of the run
-        self.left: set[str] = set()  # elements that were somewhere, and are nowhere now
-        self.issued: dict[str, int] = {}  # the last epoch of each element, as far as it was announced
+        self.epoch = 0  # of the current incarnation
+        self.stopping = False  # the run is to end: finish and report `ended`
+        self.booked = False  # it has received the whole address book
+        self.first = True  # this is the element's first process in this part of the run
+        self.left: set[str] = set()  # elements that had an address and have none now
+        self.issued: dict[str, int] = {}  # the newest announced epoch of each element
         self.terms: dict[str, int] = {}  # the last term of each element of a group
 
     def register(self) -> Incarnation:
-        """Begin a life of the element."""
+        """Start an incarnation of the element."""
         try:
             self._client = connect(self._run.coordinator, self._run.tls)
-            descriptor = flight.FlightDescriptor.for_command(json.dumps(self._about).encode())
+            descriptor = flight.FlightDescriptor.for_command(json.dumps(self._registration).encode())
             self._writer, self._reader = called(self._client, self._run.coordinator, self._run.token, descriptor)
             message = _read(self._reader)
-            while "registered" not in message:  # it has to wait; of books, the whole one follows
+            while "registered" not in message:  # skip changes of the address book: the whole book follows
                 if "fenced" in message:
                     raise ElementFenced(message["fenced"])
                 if "gone" in message:
@@ -114,69 +114,68 @@ class Client:
         )
         self._listener.start()
         self.first = registered["first"]
-        beginning = _beginning(registered)
-        self.begin(beginning)
-        return beginning
+        incarnation = _incarnation(registered)
+        self.begin(incarnation)
+        return incarnation
 
-    def begin(self, beginning: Incarnation) -> None:
-        """From now on it is this life that speaks."""
-        self.epoch = beginning.epoch
+    def begin(self, incarnation: Incarnation) -> None:
+        """Send messages as this incarnation from now on."""
+        self.epoch = incarnation.epoch
 
     def announce(self, location: str) -> None:
-        """Tell where the element's endpoint is, once it can be connected to."""
-        self._tell(serving=location)
+        """Report the location of the element's endpoint, once it accepts connections."""
+        self._send(serving=location)
 
     def beat(self, metrics: Mapping[str, Any]) -> None:
-        """A sign of life, with what the live table shows."""
-        self._tell(beat=dict(metrics))
+        """A heartbeat, with the numbers for the live table."""
+        self._send(beat=dict(metrics))
 
     def status(self, state: WorkerState) -> None:
-        self._tell(status=state)
+        self._send(status=state)
 
     def finished(self) -> None:
-        """Its work is done; some of it may not be seen yet."""
-        self._tell(finished=True)
+        """The element's work is done, though some of it may not be visible yet."""
+        self._send(finished=True)
 
     def failed(self, text: str, code: int = 1) -> None:
-        """Tell of an error that a restart would meet again: the run ends with it, and with that exit code."""
-        self._tell(failed=text, code=code)
+        """Report an error that a restart would meet again: the run ends with it, and with that exit code."""
+        self._send(failed=text, code=code)
 
     def joined(self, line: int, checkpoints: Mapping[CheckpointId, Cut]) -> None:
-        """Its state is there: tell the director under which line, and which checkpoints there are."""
-        self._tell(
+        """The state is restored: report the recovery line and the existing checkpoints to the director."""
+        self._send(
             joined={"line": line, "checkpoints": [[*id_[1:], cut.as_json()] for id_, cut in checkpoints.items()]}
         )
 
     def took(self, line: int, durable: Durable, size: int, taken: int) -> None:
         id_, cut, tag, forced, _ = durable
         what = {"unit": id_.unit, "epoch": id_.epoch, "number": id_.number, "cut": cut.as_json(), "line": line}
-        self._tell(took={**what, "tag": tag, "forced": forced, "bytes": size, "taken": taken})
+        self._send(took={**what, "tag": tag, "forced": forced, "bytes": size, "taken": taken})
 
-    def told(self, message: Mapping[str, Any]) -> None:
-        """To the director, from the protocol."""
-        self._tell(told=dict(message))
+    def to_director(self, message: Mapping[str, Any]) -> None:
+        """A message from the element's protocol."""
+        self._send(told=dict(message))
 
     def directed(self) -> list[FromDirector | Unneeded | Incarnation | int]:
-        """What the director has said since the last call, in order; a number is the line to work under.
+        """The director's messages since the last call, in order; a number is the recovery line to work under.
 
-        A `Incarnation` comes alone: what was said to the life before it has no meaning any more, but for checkpoints
-        that
-        are to be deleted, and what was said after it is for the life that begins.
+        An `Incarnation` is returned alone. Messages to the previous incarnation are dropped, except for checkpoints to
+        be deleted; messages after it are for the new incarnation.
         """
         if not self._directed:
             return []
         with self._changed:
             directed, self._directed = self._directed, []
-            last = max((at for at, one in enumerate(directed) if isinstance(one, Incarnation)), default=None)
+            last = max((at for at, item in enumerate(directed) if isinstance(item, Incarnation)), default=None)
             if last is None:
                 return directed
-            self._directed = [one for one in directed[:last] if isinstance(one, Unneeded)] + directed[last + 1 :]
+            self._directed = [item for item in directed[:last] if isinstance(item, Unneeded)] + directed[last + 1 :]
         return [directed[last]]
 
     def find(self, pe: str, newer_than: int, timeout: float) -> Address | None:
-        """The address of an element's current life if that is newer; waits for one up to `timeout` seconds.
+        """The address of an element's current incarnation if that is newer; waits up to `timeout` seconds.
 
-        The coordinator sends every change, so nothing is asked.
+        The coordinator pushes every change, so this sends no request.
         """
 
         def newer() -> Address | None:
@@ -187,17 +186,17 @@ class Client:
             return self._changed.wait_for(newer, timeout)
 
     def check(self) -> None:
-        """Raise if this process has no business any more."""
+        """Raise if this process was fenced or has lost the coordinator."""
         if self._fenced is not None:
             raise ElementFenced(self._fenced)
         if self._lost:
             raise CoordinatorLost(self._gone)
 
     def close(self) -> None:
-        """End the connection. What was told before has reached the coordinator then, if it lives."""
+        """End the connection. Earlier messages have reached the coordinator by then, if it is alive."""
         self._end()
         if self._listener is not None:
-            self._listener.join(_FAREWELL)
+            self._listener.join(_HANG_UP)
         with suppress(*_BROKEN):
             if self._writer is not None:
                 self._writer.close()
@@ -206,8 +205,8 @@ class Client:
                 self._client.close()
 
     def _end(self) -> None:
-        """Hang up, once. A call that is lost is cancelled: to end its writing a second time would abort the process."""
-        with self._telling:
+        """Hang up, once. A lost call is cancelled: a second `done_writing` would abort the process."""
+        with self._sending:
             if self._writer is not None and not self._ended:
                 self._ended = True
                 with suppress(*_BROKEN):
@@ -216,11 +215,11 @@ class Client:
                     else:
                         self._writer.done_writing()
 
-    def _tell(self, **message: Any) -> None:
+    def _send(self, **message: Any) -> None:
         self.check()
         assert self._writer is not None, "register first"
         try:
-            with self._telling:
+            with self._sending:
                 if self._ended:
                     raise CoordinatorLost(self._gone)
                 self._writer.write_metadata(json.dumps({**message, "epoch": self.epoch}).encode())
@@ -229,7 +228,7 @@ class Client:
             raise CoordinatorLost(self._gone) from error
 
     def _direct(self, message: Mapping[str, Any]) -> None:
-        pe = self._about["pe"]
+        pe = self._registration["pe"]
         if "said" in message:
             self._directed.append(FromDirector(message["said"]))
         elif "delete" in message:
@@ -238,7 +237,7 @@ class Client:
         elif "line" in message:
             self._directed.append(message["line"])
         elif "back" in message:
-            self._directed.append(_beginning(message["back"]))
+            self._directed.append(_incarnation(message["back"]))
 
     def _listen(self, reader: flight.MetadataRecordBatchReader) -> None:
         try:
@@ -263,13 +262,13 @@ class Client:
                 self._wake()
         except _BROKEN:
             self._lost = True
-        self._end()  # the coordinator's server waits for it
+        self._end()  # the coordinator's server waits for this
         self._wake()
 
 
-def _beginning(told: Mapping[str, Any]) -> Incarnation:
-    target = None if told["target"] is None else CheckpointId(*told["target"])
-    return Incarnation(told["epoch"], Assignment(told["line"], told["newest"], target))
+def _incarnation(message: Mapping[str, Any]) -> Incarnation:
+    target = None if message["target"] is None else CheckpointId(*message["target"])
+    return Incarnation(message["epoch"], Assignment(message["line"], message["newest"], target))
 
 
 def _read(reader: flight.MetadataRecordBatchReader) -> dict[str, Any]:

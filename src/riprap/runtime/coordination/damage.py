@@ -1,16 +1,17 @@
-"""What failures did to the output of a run: what is missing, or whose effect was undone, and how far that reaches.
+"""The effects of failures on the output of a run: which rows may be missing or wrong at each sink.
 
-A *failure* here is what one life of an element could not make good: the state that it did not begin with, and what its
-inputs lacked or brought late while it lived, whoever had died. It follows from two ledgers: that of the life before, as
-its death left it, says how far operators had come, and that of the life itself what it began without.
+A *failure* here is what one incarnation of an element could not repair: the state that it started without, and items
+that its inputs lost or delivered late, whichever element had died. Two ledgers determine it. That of the previous
+incarnation, as its death left it, shows how far the operators were; its own shows what it started without.
 
-    state    An operator's undone input has event times up to those that its element had reached. What it had caused up
-             to the keys that the element had promised was given out: so damage begins there.
-    inputs   Items that never came lie between what had come before them and what came next; a late one between its own
-             time and the place where it was taken.
-    logs     What a log had not yet written when its process died lies behind what is in it.
+    state    An operator's undone input has event times up to those that its element had reached. The results up to the
+             element's announced watermarks had been emitted, so the damage starts there.
+    inputs   Lost items lie between the items delivered before and after them; a late item between its own time and the
+             position where it was delivered.
+    logs     Rows that a log had not yet written when its process died lie behind the rows in it.
 
-How far that goes `graph/reach.py` says. Elements that are exact, in HA groups or in copies have no failures here.
+`graph/reach.py` computes how far the damage spreads. Elements that are exact, in HA groups or in copies have no
+failures here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,22 +25,22 @@ from riprap.graph.specs import Delay
 from riprap.runtime.element.ledger import Ledger
 from riprap.runtime.layout import Layout, Pe
 
-Lives = Mapping[str, Sequence[tuple[int, Ledger]]]  # by element: epoch and ledger of each life, oldest first
+LedgersByIncarnation = Mapping[str, Sequence[tuple[int, Ledger]]]  # by element: epochs with their ledgers, oldest first
 
 
 @dataclass(frozen=True)
 class Failure:
-    """`sinks` bounds what it may have changed: every row that differs has an event time in there."""
+    """`sinks` bounds the damage: every row that differs has an event time in these spans."""
 
     pe: str
-    epoch: int  # of the life that began with the loss, or met it
-    undone: Mapping[str, int]  # by operator: rows that it had taken, and that its state does not have any more
-    lost: int  # items of the element's inputs that never came, and rows that its sinks and logs had not yet written
+    epoch: int  # of the incarnation that started with the loss, or met it
+    undone: Mapping[str, int]  # by operator: rows that it had processed and that its state no longer reflects
+    lost: int  # items of the element's inputs that never arrived, and rows that its sinks and logs had not yet written
     hurt: Mapping[str, tuple[Span, ...]]  # by operator: event times of what its input or state lacks
     sinks: Mapping[str, tuple[Span, ...]]
 
     def as_json(self) -> dict[str, Any]:
-        """Times are microseconds since 1970; null: not bounded on that side."""
+        """Times are microseconds since 1970; null: unbounded on that side."""
         return {
             "pe": self.pe,
             "epoch": self.epoch,
@@ -50,7 +51,7 @@ class Failure:
         }
 
     def sentence(self, at: float | None = None) -> str:
-        """For people. `at`: seconds into the run when the life before died."""
+        """For people. `at`: seconds into the run when the previous incarnation died."""
         undone = [f"undone {rows:,} rows at {name}" for name, rows in self.undone.items()]
         what = ", ".join([*undone, *([f"lost {self.lost:,}"] if self.lost or not undone else [])])
         touched = [f"{sink} {_in_words(spans)}" for sink, spans in self.sinks.items()]
@@ -68,7 +69,7 @@ def _in_words(spans: Sequence[Span]) -> str:
 
 
 def _moment(time: int, rounding: int) -> str:
-    """An event time, in milliseconds that are not later, or with 999 not earlier."""
+    """An event time in milliseconds, rounded down, or with 999 rounded up."""
     whole = (time + rounding) // 1_000
     try:
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=whole)
@@ -81,14 +82,14 @@ def _listed(spans: Sequence[Span]) -> list[list[int | None]]:
     return [[None if time in (BEGINNING, END) else time for time in span] for span in spans]
 
 
-def failures(layout: Layout, lives: Lives) -> list[Failure]:
-    """Element by element, in the order of its lives."""
+def failures(layout: Layout, ledgers: LedgersByIncarnation) -> list[Failure]:
+    """Element by element, in the order of epochs."""
     found: list[Failure] = []
     for pe in layout.pes:
         if layout.plan(pe).exact or pe.fragment.replicas > 1:
             continue
         before: Ledger | None = None
-        for epoch, ledger in lives.get(pe.id, ()):
+        for epoch, ledger in ledgers.get(pe.id, ()):
             failure = _failure(layout, pe, epoch, before, ledger)
             if failure.hurt or any(failure.undone.values()):
                 found.append(failure)
@@ -99,26 +100,26 @@ def failures(layout: Layout, lives: Lives) -> list[Failure]:
 def _failure(layout: Layout, pe: Pe, epoch: int, before: Ledger | None, ledger: Ledger) -> Failure:
     marks: list[tuple[str, Span]] = []
     lost = 0
-    for channel, inlet in ledger.inlets.items():
-        marks += [(layout.stream(channel).target, span) for span in inlet.hurt]
-        lost += max(inlet.missed - (before.inlets[channel].missed if before is not None else 0), 0)
+    for channel, inlet in ledger.inputs.items():
+        marks += [(layout.stream(channel).target, span) for span in inlet.damage]
+        lost += max(inlet.missed - (before.inputs[channel].missed if before is not None else 0), 0)
     if before is not None:
-        since = min((outlet.key.ts for outlet in before.outlets.values()), default=BEGINNING)
+        since = min((outlet.key.ts for outlet in before.outputs.values()), default=BEGINNING)
         taken = _taken(layout, pe, before)
         unsure = [name for name, state in ledger.states.items() if state.unsure]
         for name in (*unsure, *(name for name in _merging(layout.graph, pe) if name in taken)):
             marks.append((name, Span(since, max(taken.get(name, since), since))))
-        for channel, outlet in ledger.outlets.items():
-            if outlet.kept != END:
-                lost += max(outlet.discarded - before.outlets[channel].discarded, 0)
+        for channel, outlet in ledger.outputs.items():
+            if outlet.log_until != END:
+                lost += max(outlet.discarded - before.outputs[channel].discarded, 0)
                 if layout.sink(channel) or not layout.outward(channel):  # a tap has no consumer in the app
-                    span = Span(outlet.kept, max(before.outlets[channel].key.ts, outlet.kept))
+                    span = Span(outlet.log_until, max(before.outputs[channel].key.ts, outlet.log_until))
                     marks.append((layout.stream(channel).target, span))
     marks = [(name, span) for name, span in marks if span.since < END]
     spans: dict[str, list[Span]] = {}
     for name, span in marks:
         for sink, wrong in reach(layout.graph, {name: span}).items():
-            if sink in {one.name for one in layout.graph.sinks}:
+            if sink in {spec.name for spec in layout.graph.sinks}:
                 spans.setdefault(sink, []).append(wrong)
     return Failure(
         pe.id,
@@ -131,13 +132,13 @@ def _failure(layout: Layout, pe: Pe, epoch: int, before: Ledger | None, ledger: 
 
 
 def _taken(layout: Layout, pe: Pe, ledger: Ledger) -> dict[str, int]:
-    """By operator: no tuple that it has had, or that waits for it inside the element, has a later event time."""
+    """By operator: the latest event time of its tuples, processed or waiting for it inside the element."""
     taken: dict[str, int] = {name: source.reached for name, source in ledger.sources.items() if source.position}
-    for channel, inlet in ledger.inlets.items():
+    for channel, inlet in ledger.inputs.items():
         target = layout.stream(channel).target
         if inlet.reached != BEGINNING:
             taken[target] = max(taken.get(target, BEGINNING), inlet.reached)
-    for name in layout.graph.order:  # what goes round a cycle reaches to the end whatever is said here
+    for name in layout.graph.order:  # damage in a cycle reaches to the end in any case
         for stream in layout.graph.inputs(name) if name in pe.fragment.members else ():
             if stream.source in taken and stream.source in pe.fragment.members:
                 taken[name] = max(taken.get(name, BEGINNING), _left(layout.graph, stream.source, taken[stream.source]))
@@ -150,8 +151,8 @@ def _left(graph: Graph, name: str, taken: int) -> int:
 
 
 def _merging(graph: Graph, pe: Pe) -> list[str]:
-    """Operators in front of which tuples wait that came into the element some operators before: no channel counts
-    them, and they die with it."""
+    """Operators that merge streams from inside the element: no channel counts the tuples that wait for them, and those
+    are lost with the process."""
     members = pe.fragment.members
     inner = {name for name in members if any(stream.source in members for stream in graph.inputs(name))}
     return [name for name in members if name in inner and len(graph.inputs(name)) > 1]

@@ -1,4 +1,4 @@
-"""What an element tells of itself with every sign of life. Counts are of this life, but for those of channels."""
+"""What an element reports in every heartbeat. Counts are of this incarnation, except for those of channels."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from riprap.runtime.spending import Spent
 
-if TYPE_CHECKING:  # whoever only reads metrics has no engine
+if TYPE_CHECKING:  # a reader of metrics needs no engine
     from riprap.checkpoints.checkpointer import Checkpointer
 
 
@@ -16,23 +16,21 @@ class CheckpointMetrics:
 
     taken: int = 0
     missed: int = 0
-    bytes: int = 0  # written in all
+    bytes: int = 0  # written in total
     last_bytes: int = 0  # of the newest
     last_at: int = 0  # wall clock, microseconds; 0: none yet
 
 
 @dataclass(frozen=True)
 class ElementMetrics:
-    received: int = 0  # items taken from channels, or rows from sources, over all lives
-    sent: int = 0  # items given out, over all lives
-    lost: int = 0  # items that never came, over all lives
+    received: int = 0  # items from channels, or rows from sources, over all incarnations
+    sent: int = 0  # items emitted, over all incarnations
+    lost: int = 0  # items that never arrived, over all incarnations
     latency: Mapping[int, int] = field(default_factory=dict)  # histogram of `latency.Latencies`, sinks only
     checkpoints: Mapping[str, CheckpointMetrics] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()  # what a user should know, sentences
-    late: Mapping[str, int] = field(
-        default_factory=dict
-    )  # by source with a lateness: rows that came later, of all lives
-    behind: int = 0  # items that came late, behind others that belong after them, over all lives
+    warnings: tuple[str, ...] = ()  # sentences for the user
+    late: Mapping[str, int] = field(default_factory=dict)  # by source with a lateness: later rows, of all incarnations
+    behind: int = 0  # items that arrived behind items with later order keys, over all incarnations
     spent: Spent = field(default_factory=Spent)
 
     def as_json(self) -> dict[str, Any]:
@@ -55,9 +53,9 @@ class ElementMetrics:
 
 def checkpoint_metrics(checkpointer: "Checkpointer | None", missed: Mapping[str, int]) -> dict[str, CheckpointMetrics]:
     """By unit. `missed`: deadlines that passed without a checkpoint."""
-    found = {}
+    metrics = {}
     for unit, counts in checkpointer.counts.items() if checkpointer is not None else ():
         last = checkpointer.newest.get(unit) if checkpointer is not None else None
         size, at = (last.bytes, last.taken_at) if last is not None else (0, 0)
-        found[unit] = CheckpointMetrics(counts.taken, counts.dropped + missed.get(unit, 0), counts.bytes, size, at)
-    return found
+        metrics[unit] = CheckpointMetrics(counts.taken, counts.dropped + missed.get(unit, 0), counts.bytes, size, at)
+    return metrics

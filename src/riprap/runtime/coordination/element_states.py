@@ -1,12 +1,12 @@
-"""The states of a processing element and of the whole run, and which may follow which. Anything else is a bug.
+"""The states of a processing element and of the whole run, and the legal transitions. Any other is a bug.
 
 An element:
 
     starting     waits for its first process, or has one that is setting up
     restoring    reads its checkpoints
-    catching_up  has its state again, and works off what it missed
-    running      works on what comes in
-    hanging      its process has given no sign of life for some time
+    catching_up  has restored its state, and processes the backlog
+    running      processes its input as it arrives
+    hanging      its process has sent no heartbeat for the heartbeat timeout
     down         its process is gone
     ended        its work is done
     failed       it met an error that a restart would meet again
@@ -46,14 +46,14 @@ class SystemState(StrEnum):
 
 
 _W, _S = WorkerState, SystemState
-_LOST = {_W.HANGING, _W.DOWN, _W.ENDED, _W.FAILED}  # what can come over an element at any time
+_LOST = {_W.HANGING, _W.DOWN, _W.ENDED, _W.FAILED}  # possible at any time
 
 WORKER_TRANSITIONS: dict[WorkerState, set[WorkerState]] = {
     _W.STARTING: {_W.RESTORING, _W.CATCHING_UP, _W.RUNNING, *_LOST},
     _W.RESTORING: {_W.CATCHING_UP, _W.RUNNING, *_LOST},
     _W.CATCHING_UP: {_W.RUNNING, *_LOST},
     _W.RUNNING: {_W.CATCHING_UP, *_LOST},
-    # It may speak again before anybody has killed it, and then it is what it was.
+    # A late heartbeat may arrive before the process is killed: then it returns to its previous state.
     _W.HANGING: {_W.STARTING, _W.RESTORING, _W.CATCHING_UP, _W.RUNNING, _W.DOWN, _W.ENDED, _W.FAILED},
     _W.DOWN: {_W.STARTING, _W.FAILED},
     _W.ENDED: {_W.STARTING},  # it stays until the run is over, and may die while it waits
@@ -73,7 +73,7 @@ FINAL = frozenset((_S.ENDED, _S.FAILED))
 
 
 class IllegalTransition(Exception):
-    """A bug: of the runtime, or of whoever tells it states."""
+    """A bug in the runtime, or in the code that reports states to it."""
 
 
 def check_worker(pe: str, now: WorkerState, then: WorkerState) -> None:
@@ -82,7 +82,7 @@ def check_worker(pe: str, now: WorkerState, then: WorkerState) -> None:
 
 
 def next_system(now: SystemState, workers: Iterable[WorkerState], *, stopping: bool) -> SystemState:
-    """The state of the run that follows from those of its elements. May be the same one."""
+    """The state of the run that follows from the states of its elements; it may be unchanged."""
     if now in FINAL:
         return now
     states = set(workers)

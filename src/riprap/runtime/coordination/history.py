@@ -1,7 +1,6 @@
-"""What a protocol did in a run: checkpoints that became durable, and lines that were put in force.
+"""What a protocol did in a run: its durable checkpoints and its recovery lines.
 
-Kept beside the director by whoever hosts it, in memory: it is for measuring, and nothing depends on it. Times are
-microseconds of the host's clock.
+The director's host keeps it in memory, for measurements only. Times are microseconds of the host's clock.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +20,7 @@ class Checkpoint(NamedTuple):
 class RecoveryLine(NamedTuple):
     number: int
     at: int
-    rollback: Mapping[str, int]  # by element that goes back: microseconds since its checkpoint, or since the beginning
+    rollback: Mapping[str, int]  # by element that rolls back: microseconds since its checkpoint, or since the start
 
 
 class History:
@@ -40,8 +39,8 @@ class History:
         self.lines.append(RecoveryLine(line, now, {pe: max(now - at, 0) for pe, at in since.items()}))
 
     def newest_before(self, pe: str, at: int) -> int:
-        """When the last checkpoint that an element had at a moment was captured; else when the run began."""
-        durable = [one.at for one in self.checkpoints.values() if one.id.pe == pe and one.at + one.taken <= at]
+        """The capture time of the element's newest checkpoint that was durable at `at`; else the start of the run."""
+        durable = [c.at for c in self.checkpoints.values() if c.id.pe == pe and c.at + c.taken <= at]
         return max(durable, default=self.began)
 
     def summary(self) -> dict[str, Any]:
@@ -49,9 +48,9 @@ class History:
         taken = list(self.checkpoints.values())
         return {
             "checkpoints": len(taken),
-            "forced": sum(one.forced for one in taken),
-            "bytes": sum(one.bytes for one in taken),
-            "take_ms": sum(one.taken for one in taken) / len(taken) / 1e3 if taken else 0.0,
+            "forced": sum(checkpoint.forced for checkpoint in taken),
+            "bytes": sum(checkpoint.bytes for checkpoint in taken),
+            "take_ms": sum(checkpoint.taken for checkpoint in taken) / len(taken) / 1e3 if taken else 0.0,
             "lines": [
                 {"line": line.number, "elements": len(line.rollback), "rollback": max(line.rollback.values()) / 1e6}
                 for line in self.lines

@@ -1,9 +1,9 @@
-"""`metrics.jsonl` of a run: a line per element and second, written by whoever drives the run.
+"""`metrics.jsonl` of a run: a line per element and second, written by the driver.
 
     {"at": wall clock in µs, "run": its state, "pe": …, "state": …, "in": …, …}
 
-`docs/reference/run-directory.md` explains each entry. Lines are whole or left out: on a full disk they are. What the run itself
-writes waits for room, or ends it.
+`docs/reference/run-directory.md` explains each entry. On a full disk a line is left out, never cut. Other files of the
+run wait for room, or end it.
 """
 
 import json
@@ -24,13 +24,13 @@ _EVERY = 1.0  # seconds between lines
 
 
 class MetricsFile:
-    """Given the table of elements at every look, writes it now and then. `lines` are the last that were made."""
+    """Writes the table of elements once per interval. `lines`: the newest ones."""
 
     def __init__(self, directory: Path, clock: Clock) -> None:
         self._path, self._clock = directory / "metrics.jsonl", clock
         self._written = -_EVERY
-        self._before: dict[str, tuple[float, int]] = {}  # by element: an instant, and what it had received then
-        self._latencies: dict[str, tuple[int, dict[int, int]]] = {}  # by element: its life, and its histogram then
+        self._before: dict[str, tuple[float, int]] = {}  # by element: an instant, and the items received by then
+        self._latencies: dict[str, tuple[int, dict[int, int]]] = {}  # by element: its epoch, and its histogram then
         self.lines: list[dict[str, Any]] = []
 
     def note(self, state: str, elements: Sequence[PeStatus], report: Report | None = None) -> None:
@@ -44,17 +44,17 @@ class MetricsFile:
             {**self._line(status, now), "role": role.get(status.pe), "failover": failover.get(status.pe)}
             for status in elements
         ]
-        told = [{"at": self._clock.now(), "run": state, **line} for line in self.lines]
-        _append(self._path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in told).encode())
+        entries = [{"at": self._clock.now(), "run": state, **line} for line in self.lines]
+        _append(self._path, "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries).encode())
 
     def _line(self, status: PeStatus, now: float) -> dict[str, Any]:
         metrics = ElementMetrics.from_json(status.metrics) if status.metrics else ElementMetrics()
         before = self._before.get(status.pe)
         rate = None if before is None or now <= before[0] else (metrics.received - before[1]) / (now - before[0])
         self._before[status.pe] = (now, metrics.received)
-        life, histogram = self._latencies.get(status.pe, (status.epoch, {}))
+        epoch, histogram = self._latencies.get(status.pe, (status.epoch, {}))
         self._latencies[status.pe] = (status.epoch, dict(metrics.latency))
-        latencies = Latencies(metrics.latency).since(histogram if life == status.epoch else {})
+        latencies = Latencies(metrics.latency).since(histogram if epoch == status.epoch else {})
         newest = max(metrics.checkpoints.values(), key=lambda c: c.last_at, default=None)
         saved = newest if newest is not None and newest.last_at else None
         return {

@@ -1,4 +1,4 @@
-"""What the report of a director says of replicas and copies, element by element, and how long fail-overs took."""
+"""Reads a director's report: the roles of replicas and copies, element by element, and the times of fail-overs."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -21,19 +21,19 @@ def roles(report: Report) -> dict[str, str]:
 
 
 def failovers(report: Report) -> dict[str, dict[str, Any]]:
-    """By element of a replica that is active because another was lost: how many fail-overs there were, and the last."""
+    """By element of a replica that became active by a fail-over: the number of fail-overs, and the last one."""
     found: dict[str, dict[str, Any]] = {}
     for group in report.get("groups", {}).values():
         if group["failovers"] and group["active"] is not None:
             last = group["failovers"][-1]
-            told = {name: last[name] for name in ("seconds", "dropped", "doubled")}
+            last_failover = {name: last[name] for name in ("seconds", "dropped", "doubled")}
             elements = group["replicas"][group["active"] - 1]["elements"]
-            found |= {pe: {"count": len(group["failovers"]), **told} for pe in elements}
+            found |= {pe: {"count": len(group["failovers"]), **last_failover} for pe in elements}
     return found
 
 
-def spoken_for(report: Report, pes: Iterable[str]) -> list[str]:
-    """Of these elements, those that are in no group, or in its active replica; of copies, the first that speaks."""
+def active_elements(report: Report, pes: Iterable[str]) -> list[str]:
+    """Of these elements, those in no group or in its active replica; of copies, the first that emits."""
     known = roles(report)
     first = [
         next((copy["element"] for copy in copied["copies"] if copy["state"] == "speaking"), "")
@@ -43,9 +43,9 @@ def spoken_for(report: Report, pes: Iterable[str]) -> list[str]:
 
 
 def tainted(report: Report) -> list[str]:
-    """A sentence for each element of which no copy was left: no stream counts what was in its state as lost."""
+    """A sentence for each element that lost all copies: no stream counts the lost state as lost items."""
     return [
-        f"{name}: {copied['tainted']} times no copy was left that could go on where the others were: one began without "
+        f"{name}: {copied['tainted']} times no copy was left that could continue for the others: one started without "
         "their state, so rows behind it may be missing or wrong, and no stream counts them as lost"
         for name, copied in report.get("copies", {}).items()
         if copied["tainted"]
@@ -53,9 +53,9 @@ def tainted(report: Report) -> list[str]:
 
 
 def with_kills(report: Report, kills: Mapping[str, list[int]]) -> dict[str, Any]:
-    """The groups, where each fail-over also says how long it took from the kill that caused it (`kills`: by element,
-    microseconds of the wall clock); None: nobody killed it. Who is killed may be missed by others of its replica first,
-    so the kill is one of any of them, since the fail-over before.
+    """The groups; each fail-over gets `from_kill`, the seconds since the kill that caused it (`kills`: by element,
+    microseconds of the wall clock); None: no kill. Other elements of the replica may notice a kill first, so it counts
+    for all of them, back to the previous fail-over.
     """
     groups = {}
     for name, group in report.get("groups", {}).items():

@@ -1,8 +1,7 @@
-"""What the coordinator knows of every processing element: which life, which state, which recoveries.
+"""What the coordinator knows about every processing element: its incarnation, state and recoveries.
 
-Pure bookkeeping: told what happened and when, it answers with states. Instants are seconds of the coordinator's
-monotonic clock. A *life* of an element is one process of it; its number is the epoch. What an older life says is
-answered with `ElementFenced`.
+Pure bookkeeping: events with their times go in, states come out. Instants are seconds of the coordinator's monotonic
+clock. Each *incarnation* of an element has an epoch. Messages of older incarnations raise `ElementFenced`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +21,7 @@ ALIVE = {WorkerState.STARTING, WorkerState.RESTORING, WorkerState.CATCHING_UP, W
 
 
 class ElementFenced(Exception):
-    """This life of an element was replaced by a newer one: its process must end and touch nothing more."""
+    """A newer incarnation has replaced this one: its process must end and must not touch anything."""
 
 
 class Transition(NamedTuple):
@@ -37,12 +36,12 @@ class Transition(NamedTuple):
 
 @dataclass(frozen=True)
 class RecoveryTimings:
-    """How long the parts of one recovery took, in seconds; None: not yet over, or it died again on its way back."""
+    """How long the parts of one recovery took, in seconds; None: not finished, or the element died again before."""
 
-    detect: float  # from the kill, where the killer told of it, else from the last sign of life, until it was noticed
+    detect: float  # from the kill if it was reported, else from the last heartbeat, until the loss was noticed
     restart: float | None  # until a new process had registered
-    restore: float | None  # until its state was there again
-    catch_up: float | None  # until it had worked off what it missed; 0 where it went to running at once
+    restore: float | None  # until its state was restored
+    catch_up: float | None  # until it had processed the backlog; 0 if it went to running at once
 
 
 @dataclass
@@ -65,7 +64,7 @@ class _Loss:
         )
 
 
-_MOST_PATIENCE = 16.0
+_MAX_PATIENCE = 16.0
 
 
 def _between(start: float | None, end: float | None) -> float | None:
@@ -87,13 +86,13 @@ class _Entry:
     location: str = ""  # "": not reachable
     last_sign: float = 0.0
     registered: float = 0.0
-    patience: float = 1.0  # by how much longer than others it may be silent
-    absent_since: float | None = None  # since when it has had no process that registered; None: nobody has looked yet
-    absent_patience: float = 1.0  # the same, of that
-    ended_at: float = 0.0  # when its process was last to be ended
+    patience: float = 1.0  # factor on the heartbeat timeout
+    absent_since: float | None = None  # since when it has had no registered process; None: not checked yet
+    absent_patience: float = 1.0  # factor on the time that it has to register
+    ended_at: float = 0.0  # when its process was last ordered to be killed
     restarts: int = 0
-    went_back: int = 0  # times that it began anew without dying
-    killed: float | None = None  # told by the killer before anybody noticed
+    went_back: int = 0  # rollbacks without a restart
+    killed: float | None = None  # reported by the killer before the loss was noticed
     metrics: Mapping[str, Any] = field(default_factory=dict)
     losses: list[_Loss] = field(default_factory=list)
 
@@ -110,15 +109,15 @@ class PeStatus:
     pid: int
     executor_pid: int
     restarts: int
-    silent: float  # seconds since the last sign of life
+    silent: float  # seconds since the last heartbeat
     metrics: Mapping[str, Any]
     recoveries: tuple[RecoveryTimings, ...]
     went_back: int = 0
-    connected: bool = True  # a process of this epoch is there, as far as is known
+    connected: bool = True  # a process of this epoch is registered
 
 
 class Roster:
-    """`epochs`: the last one that each element had in an earlier part of the run."""
+    """`epochs`: the last epoch of each element in an earlier part of the run."""
 
     def __init__(self, pes: Iterable[str], epochs: Mapping[str, int]) -> None:
         self._entries = {pe: _Entry(epochs.get(pe, 0)) for pe in pes}
@@ -128,15 +127,15 @@ class Roster:
         self.error_code = 1
         self.events: list[Transition] = []
 
-    # What happens -----------------------------------------------------------------------------------------------------
+    # Events -----------------------------------------------------------------------------------------------------------
 
     def register(self, pe: str, attempt: int, host: str, pid: int, executor_pid: int, at: float, wall: int) -> int:
-        """A process of the element has started. Gives its epoch; the life before it is over."""
+        """A process of the element has started: return its epoch. The previous incarnation is over."""
         entry = self._entries[pe]
         if attempt < entry.attempt:
-            raise ElementFenced(f"attempt {attempt} of {pe} comes after attempt {entry.attempt}")
+            raise ElementFenced(f"attempt {attempt} of {pe} registers after attempt {entry.attempt}")
         if self.final or entry.state is WorkerState.FAILED:
-            raise ElementFenced(f"{pe} comes when the run is over: nothing is left to do")
+            raise ElementFenced(f"{pe} registers after the run is over: nothing is left to do")
         if entry.connected:
             self.lost(pe, entry.epoch, at, wall)
         entry.epoch += 1
@@ -148,13 +147,13 @@ class Roster:
         entry.last_sign = entry.registered = at
         entry.absent_since = None
         entry.metrics = {}
-        entry.killed = None  # of the life before
+        entry.killed = None  # of the previous incarnation
         if entry.losses and entry.losses[-1].registered is None:
             entry.losses[-1].registered = at
         return entry.epoch
 
     def renew(self, pe: str, epoch: int, wall: int) -> int:
-        """The process of this life begins another one, from a checkpoint. Gives its epoch."""
+        """The process rolls back to a checkpoint and starts a new incarnation: return its epoch."""
         entry = self._current(pe, epoch)
         entry.epoch += 1
         entry.went_back += 1
@@ -172,7 +171,7 @@ class Roster:
         self.sign(pe, epoch, at, wall).metrics = metrics
 
     def sign(self, pe: str, epoch: int, at: float, wall: int) -> _Entry:
-        """A sign of life of the current process; one that hung is what it was before."""
+        """The current process is alive. If it hung, it returns to its previous state."""
         entry = self._current(pe, epoch)
         entry.last_sign = at
         if entry.state is WorkerState.HANGING:
@@ -195,14 +194,14 @@ class Roster:
         self._enter(pe, state, wall)
 
     def fail(self, pe: str, text: str, wall: int, code: int = 1) -> None:
-        """The element met an error that a restart would meet again. The first one is what the run failed with."""
+        """The element met an error that a restart would meet again. The first such error is the run's error."""
         if self._entries[pe].state not in (WorkerState.ENDED, WorkerState.FAILED):
             if self.error is None:
                 self.error, self.error_code = f"{pe}: {text}", code
             self._enter(pe, WorkerState.FAILED, wall)
 
     def lost(self, pe: str, epoch: int, at: float, wall: int) -> None:
-        """The process of this life is gone. Without effect if that is known, or if it had ended."""
+        """The process of this incarnation is gone. No effect if that is known, or if the element had ended."""
         entry = self._entries[pe]
         if epoch != entry.epoch or not entry.connected:
             return
@@ -216,49 +215,49 @@ class Roster:
         self._enter(pe, WorkerState.DOWN, wall)
 
     def excuse(self, seconds: float) -> None:
-        """The coordinator itself was not awake for so long: nobody is blamed for that time."""
+        """The coordinator itself was stalled for this long: do not count that time as silence."""
         for entry in self._entries.values():
             entry.last_sign += seconds
             if entry.absent_since is not None:
                 entry.absent_since += seconds
 
     def silent_for(self, seconds: float, at: float, wall: int) -> list[PeStatus]:
-        """The elements that hang from now on: alive as far as known, and without a sign for so long.
+        """The elements that hang from now on: alive, and without a heartbeat for this long.
 
-        Who is ended before it ran may only be slow, and would be so again: its next life has twice the time, so that
-        it gets on some day. Once it runs nothing is known against it any more.
+        An element that was killed before it was running may only be slow, and would be again. So its next incarnation
+        has twice the time, until it is running.
         """
-        found = []
+        hanging = []
         for pe, entry in self._entries.items():
             if entry.connected and entry.state in ALIVE and at - entry.last_sign > seconds * entry.patience:
                 entry.before_hanging, entry.ended_at = entry.state, at
                 if entry.state is not WorkerState.RUNNING:
-                    entry.patience = min(entry.patience * 2, _MOST_PATIENCE)
+                    entry.patience = min(entry.patience * 2, _MAX_PATIENCE)
                 self._notice(entry, at)
                 self._enter(pe, WorkerState.HANGING, wall)
-                found.append(self.one(pe, at))
-        return found
+                hanging.append(self.element_status(pe, at))
+        return hanging
 
     def still_there(self, seconds: float, at: float) -> list[PeStatus]:
-        """The elements whose silent process is to be ended, and was not, or not for so long: it is to be tried again.
+        """The elements whose silent process still exists this long after the last attempt to kill it: try again.
 
-        One that has ended waits for the end of the run, is asked for its end by consumers that come back, and hangs
-        like any other; nothing is lost with it, so its state stays.
+        An element that has ended waits for the end of the run, serves consumers that recover, and can hang like any
+        other. Nothing is lost with it, so its state stays `ended`.
         """
-        found = []
+        remaining = []
         for pe, entry in self._entries.items() if not self.final else ():
             silent = entry.state in (WorkerState.HANGING, WorkerState.ENDED) and entry.connected
             if silent and at - max(entry.last_sign, entry.ended_at) > seconds * entry.patience:
                 entry.ended_at = at
-                found.append(self.one(pe, at))
-        return found
+                remaining.append(self.element_status(pe, at))
+        return remaining
 
     def absent_for(self, seconds: float, at: float) -> list[PeStatus]:
-        """The elements that had no process for so long: one may have been started, and be stuck before it registers.
+        """The elements without a registered process for this long: a started process may hang before it registers.
 
-        Each time it has twice as long: a machine may be that slow.
+        The time doubles with each attempt: the machine may be slow.
         """
-        found = []
+        absent = []
         for pe, entry in self._entries.items() if not self.final else ():
             if entry.connected:
                 continue
@@ -266,12 +265,12 @@ class Roster:
                 entry.absent_since = at
             elif at - entry.absent_since > seconds * entry.absent_patience:
                 entry.absent_since = at
-                entry.absent_patience = min(entry.absent_patience * 2, _MOST_PATIENCE)
-                found.append(self.one(pe, at))
-        return found
+                entry.absent_patience = min(entry.absent_patience * 2, _MAX_PATIENCE)
+                absent.append(self.element_status(pe, at))
+        return absent
 
     def killed(self, pe: str, at: float) -> None:
-        """Somebody killed the element's process at that instant: detection is measured from there."""
+        """The element's process was killed at that instant: measure detection from there."""
         entry = self._entries[pe]
         if entry.losses and entry.losses[-1].noticed >= at:
             entry.losses[-1].killed = at
@@ -282,14 +281,14 @@ class Roster:
         self.stopping = True
         self._settle(wall)
 
-    # What is known ----------------------------------------------------------------------------------------------------
+    # Queries ----------------------------------------------------------------------------------------------------------
 
     @property
     def final(self) -> bool:
         return self.system in FINAL
 
     def first(self, pe: str) -> bool:
-        """Whether no process of the element has registered before the one that it has."""
+        """Whether the current process of the element is its first."""
         return self._entries[pe].restarts == 0
 
     def epochs(self) -> dict[str, int]:
@@ -300,11 +299,11 @@ class Roster:
         return Address(entry.location, entry.epoch) if entry.location else None
 
     def left(self) -> list[str]:
-        """Elements that had a process and cannot be reached: it is gone, or another one is only starting."""
+        """Elements that had a process and are not reachable: it is gone, or the next one is still starting."""
         entries = self._entries.items()
         return [pe for pe, e in entries if not e.location and (e.restarts > 0 or (e.attempt >= 0 and not e.connected))]
 
-    def one(self, pe: str, at: float) -> PeStatus:
+    def element_status(self, pe: str, at: float) -> PeStatus:
         entry = self._entries[pe]
         return PeStatus(
             pe,
@@ -323,14 +322,14 @@ class Roster:
         )
 
     def table(self, at: float) -> list[PeStatus]:
-        return [self.one(pe, at) for pe in self._entries]
+        return [self.element_status(pe, at) for pe in self._entries]
 
     # ------------------------------------------------------------------------------------------------------------------
 
     def _current(self, pe: str, epoch: int) -> _Entry:
         entry = self._entries[pe]
         if epoch != entry.epoch or not entry.connected:
-            raise ElementFenced(f"epoch {epoch} of {pe} is over; the last one is {entry.epoch}")
+            raise ElementFenced(f"epoch {epoch} of {pe} is over; the newest is {entry.epoch}")
         return entry
 
     def _notice(self, entry: _Entry, at: float) -> None:

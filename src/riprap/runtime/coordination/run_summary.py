@@ -1,4 +1,4 @@
-"""The numbers of a run, from what its elements told and counted."""
+"""The numbers of a run, from the heartbeats and ledgers of its elements."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -14,7 +14,7 @@ from riprap.runtime.coordination.element_states import WorkerState
 from riprap.runtime.coordination.history import History
 from riprap.runtime.coordination.roster import PeStatus, Transition
 from riprap.runtime.element.latency import Latencies
-from riprap.runtime.element.ledger import Ledger, Ledgers, ledger_shape, read_ledger, read_lives
+from riprap.runtime.element.ledger import Ledger, Ledgers, ledger_shape, read_incarnations, read_ledger
 from riprap.runtime.host import Rates, pace_of
 from riprap.runtime.layout import Layout, sink_channel
 from riprap.runtime.run_context import stream_path
@@ -24,11 +24,11 @@ from riprap.streams.description import is_stream
 from riprap.streams.shards import shards
 from riprap.streams.stream_files import LocalFiles
 
-_SENTENCES = 20  # of failures, in the warnings
+_SENTENCES = 20  # about failures, in the warnings
 
 
-class Lives:
-    """The last metrics of every life of every element: numbers of a life that is over are not lost with it."""
+class MetricsByIncarnation:
+    """The last metrics of every incarnation of every element, so that numbers survive the incarnation."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[str, int], ElementMetrics] = {}
@@ -39,7 +39,7 @@ class Lives:
                 self._last[status.pe, status.epoch] = ElementMetrics.from_json(status.metrics)
 
     def checkpoints(self, layout: Layout) -> dict[str, dict[str, int]]:
-        """By operator: what is saved as a whole counts for each of its operators that has state."""
+        """By operator. A checkpoint of a whole element counts for each of its stateful operators."""
         totals: dict[str, dict[str, int]] = {}
         for (pe, _), metrics in self._last.items():
             members = layout.pe(pe).fragment.members
@@ -50,38 +50,38 @@ class Lives:
         return totals
 
     def costs(self) -> dict[str, dict[str, float]]:
-        """By element, over all of its lives: cores, bytes of memory, bytes a second that it wrote and sent."""
-        found: dict[str, dict[str, float]] = {}
+        """By element, over all of its incarnations: cores, bytes of memory, bytes written and sent per second."""
+        costs: dict[str, dict[str, float]] = {}
         for pe in dict.fromkeys(pe for pe, _ in self._last):
             spent = [metrics.spent for (other, _), metrics in self._last.items() if other == pe]
-            seconds = sum(life.seconds for life in spent)
+            seconds = sum(part.seconds for part in spent)
             if seconds > 0:
-                found[pe] = {
-                    "cores": sum(life.cpu for life in spent) / seconds,
-                    "memory": max(life.memory for life in spent),
-                    "written": sum(life.written for life in spent) / seconds,
-                    "sent": sum(life.sent for life in spent) / seconds,
+                costs[pe] = {
+                    "cores": sum(part.cpu for part in spent) / seconds,
+                    "memory": max(part.memory for part in spent),
+                    "written": sum(part.written for part in spent) / seconds,
+                    "sent": sum(part.sent for part in spent) / seconds,
                 }
-        return found
+        return costs
 
     def latencies(self) -> Latencies:
         return Latencies().merge(Latencies(metrics.latency) for metrics in self._last.values())
 
     def late(self, layout: Layout) -> dict[str, int]:
-        """By source: a life that comes back counts what those before it counted again.
+        """By source. An incarnation that recovers counts again what earlier ones counted.
 
-        Shards that sort an input do so with all of it; else each counts rows of its own.
+        Shards that sort an input each sort all of it; else each shard counts its own rows.
         """
         by_element: dict[tuple[str, str], int] = {}
         for (pe, _), metrics in self._last.items():
             for source, count in metrics.late.items():
                 by_element[source, pe] = max(by_element.get((source, pe), 0), count)
-        found: dict[str, int] = {}
+        late: dict[str, int] = {}
         sorted_by = {source.name for source in layout.graph.sources if source.lateness is not None}
         for (source, _), count in by_element.items():
             same = source in sorted_by
-            found[source] = max(found.get(source, 0), count) if same else found.get(source, 0) + count
-        return found
+            late[source] = max(late.get(source, 0), count) if same else late.get(source, 0) + count
+        return late
 
     def warnings(self) -> list[str]:
         return list(dict.fromkeys(f"{pe}: {text}" for (pe, _), m in self._last.items() for text in m.warnings))
@@ -101,36 +101,36 @@ def read_ledgers(directory: Path, layout: Layout) -> dict[str, Ledger]:
 
 
 def read_failures(directory: Path, layout: Layout) -> list[Failure]:
-    """What the failures of a run did, from the ledgers of all lives."""
+    """The effects of the failures of a run, from the ledgers of all incarnations."""
     folder = directory / "ledgers"
-    lives = {pe.id: read_lives(folder / quote(pe.id, safe=""), ledger_shape(layout, pe)) for pe in layout.pes}
-    return failures(layout, lives)
+    ledgers = {pe.id: read_incarnations(folder / quote(pe.id, safe=""), ledger_shape(layout, pe)) for pe in layout.pes}
+    return failures(layout, ledgers)
 
 
 def positions(layout: Layout, ledgers: Ledgers) -> dict[tuple[str, str], int]:
-    """Rows taken, by element and source; of replicas, which read the same, by the first."""
-    taken: dict[tuple[str, str], int] = {}
+    """Rows read, by element and source. Replicas read the same rows: they count for the first replica."""
+    rows: dict[tuple[str, str], int] = {}
     for pe in layout.pes:
         for name, source in ledgers[pe.id].sources.items():
             at = (replace(pe, replica=0).id, name)
-            taken[at] = max(taken.get(at, 0), below(source.position, pe.shard, pe.fragment.shards))
-    return taken
+            rows[at] = max(rows.get(at, 0), below(source.position, pe.shard, pe.fragment.shards))
+    return rows
 
 
 def summary(
     directory: Path,
     layout: Layout,
     table: Iterable[PeStatus],
-    lives: Lives,
+    metrics: MetricsByIncarnation,
     events: Sequence[Transition],
     history: History,
     before: Mapping[tuple[str, str], int],
     rates: Rates,
 ) -> dict[str, Any]:
-    """One JSON object. `before`: the `positions` that this part of the run, begun or resumed, began with.
+    """One JSON object. `before`: the `positions` at which this part of the run started or resumed.
 
-    Seconds, throughput and latency are of this part alone; seconds count from when its first tuple was due until the
-    last element had ended.
+    Seconds, throughput and latency are of this part alone. Seconds count from the due time of its first tuple to the
+    end of the last element.
     """
     ledgers = read_ledgers(directory, layout)
     sources = [
@@ -138,17 +138,17 @@ def summary(
         for pe, ledger in ledgers.items()
         for name, source in ledger.sources.items()
     ]
-    # Row 0 is said to be due when it would have been had the source never stopped.
+    # `started_at` is the due time of row 0 as if the source had never stopped.
     begun = min((at + (int(rows / rate * 1e6) if rate else 0) for at, rows, rate in sources if at), default=0)
     seconds = max((max((event.at for event in events), default=begun) - begun) / 1e6, 0.0) if begun else 0.0
     taken = positions(layout, ledgers)
     tuples = sum(taken.values())
     since = tuples - sum(before.values())
-    latencies = lives.latencies()
+    latencies = metrics.latencies()
     failed = [(failure, _died(events, failure, begun)) for failure in read_failures(directory, layout)]
     sentences = [failure.sentence(at) for failure, at in failed]
     if len(sentences) > _SENTENCES:
-        more = f"{len(sentences) - _SENTENCES:,} more failures whose effect may show: see failures in summary.json"
+        more = f"{len(sentences) - _SENTENCES:,} more failures with possible effects: see failures in summary.json"
         sentences[_SENTENCES:] = [more]
     return {
         "app": layout.graph.name,
@@ -162,8 +162,8 @@ def summary(
             for status in table
         },
         "streams": {name: asdict(counts) for name, counts in stream_counts(layout, ledgers).items()},
-        "checkpoints": lives.checkpoints(layout),
-        "costs": lives.costs(),
+        "checkpoints": metrics.checkpoints(layout),
+        "costs": metrics.costs(),
         "protocol": {"name": layout.protocol.name, **history.summary()},
         "sinks": {
             sink.name: {
@@ -171,7 +171,7 @@ def summary(
                 "lost": sum(
                     outlet.discarded
                     for ledger in ledgers.values()
-                    for channel, outlet in ledger.outlets.items()
+                    for channel, outlet in ledger.outputs.items()
                     if layout.sink(channel) == sink.name
                 ),
                 "path": str(directory / "sinks" / sink.name),
@@ -188,41 +188,41 @@ def summary(
         },
         "tuples": tuples,
         "resumed_at": tuples - since,
-        "late": lives.late(layout),
+        "late": metrics.late(layout),
         "seconds": seconds,
         "throughput": since / seconds if seconds > 0 else 0.0,
         "latency": {"p50": latencies.quantile(0.5), "p99": latencies.quantile(0.99)},
         "failures": [{**failure.as_json(), "at": at} for failure, at in failed],
-        "warnings": lives.warnings() + sentences,
+        "warnings": metrics.warnings() + sentences,
     }
 
 
 def _died(events: Sequence[Transition], failure: Failure, begun: int) -> float | None:
-    """Seconds into this part of the run when the life before died; None: it did not, or in another part."""
+    """Seconds into this part of the run when the previous incarnation died; None: it did not, or in another part."""
     states = (WorkerState.DOWN, WorkerState.HANGING)
     died = [e.at for e in events if e.pe == failure.pe and e.epoch == failure.epoch - 1 and e.after in states]
     return max((died[0] - begun) / 1e6, 0.0) if died and begun else None
 
 
 def rows_in(path: Path) -> int:
-    """Of a persistent stream: what a reader finds there, whatever those who wrote it had counted."""
+    """Rows that a reader finds in a persistent stream, independent of its writers' counts."""
     return sum(
-        PersistentStream.open(LocalFiles(each)).stable().position
-        for each in shards(path)
-        if is_stream(LocalFiles(each))
+        PersistentStream.open(LocalFiles(shard)).stable().position
+        for shard in shards(path)
+        if is_stream(LocalFiles(shard))
     )
 
 
 def _taps(directory: Path, layout: Layout) -> dict[str, Any]:
-    """Streams inside elements that are written for readers outside: what such a reader finds, by stream and shard."""
-    found: dict[str, Any] = {}
+    """By stream and shard: the rows of streams inside elements that are written for external readers."""
+    taps: dict[str, Any] = {}
     for pe in layout.pes:
         for id_ in layout.taps(pe):
             path = stream_path(directory, sink_channel(id_, pe.shard))
-            one = found.setdefault(id_, {"tuples": 0, "paths": []})
-            one["tuples"] += rows_in(path)
-            one["paths"].append(str(path))
-    return found
+            tap = taps.setdefault(id_, {"tuples": 0, "paths": []})
+            tap["tuples"] += rows_in(path)
+            tap["paths"].append(str(path))
+    return taps
 
 
 def _with(source: str, ledgers: Ledgers) -> list[Ledger]:
@@ -230,12 +230,12 @@ def _with(source: str, ledgers: Ledgers) -> list[Ledger]:
 
 
 def delivery(layout: Layout, pe: str) -> str:
-    """What a crash of this element does to what it gives out, in words."""
+    """The delivery guarantee of an element's output over a crash, in words."""
     fragment, plan = layout.pe(pe).fragment, layout.plan(layout.pe(pe))
     if fragment.copied:
         return "exactly once, while another copy lives"
     if fragment.group in layout.deterministic and layout.settings.get("failover") != "plain":
         return "exactly once, while a full replica lives"
-    if plan.exact:  # of a group it is not who comes back that goes on, but who takes over
+    if plan.exact:  # in a group another replica takes over, so the restored state does not help
         return "with gaps" if fragment.group else "exactly once"
     return f"at least once: {plan.reason}" if plan.whole else "with gaps"

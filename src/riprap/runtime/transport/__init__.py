@@ -1,1 +1,1 @@
-"""How messages travel between processing elements: frames of raw columns over TCP, in the element's own thread."""
+"""Messages between processing elements: frames of raw columns over TCP, in the element's own thread."""

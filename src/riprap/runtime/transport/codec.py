@@ -1,10 +1,10 @@
-"""Messages as frames, and back: one format for the wire and for what is spilled.
+"""Converts messages to frames and back: one format for the wire and for spill files.
 
-An encoder and a decoder belong together, as the two ends of a connection or of a file do: the dictionaries of text
-columns are sent once and known from then on. So frames are decoded in the order in which they were encoded, all of
-them. A message that would be longer than a frame may be is given as several, whose items follow each other.
+An encoder and a decoder share state, as the two ends of a connection or of a file: the dictionaries of text columns are
+sent once and remembered. So all frames must be decoded, in the order in which they were encoded. A message that exceeds
+the largest frame becomes several, with consecutive items.
 
-Whatever is wrong with a frame is a `DataError`: no length, offset or code is used before it was checked.
+An invalid frame raises `DataError`: no length, offset or code is used before it was checked.
 """
 
 from collections.abc import Iterator
@@ -30,11 +30,11 @@ from riprap.runtime.transport.wire_frame import (
 )
 
 MAX_HEADER = 1 << 20  # bytes that a protocol may put on a message
-_JOIN = 1 << 16  # bytes: shorter messages are copied into one buffer, which is quicker than to send many
+_JOIN = 1 << 16  # bytes: shorter messages are copied into one buffer, which is faster than sending many
 
 
 class Encoder:
-    """`checked`: bodies get a check of their own, for files."""
+    """`checked`: bodies get a checksum, for files."""
 
     def __init__(self, schema: pa.Schema, *, checked: bool = False) -> None:
         self._columns = ColumnEncoding(schema)
@@ -42,10 +42,10 @@ class Encoder:
         self._checked = checked
 
     def encode(self, message: Message) -> Buffers:
-        """All frames that the message makes."""
+        """The frames of a message."""
         own = marked_header(message)
         if len(own) > MAX_HEADER:
-            raise DataError(f"a protocol's header of {len(own)} bytes; at most {MAX_HEADER} travel with a message")
+            raise DataError(f"a protocol's header of {len(own)} bytes; a message carries at most {MAX_HEADER}")
         if message.batch is None:
             body: Buffers = [own, padding(len(own))] if own else []
             return self._frame(message, body, len(own) + len(padding(len(own))), 0, len(own))
@@ -105,7 +105,7 @@ class Decoder:
         self._columns = ColumnDecoding(schema)
 
     def decode(self, header: WireHeader, body: memoryview | None) -> Message | None:
-        """The message of a frame; None: it was a dictionary's, which is known from now on."""
+        """The message of a frame; None: it was part of a dictionary, which was stored."""
         if header.body_check is not None:
             check_body(header, body if body is not None else memoryview(b""))
         if header.kind is FrameKind.DICTIONARY:
@@ -124,7 +124,7 @@ class Decoder:
                 raise DataError("a message of rows without columns")
             batch = self._columns.decode(body, start, header.rows)
         elif start != header.body:
-            raise DataError(f"a frame of kind {kind.name} with {header.body - start} bytes that nobody expects")
+            raise DataError(f"a frame of kind {kind.name} with {header.body - start} unexpected bytes")
         stamp, at = unmarked_header(bytes(body[:own])) if own and body is not None else (b"", None)
         return Message(
             kind, header.epoch, header.number, batch, header.punctuation, header.watermark, header.born, stamp, at
@@ -132,7 +132,7 @@ class Decoder:
 
 
 def frames(data: memoryview) -> Iterator[tuple[WireHeader, memoryview | None]]:
-    """The frames of a file or another whole piece of memory, which their bodies are views of."""
+    """The frames in a block of memory, such as a file; their bodies are views of it."""
     at = 0
     while at < len(data):
         if len(data) - at < HEADER_SIZE:

@@ -1,15 +1,15 @@
-"""Text on its way: codes in the rows, and the dictionary that they point into, sent in frames of its own.
+"""Text columns on the wire: codes in the rows, and a dictionary that is sent in frames of its own.
 
-Both ends of a connection keep one dictionary per text column, which only grows or is replaced. The sending end gives
-every column that form. A dictionary that is the same from batch to batch is sent once, and of one that grew only what
-is new. Dictionaries that change from batch to batch are interned into a pool of the connection, so that what repeats is
-sent once as well; a pool that has grown large is begun anew. Of a dictionary that is new and larger than its batch only
-the values in use are interned, so that no batch drags a large dictionary along, unless it comes a second time: then it
-is sent whole. But one with values that the other end mostly has, in another order (as each row group of a file has), is
-never sent: its codes are changed into the other end's, where a new dictionary would cost every element behind it more
-than all its rows. NULL is never a value: it is a bit of the rows.
+Both ends of a connection hold one dictionary per text column, which only grows or is replaced; the sender brings every
+column into that form. A dictionary that stays the same is sent once; of one that grew only the new values are sent.
+Dictionaries that change from batch to batch are interned into a pool of the connection, so that repeated values are
+also sent once; a pool that grew large is restarted. Of a new dictionary that is larger than its batch only the values
+in use are interned, so that a small batch does not carry a large dictionary; if it appears a second time it is sent
+whole. A dictionary whose values the receiver mostly has, in another order (as in each row group of a file), is never
+sent: its codes are translated into the receiver's, since a new dictionary would cost every downstream element more than
+all its rows. NULL is never a value: it is a bit of the rows.
 
-The receiving end believes nothing: offsets must rise, text must be UTF-8 and cut between characters.
+The receiver verifies everything: offsets must not decrease, text must be UTF-8 and cut between characters.
 """
 
 from collections.abc import Iterator
@@ -22,15 +22,15 @@ from riprap.expressions.vectors import address_of
 from riprap.operators.strings import StringPool
 from riprap.operators.views import ColumnView
 
-_SMALL = 1024  # values: a dictionary up to here is never worth cutting
-_POOL = 1 << 16  # values in the pool of plain text before it is begun anew
-_SHARED = 1 << 14  # values of a dictionary whose codes are worth changing
+_SMALL = 1024  # values: a smaller dictionary is never reduced to the values in use
+_POOL = 1 << 16  # values in the pool before it is restarted
+_SHARED = 1 << 14  # values: the codes of larger dictionaries are not translated
 _PIECE = 1 << 26  # bytes of values in one frame
-_MOST = 2**31 - 1  # bytes that 32-bit offsets reach
+_MOST = 2**31 - 1  # bytes: the range of 32-bit offsets
 
 
 class DictionaryPart:
-    """Values to be added to a dictionary that has `before` of them; 0: that begin a new one."""
+    """Values to append to a dictionary that has `before` values; 0: they start a new one."""
 
     __slots__ = ("before", "count", "data", "offsets")
 
@@ -39,46 +39,46 @@ class DictionaryPart:
 
 
 class SentDictionary:
-    """The sending end's, of one column of one connection. `type_` is `string` or `binary`."""
+    """The sender's dictionary of one column of one connection. `type_` is `string` or `binary`."""
 
     def __init__(self, type_: pa.DataType) -> None:
         self._type = type_
         self._pool = StringPool()
-        self._sent: pa.Array | None = None  # what the other end has
+        self._sent: pa.Array | None = None  # the receiver's dictionary
         self._sent_at: tuple[int, ...] = ()
-        self._seen: pa.Array | None = None  # the last that came; kept, so that its address is not used again
-        self._changed_at: tuple[int, ...] = ()  # where a dictionary lies whose codes are changed, and into which
-        self._changed = np.empty(0, np.int32)
+        self._seen: pa.Array | None = None  # the previous one; referenced, so that its address is not reused
+        self._translated_at: tuple[int, ...] = ()  # address of the dictionary whose codes are translated
+        self._translation = np.empty(0, np.int32)
 
-    def give(self, column: ColumnView) -> tuple[np.ndarray, list[DictionaryPart]]:
-        """The codes of the rows, and what the other end's dictionary lacks."""
+    def encode(self, column: ColumnView) -> tuple[np.ndarray, list[DictionaryPart]]:
+        """The codes of the rows, and the values that the receiver lacks."""
         codes, dictionary = column.values, column.dictionary
         assert dictionary is not None, "text has codes"
         address = address_of(dictionary)
         if address == self._sent_at:
             return codes, []
-        if address == self._changed_at:
-            return _changed(codes, self._changed, column.valid), []
-        if dictionary.type != self._type:  # text of another width, which is never sent as it is
+        if address == self._translated_at:
+            return _translated(codes, self._translation, column.valid), []
+        if dictionary.type != self._type:  # text of another width, which is never sent directly
             return self._pooled(column, dictionary.cast(self._type), small=False)
         again, self._seen = self._seen is not None and _extends(dictionary, self._seen), dictionary
         before = len(self._sent) if self._sent is not None and _extends(dictionary, self._sent) else 0
         small = len(dictionary) <= max(len(codes), _SMALL)
         if again and not before and self._has_most(dictionary, address):
             ids, pieces = self._interned(dictionary, address)
-            self._changed_at, self._changed = address, ids
-            return _changed(codes, ids, column.valid), pieces
+            self._translated_at, self._translation = address, ids
+            return _translated(codes, ids, column.valid), pieces
         if before or again or (self._sent is None and small):
-            self._sent, self._sent_at, self._changed_at = dictionary, address, ()
-            self._pool = StringPool()  # it would go on from something else
+            self._sent, self._sent_at, self._translated_at = dictionary, address, ()
+            self._pool = StringPool()  # the old pool does not extend this dictionary
             return codes, list(_pieces(dictionary, before))
         return self._pooled(column, dictionary, small=small)
 
     def _has_most(self, dictionary: pa.Array, address: tuple[int, ...]) -> bool:
-        """Whether the other end has at least half of these values, in an order of its own."""
+        """Whether the receiver has at least half of these values, in some order."""
         if self._sent is None or max(len(dictionary), len(self._sent)) > _SHARED:
             return False
-        self._begin_pool(len(dictionary))
+        self._prepare_pool(len(dictionary))
         count = self._pool.count
         self._pool.ids_of(dictionary, address)
         return 2 * (self._pool.count - count) <= len(dictionary)
@@ -86,27 +86,27 @@ class SentDictionary:
     def _pooled(
         self, column: ColumnView, dictionary: pa.Array, *, small: bool
     ) -> tuple[np.ndarray, list[DictionaryPart]]:
-        """By way of the pool: of what it has had nothing is sent again."""
+        """Encode through the pool: values in the pool are not sent again."""
         codes = column.values
         if not small:  # only the values in use
             used = np.unique(codes if column.valid is None else codes[column.valid != 0])
             codes = np.minimum(np.searchsorted(used, codes), max(len(used) - 1, 0))
             dictionary = dictionary.take(pa.array(used))
-        self._begin_pool(len(dictionary))
+        self._prepare_pool(len(dictionary))
         ids, pieces = self._interned(dictionary, address_of(dictionary))
-        return _changed(codes, ids, column.valid), pieces
+        return _translated(codes, ids, column.valid), pieces
 
-    def _begin_pool(self, coming: int) -> None:
+    def _prepare_pool(self, coming: int) -> None:
         self._renew(coming)
         if not self._pool.count and self._sent is not None and len(self._sent) <= _SHARED:
-            self._pool.ids_of(self._sent, address_of(self._sent))  # go on from what the other end has
+            self._pool.ids_of(self._sent, address_of(self._sent))  # extend the receiver's dictionary
 
     def _interned(self, dictionary: pa.Array, address: tuple[int, ...]) -> tuple[np.ndarray, list[DictionaryPart]]:
-        """The codes of these values in the pool, which the other end has from here on, and what it lacks of it."""
+        """The codes of these values in the pool, and the parts of the pool that the receiver lacks."""
         ids = self._pool.ids_of(dictionary, address).astype(np.int32)
         pool = self._pool.array(self._type)
         before = len(self._sent) if self._sent is not None and _extends(pool, self._sent) else 0
-        self._sent, self._sent_at, self._changed_at = pool, address_of(pool), ()
+        self._sent, self._sent_at, self._translated_at = pool, address_of(pool), ()
         return ids, list(_pieces(pool, before))
 
     def _renew(self, coming: int) -> None:
@@ -114,8 +114,8 @@ class SentDictionary:
             self._pool = StringPool()
 
 
-def _changed(codes: np.ndarray, into: np.ndarray, valid: np.ndarray | None) -> np.ndarray:
-    """Codes of another dictionary; at nulls there is 0."""
+def _translated(codes: np.ndarray, into: np.ndarray, valid: np.ndarray | None) -> np.ndarray:
+    """Codes of another dictionary; 0 for nulls."""
     if not len(into):
         return np.zeros(len(codes), np.int32)
     codes = into.take(codes)
@@ -125,7 +125,7 @@ def _changed(codes: np.ndarray, into: np.ndarray, valid: np.ndarray | None) -> n
 
 
 def _extends(longer: pa.Array, shorter: pa.Array) -> bool:
-    """Whether one begins with all values of the other. Growing pools share their memory, which is quick to see."""
+    """Whether `longer` starts with all values of `shorter`. Growing pools share memory, which is a fast check."""
     if len(longer) < len(shorter) or longer.type != shorter.type:
         return False
     if address_of(longer)[1:] == address_of(shorter)[1:]:
@@ -150,7 +150,7 @@ def _pieces(dictionary: pa.Array, before: int) -> Iterator[DictionaryPart]:
 
 
 class KnownDictionary:
-    """The receiving end's, of one column of one connection: arrays with room to grow, and an Arrow view of them."""
+    """The receiver's dictionary of one column of one connection: growable arrays, and an Arrow view of them."""
 
     def __init__(self, type_: pa.DataType) -> None:
         self._type = type_
@@ -171,9 +171,9 @@ class KnownDictionary:
         return self._view
 
     def add(self, before: int, offsets: np.ndarray, data: np.ndarray) -> None:
-        """Values behind the first `before`, of which there must be so many; 0 begins anew."""
+        """Append values; `before` must be the current count, or 0 to start a new dictionary."""
         if before not in (0, self.count):
-            raise DataError(f"a dictionary of {self.count} values is to grow behind {before}: a frame is missing")
+            raise DataError(f"a dictionary of {self.count} values is to grow after {before}: a frame is missing")
         if offsets[0] != 0 or offsets[-1] != len(data) or (offsets[1:] < offsets[:-1]).any():
             raise DataError("a dictionary whose offsets do not fit its text")
         if self._text:
@@ -189,7 +189,7 @@ class KnownDictionary:
         self.count, self._view = count, None
 
     def _make_room(self, values: int, used: int, length: int) -> None:
-        """Larger arrays beside the old ones, which views of earlier batches may still show."""
+        """Allocate larger arrays; views of earlier batches may still use the old ones."""
         if values + 1 > len(self._offsets):
             larger = np.zeros(2 * values + 1, np.int32)
             larger[: self.count + 1] = self._offsets[: self.count + 1]

@@ -1,17 +1,17 @@
 """The receiving end of an element's channels.
 
-A producer connects, opens its channel (`opening.py`) and hears which item is expected next. Then its messages become
-arrivals, and acknowledgements go back, at most every 20 ms.
+A producer connects, opens its channel (`opening.py`) and learns which item is expected next. Then its messages become
+arrivals, and acknowledgements are sent, at most every 20 ms.
 
-Refused, and logged: whoever does not prove that it knows the token, a channel that does not end here, columns that are
-not those of the stream, a producer whose epoch is older than one that was seen, and frames that cannot be. A producer
-whose epoch the coordinator has not announced yet waits for the announcement, which may be on its way; where none comes
-it is refused too. A producer that connects again takes its channel over: first what had come on its older connection
-is taken, then that one is said to be gone.
+Refused and logged: a process that does not prove that it knows the token, a channel that does not end here, columns
+that differ from the stream's, a producer with an older epoch than one seen before, and invalid frames. A producer whose
+epoch is not announced yet waits, since the coordinator's announcement may be in flight; without one it is refused.
+A producer that connects again replaces its older connection: everything that arrived on that one is read first, then
+`ProducerGone` follows.
 
-Faults: a connection that breaks without END gives `ProducerGone`, behind all that had come on it. Nothing is said of
-items that were on their way; their numbers tell. A parked channel is not read, so neither its messages nor the end of
-its connection are seen before it is read again.
+Faults: a connection that breaks without END causes `ProducerGone`, after all its arrivals. The numbers of items show
+what was in flight. A parked channel is not read, so neither its messages nor the end of its connection are noticed
+until it is unparked.
 """
 
 import contextlib
@@ -38,10 +38,10 @@ from riprap.runtime.transport.wire_frame import MAX_ANSWER, FrameKind, WireHeade
 
 _log = logging.getLogger(__name__)
 
-_ACKNOWLEDGE_EVERY = 0.02  # seconds: at most so often does a channel acknowledge
-_INTRODUCTION = 5.0  # seconds that whoever connects has to say which channel it brings
-_STRANGERS = 64  # connections that have not said it yet; beyond, the oldest is closed
-_DRAINED = 16 << 20  # bytes that are read at most from a connection that is being replaced, were it to send for ever
+_ACKNOWLEDGE_EVERY = 0.02  # seconds between acknowledgements of a channel
+_OPENING_TIMEOUT = 5.0  # seconds that a new connection has to open its channel
+_MAX_UNOPENED = 64  # connections without an open channel; beyond, the oldest is closed
+_DRAINED = 16 << 20  # bytes: the most that is read from a connection that is being replaced; it may never stop sending
 
 
 class _Connection:
@@ -49,33 +49,33 @@ class _Connection:
         self.to = to
         self.peer = peer
         self.since = loop.clock.monotonic()
-        self.ready = False  # TLS has agreed, and it was challenged
+        self.ready = False  # the TLS handshake is done, and the challenge was sent
         self.handshake: Handshake
-        self.frame = b""  # the header of its opening, as it came
-        self.opening: Opening | None = None  # what it has proved to bring
-        self.answered = False  # and it has had the proof of this end
+        self.frame = b""  # the raw header of its opening
+        self.opening: Opening | None = None  # set once its proof was verified
+        self.answered = False  # this end has sent its own proof
         self.writing = Writing(to, loop)
         self.inlet: _Inlet | None = None
         self.epoch = -1
         self.decoder: Decoder | None = None  # from the hello on
         self.reader: FrameReader
-        self.behind = False  # bytes wait in it that no selector sees
+        self.buffered = False  # it holds bytes that no selector reports
         self.over = False
 
 
 class _Inlet:
-    """What is known of one channel."""
+    """The state of one channel."""
 
     def __init__(self, channel: ChannelId, schema: pa.Schema) -> None:
         self.channel = channel
         self.schema = schema
         self.connection: _Connection | None = None
-        self.successor: _Connection | None = None  # has opened, and waits until its predecessor is read
+        self.successor: _Connection | None = None  # is open, and waits until its predecessor is read
         self.newest = -1  # highest epoch of a producer seen
-        self.received = 0  # item after the last that came in this life
+        self.received = 0  # item after the last that arrived in this incarnation
         self.ended = False
         self.parked = False
-        self.due: int | None = None  # an acknowledgement to be sent
+        self.due: int | None = None  # the acknowledgement to be sent
         self.acknowledged_at = -1.0
 
 
@@ -85,8 +85,8 @@ def _parked(connection: _Connection) -> bool:
 
 
 class Inlets:
-    """`expected` is asked which item of a channel its element expects next; `had` how far one from a group has come,
-    when these messages are taken too; `issued` which is the highest epoch that a producer of a channel may have.
+    """`expected` returns the next item that the element expects on a channel; `delivered` the delivered position of one
+    from a group, counting these messages; `issued` the highest epoch that a producer of a channel may have.
     """
 
     def __init__(
@@ -101,14 +101,14 @@ class Inlets:
         location: str,
         security: Security,
         *,
-        had: Callable[[ChannelId, list[Message]], Delivered],
+        delivered: Callable[[ChannelId, list[Message]], Delivered],
         issued: Callable[[ChannelId], float],
     ) -> None:
-        self._had, self._issued = had, issued
+        self._delivered_position, self._issued = delivered, issued
         self._loop, self._pe, self._epoch, self._expected, self._layout = loop, pe, epoch, expected, layout
         self._token, self._location, self._security = token, location, security
         self._inlets = {channel: _Inlet(channel, schema) for channel, schema in channels.items()}
-        self._strangers: dict[_Connection, None] = {}  # in the order in which they came
+        self._unopened: dict[_Connection, None] = {}  # oldest first
         self._closing = False
         self.line = 0
         self.due_at = 0.0  # when `timers` is to be called
@@ -122,7 +122,7 @@ class Inlets:
         inlet.due = next_
 
     def park(self, parked: Callable[[ChannelId], bool]) -> None:
-        """Read these channels no more, until told otherwise."""
+        """Stop reading these channels, until the next call."""
         for channel, inlet in self._inlets.items():
             park = parked(channel)
             if park != inlet.parked:
@@ -130,14 +130,14 @@ class Inlets:
                 connection = inlet.connection
                 if connection is not None:
                     self._watch(connection)
-                    if not park and connection.behind:
-                        connection.behind = False
+                    if not park and connection.buffered:
+                        connection.buffered = False
                         self._read(connection)
                 if not park and inlet.successor is not None:
                     self._take_over(inlet)
 
     def renew(self, epoch: int, line: int) -> None:
-        """Another life of the element begins in this process: producers are to ask again what it expects."""
+        """Another incarnation of the element starts in this process: producers must connect again."""
         self._epoch, self.line = epoch, line
         for inlet in self._inlets.values():
             for connection in (inlet.connection, inlet.successor):
@@ -147,7 +147,7 @@ class Inlets:
             inlet.received, inlet.ended = 0, False
 
     def timers(self, now: float) -> None:
-        """Do what is due."""
+        """Send due acknowledgements, and close connections that did not open a channel in time."""
         self.due_at = now + 1.0
         for inlet in self._inlets.values():
             if inlet.due is not None:
@@ -157,9 +157,9 @@ class Inlets:
                     inlet.due, inlet.acknowledged_at = None, now
                 else:
                     self.due_at = min(self.due_at, now + left)
-        if self._strangers:
-            oldest = next(iter(self._strangers))
-            if now - oldest.since > _INTRODUCTION:
+        if self._unopened:
+            oldest = next(iter(self._unopened))
+            if now - oldest.since > _OPENING_TIMEOUT:
                 self._refuse(oldest, _late(oldest.opening))
 
     # Connections ------------------------------------------------------------------------------------------------------
@@ -175,9 +175,9 @@ class Inlets:
                 connection = _Connection(self._security.accepted(plain), name, self._loop)
                 connection.reader = FrameReader(self._loop.scratch, self._admitting(connection))
                 connection.handshake = Handshake(self._token, self._location)
-                self._strangers[connection] = None
-                if len(self._strangers) > _STRANGERS:
-                    self._refuse(next(iter(self._strangers)), "too many connect and say nothing")
+                self._unopened[connection] = None
+                if len(self._unopened) > _MAX_UNOPENED:
+                    self._refuse(next(iter(self._unopened)), "too many connections open no channel")
                 if self._challenged(connection):
                     self._watch(connection)
 
@@ -192,7 +192,7 @@ class Inlets:
         return admit
 
     def _challenged(self, connection: _Connection) -> bool:
-        """Agree on TLS, and challenge whoever is there, once; whether the connection lives."""
+        """Complete the TLS handshake, and send the challenge once; whether the connection is alive."""
         try:
             if not connection.ready and connection.to.handshake():
                 connection.ready = True
@@ -215,7 +215,7 @@ class Inlets:
         if not connection.ready and not (self._challenged(connection) and connection.ready):
             return
         if mask & WRITE and connection.writing.waiting:
-            with contextlib.suppress(OSError):  # what it had sent is still to be read
+            with contextlib.suppress(OSError):  # what it sent before must still be read
                 connection.writing.flush()
             self._watch(connection)
         if mask & READ:
@@ -229,7 +229,7 @@ class Inlets:
         error = received.error
         try:
             for header, body in received.frames:
-                self._take(connection, header, body)
+                self._process(connection, header, body)
         except DataError as wrong:
             error = wrong
         if connection.over:
@@ -245,13 +245,13 @@ class Inlets:
         return received
 
     def _read_again(self, connection: _Connection) -> None:
-        """What no selector sees, at once or when the channel is read again."""
+        """Read bytes that no selector reports, now or when the channel is unparked."""
         if _parked(connection):
-            connection.behind = True
+            connection.buffered = True
         else:
             self._read(connection)
 
-    def _take(self, connection: _Connection, header: WireHeader, body: memoryview | None) -> None:
+    def _process(self, connection: _Connection, header: WireHeader, body: memoryview | None) -> None:
         inlet = connection.inlet
         if inlet is None:
             if not connection.handshake.admits(connection.frame, body):
@@ -273,19 +273,19 @@ class Inlets:
         if inlet is None:
             raise DataError(self._not_here(channel))
         if columns != columns_of(inlet.schema):
-            raise DataError(f"channel {channel}: the columns that come are not those of the stream: {columns}")
+            raise DataError(f"channel {channel}: the columns differ from those of the stream: {columns}")
         if epoch < inlet.newest:
             raise DataError(f"channel {channel}: the producer of epoch {epoch} was replaced by epoch {inlet.newest}")
         if self._closing:
             raise DataError(f"{self._pe} ends")
         if line != self.line:
-            self._turn_away(connection, f"it lives under line {line} and {self._pe} under line {self.line}")
+            self._turn_away(connection, f"it works under line {line} and {self._pe} under line {self.line}")
             return
         if epoch > self._issued(channel):
-            return  # `announced` asks again
-        self._strangers.pop(connection, None)
+            return  # `announced` tries again
+        self._unopened.pop(connection, None)
         connection.inlet, connection.epoch, inlet.newest = inlet, epoch, epoch
-        connection.reader.admit = None  # what it may send from here on, its decoder knows
+        connection.reader.admit = None  # from here on its decoder checks the frames
         if inlet.successor is not None:
             self._refuse(inlet.successor, self._replaced(inlet))
         inlet.successor = connection
@@ -293,8 +293,8 @@ class Inlets:
             self._take_over(inlet)
 
     def announced(self) -> None:
-        """The coordinator has said something: perhaps that it has issued the epoch of a producer that waits here."""
-        for connection in [stranger for stranger in self._strangers if stranger.opening is not None]:
+        """The coordinator sent news: perhaps the epoch of a producer that waits here."""
+        for connection in [unopened for unopened in self._unopened if unopened.opening is not None]:
             assert connection.opening is not None
             try:
                 self._open(connection, connection.opening)
@@ -305,14 +305,14 @@ class Inlets:
         try:
             consumer = self._layout.consumer(channel)
         except (KeyError, IndexError):
-            return f"channel {channel} is none of this run"
+            return f"channel {channel} does not belong to this run"
         return f"channel {channel} ends at {consumer}, not here"
 
     def _replaced(self, inlet: _Inlet) -> str:
         return f"channel {inlet.channel}: this connection was replaced by one of epoch {inlet.newest}"
 
     def _take_over(self, inlet: _Inlet) -> None:
-        """The successor's turn, behind all that its predecessor had sent."""
+        """Switch to the successor, after everything that its predecessor has sent."""
         older = inlet.connection
         read = 0
         while older is not None and read < _DRAINED:
@@ -324,28 +324,30 @@ class Inlets:
         if inlet.connection is not None:
             self._refuse(inlet.connection, self._replaced(inlet))
         if successor is None:
-            return  # `_lost` has let it in
-        self._let_in(inlet, successor)
+            return  # `_lost` has accepted it
+        self._accept_producer(inlet, successor)
 
-    def _let_in(self, inlet: _Inlet, connection: _Connection) -> None:
+    def _accept_producer(self, inlet: _Inlet, connection: _Connection) -> None:
         inlet.connection, inlet.ended = connection, False
         connection.decoder = Decoder(inlet.schema)
-        self._answer(connection, FrameKind.HELLO, self._next(inlet), had=self._has_had(inlet.channel))
+        self._answer(connection, FrameKind.HELLO, self._next(inlet), delivered=self._delivered(inlet.channel))
         self._watch(connection)
 
     def _next(self, inlet: _Inlet) -> int:
-        """What has come is as good as taken by the element: it need not be sent again."""
+        """The next item to send. Received items count as delivered: they need not be sent again."""
         return max(self._expected(inlet.channel), inlet.received)
 
-    def _has_had(self, channel: ChannelId) -> Delivered:
-        """In words that every replica of the producer understands; what has come is as good as taken here too."""
-        come = [e.message for e in self._loop.events if isinstance(e, Arrival) and e.channel == channel]
-        return self._had(channel, come) if self._layout.retention(channel) in ("remember", "copy") else Delivered()
+    def _delivered(self, channel: ChannelId) -> Delivered:
+        """The delivered position in a form that is valid for every replica of the producer; received items count."""
+        if self._layout.retention(channel) not in ("remember", "copy"):
+            return Delivered()
+        unread = [e.message for e in self._loop.events if isinstance(e, Arrival) and e.channel == channel]
+        return self._delivered_position(channel, unread)
 
     # Ends -------------------------------------------------------------------------------------------------------------
 
     def _lost(self, connection: _Connection) -> None:
-        """The connection is over, and all that came on it was read."""
+        """The connection is over, and everything on it was read."""
         self._close(connection)
         inlet = connection.inlet
         if inlet is None:
@@ -358,7 +360,7 @@ class Inlets:
                 self._loop.events.append(ProducerGone(inlet.channel, connection.epoch))
             if inlet.successor is not None:
                 successor, inlet.successor = inlet.successor, None
-                self._let_in(inlet, successor)
+                self._accept_producer(inlet, successor)
 
     def _refuse(self, connection: _Connection, why: str) -> None:
         _log.warning("the endpoint of %s refused %s: %s", self._pe, connection.peer, why)
@@ -373,7 +375,7 @@ class Inlets:
     def _close(self, connection: _Connection) -> None:
         if not connection.over:
             connection.over = True
-            self._strangers.pop(connection, None)
+            self._unopened.pop(connection, None)
             self._loop.forget(connection.to)
             connection.to.close()
 
@@ -383,15 +385,15 @@ class Inlets:
         kind: FrameKind,
         number: int,
         text: bytes = b"",
-        had: Delivered | None = None,
+        delivered: Delivered | None = None,
     ) -> None:
-        """Best effort: whoever is not there any more is noticed when its connection is read to its end."""
+        """Best effort: a lost producer is noticed when its connection is read to the end."""
         if connection is None or connection.over or not connection.ready:
             return
         with contextlib.suppress(OSError):
             header = WireHeader(kind, len(text), epoch=self._epoch, number=number)
-            if had is not None and had.key > START_KEY:
-                header = header._replace(watermark=had.key, born=had.items)
+            if delivered is not None and delivered.key > START_KEY:
+                header = header._replace(watermark=delivered.key, born=delivered.items)
             if kind is FrameKind.REFUSED or connection.answered:
                 connection.writing.write([pack(header) + text])
             else:
@@ -400,9 +402,9 @@ class Inlets:
             self._watch(connection)
 
     def goodbye(self) -> None:
-        """Tell every producer that this element ends, and let nobody in any more."""
+        """Tell every producer that this element ends, and accept no more connections."""
         self._closing = True
-        for connection in list(self._strangers):
+        for connection in list(self._unopened):
             self._close(connection)
         for inlet in self._inlets.values():
             for open_ in (inlet.connection, inlet.successor):
@@ -415,7 +417,7 @@ class Inlets:
         return any(inlet.connection is not None for inlet in self._inlets.values())
 
     def close(self) -> None:
-        for connection in list(self._strangers):
+        for connection in list(self._unopened):
             self._close(connection)
         for inlet in self._inlets.values():
             for open_ in (inlet.connection, inlet.successor):
@@ -425,5 +427,5 @@ class Inlets:
 
 def _late(opening: Opening | None) -> str:
     if opening is None:
-        return "it did not say within 5 s which channel it brings"
+        return "it did not open a channel within 5 s"
     return f"channel {opening.channel}: the coordinator has issued no epoch {opening.epoch} of its producer"

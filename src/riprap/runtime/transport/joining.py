@@ -1,11 +1,11 @@
-"""Joining small messages into larger ones, for whoever has fallen behind: a sender, or an element that takes them.
+"""Joins small messages into larger ones, for a sender or a receiver that has fallen behind.
 
-A message costs 30 to 50 µs on its way whatever its size, and above some ten thousand rows nothing is gained. So what
-has queued up is joined, and what has not is sent, or taken, at once.
+A message costs 30 to 50 µs whatever its size, and above some ten thousand rows joining gains nothing. So queued
+messages are joined; a single one is sent, or processed, at once.
 
-Joined are neighbours whose items are consecutive: rows with rows, and progress with the rows or the progress before
-it. Never across a change of header or epoch, never what is late, a punctuation, a marker or the end: those stay where
-they are. Nor across a *fence*: the number that a marker named which was sent ahead of the items before it.
+Neighbours with consecutive items are joined: rows with rows, and a watermark with the rows or the watermark before it.
+Never across a change of header or epoch; never late items, punctuations, markers or the end. Nor across a *fence*: the
+number in a marker that was sent ahead of the items before it.
 """
 
 from collections import deque
@@ -17,9 +17,9 @@ from riprap.runtime.messages import Message, MessageKind
 
 
 def take_joined(queue: deque[Message], most_rows: int, fences: Container[int] = frozenset()) -> tuple[Message, int]:
-    """Take messages from the front of a queue that is not empty, as many as make one of at most `most_rows` rows.
+    """Join messages from the front of a non-empty queue into one of at most `most_rows` rows.
 
-    Gives that one, and how many it was made of. A single message may be longer.
+    Returns it with the number of joined messages. A single message may be longer.
     """
     group = [queue.popleft()]
     rows = group[0].items
@@ -52,7 +52,7 @@ _JOINABLE = {
 
 
 def joined(group: list[Message]) -> Message:
-    """One message that says what these say, each of which follows the one before."""
+    """One message with the content of these consecutive ones."""
     if len(group) == 1:
         return group[0]
     batches = [message.batch for message in group if message.batch is not None]
@@ -60,7 +60,7 @@ def joined(group: list[Message]) -> Message:
         group[0],
         kind=MessageKind.ROWS if batches else MessageKind.WATERMARK,
         batch=concatenated(batches) if batches else None,
-        # Progress never falls on a channel, so that of the last message that has one is known after all of them.
+        # Watermarks never decrease on a channel, so the last one holds after all the rows.
         watermark=next((message.watermark for message in reversed(group) if message.watermark is not None), None),
         born=min((message.born for message in group if message.born), default=0),
     )

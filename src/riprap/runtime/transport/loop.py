@@ -1,10 +1,9 @@
-"""The loop under a transport: one poll, one scratch buffer, one list of events, and a bell that other threads ring.
+"""The event loop of a transport: one poll, one scratch buffer, one list of events, and a bell for other threads.
 
-Everything but `ring` belongs to one thread. Handlers run inside `turn` and append to `events` in the order in which
-things happened.
+Everything except `ring` belongs to one thread. Handlers run inside `turn` and append to `events` in order.
 
-The system's poll is used as it is (`epoll`; where there is none, `poll`, which has the same numbers): `selectors` makes
-an object and a list per event, and a message that a process wakes for pays for every line that is cold by then.
+The loop calls the system's `epoll` directly (or `poll`, which has the same constants): `selectors` creates an object
+and a list per event, and a process that wakes for a single message pays for every line of cold code.
 """
 
 import contextlib
@@ -22,13 +21,13 @@ from riprap.runtime.transport.sockets import Socket
 from riprap.runtime.transport.wire_columns import Buffer, size_of
 
 Event = Arrival | LinkEvent
-Handler = Callable[..., None]  # the mask of what may be done is the last argument
+Handler = Callable[..., None]  # the last argument is the mask of possible operations
 
 READ, WRITE = select.POLLIN, select.POLLOUT
 _POLL: Any = getattr(select, "epoll", select.poll)
-_SECOND = 1.0 if hasattr(select, "epoll") else 1e3  # what its timeouts count in
+_SECOND = 1.0 if hasattr(select, "epoll") else 1e3  # in the unit of its timeouts
 
-_SHORT = 0.006  # seconds: shorter waits end to the microsecond, where `epoll` knows whole milliseconds
+_SHORT = 0.006  # seconds: shorter waits are exact to the microsecond; `epoll` rounds to milliseconds
 
 
 class Loop:
@@ -36,19 +35,19 @@ class Loop:
         self.clock = clock
         self.events: list[HostEvent] = []
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
-        self.rung = False  # somebody rang since the last look
-        self.again: list[Callable[[], None]] = []  # what has bytes that no selector sees
+        self.rung = False  # the bell rang since this was last cleared
+        self.again: list[Callable[[], None]] = []  # readers of connections with bytes that no selector reports
         self.sent = 0  # bytes, on all connections
         self._poll = _POLL()
-        self._fine = _SECOND == 1.0 and self._poll.fileno() < 1024  # all that `select` can look at
-        self._watched: dict[int, tuple[int, Handler]] = {}  # by file number: the mask, and who is called
+        self._fine = _SECOND == 1.0 and self._poll.fileno() < 1024  # the limit of `select`
+        self._watched: dict[int, tuple[int, Handler]] = {}  # by file descriptor: the mask and the handler
         self._bell, self._ear = socket.socketpair()
         for end in (self._bell, self._ear):
             end.setblocking(False)
-        self.watch(self._ear, READ, self._hear)
+        self.watch(self._ear, READ, self._answer_bell)
 
     def watch(self, what: Socket | socket.socket, mask: int, handler: Handler, *arguments: object) -> None:
-        """Call the handler, with these and the mask, when one of these may be done; 0: never."""
+        """Call the handler with the arguments and the mask when an operation of `mask` is possible; 0: never."""
         number = what.fileno()
         before = self._watched.get(number)
         if before is not None and before[0] == mask:
@@ -65,15 +64,15 @@ class Loop:
             self._poll.register(number, mask)
 
     def forget(self, what: Socket | socket.socket) -> None:
-        """Before it is closed: another may get its number."""
+        """Call this before closing it: another socket may get its file descriptor."""
         if self._watched.pop(what.fileno(), None) is not None:
             self._poll.unregister(what.fileno())
 
     def turn(self, timeout: float) -> None:
-        """Wait until something can be done, and do it once."""
+        """Wait until an operation is possible, and call the handlers once."""
         if self.again:
             timeout = 0.0
-        if 0.0 < timeout < _SHORT and self._fine:  # a source that waits for what is due would wake late
+        if 0.0 < timeout < _SHORT and self._fine:  # a source that waits for its next row would wake late
             select.select((self._poll,), (), (), timeout)
             timeout = 0.0
         for number, happened in self._poll.poll(timeout * _SECOND):
@@ -81,7 +80,7 @@ class Loop:
             if watched is None:  # an earlier handler has closed it
                 continue
             mask, handler = watched
-            if happened != READ:  # an error or a hang-up is found by whoever tries
+            if happened != READ:  # the handler finds errors and hang-ups when it reads or writes
                 happened = (READ if happened & ~WRITE else 0) | (WRITE if happened & ~READ else 0)
             if happened & mask:
                 handler(happened & mask)
@@ -91,11 +90,11 @@ class Loop:
                 read()
 
     def ring(self) -> None:
-        """From any thread: make a `turn` that waits, or else the next one, return at once."""
-        with contextlib.suppress(OSError):  # full: it rings already; closed: nobody hears
+        """From any thread: make the current or the next `turn` return at once."""
+        with contextlib.suppress(OSError):  # full: it rings already; closed: nothing to wake
             self._bell.send(b"\0")
 
-    def _hear(self, _: int) -> None:
+    def _answer_bell(self, _: int) -> None:
         self.rung = True
         with contextlib.suppress(OSError):
             while len(self._ear.recv(4096)) == 4096:
@@ -109,14 +108,14 @@ class Loop:
 
 
 class Writing:
-    """What of a connection waits for room in the kernel."""
+    """The bytes of a connection that wait for room in the kernel."""
 
     def __init__(self, to: Socket, loop: Loop) -> None:
         self._to, self._loop = to, loop
         self.waiting: Sequence[Buffer] = ()
 
     def write(self, buffers: Sequence[Buffer]) -> bool:
-        """Send as much as there is room for; whether that was all. Raises `OSError` where nobody is there."""
+        """Send as much as there is room for; whether that was all. Raises `OSError` if the connection is lost."""
         if len(buffers) == 1 and not self.waiting:
             sent = self._to.transmit(buffers) or 0
             self._loop.sent += sent
@@ -141,7 +140,7 @@ class Writing:
 
 
 def _behind(buffers: Sequence[Buffer], sent: int) -> Sequence[Buffer]:
-    """What follows the first `sent` bytes."""
+    """The buffers after the first `sent` bytes."""
     for at, buffer in enumerate(buffers):
         size = size_of(buffer)
         if sent < size:

@@ -1,7 +1,7 @@
-"""Where other threads leave things for the loop: log followers what they read, the process what it knows.
+"""Where other threads leave arrivals (log followers) and events (the process) for the loop.
 
-An arrival waits while its channel holds more than `buffer_bytes`: whoever waits here reads nothing from its log, and
-that is the back pressure. Events never wait: they are few and small, and the loop may itself be what they are about.
+`put` blocks while its channel holds more than `buffer_bytes`: meanwhile the caller reads nothing from its log, which is
+the back pressure. Events never wait: they are few and small, and may concern the loop itself.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from riprap.runtime.transport.weight import weight_of
 
 
 class Mailbox:
-    """`ring` tells the loop that there is something."""
+    """`ring` wakes the loop."""
 
     def __init__(self, buffer_bytes: int, ring: Callable[[], None]) -> None:
         self._limit = buffer_bytes
@@ -44,7 +44,7 @@ class Mailbox:
         self._ring()
 
     def take(self, parked: Callable[[ChannelId], bool] | None = None) -> list[Event]:
-        """Everything that is there, in the order in which it came; arrivals on parked channels stay."""
+        """Remove and return everything, in order; arrivals on parked channels stay."""
         if not self._events:
             return []
         with self._emptied:
@@ -64,7 +64,7 @@ class Mailbox:
         return bool(self._events)
 
     def close(self) -> None:
-        """Let everybody go who waits, and drop what comes from now on. What is there can still be taken."""
+        """Release waiting threads, and drop later arrivals and events. Earlier ones can still be taken."""
         with self._emptied:
             self._closed = True
             self._emptied.notify_all()

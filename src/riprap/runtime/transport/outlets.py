@@ -1,18 +1,18 @@
 """The sending end of an element's channels.
 
-A channel finds its consumer in the address book, connects, opens (`opening.py`) and gives `ConsumerUp` with the item
-that the consumer expects. Whoever listens there and cannot prove that it knows the token is left. From then on messages
-go straight into the kernel's buffer, the first of each turn of the loop at once and those behind it joined, when the
-element has nothing more to say. When the buffer is full, what follows waits, up to a small bound, and is joined where
-several wait; beyond the bound `send` says no.
+A channel finds its consumer in the address book, connects, opens (`opening.py`) and reports `ConsumerUp` with the item
+that the consumer expects. It disconnects from a process that cannot prove that it knows the token. From then on
+messages go straight into the kernel's buffer: the first of each iteration of the loop at once, the others joined at the
+end of the iteration. When the buffer is full, messages wait, up to a small bound, and are joined; beyond the bound
+`send` returns False.
 
-When the connection breaks it drops what waits, gives `ConsumerDown`, and tries again: the newest life of the consumer,
-which may be the same one. How many of the last messages arrived nobody knows then; the `next` of the following
-`ConsumerUp` tells exactly. On a gapless channel no item may be left out, so after each `ConsumerUp` it takes first the
-item `next`, or an earlier one: an element that has not yet seen that its consumer came back cannot tear a hole.
+When the connection breaks, the channel drops waiting messages, reports `ConsumerDown`, and connects to the newest
+incarnation of the consumer, which may be the same one. The `next` of the following `ConsumerUp` tells exactly how many
+of the last messages arrived. On a gapless channel no item may be left out, so after each `ConsumerUp` it first accepts
+the item `next`, or an earlier one: an element that has not yet noticed that its consumer recovered cannot leave a gap.
 
-A consumer that hangs keeps its connection, and its channel is full. When the address book has a newer life of it, the
-old connection is closed. (The system's own limits of time would also end connections to consumers that only stall.)
+A hanging consumer keeps its connection, and its channel is full. When the address book has a newer incarnation of it,
+the old connection is closed. (TCP timeouts would also end connections to consumers that only stall.)
 """
 
 import contextlib
@@ -41,22 +41,22 @@ from riprap.runtime.transport.weight import weight_of
 from riprap.runtime.transport.wire_frame import FrameKind, WireHeader, credentials
 from riprap.runtime.wire import Address
 
-# The newest known address of an element's life after the given epoch, or None. With timeout 0 it must be cheap.
+# The newest known address of an element after the given epoch, or None. It must be cheap with timeout 0.
 Find = Callable[[str, int, float], Address | None]
 
 _log = logging.getLogger(__name__)
 
 _JOINED_ROWS = 16_384  # measured: longer messages are not faster
 _RETRY = 0.02  # seconds until an address that did not answer is tried again
-_RETRY_MOST = 1.0  # seconds; until there each attempt waits twice as long as the one before
-_LOOK = 0.25  # seconds between looks for a newer consumer while nobody rings
-_CONNECTING = 5.0  # seconds that a machine has to take a connection
+_RETRY_MOST = 1.0  # seconds: the limit of the exponential backoff
+_LOOK = 0.25  # seconds between checks for a newer consumer without a wake-up
+_CONNECTING = 5.0  # seconds that a machine has to accept a connection
 
 
 class Outlet(NamedTuple):
-    """One channel out of an element. `gapless`: no item may be left out, not even after a break.
+    """One output channel of an element. `gapless`: no item may be left out, not even after a lost connection.
 
-    `replicated`: other elements may be at its start too; it is connected from `open` to `shut`.
+    `replicated`: its producer has replicas; it is connected from `open` to `shut`.
     """
 
     schema: pa.Schema
@@ -76,31 +76,31 @@ class _Connection:
         self.secured = False
         self.handshake: Handshake | None = None  # from the consumer's challenge on
         self.believed = False  # the consumer has proved that it knows the token
-        self.greeted = False  # the consumer has said hello: messages may go
-        self.goodbye = False  # it ends: this life of it will not answer again
+        self.greeted = False  # the consumer has sent HELLO: messages may be sent
+        self.goodbye = False  # this incarnation of the consumer ends and will not answer again
 
 
 class _Channel:
     def __init__(self, name: ChannelId, outlet: Outlet) -> None:
         self.name = name
         self.outlet = outlet
-        self.epoch: int | None = None  # as which it is opened; None: as that of the element
+        self.epoch: int | None = None  # to open it with; None: the element's
         self.shut = outlet.replicated
         self.connection: _Connection | None = None
         self.encoder: Encoder
         self.up = False
-        self.turn = -1  # in which a message was sent last
-        self.queue: deque[Message] = deque()  # behind what waits for room in the kernel, or for the end of a turn
+        self.turn = -1  # iteration of the last message that was sent
+        self.queue: deque[Message] = deque()  # waits for room in the kernel, or for the end of the iteration
         self.weights: deque[int] = deque()
         self.queued = 0  # bytes
-        self.refused = False  # a message, for want of room, since there last was some
-        self.next = 0  # the item after the last that was taken, or that the consumer expects
-        self.fences: set[int] = set()  # numbers that nothing is joined across
-        self.past = 0  # lives of the consumer up to this epoch will not answer again
-        self.tried = -1  # the epoch that was tried last, and when to try it again
+        self.refused = False  # a message was refused since there last was room
+        self.next = 0  # the item after the last that was accepted, or that the consumer expects
+        self.fences: set[int] = set()  # messages are not joined across these numbers
+        self.past = 0  # incarnations of the consumer up to this epoch will not answer again
+        self.tried = -1  # the epoch that was tried last
         self.retry_at = 0.0
         self.delay = _RETRY
-        self.complaint = ""  # the last that was logged, so that trying again does not fill the log
+        self.complaint = ""  # the last that was logged, so that retries do not fill the log
 
     def wait(self, message: Message) -> None:
         size = weight_of(message)
@@ -114,7 +114,7 @@ class _Channel:
 
 
 class Outlets:
-    """`bound`: bytes that may wait on a channel beside what the kernel holds. `epoch` is the producer's."""
+    """`bound`: bytes that may wait on a channel outside of the kernel. `epoch` is the producer's."""
 
     def __init__(
         self,
@@ -134,13 +134,13 @@ class Outlets:
         self._closing = False
         self.line = 0
         self._turn = 0  # counts polls
-        self._gathered: list[_Channel] = []  # with messages that wait for the end of this turn
-        self.due_at = 0.0  # when `timers` is to be called
+        self._gathered: list[_Channel] = []  # with messages that wait for the end of this iteration
+        self.due_at = 0.0  # when to call `timers`
 
     # For the element --------------------------------------------------------------------------------------------------
 
     def send(self, name: ChannelId, message: Message, after: int | None = None) -> bool:
-        """Take a message. False: not connected, no room, or it would tear a hole other than that from `after` to it."""
+        """Accept a message. False: not connected, no room, or it would leave a gap other than from `after` to it."""
         channel = self._channels[name]
         connection = channel.connection
         if not channel.up or connection is None:
@@ -154,17 +154,17 @@ class Outlets:
                 return False
             channel.wait(message)
         elif channel.turn == self._turn and message.items < self._most_rows:
-            channel.wait(message)  # a moment, for what else this turn brings
+            channel.wait(message)  # to be joined with the other messages of this iteration
             self._gathered.append(channel)
         else:
             channel.turn = self._turn
             buffers = channel.encoder.encode(message)
             try:
-                gone = connection.writing.write(buffers)
+                written = connection.writing.write(buffers)
             except OSError as error:
                 self._broken(channel, str(error))
                 return False
-            if not gone:
+            if not written:
                 self._watch(channel, connection)
         if message.kind is MessageKind.MARKER:
             if message.number > channel.next:  # sent ahead: items below its number follow
@@ -174,9 +174,9 @@ class Outlets:
         return True
 
     def turn(self) -> bool:
-        """The element has nothing more to say for now: send what was gathered since it last had.
+        """End an iteration of the loop: send the messages that were gathered in it.
 
-        Whether that made room where a message was refused: then nobody is to wait for it.
+        Returns whether that made room where a message was refused: then the caller must not wait.
         """
         self._turn += 1
         room = False
@@ -194,14 +194,14 @@ class Outlets:
         return room
 
     def pending(self, name: ChannelId) -> int:
-        """Bytes that were taken and that the kernel does not have."""
+        """Bytes that were accepted and are not in the kernel yet."""
         channel = self._channels[name]
         return channel.queued + (
             channel.connection.writing.bytes if channel.connection is not None and channel.up else 0
         )
 
     def renew(self, epoch: int, line: int) -> None:
-        """Another life of the element begins in this process."""
+        """Another incarnation of the element starts in this process."""
         self._epoch, self.line = epoch, line
         for channel in self._channels.values():
             if channel.connection is not None:
@@ -218,7 +218,7 @@ class Outlets:
         self.due_at = 0.0
 
     def shut(self, name: ChannelId) -> None:
-        """Connect no more."""
+        """Disconnect, and do not connect again."""
         channel = self._channels[name]
         channel.shut = True
         if channel.connection is not None:
@@ -227,7 +227,7 @@ class Outlets:
     # Connecting -------------------------------------------------------------------------------------------------------
 
     def timers(self, now: float, *, rung: bool) -> None:
-        """Do what is due."""
+        """Check the address book, retry connections, and drop those that take too long."""
         if rung or now >= self._look_at:
             self._look_at = now + _LOOK
             for channel in self._channels.values():
@@ -241,11 +241,11 @@ class Outlets:
                 if channel.connection is None and channel.tried >= 0:
                     due = min(due, max(channel.retry_at, now + 0.001))
             elif not connection.secured and now - connection.since > _CONNECTING:
-                self._broken(channel, f"{connection.address.location} does not take connections")
+                self._broken(channel, f"{connection.address.location} does not accept connections")
         self.due_at = due
 
     def _look(self, channel: _Channel, now: float) -> None:
-        """Find the consumer, or a newer life of it than the one that is connected."""
+        """Find the consumer, or a newer incarnation than the connected one."""
         connection = channel.connection
         consumer = channel.outlet.consumer
         if channel.shut:
@@ -296,7 +296,7 @@ class Outlets:
             self._broken(channel, str(error), unless=_absent(error))
             return
         if mask & READ:
-            self._hear(channel, connection)
+            self._receive(channel, connection)
 
     def _watch(self, channel: _Channel, connection: _Connection) -> None:
         assert connection.to is not None
@@ -304,7 +304,7 @@ class Outlets:
         self._loop.watch(connection.to, mask, self._happened, channel, connection)
 
     def _flush(self, channel: _Channel, connection: _Connection) -> None:
-        """Send what waits, joined, while there is room."""
+        """Send waiting messages, joined, while there is room."""
         while connection.writing.flush() and channel.queue:
             message, parts = take_joined(channel.queue, self._most_rows, channel.fences)
             channel.queued -= sum(channel.weights.popleft() for _ in range(parts))
@@ -314,7 +314,7 @@ class Outlets:
     # Answers ----------------------------------------------------------------------------------------------------------
 
     def _admitting(self, connection: _Connection) -> Callable[[WireHeader, bytes], None]:
-        """What may come: a challenge, then the proof, then anything that a consumer says; or that it refuses."""
+        """Allows a challenge, then the proof, then any answer of a consumer; or a refusal."""
 
         def admit(header: WireHeader, frame: bytes) -> None:
             kind = header.kind
@@ -326,7 +326,7 @@ class Outlets:
                 connection.handshake = Handshake(self._token, connection.address.location, challenge)
             elif not connection.believed and kind is not FrameKind.REFUSED:
                 if kind is FrameKind.ACKNOWLEDGEMENT or not connection.handshake.believes(frame):
-                    raise DataError("whoever listens there does not prove that it belongs to this run")
+                    raise DataError("the process that listens there does not prove that it belongs to this run")
                 connection.believed = True
 
         return admit
@@ -335,12 +335,12 @@ class Outlets:
         assert connection.handshake is not None
         epoch = self._epoch if channel.epoch is None else channel.epoch
         opening = Opening(channel.name, epoch, columns_of(channel.outlet.schema), self.line)
-        with contextlib.suppress(OSError):  # who is not there any more is noticed when its connection is read
+        with contextlib.suppress(OSError):  # a lost consumer is noticed when its connection is read
             connection.writing.write([connection.handshake.opening(opening)])
             self._watch(channel, connection)
 
-    def _hear(self, channel: _Channel, connection: _Connection) -> bool:
-        """Take what the consumer says; whether it may say more."""
+    def _receive(self, channel: _Channel, connection: _Connection) -> bool:
+        """Process the consumer's answers; whether more may follow."""
         assert connection.to is not None
         received = connection.reader.receive(connection.to)
         for header, body in received.frames:
@@ -351,8 +351,8 @@ class Outlets:
                     channel.encoder = Encoder(channel.outlet.schema)
                     connection.greeted = channel.up = True
                     channel.next, channel.delay, channel.complaint = header.number, _RETRY, ""
-                    had = Delivered() if header.watermark is None else Delivered(header.watermark, header.born)
-                    self._loop.events.append(ConsumerUp(channel.name, header.epoch, header.number, had))
+                    delivered = Delivered() if header.watermark is None else Delivered(header.watermark, header.born)
+                    self._loop.events.append(ConsumerUp(channel.name, header.epoch, header.number, delivered))
                 case FrameKind.ACKNOWLEDGEMENT:
                     self._loop.events.append(Acknowledged(channel.name, header.number))
                 case FrameKind.GOODBYE:
@@ -373,22 +373,22 @@ class Outlets:
             self._down(channel, connection)
             return False
         if connection.to.more:
-            self._loop.again.append(lambda: self._hear_again(channel, connection))
+            self._loop.again.append(lambda: self._receive_again(channel, connection))
         return received.state is ReaderState.MORE
 
-    def _hear_again(self, channel: _Channel, connection: _Connection) -> None:
+    def _receive_again(self, channel: _Channel, connection: _Connection) -> None:
         if channel.connection is connection:
-            self._hear(channel, connection)
+            self._receive(channel, connection)
 
     # Ends -------------------------------------------------------------------------------------------------------------
 
     def _broken(self, channel: _Channel, why: str, *, unless: bool = False) -> None:
-        """Nothing can be sent any more; what the consumer had said before is still heard."""
+        """Nothing can be sent any more; earlier answers of the consumer are still processed."""
         connection = channel.connection
         if connection is None:
             return
         if connection.secured and connection.to is not None:
-            while channel.connection is connection and self._hear(channel, connection):
+            while channel.connection is connection and self._receive(channel, connection):
                 pass
         elif not unless:
             self._complain(channel, connection.address, why)
@@ -422,18 +422,18 @@ class Outlets:
         end.close()
 
     def _complain(self, channel: _Channel, address: Address, why: str) -> None:
-        """Say why the consumer refused. That it is not there is no news: the coordinator knows."""
+        """Log why the consumer refused. An absent consumer is not logged: the coordinator knows."""
         if why and why != channel.complaint:
             channel.complaint = why
             _log.warning("%s to epoch %d: %s", channel.name, address.epoch, why)
 
     @property
     def waiting(self) -> bool:
-        """Something that was taken is not in the kernel yet."""
+        """Whether an accepted message is not in the kernel yet."""
         return any(channel.waits for channel in self._channels.values())
 
     def finish(self) -> None:
-        """Nothing more will be sent: consumers read to the end, and hang up."""
+        """Send nothing more: consumers read to the end, and hang up."""
         self._closing = True
         for channel in self._channels.values():
             if channel.connection is not None and channel.connection.to is not None:

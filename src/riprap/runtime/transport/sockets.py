@@ -1,11 +1,11 @@
-"""Sockets that never wait: plain ones, and ones under TLS.
+"""Non-blocking sockets: plain ones, and ones under TLS.
 
-Both say "would block" as None, and the end of what the other side sends as 0. A connection that breaks ends like one
-that is closed: what had come before is read first, as the kernel keeps it.
+Both return None for "would block", and 0 for the end of the stream. A broken connection ends like a closed one: what
+arrived before is in the kernel and is read first.
 
-TLS is the standard library's `ssl`, version 1.3. One certificate made for the run is presented by every element and
-trusted alone, under a name of its own (`wire.CERTIFICATE_NAME`). OpenSSL takes one record of 16 KB at a time and knows
-no list of buffers, so what is sent is copied into one piece first.
+TLS is the standard library's `ssl`, version 1.3. Every element presents the run's own certificate, and trusts no other,
+under a fixed name (`wire.CERTIFICATE_NAME`). OpenSSL writes one record of 16 KB at a time and has no scatter-gather, so
+buffers are first copied into one block.
 """
 
 import contextlib
@@ -27,12 +27,12 @@ from riprap.runtime.wire import CERTIFICATE_NAME
 
 _BACKLOG = 128
 _MOST_BUFFERS = 512  # in one call: systems allow 1,024
-_SEND_BYTES = 1 << 20  # that the system may hold for a consumer on the same machine; it allows less
+_SEND_BYTES = 1 << 20  # requested send buffer for a consumer on the same machine; the system allows less
 _PIECE = 1 << 18  # bytes that are copied for TLS at a time
 
 
 class Socket:
-    """One connection. `receive` and `transmit` may do part of what they are asked for."""
+    """One connection. `receive` and `transmit` may be partial."""
 
     def __init__(self, plain: socket.socket) -> None:
         plain.setblocking(False)
@@ -44,11 +44,11 @@ class Socket:
         return self._socket.fileno()
 
     def handshake(self) -> bool:
-        """Whether the connection is ready to be used; if not, ask again when something comes or may go."""
+        """Whether the connection is ready; if not, call again when it is readable or writable."""
         return True
 
     def receive(self, buffers: Sequence[memoryview]) -> int | None:
-        """How many bytes came; 0: none will come any more; None: none are there now."""
+        """The number of bytes received; 0: the end of the stream; None: none available now."""
         try:
             if len(buffers) == 1:
                 return self._socket.recv_into(buffers[0])
@@ -59,7 +59,7 @@ class Socket:
             return 0
 
     def transmit(self, buffers: Sequence[Buffer]) -> int | None:
-        """How many bytes went; None: there is no room now. Raises `OSError` where nobody is there."""
+        """The number of bytes sent; None: no room now. Raises `OSError` if the connection is lost."""
         try:
             if len(buffers) == 1:
                 return self._socket.send(buffers[0])
@@ -69,11 +69,11 @@ class Socket:
 
     @property
     def more(self) -> bool:
-        """Whether bytes that came wait here, where no selector sees them."""
+        """Whether received bytes are buffered here, where no selector reports them."""
         return False
 
     def end(self) -> None:
-        """Nothing more will be sent; what comes can still be read."""
+        """Send nothing more; bytes that arrive can still be read."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
 
@@ -138,7 +138,7 @@ class SecureSocket(Socket):
 
 
 def _gathered(buffers: Sequence[Buffer], skip: int) -> memoryview:
-    """The next bytes behind the first `skip`, in one piece."""
+    """The next bytes after the first `skip`, in one block."""
     parts, size = [], 0
     for buffer in buffers:
         if skip >= size_of(buffer):
@@ -156,8 +156,8 @@ def _gathered(buffers: Sequence[Buffer], skip: int) -> memoryview:
 def listen(host: str, tls: Tls | None) -> tuple[socket.socket, str]:
     """A listening socket, and its location: where producers connect.
 
-    On a loopback address and without TLS it is a Unix socket, over which bytes take half the processor's time, and no
-    port at all. It has no file, only a name that nobody can guess beforehand, and is seen wherever the address is.
+    On a loopback address and without TLS it is a Unix socket, which needs half the CPU time and no port. It has no
+    file, only an unguessable abstract name, and is visible wherever the loopback address is.
     """
     if tls is None and _local(host):
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -183,13 +183,13 @@ def _location_of(listening: socket.socket, tls: Tls | None) -> str:
 
 
 def _local(host: str) -> bool:
-    """Whether it is a loopback address of a system that has Unix sockets with names and without files."""
+    """Whether it is a loopback address of a system with abstract Unix sockets."""
     return sys.platform == "linux" and (host.startswith("127.") or host in ("::1", "localhost"))
 
 
 def of_same_user(connected: socket.socket) -> bool:
-    """Whether the other end of a Unix socket belongs to this user: names belong to whoever takes them first. Of another
-    socket nothing is known."""
+    """Whether the other end of a Unix socket belongs to this user: any user may take a name first. True for other kinds
+    of sockets."""
     if connected.family != socket.AF_UNIX:
         return True
     _, user, _ = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
@@ -197,35 +197,35 @@ def of_same_user(connected: socket.socket) -> bool:
 
 
 def start_connecting(location: str) -> socket.socket:
-    """A socket that is being connected: writable as soon as it is, or has failed. There is one way to each location:
-    where it leads to nobody, or to another user, no other is tried."""
+    """A socket that is being connected: it becomes writable once it is connected or has failed. Each location has one
+    address: if nothing, or another user, listens there, no other is tried."""
     parts = urlsplit(location)
     if parts.scheme == "unix" and parts.netloc:
         return _connected_to(parts.netloc)
     if parts.scheme not in ("tcp", "tls") or parts.hostname is None or parts.port is None:
         raise DataError(
-            f"{location} is no location of an element; expected unix://NAME, tcp://HOST:PORT or tls://HOST:PORT"
+            f"{location} is not a location of an element; expected unix://NAME, tcp://HOST:PORT or tls://HOST:PORT"
         )
     family, _, _, _, address = socket.getaddrinfo(parts.hostname, parts.port, type=socket.SOCK_STREAM)[0]
-    made = socket.socket(family, socket.SOCK_STREAM)
-    made.setblocking(False)
-    made.connect_ex(address)
-    return made
+    connecting = socket.socket(family, socket.SOCK_STREAM)
+    connecting.setblocking(False)
+    connecting.connect_ex(address)
+    return connecting
 
 
 def _connected_to(name: str) -> socket.socket:
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connecting = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        made.setblocking(False)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)
-        made.bind(b"")  # a name that the system chooses: so both ends of a connection can be told
-        made.connect(f"\0{name}")
-        if not of_same_user(made):
+        connecting.setblocking(False)
+        connecting.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)
+        connecting.bind(b"")  # a name chosen by the system, so that both ends of a connection can be identified
+        connecting.connect(f"\0{name}")
+        if not of_same_user(connecting):
             raise DataError(f"another user listens at {name}: it is not an element of this run")
     except (OSError, DataError):
-        made.close()
+        connecting.close()
         raise
-    return made
+    return connecting
 
 
 class Security:
@@ -240,7 +240,7 @@ class Security:
         for context in (self.server, self.client):
             context.minimum_version = ssl.TLSVersion.TLSv1_3
         self.client.load_verify_locations(cadata=tls.certificate.decode())
-        # `ssl` reads keys from files only: one that this user alone can open, for the moment that it takes.
+        # `ssl` reads keys from files only: a temporary one that only this user can open.
         with tempfile.NamedTemporaryFile(prefix="riprap-tls-") as file:
             file.write(tls.key + b"\n" + tls.certificate)
             file.flush()

@@ -1,11 +1,11 @@
 """The transport of one processing element: all its channels, in the element's own thread.
 
-`poll` is the only place that waits. What it gives is in the order in which things happened: what a producer had sent
-comes before the news that it is gone, what a consumer acknowledged before the news that it went down. Nothing is read
-that nobody asked for, so the kernel's buffers are the queue, and back pressure needs no further means: a parked channel
-is not read, its connection fills, and at the other end `send` says no.
+`poll` is the only place that waits. It returns events in order: the items of a producer before `ProducerGone`, the
+acknowledgements of a consumer before `ConsumerDown`. Nothing is read ahead, so the kernel's buffers are the queue, and
+they provide back pressure: a parked channel is not read, its connection fills, and `send` at the other end returns
+False.
 
-From other threads come what log followers read (`put`), events (`post`), and `wake`.
+Other threads call `put` (items that log followers read), `post` (events) and `wake`.
 """
 
 import contextlib
@@ -28,8 +28,8 @@ from riprap.runtime.transport.outlets import Find, Outlet, Outlets
 from riprap.runtime.transport.sockets import Security, listen
 from riprap.runtime.wire import own_address
 
-_BOUND = 1 << 18  # bytes that wait on a channel beside what the kernel holds
-_GOODBYE = 1.0  # seconds that producers have to hang up when the transport closes
+_BOUND = 1 << 18  # bytes that may wait on a channel outside of the kernel
+_HANG_UP = 1.0  # seconds that producers have to hang up when the transport closes
 
 
 class _All:
@@ -45,8 +45,9 @@ Parked = Collection[ChannelId] | _All
 
 
 class Transport:
-    """`inlets` have their schema; `expected` is asked which item of one its element expects next, and `issued` which is
-    the highest epoch of its producer that the coordinator has announced."""
+    """`inlets`: the schemas of input channels. `expected` returns the next item that the element expects on one;
+    `issued` the highest epoch of its producer that the coordinator has announced; `delivered` its delivered position,
+    counting unread messages."""
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class Transport:
         run: Run,
         clock: Clock = SYSTEM_CLOCK,
         *,
-        had: Callable[[ChannelId, list[Message]], Delivered] = lambda channel, unread: Delivered(),
+        delivered: Callable[[ChannelId, list[Message]], Delivered] = lambda channel, unread: Delivered(),
         issued: Callable[[ChannelId], float] = lambda channel: math.inf,
     ) -> None:
         self._clock = clock
@@ -79,7 +80,7 @@ class Transport:
             run.token,
             self.location,
             security,
-            had=had,
+            delivered=delivered,
             issued=issued,
         )
         bound = min(_BOUND, run.buffer_bytes)
@@ -87,15 +88,15 @@ class Transport:
         self._loop.watch(self._listening, READ, lambda _: self._inlets.accept(self._listening))
 
     def poll(self, timeout: float, parked: Parked = NONE) -> list[HostEvent]:
-        """What happened; waits for something up to `timeout` seconds. Channels that are `parked` are not read.
+        """The next events; waits up to `timeout` seconds. `parked` channels are not read.
 
-        It also returns, with nothing, when it was woken or when a channel that was full may have room.
+        It also returns, with no event, when it was woken or when a full channel may have room.
         """
         ready = bool(self._loop.events)
         if parked is not self._parked and parked != self._parked:
             self._parked = parked
             self._inlets.park(parked.__contains__)
-            ready = ready or self._mailbox.filled  # what had stayed may be taken now
+            ready = ready or self._mailbox.filled  # arrivals of parked channels may be taken now
         self._turn(0.0 if ready or self._loop.events else timeout)
         events, self._loop.events = self._loop.events, []
         if self._mailbox.filled:
@@ -118,15 +119,15 @@ class Transport:
             inlets.announced()
 
     def send(self, channel: ChannelId, message: Message, after: int | None = None) -> bool:
-        """Take a message for the consumer. False: it is not there, has no room, or the message would tear a hole.
+        """Accept a message for the consumer. False: not connected, no room, or the message would leave a gap.
 
-        `after`: a hole that has to be there, from this item up to the message.
+        `after`: an intended gap, from this item up to the message.
         """
         return self._outlets.send(channel, message, after)
 
     @property
     def sent(self) -> int:
-        """Bytes, to all whom it is connected with."""
+        """Bytes, on all connections."""
         return self._loop.sent
 
     def open(self, channel: ChannelId, epoch: int) -> None:
@@ -134,21 +135,21 @@ class Transport:
         self._outlets.open(channel, epoch)
 
     def shut(self, channel: ChannelId) -> None:
-        """Connect it no more."""
+        """Disconnect the channel, and do not connect it again."""
         self._outlets.shut(channel)
 
     def pending(self, channel: ChannelId) -> int:
-        """Bytes that were taken and that the kernel does not have."""
+        """Bytes that were accepted and are not in the kernel yet."""
         return self._outlets.pending(channel)
 
     def acknowledge(self, channel: ChannelId, next_: int) -> None:
-        """Tell the producer, soon, that all items below `next_` are taken."""
+        """Acknowledge, soon, all items below `next_`."""
         self._inlets.acknowledge(channel, next_)
 
     def renew(self, epoch: int, line: int = 0) -> None:
-        """Begin another life of the element in this process: every connection is dropped, the location stays.
+        """Start another incarnation of the element in this process: drop every connection, keep the location.
 
-        Elements speak with those alone that live under the same `line`.
+        Only elements under the same recovery `line` connect to each other.
         """
         self._inlets.renew(epoch, line)
         self._outlets.renew(epoch, line)
@@ -156,13 +157,13 @@ class Transport:
         self._loop.events = []
 
     def live_under(self, line: int) -> None:
-        """Which line connections that are opened from now on are to have; those that are open stay."""
+        """Open new connections under this recovery line; open ones stay."""
         self._inlets.line = self._outlets.line = line
 
     def close(self, drain: bool = False) -> None:
-        """Say goodbye and free the port; with `drain`, once the consumers that are there have everything.
+        """Say goodbye and free the port; with `drain`, after connected consumers have received everything.
 
-        That can take as long as they like: who must give signs of life meanwhile polls until nothing is pending.
+        That has no time limit: a caller that must send heartbeats polls first, until nothing is pending.
         """
         if self._closed:
             return
@@ -173,7 +174,7 @@ class Transport:
             self._listening.close()
         try:
             if drain:
-                self._outlets.turn()  # what went to the kernel here, no event would tell of
+                self._outlets.turn()  # no event reports what goes to the kernel here
                 while self._outlets.waiting:
                     self._turn(1.0)
                 self._outlets.finish()
@@ -182,7 +183,7 @@ class Transport:
             self._outlets.close()
             self._inlets.goodbye()
             self._inlets.park(NONE.__contains__)
-            deadline = self._clock.monotonic() + _GOODBYE
+            deadline = self._clock.monotonic() + _HANG_UP
             while self._inlets.connected and (left := deadline - self._clock.monotonic()) > 0:
                 self._loop.turn(left)
         finally:
@@ -201,5 +202,5 @@ class Transport:
         self._mailbox.post(event)
 
     def wake(self) -> None:
-        """Make a `poll` that waits, or else the next one, return at once, and look at the address book."""
+        """Make the current or the next `poll` return at once, and check the address book."""
         self._loop.ring()

@@ -1,11 +1,11 @@
-"""How many bytes a message holds, for bounding what waits.
+"""The size of a message in bytes, to bound queues.
 
-A dictionary counts nothing: the messages of a channel share it.
+A dictionary does not count: the messages of a channel share it.
 """
 
 from riprap.runtime.messages import Message
 
-# What a message costs beside its columns, so that a flood of progress is bounded too.
+# The cost of a message apart from its columns, so that a flood of watermarks is bounded, too.
 OVERHEAD_BYTES = 256
 
 

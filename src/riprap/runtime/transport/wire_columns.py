@@ -1,13 +1,13 @@
-"""Columns as they travel: the buffers of Arrow's layout, one after another, each beginning at a multiple of 8 bytes.
+"""Columns on the wire: the buffers of Arrow's layout, one after another, each aligned to 8 bytes.
 
     the protocol's header, padded
     one byte per column, padded: 1 if some of its values are NULL
-    per column: a bit per row that says which are not NULL, if some are; then the values, padded
+    per column: if some values are NULL, a validity bit per row; then the values, padded
 
 Numbers, dates and times are stored as they are; booleans are bits; text is 32-bit codes into the dictionary of its
-column (`dictionaries.py`). How long each buffer is follows from the number of rows and from the stream's schema, which
-both ends know: there are no lengths to be believed. A slice sends its own rows only. What comes in is one buffer per
-message, and its columns are views of it; so a value that is kept holds its own message and nothing beside it.
+column (`dictionaries.py`). The length of each buffer follows from the number of rows and the stream's schema, which
+both ends know, so no lengths are sent. A slice sends only its own rows. A received message is one buffer, and its
+columns are views of it; so a retained value pins only its own message.
 """
 
 from typing import Any, NamedTuple, TypeAlias
@@ -21,7 +21,7 @@ from riprap.operators.columns import is_text
 from riprap.operators.views import ColumnView, Views, dtype_of
 from riprap.runtime.transport.dictionaries import DictionaryPart, KnownDictionary, SentDictionary
 
-Buffer: TypeAlias = Any  # bytes, a memoryview or a NumPy array: whatever lies in one piece
+Buffer: TypeAlias = Any  # bytes, a memoryview or a contiguous NumPy array
 Buffers: TypeAlias = list[Buffer]
 
 _PADDING = [bytes(count) for count in range(8)]
@@ -33,17 +33,17 @@ def size_of(buffer: Buffer) -> int:
 
 
 def padding(size: int) -> bytes:
-    """What brings a buffer of this size to a multiple of 8."""
+    """The bytes that pad a buffer of this size to a multiple of 8."""
     return _PADDING[-size & 7]
 
 
 def row_bytes(schema: pa.Schema) -> float:
-    """What a row takes, without NULLs and without what is new in dictionaries."""
+    """The size of a row, without NULLs and without new dictionary values."""
     return float(sum(4 if is_text(type_) else type_.bit_width / 8 for type_ in schema.types))
 
 
 class Encoded(NamedTuple):
-    """Rows ready to be sent: their buffers, and what dictionaries lack before them, by column."""
+    """Rows ready to be sent: their buffers, and, by column, dictionary values that must precede them."""
 
     buffers: Buffers
     size: int
@@ -75,7 +75,7 @@ class ColumnEncoding:
                 size += _append(buffers, np.packbits(valid, bitorder="little"))
             dictionary = self._dictionaries[at]
             if dictionary is not None:
-                values, pieces = dictionary.give(column)
+                values, pieces = dictionary.encode(column)
                 if pieces:
                     lacking += [(at, piece) for piece in pieces]
             elif self._bits[at]:
@@ -91,7 +91,7 @@ class ColumnEncoding:
 
 
 def _append(buffers: Buffers, values: np.ndarray) -> int:
-    """The values as they are; nothing is copied unless they lie apart."""
+    """Append the values, padded; they are copied only if they are not contiguous."""
     size = values.nbytes
     buffers.append(values if values.flags.c_contiguous else np.ascontiguousarray(values))
     if size & 7:
@@ -107,14 +107,14 @@ class ColumnDecoding:
         self._names = tuple(schema.names)
         self._types = plain_schema(schema).types
         self._dictionaries = [KnownDictionary(type_) if is_text(type_) else None for type_ in self._types]
-        # Per column: its type, how its values lie (None: as bits), and bits of a value.
+        # Per column: its type, the dtype of its values (None: bits), and the bits of a value.
         self._columns = [
             (type_, None if pa.types.is_boolean(type_) else dtype_of(type_), 32 if is_text(type_) else type_.bit_width)
             for type_ in self._types
         ]
 
     def add(self, column: int, before: int, values: int, body: memoryview) -> None:
-        """A frame of a dictionary."""
+        """Add a frame of a dictionary."""
         dictionary = self._dictionaries[column] if column < len(self._types) else None
         if dictionary is None:
             raise DataError(f"a dictionary for column {column}, which has none")
@@ -128,7 +128,7 @@ class ColumnDecoding:
         dictionary.add(before, offsets, np.frombuffer(body, np.uint8, length, start) if length else _NO_BYTES)
 
     def decode(self, body: memoryview, at: int, rows: int) -> Views:
-        """The rows whose columns begin at `at`: views of the body."""
+        """The rows whose columns start at `at`: views of the body."""
         count, end = len(self._columns), len(body)
         if at + count > end:
             raise DataError("a message that ends within its columns")
@@ -158,7 +158,7 @@ class ColumnDecoding:
                 columns.append(ColumnView(type_, codes, valid, known.array))
             at += width + (-width & 7)
         if at != end:
-            raise DataError(f"a message with {end - at} bytes behind its columns")
+            raise DataError(f"a message with {end - at} bytes after its columns")
         return Views(self._names, tuple(columns), rows)
 
 

@@ -1,34 +1,34 @@
-"""The frame: what every message between elements, and in a spill, begins with.
+"""The frame header that every message between elements, and in a spill file, starts with.
 
-Its model is the frame of persistent streams: the same fields, magic first, and a check that vouches for everything
-before it, so that no length is believed that was not written. Integers are little-endian, keys are `ts, src, seq, n`.
+It is modelled on the frame of persistent streams: the same fields, magic first, and a checksum of everything before it,
+so that no damaged length is used. Integers are little-endian, keys are `ts, src, seq, n`.
 
     offset  size  field
     0       4     magic, "RPRW"
     4       2     version, 1
     6       1     kind
-    7       1     flags: 1 a progress key is given, 2 a punctuation key is given, 4 a body check is given
-    8       8     length of the frame, this header included; a multiple of 8
+    7       1     flags: 1 has a watermark, 2 has a punctuation key, 4 has a body check
+    8       8     length of the frame, including this header; a multiple of 8
     16      4     rows
-    20      4     bytes of the protocol's header, at the beginning of the body
+    20      4     bytes of the protocol's header, at the start of the body
     24      8     epoch of the sender
     32      8     number of the first item
     40      8     born, microseconds since 1970 UTC; 0: unknown
-    48      32    progress key; in a challenge and in an opening frame its nonce
+    48      32    watermark; in a challenge and in an opening frame its nonce
     80      32    punctuation key; in an opening frame and in the first answer to it the proof (`opening.py`)
-    112     8     body check: xxh3-64 of the body, where given (in files; on the wire TCP or TLS vouch for it)
+    112     8     body check: xxh3-64 of the body (in files; on the wire TCP or TLS protect it)
     120     8     header check: xxh3-64 of bytes 0 to 119
     128           the body
 
-Kinds 1 to 5 are those of messages. The others belong to the conversation:
+Kinds 1 to 5 are messages. The others control the connection:
 
-    16  DICTIONARY       `rows` values more for the text column `number`, after the first `epoch` that it has
-    17  OPEN             the first of a producer: its epoch; the body names the channel and its columns
-    18  HELLO            the first answer of a consumer: its epoch, and the item that it expects next
-    19  ACKNOWLEDGEMENT  all items below `number` are taken
+    16  DICTIONARY       `rows` more values for the text column `number`, after the first `epoch` values
+    17  OPEN             the producer's first frame: its epoch; the body names the channel and its columns
+    18  HELLO            the consumer's first answer: its epoch, and the item that it expects next
+    19  ACKNOWLEDGEMENT  all items below `number` were delivered
     20  GOODBYE          the consumer ends
-    21  REFUSED          the consumer will not speak with this producer; the body says why
-    22  CHALLENGE        the first of all, from the consumer: a nonce
+    21  REFUSED          the consumer refuses this producer; the body gives the reason
+    22  CHALLENGE        the first frame of all, from the consumer: a nonce
 """
 
 from enum import IntEnum
@@ -44,7 +44,7 @@ MAGIC = b"RPRW"
 VERSION = 1
 HEADER_SIZE = 128
 MAX_LENGTH = 1 << 28  # bytes of one frame: a longer message is sent in pieces
-MAX_ANSWER = 4096  # bytes of a frame that is no message, and of the first one that anybody may send
+MAX_ANSWER = 4096  # bytes of a control frame, and of the first frame from an unknown process
 MAX_ROWS = 1 << 26
 
 _FIELDS = Struct("<4sHBBQIIqqqqqqqqqqqQ")
@@ -78,7 +78,7 @@ _ANSWERS = {kind for kind in FrameKind if kind >= FrameKind.OPEN}
 
 
 class WireHeader(NamedTuple):
-    """A header that was checked: its fields can be what they say."""
+    """A header whose fields were checked."""
 
     kind: FrameKind
     body: int  # bytes that follow
@@ -96,8 +96,8 @@ def pack(header: WireHeader, nonce: bytes = b"", proof: bytes = b"") -> bytes:
     """The bytes of a header; frames that open a channel carry a nonce and a proof where others have keys."""
     packed = pack_fields(*header)
     if nonce or proof:
-        given = (nonce or packed[_NONCE]) + (proof or packed[_PROOF])
-        fields = packed[: _NONCE.start] + given + packed[_PROOF.stop : _CHECKED]
+        replaced = (nonce or packed[_NONCE]) + (proof or packed[_PROOF])
+        fields = packed[: _NONCE.start] + replaced + packed[_PROOF.stop : _CHECKED]
         packed = fields + _CHECK.pack(xxhash.xxh3_64_intdigest(fields))
     return packed
 
@@ -114,7 +114,7 @@ def pack_fields(
     punctuation: OrderKey | None,
     check: int | None,
 ) -> bytes:
-    """The same from the fields of `WireHeader`, for every message."""
+    """The bytes of a header from the fields of `WireHeader`, without creating one per message."""
     flags = 0 if watermark is None else _WATERMARK
     if punctuation is not None:
         flags |= _PUNCTUATION
@@ -128,15 +128,15 @@ def pack_fields(
 
 
 def unpack(data: memoryview, at: int = 0) -> WireHeader:
-    """The header at `at`, of which all bytes are there. Raises `DataError` unless every field can be."""
+    """The complete header at `at`. Raises `DataError` if a field is impossible."""
     if data[at : at + 4] != MAGIC:
-        raise DataError("bytes that are no frame of a channel: whoever sent them speaks something else")
+        raise DataError("bytes that are not a frame of a channel: the sender uses another protocol")
     if _CHECK.unpack_from(data, at + _CHECKED)[0] != xxhash.xxh3_64_intdigest(data[at : at + _CHECKED]):
         raise DataError("a frame whose header does not match its checksum: it was damaged on the way")
     fields = _FIELDS.unpack_from(data, at)
     _, version, number_of_kind, flags, length, rows, own, epoch, number, born = fields[:10]
     if version != VERSION:
-        raise DataError(f"a frame of version {version}, where {VERSION} is spoken: run one version everywhere")
+        raise DataError(f"a frame of version {version}, expected {VERSION}: run one version everywhere")
     kind = _KINDS.get(number_of_kind)
     if kind is None or flags > 7:
         raise DataError(f"a frame of the unknown kind {number_of_kind} with flags {flags}")
@@ -166,7 +166,7 @@ def unpack(data: memoryview, at: int = 0) -> WireHeader:
 
 
 def signed(frame: bytes) -> bytes:
-    """What a proof covers of a header: all but the proof itself, and the check behind it."""
+    """The part of a header that a proof covers: all but the proof itself and the checksum after it."""
     return frame[: _PROOF.start] + frame[_PROOF.stop : _CHECKED]
 
 
