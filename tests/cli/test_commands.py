@@ -30,7 +30,7 @@ def test_graph_as_text_names_every_operator():
 def test_graph_explains_the_division():
     out = " ".join(run("graph", "bargain-discovery", "--explain").stdout.split())
     assert "Divided by key: Source by ticker, because Aggregator, BargainIndex keep their state by ticker." in out
-    assert "VWAP, BargainIndex, Sink: one loop; begins here because it is a source" in out
+    assert "VWAP, BargainIndex, Sink: one loop; starts here because it is a source" in out
 
 
 def test_graph_draws_svg(tmp_path):
@@ -48,7 +48,7 @@ def test_graph_with_a_plan(tmp_path):
     assert described["operators"]["Aggregator"]["protection"] == ["checkpoint every 1s", "backup"]
     plan.write_text('app = "bargain-discovery"\n[operators.Agregator]\ncheckpoint = "1s"\n')
     message = str(refused("graph", "bargain-discovery", "--plan", str(plan)))
-    assert "names operator Agregator" in message
+    assert "has operator Agregator" in message
     assert "did you mean Aggregator?" in message
 
 

@@ -88,8 +88,8 @@ def test_a_corruption_that_nobody_promised_anything_of_is_told():
     assert proof.sentence.endswith("2 rows are lost or wrong; nothing is promised after corrupt-tuple.")
     assert proof.as_json()["faults"][0]["altered"] == "x"
     page = proof_report(proof, output=[(100.2, 5)])
-    assert "It struck x." in page
-    assert page.rindex(proof.sentence) > page.index("Fault by fault")
+    assert "It altered x." in page
+    assert page.rindex(proof.sentence) > page.index("All faults")
 
 
 def test_rows_that_a_plan_with_gaps_lost_are_told():
@@ -203,7 +203,7 @@ def test_the_page_leads_with_what_the_bound_is_about():
     assert "3.10 s" in page[page.index("slowest recovery") : page.index("slower than predicted")]
     assert '<td class="long">every element</td>' in page
     assert ">00:02:40<" in page  # when it was, as in the logs of that night
-    assert "no bound is about that" in page
+    assert "no bound covers that" in page
     assert page.count(KINDS["kill"].holds) == 1
     assert page.count("<tr class=hot>") == 1  # the one that took too long
     assert "runs again: 56.80 s" in page  # its picture goes as far as that

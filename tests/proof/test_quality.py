@@ -52,7 +52,7 @@ def test_two_sinks_with_functions_of_their_own():
     assert (score["expected"], score["found"]) == (285.0, 204.0)
     assert score["quality"] == pytest.approx(204 / 285)
     page = proof_report(proof)
-    assert "How good the output is" in page
+    assert "Quality of the output" in page
     assert "71.58 %" in page
     assert "150.00 %" in page
 

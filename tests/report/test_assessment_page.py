@@ -34,12 +34,12 @@ def test_a_score_without_bound_is_told_and_not_drawn():
     shown = page("sdc", [np.inf, 7.25])
     assert "QS 7.250" in shown
     assert "QS inf" not in shown
-    assert "inf, and not drawn, where golden has none" in words(shown)
+    assert "inf, and not drawn, where the golden run has no output" in words(shown)
 
 
 def test_wrong_bits_lose_no_tuples_and_the_worst_is_shown():
     shown, lost = words(page("sdc", [1.0, 1.0])), words(page("loss", [1.0, 1.0]))
-    assert "under the wrong bit that did most" in shown
+    assert "under the most harmful bit flip" in shown
     assert "tuples lost" not in shown
     assert "under the longest outage" in lost
     assert "tuples lost" in lost

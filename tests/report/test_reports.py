@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.planner.measured_costs import measured_costs
 
 from riprap.apps import fab
 from riprap.apps.catalogue import load_app
@@ -65,7 +66,7 @@ def test_a_plan_report_says_what_matters():
     shown = words(plan_report(plan, command="riprap plan x"))
     assert plan.verdict in shown
     assert "predictions" in shown
-    for task in plan.asked.topology.tasks:
+    for task in plan.problem.topology.tasks:
         assert task in shown
     assert " → ".join(plan.critical) in shown
     assert "riprap plan x" in shown
@@ -92,9 +93,8 @@ def test_a_budget_report_has_the_curve_and_the_steps():
         1.0, {0: ((SECOND, 2.0),), LOST: ((SECOND, 9.0),)}, cpu=0.5, memory=1e6, state=1e5, output=1e4
     )
     edges = [(stream.source, stream.target) for stream in graph.streams if stream.target != "Sink"]
-    asked = budget_problem(
-        AssessedApp(graph.name, dict.fromkeys(inner, impact), RecoveryTimes(intervals=(SECOND,))), edges, []
-    )
+    operators, settings = dict.fromkeys(inner, impact), RecoveryTimes(intervals=(SECOND,))
+    asked = budget_problem(AssessedApp(graph.name, operators, settings, measured_costs(operators)), edges, [])
     curve = tradeoff(asked, Budget(cpu=1.0, recovery=5 * SECOND))
     html = budget_report(graph, curve)
     shown = words(html)
@@ -188,7 +188,7 @@ COPIED = {
 
 def test_replicas_are_shown_with_their_fail_overs():
     shown = words("".join(replicas({"groups": {"g": GROUP}, "copies": {}})))
-    for expected in ("active, tainted", "backup", "<A>#1, B#1", "replica 2", "0.250 s", "nobody", "active replica"):
+    for expected in ("active, tainted", "backup", "<A>#1, B#1", "replica 2", "0.250 s", "no replica", "active replica"):
         assert expected in shown, expected
     assert "differed" not in shown
     quiet = words("".join(replicas({"groups": {"g": {**GROUP, "failovers": []}}})))
@@ -198,7 +198,7 @@ def test_replicas_are_shown_with_their_fail_overs():
 
 def test_copies_are_shown_with_what_they_differed_in():
     shown = words("".join(replicas({"groups": {}, "copies": {"A": COPIED}})))
-    for expected in ("A#1 speaking", "A#3 waiting", "A→B", "1.000 s to 2.000 s", "not known"):
+    for expected in ("A#1 speaking", "A#3 waiting", "A→B", "1.000 s to 2.000 s", "unknown"):
         assert re.search(expected.replace(" ", r"\s+"), shown), expected
 
 

@@ -91,11 +91,11 @@ def test_a_plan_that_holds_and_a_bound_that_cannot(tmp_path):
     assert score["function"].startswith("scores:turnover")
     assert (score["found"], score["quality"]) == (score["expected"], 1.0)
     assert score["found"] > 0
-    assert "How good the output is" in page
+    assert "Quality of the output" in page
     assert proof["broken"]
     assert all("where 0.001 s were promised" in sentence for sentence in proof["broken"])
     assert "This plan does not hold" in page
-    assert "What each fault did to the output, the worst first" in page
+    assert "Effect of each fault on the output, the worst first" in page
     assert "Predicted and measured" in page
 
 
@@ -187,7 +187,7 @@ def test_a_thousand_faults_of_all_kinds(tmp_path, share, name, seed):
         (("--recovery", "0s"), "a recovery within no time at all cannot be"),
         (("--plan", "plan.toml", "--profile", "profile.json", "--recovery", "300ms"), "takes 400ms to be there again"),
         (("--plan", "plan.toml", "--profile", "missing.json"), "missing.json"),
-        (("--assessed", "."), "there is no assessment at assessment.json"),
+        (("--assessed", "."), "no assessment at assessment.json"),
         (("--assessed", "other.json"), "other.json is an assessment of other, not of bargain-discovery"),
         (("--parallelism", "Sink"), "write OPERATOR=N"),
         (

@@ -1,6 +1,4 @@
-"""The report of an assessment: which operators matter, how much, and what to do; a pure function of recorded
-results.
-"""
+"""The report of an assessment: which operators matter, how much, and what to do about it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,25 +28,25 @@ _STYLE = "<style>.duo{display:grid;grid-template-columns:repeat(auto-fit,minmax(
 
 @dataclass(frozen=True)
 class AssessmentReport:
-    """Everything that the report shows."""
+    """The content of the report."""
 
     graph: Graph
     settings: CampaignSettings
     placed: Sequence[TargetChoice]
     summaries: Sequence[TargetSummary]
     verdicts: Mapping[str, OperatorAdvice]
-    protected: Mapping[str, TargetSummary]  # by operator: under the plan that was given, or that follows
-    techniques: Mapping[str, str]  # by operator: what protects it there
-    facts: Mapping[str, str]  # the few numbers at the top
-    method: Mapping[str, str]  # how it was obtained
+    protected: Mapping[str, TargetSummary]  # by operator: under the given plan, or the proposed one
+    techniques: Mapping[str, str]  # by operator: its protection under that plan
+    facts: Mapping[str, str]  # the key figures at the top
+    method: Mapping[str, str]  # how the results were obtained
     warnings: Sequence[str]
-    proposed: str  # the plan that follows, as TOML
+    proposed: str  # the proposed plan, as TOML
     order: Mapping[str, Mapping[str, MetricOrder]]  # by sink and metric
-    unassessable: Mapping[str, str] = field(default_factory=dict)  # targets that no fault could strike, and why
+    unassessable: Mapping[str, str] = field(default_factory=dict)  # targets that no fault could hit, and why
 
 
 def report(content: AssessmentReport) -> str:
-    """The whole page."""
+    """The whole report."""
     worst = max(content.summaries, key=lambda summary: summary.paired.I)
     lead = (
         f"{worst.target} matters most (I = {worst.paired.I:.1f}); "
@@ -58,22 +56,22 @@ def report(content: AssessmentReport) -> str:
     blocks = [_STYLE, p.facts(content.facts), *(p.note(words) for words in content.warnings), *summary_blocks(content)]
     if content.protected:
         blocks.append(p.section("Before and after", *_before_and_after(content)))
-    blocks.append(p.section("How sure the order is", *_orders(content)))
+    blocks.append(p.section("Confidence in the order", *_orders(content)))
     blocks += [p.section(f"{s.target} → {s.sink}", *_target(content, s)) for s in _ranked(content.summaries)]
     blocks.append(
         p.section(
-            "The plan that follows",
-            p.text("`Before and after` shows what it is worth; edit it and assess again with --plan to compare."),
+            "The proposed plan",
+            p.text("`Before and after` shows its effect; edit it and assess again with --plan to compare."),
             p.code(content.proposed),
         )
     )
-    blocks.append(p.section("How it was obtained", _method(content)))
+    blocks.append(p.section("Method", _method(content)))
     return p.page(f"Assessment of {content.graph.name}", blocks, lead=lead)
 
 
 def summary_blocks(content: AssessmentReport) -> list[str]:
     """The graph and the table of metrics."""
-    caption = "The darker, the more wrong the output gets when the operator fails."
+    caption = "The darker an operator, the larger the error in the output when it fails."
     return [
         p.section("The graph", p.figure(draw(*drawing(content), title=content.graph.name), caption)),
         p.section("The operators, most critical first", _table(content), _legend(content.settings)),
@@ -81,27 +79,27 @@ def summary_blocks(content: AssessmentReport) -> list[str]:
 
 
 def drawing(content: AssessmentReport) -> tuple[list[Node], list[Edge]]:
-    found: dict[str, TargetSummary] = {}
+    worst: dict[str, TargetSummary] = {}
     alone = {summary.target for summary in content.summaries}
     for summary in content.summaries:
         for name in summary.target.split("+"):
             if (name == summary.target or name not in alone) and (
-                name not in found or summary.paired.I > found[name].paired.I
+                name not in worst or summary.paired.I > worst[name].paired.I
             ):
-                found[name] = summary
+                worst[name] = summary
     like = {placement.operator: placement for placement in content.placed}
     highest = max((summary.paired.I for summary in content.summaries), default=0.0)
     nodes = []
     for spec in content.graph:
         shape: Shape = "source" if isinstance(spec, Source) else "sink" if isinstance(spec, Sink) else "box"
         placement = like.get(spec.name)
-        summary_of = found.get(spec.name) or found.get(placement.like if placement else "")
+        summary_of = worst.get(spec.name) or worst.get(placement.like if placement else "")
         if summary_of is None:
             words = "not assessed" if spec.name in content.unassessable else ""
             about = content.unassessable.get(spec.name) or (placement.reason if placement else spec.describe())
             nodes.append(Node(spec.name, spec.name, words, shape, tooltip=about))
             continue
-        own = spec.name in found
+        own = spec.name in worst
         words = f"I {summary_of.paired.I:.1f} · R {summary_of.paired.R}" if own else f"like {summary_of.target}"
         verdict = content.verdicts.get(summary_of.target)
         about = f"{spec.name}: {placement.reason if placement else ''}. {verdict.sentence if verdict else ''}"
@@ -120,7 +118,7 @@ def _by_advice(verdicts: Mapping[str, OperatorAdvice]) -> dict[str, list[str]]:
         "compare": "compare copies",
         "replicate": "replicate",
         "checkpoint": "checkpoint and restart quickly",
-        "restart": "restart is enough",
+        "restart": "a restart is enough",
         "nothing": "nothing is needed",
     }
     return {
@@ -180,23 +178,23 @@ def _interval(interval: Interval | None) -> str:
 
 def _legend(settings: CampaignSettings) -> str:
     return p.text(
-        "C: how the quality score follows the length of the outage (rank correlation). "
-        "D: spread of the quality score over the places in the stream where the fault struck, and whether they differ "
+        "C: rank correlation of the quality score with the length of the outage. "
+        "D: spread of the quality score over the positions of the fault in the stream, and whether these differ "
         "significantly (R) or not (A). "
         f"R: sections of {format_count(settings.section)} tuples until {100 * settings.percentile:g} % of the wrong "
-        "sections have passed. I: squared errors of the sections up to there. "
-        f"QS: quality score under {_decisive(settings)}, mean over offsets; inf, and not drawn, where golden has none. "
-        "The figures pair each faulty run with the golden run of the same jitter; the unpaired ones compare with the "
-        "mean of all golden runs."
+        "sections have passed. I: sum of the squared errors of these sections. "
+        f"QS: quality score under {_decisive(settings)}, mean over offsets; inf, and not drawn, where the golden run "
+        "has no output. Each faulty run is paired with the golden run of the same jitter; unpaired figures compare "
+        "it with the mean of all golden runs."
     )
 
 
 def _decisive(settings: CampaignSettings) -> str:
-    return "the wrong bit that did most" if settings.fault in STRIKES_ONCE else "the longest outage"
+    return "the most harmful bit flip" if settings.fault in STRIKES_ONCE else "the longest outage"
 
 
 def _before_and_after(content: AssessmentReport) -> list[str]:
-    """Every operator, and what its fault does without the plan and under it."""
+    """The effect of each operator's fault, without the plan and under it."""
     before = {name: s for s in deciding(content.summaries).values() for name in s.target.split("+")}
     before |= {s.target: s for s in deciding(content.summaries).values()}
     rows = []
@@ -228,22 +226,23 @@ def _before_and_after(content: AssessmentReport) -> list[str]:
         "fails with",
     ]
     words = (
-        "An operator of a group takes the group with it, and the replica takes over; others are away as long as before."
+        "When an operator of a group fails, its whole replica fails and another takes over; the outage of other "
+        "operators stays as it was."
     )
     return [p.table(columns, rows, numbers=range(2, 6), long=[1, 7]), p.text(words)]
 
 
 def _orders(content: AssessmentReport) -> list[str]:
     rows = []
-    for sink, found in content.order.items():
-        for metric, order in found.items():
+    for sink, by_metric in content.order.items():
+        for metric, order in by_metric.items():
             named = f"{metric} at {sink}" if len(content.order) > 1 else metric
             for place in order.places:
                 above = f"{place.above_next:.0%}" if place.above_next is not None else ""
                 rows.append([named, place.target, f"{place.value:.4g}", f"{place.low:.4g} … {place.high:.4g}", above])
             rows.append([named, "the whole order", "", "", f"{order.whole:.0%}"])
     words = (
-        f"A bootstrap of {DRAWS} draws over offsets and repetitions: how often an operator comes out above the next "
+        f"A bootstrap of {DRAWS} draws over offsets and repetitions: how often an operator ranks above the next "
         "one. A tie counts half."
     )
     return [p.table(["by", "operator", "value", "95 %", "above the next"], rows, numbers=[2, 4]), p.text(words)]
@@ -251,12 +250,12 @@ def _orders(content: AssessmentReport) -> list[str]:
 
 def _target(content: AssessmentReport, summary: TargetSummary) -> list[str]:
     lost = "Quality score (mean over offsets) against the tuples lost, and the fitted line."
-    once = content.settings.fault in STRIKES_ONCE  # then nothing is lost
+    once = content.settings.fault in STRIKES_ONCE  # such faults lose nothing
     figures = [
         *([] if once else [p.figure(_against_outage(summary), lost)]),
         p.figure(
             _against_offset(content.settings, summary),
-            f"Quality score under {_decisive(content.settings)}, by where the fault struck.",
+            f"Quality score under {_decisive(content.settings)}, by position of the fault.",
         ),
         p.figure(
             _along(content.settings, summary),

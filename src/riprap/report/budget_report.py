@@ -1,4 +1,4 @@
-"""The report of protection under a budget: the choice, the curve with its knee, and what each step buys."""
+"""The report of a budget plan: the chosen protection, the curve with its knee, and what each step buys."""
 
 from riprap.base.quantities import format_size, show_duration
 from riprap.graph.drawing import Edge, Node, Shape, draw
@@ -39,11 +39,11 @@ def budget_report(graph: Graph, curve: Tradeoff, *, command: str = "") -> str:
         [
             p.facts(facts),
             p.note(SUM_NOTE),
-            p.section("The choice", p.figure(draw(*_drawing(graph, best.protection), title=graph.name))),
+            p.section("Chosen protection", p.figure(draw(*_drawing(graph, best.protection), title=graph.name))),
             p.section("Budget against loss", p.figure(curve_chart)),
             p.section(
                 "What each step buys",
-                p.table(["budget", "loss a day", "for that"], rows, numbers=(0, 1), long=(2,), hot=(curve.knee,)),
+                p.table(["budget", "loss a day", "buys"], rows, numbers=(0, 1), long=(2,), hot=(curve.knee,)),
             ),
         ],
         lead=f"With {best.share:.0%} of the budget the expected loss is {best.protection.loss:.4g} a day.",

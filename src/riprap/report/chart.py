@@ -1,4 +1,4 @@
-"""A line chart as SVG text: a few series over one axis each way, points with tooltips, one of them marked."""
+"""A line chart as SVG text: a few series, points with tooltips and marks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class ChartPoint:
     x: float
     y: float
     tooltip: str = ""
-    mark: str = ""  # a word beside the point, with a ring around it
+    mark: str = ""  # a label beside the point, which gets a ring
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Series:
     points: Sequence[ChartPoint]
     steps: bool = False  # the value holds until the next point
     line: bool = True  # the points are joined
-    dots: bool = True  # the points are drawn; else earlier series have wider lines, so that none hides another
+    dots: bool = True  # draw the points; otherwise earlier series have wider lines, so that none hides another
 
 
 def chart(
@@ -44,19 +44,19 @@ def chart(
     log_x: bool = False,
     moments: Mapping[float, str] | None = None,
 ) -> str:
-    """`log_x`: every x is above 0, and equal ratios of them are equally far apart. `moments`: words at some x."""
-    points = [point for one in series for point in one.points]
+    """`log_x`: a logarithmic x axis; every x is above 0. `moments`: labels at some x."""
+    points = [point for line in series for point in line.points]
     if not points:
         return ""
     x_most = max(p.x for p in points)
     xs = decades(min(p.x for p in points), x_most) if log_x else ticks(0.0, x_most)
     ys = ticks(min(0.0, *(p.y for p in points)), max(p.y for p in points))
     x_low, x_high, y_low, y_high = xs[0], xs[-1], ys[0], ys[-1]
-    names = _LINE * (len(series) - 1)  # of the series, above the curves
+    names = _LINE * (len(series) - 1)  # height of the legend above the curves
     top, height = _TOP + names, _HEIGHT + (names if len(series) > 3 else 0.0)
 
     def along(x: float) -> float:
-        """Where `x` is between the ends of its axis, from 0 to 1."""
+        """The position of `x` on its axis, from 0 to 1."""
         return log10(x / x_low) / log10(x_high / x_low) if log_x else (x - x_low) / (x_high - x_low)
 
     def at(x: float, y: float) -> tuple[float, float]:
@@ -86,18 +86,18 @@ def chart(
             f'<path class="k" stroke-dasharray="4 3" d="M{x:.1f} {top:.1f}V{height - _BOTTOM:.1f}"/>'
             f'<text text-anchor="end" x="{x - 6:.1f}" y="{top + 12:.1f}">{escape(word)}</text>'
         )
-    for number, one in enumerate(series):
+    for number, line in enumerate(series):
         colour = f"var(--series-{number % 8 + 1},#bc4c00)"
         path = ""
-        for point in one.points:
+        for point in line.points:
             x, y = at(point.x, point.y)
-            path += f"M{x:.1f} {y:.1f}" if not path else f"H{x:.1f}V{y:.1f}" if one.steps else f"L{x:.1f} {y:.1f}"
-        if one.line:
-            wide = "" if one.dots else f";stroke-width:{1.5 + 1.4 * (len(series) - 1 - number):g}"
+            path += f"M{x:.1f} {y:.1f}" if not path else f"H{x:.1f}V{y:.1f}" if line.steps else f"L{x:.1f} {y:.1f}"
+        if line.line:
+            wide = "" if line.dots else f";stroke-width:{1.5 + 1.4 * (len(series) - 1 - number):g}"
             parts.append(f'<path class="l" style="stroke:{colour}{wide}" d="{path}"/>')
-        for point in one.points if one.dots else ():
+        for point in line.points if line.dots else ():
             x, y = at(point.x, point.y)
-            about = point.tooltip or f"{one.name}: {point.x:g}, {point.y:g}"
+            about = point.tooltip or f"{line.name}: {point.x:g}, {point.y:g}"
             ring = f'<circle class="k" cx="{x:.1f}" cy="{y:.1f}" r="8"/>' if point.mark else ""
             side = ("end", x - 12) if x > _WIDTH * 0.75 else ("start", x + 12)
             word = (
@@ -112,7 +112,7 @@ def chart(
         if len(series) > 1:
             parts.append(
                 f'<text x="{_WIDTH - _RIGHT}" y="{13 + _LINE * number:g}" text-anchor="end" style="fill:{colour}">'
-                f"{escape(one.name)}</text>"
+                f"{escape(line.name)}</text>"
             )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="ch" role="img" aria-label="{escape(y_label)} against '
@@ -132,7 +132,7 @@ def decades(low: float, high: float) -> list[float]:
 def ticks(low: float, high: float) -> list[float]:
     """Round numbers from at or below `low` to at or above `high`, about five of them."""
     span = high - low
-    if span <= 1e-9 * max(1.0, abs(low), abs(high)):  # flat, as far as anybody can see
+    if span <= 1e-9 * max(1.0, abs(low), abs(high)):  # visibly flat
         return [float(floor(low)), float(floor(low)) + 1.0]
     magnitude = 10.0 ** floor(log10(span / 5))
     step = min((factor * magnitude for factor in (1, 2, 5, 10)), key=lambda s: abs(span / s - 5))

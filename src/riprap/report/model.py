@@ -1,4 +1,4 @@
-"""The report of a model: availability and wrong tuples of each technique, as one HTML page."""
+"""The report of a model: availability and tainted tuples of each technique."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +15,7 @@ def model_report(
     settings: Mapping[str, str],
     notes: Sequence[str],
 ) -> str:
-    """The page. `settings` are the question asked; `notes` what the reader has to know about the numbers."""
+    """The report. `settings`: what was modelled; `notes`: what the reader has to know about the numbers."""
     best = max(answers, key=lambda name: _last(answers[name]).availability.mean)
     blocks = [facts(settings)]
     rates = list(next(iter(answers.values())))
@@ -30,10 +30,10 @@ def model_report(
         ]
         blocks.append(
             section(
-                "Against the source rate",
+                "By source rate",
                 figure(
                     chart(availability, x_label="tuples/s", y_label="unavailable, % of the time"),
-                    "Time without right output.",
+                    "Time without correct output.",
                 ),
                 figure(
                     chart(wrong, x_label="tuples/s", y_label="tainted tuples"),
@@ -64,29 +64,27 @@ def model_report(
         "tuples/s",
         "sink",
         "availability",
-        "if errors did not spread",
+        "without error propagation",
         "tainted tuples",
         "share",
         "fault-free output",
         "instances",
         "busy cores",
     )
-    blocks.append(
-        section("Every number", table(columns, rows, numbers=range(1, 10)), *(note(words) for words in notes))
-    )
+    blocks.append(section("All results", table(columns, rows, numbers=range(1, 10)), *(note(words) for words in notes)))
     operators = [
         [
-            each.name,
-            each.kind,
-            ", ".join(f"{application.rates[each.name, k]:,.1f}" for k in range(len(each.inputs))),
-            ", ".join(f"{port.seconds:.3g}" for port in each.inputs),
-            ", ".join(f"{sum(port.mean(j) for j in range(each.outputs)):.4g}" for port in each.inputs),
-            ", ".join(f"{port.state:,}" for port in each.inputs if port.state),
+            operator.name,
+            operator.kind,
+            ", ".join(f"{application.rates[operator.name, k]:,.1f}" for k in range(len(operator.inputs))),
+            ", ".join(f"{port.seconds:.3g}" for port in operator.inputs),
+            ", ".join(f"{sum(port.mean(j) for j in range(operator.outputs)):.4g}" for port in operator.inputs),
+            ", ".join(f"{port.state:,}" for port in operator.inputs if port.state),
         ]
-        for each in application.operators
+        for operator in application.operators
     ]
     heads = ("operator", "kind", "tuples/s in", "seconds per tuple", "selectivity", "state, tuples")
-    blocks.append(section("What was modelled", table(heads, operators, numbers=range(2, 6))))
+    blocks.append(section("Modelled operators", table(heads, operators, numbers=range(2, 6))))
     lead = f"{best} keeps {application.name} available {_last(answers[best]).availability.mean:.4%} of the time."
     return page(f"{application.name}: what faults do over time", blocks, lead=lead, footer="riprap model")
 

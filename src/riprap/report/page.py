@@ -1,8 +1,7 @@
-"""The common look of reports: one self-contained HTML page, readable on a phone, in print, in light and in dark.
+"""The layout of reports: one self-contained HTML page, readable on a phone, in print, in light and dark mode.
 
-A page is a title and blocks; a block is HTML text made by the functions here, which escape what they are given.
-Nothing is fetched from anywhere. Colours are variables that drawings and charts use too (`--surface`, `--ink`,
-`--mark`, …).
+A page is a title and blocks; a block is HTML text made by the functions here, which escape their arguments. A page
+loads nothing over the network. Drawings and charts share the colour variables (`--surface`, `--ink`, `--mark`, …).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,7 +48,7 @@ footer{margin-top:3rem;border-top:1px solid var(--line);padding-top:.8rem;color:
 
 
 def page(title: str, blocks: Iterable[str], *, lead: str = "", footer: str = "") -> str:
-    """The whole document. `lead` is one sentence under the title; `footer` says how the result was obtained."""
+    """The whole document. `lead`: a sentence under the title; `footer`: how the result was obtained."""
     opening = f'<p class="lead">{escape(lead)}</p>' if lead else ""
     closing = f"<footer>{escape(footer)}</footer>" if footer else ""
     return (
@@ -69,12 +68,12 @@ def text(words: str) -> str:
 
 
 def note(words: str) -> str:
-    """A remark set apart: an assumption, a warning."""
+    """A remark that stands out: an assumption, a warning."""
     return f'<p class="note">{escape(words)}</p>'
 
 
 def facts(values: Mapping[str, str]) -> str:
-    """The few numbers that matter most, large."""
+    """The key figures, in large type."""
     boxes = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in values.items())
     return f'<dl class="facts">{boxes}</dl>'
 
@@ -93,7 +92,7 @@ def table(
     long: Iterable[int] = (),
     hot: Iterable[int] = (),
 ) -> str:
-    """`numbers` are columns set flush right, `long` ones that may wrap, `hot` rows that stand out."""
+    """`numbers`: right-aligned columns; `long`: columns that may wrap; `hot`: highlighted rows."""
     right, wrap, marked = set(numbers), set(long), set(hot)
 
     def kind(column: int) -> str:

@@ -1,4 +1,4 @@
-"""The report of a plan of backups: the verdict, the drawing, the tasks."""
+"""The report of a backup plan: the verdict, the drawing, the tasks."""
 
 import numpy as np
 
@@ -7,12 +7,12 @@ from riprap.graph.drawing import Edge, Node, draw
 from riprap.planner.backup_plan import PREDICTION, BackupPlan
 from riprap.report import page as p
 
-LARGEST_DRAWING = 400  # tasks; above it, a drawing tells nobody anything
+LARGEST_DRAWING = 400  # tasks; a larger drawing is unreadable
 BACKUP_COLOUR = "#f2a65a"
 
 
 def plan_report(plan: BackupPlan, *, command: str = "") -> str:
-    asked, topology = plan.asked, plan.asked.topology
+    asked, topology = plan.problem, plan.problem.topology
     bound = int(asked.bound.max())
     blocks = [
         p.facts(
@@ -28,7 +28,7 @@ def plan_report(plan: BackupPlan, *, command: str = "") -> str:
     ]
     if plan.cut_edges:
         cut = ", ".join(f"{source} → {target}" for source, target in plan.cut_edges)
-        blocks.append(p.note(f"Streams that lead back are cut by a backup at their source: {cut}."))
+        blocks.append(p.note(f"Streams that close a cycle are cut by a backup at their source: {cut}."))
     if topology.size <= LARGEST_DRAWING:
         blocks.append(p.section("The graph", p.figure(draw(*drawing(plan), title=topology.name), _caption(plan))))
     else:
@@ -38,8 +38,8 @@ def plan_report(plan: BackupPlan, *, command: str = "") -> str:
 
 
 def drawing(plan: BackupPlan) -> tuple[list[Node], list[Edge]]:
-    """Backups filled and badged, T and L under every name, the critical path emphasised, cut streams dashed."""
-    topology = plan.asked.topology
+    """Backups are filled and have a badge; the critical path is emphasised; cut streams are dashed."""
+    topology = plan.problem.topology
     feeds, fed = np.zeros(topology.size, bool), np.zeros(topology.size, bool)
     forward = topology.forward
     feeds[forward[:, 0]], fed[forward[:, 1]] = True, True
@@ -56,14 +56,14 @@ def drawing(plan: BackupPlan) -> tuple[list[Node], list[Edge]]:
                 BACKUP_COLOUR if backup else None,
                 "backup" if backup else "",
                 f"{name}: reprocesses its input in {time}, recovers within {late}"
-                + ("; keeps a backup of its output" if backup else ""),
+                + ("; has a backup of its output" if backup else ""),
             )
         )
     hot = set(zip(plan.critical, plan.critical[1:], strict=False))
     edges = []
     for (a, b), cut in zip(topology.edges.tolist(), topology.cuts.tolist(), strict=True):
         source, target = topology.tasks[a], topology.tasks[b]
-        kept = bool(plan.solution.backups[a])
+        has_backup = bool(plan.solution.backups[a])
         edges.append(
             Edge(
                 source,
@@ -71,7 +71,7 @@ def drawing(plan: BackupPlan) -> tuple[list[Node], list[Edge]]:
                 style="dashed" if cut else "solid",
                 emphasis=(source, target) in hot,
                 tooltip=f"{source} → {target}: "
-                + ("handed over from the backup at once" if kept else f"{source} must recover first"),
+                + ("read from the backup at once" if has_backup else f"{source} must recover first"),
             )
         )
     return nodes, edges
@@ -80,12 +80,12 @@ def drawing(plan: BackupPlan) -> tuple[list[Node], list[Edge]]:
 def _caption(plan: BackupPlan) -> str:
     path = " → ".join(plan.critical)
     if len(plan.critical) < 2:
-        return f"Filled tasks keep a backup of their output. The slowest to recover is {path}, alone."
-    return f"Filled tasks keep a backup of their output. The slowest recovery, emphasised: {path}."
+        return f"Filled tasks have a backup of their output. The slowest recovery is that of {path} alone."
+    return f"Filled tasks have a backup of their output. The slowest recovery, emphasised: {path}."
 
 
 def _tasks(plan: BackupPlan) -> list[str]:
-    topology = plan.asked.topology
+    topology = plan.problem.topology
     order = np.argsort(-plan.effect.latency, kind="stable")[:LARGEST_DRAWING].tolist()
     on_path = set(plan.effect.critical)
     rows = [
@@ -93,15 +93,15 @@ def _tasks(plan: BackupPlan) -> list[str]:
             topology.tasks[task],
             _time(int(topology.latency[task])),
             plan.recovery_of(task),
-            _time(int(plan.asked.bound[task])),
+            _time(int(plan.problem.bound[task])),
             "backup" if plan.solution.backups[task] else "",
         ]
         for task in order
     ]
-    columns = ["task", "T, reprocesses in", "L, recovers in", "bound", "keeps"]
+    columns = ["task", "T, reprocesses in", "L, recovers in", "bound", "backup"]
     hot = [number for number, task in enumerate(order) if task in on_path]
     return [
-        p.text("Slowest first; the critical path stands out."),
+        p.text("Slowest first; the critical path is highlighted."),
         p.table(columns, rows, numbers=(1, 2, 3), hot=hot),
     ]
 

@@ -1,4 +1,4 @@
-"""The page of a proof: the verdict first, then the worst fault, then all of them, with the output around each."""
+"""The report of a proof: the verdict, the worst fault, then all faults with the output around each."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -9,9 +9,9 @@ from riprap.proof.verdict import FaultResult, Proof
 from riprap.report import page as p
 from riprap.report.chart import ChartPoint, Series, chart
 
-_BEFORE, _AFTER = 3.0, 12.0  # seconds of output shown around a fault, and as many as before behind what takes longer
-_SLOTS = 60  # parts of a picture
-_PICTURES = 60  # the worst faults get one
+_BEFORE, _AFTER = 3.0, 12.0  # seconds of output shown before and after a fault; longer recoveries extend it
+_SLOTS = 60  # time slots of a chart
+_PICTURES = 60  # the worst faults get a chart
 
 
 def proof_report(
@@ -23,7 +23,7 @@ def proof_report(
 ) -> str:
     """`output`: rows that reached the sinks, as (wall clock seconds, rows), in order.
 
-    `replicas`: blocks on HA groups and copies (`replicas.py`).
+    `replicas`: blocks about HA groups and copies (`replicas.py`).
     """
     done = proof.worst_first
     measured = [result for result in done if result.latency is not None]
@@ -41,37 +41,39 @@ def proof_report(
     blocks = [p.facts(facts)]
     blocks += [p.note(sentence) for sentence in proof.broken]
     if done and output:
-        blocks.append(p.section(f"The worst: {done[0].fault}", p.figure(_picture(done[0], output), _caption(done[0]))))
-    blocks.append(p.section("Fault by fault, the worst first", *_faults(proof, done)))
+        blocks.append(
+            p.section(f"The worst fault: {done[0].fault}", p.figure(_picture(done[0], output), _caption(done[0])))
+        )
+    blocks.append(p.section("All faults, the worst first", *_faults(proof, done)))
     if any(result.effect is not None or result.foreseen is not None for result in done):
-        blocks.append(p.section("What each fault did to the output, the worst first", *_effects(proof, done)))
+        blocks.append(p.section("Effect of each fault on the output, the worst first", *_effects(proof, done)))
     if proof.agreement is not None:
         blocks.append(p.section("Predicted and measured", *_agreement(proof, measured)))
-    blocks.append(p.section("What reached the sinks", _sinks(proof)))
+    blocks.append(p.section("Output of the sinks", _sinks(proof)))
     blocks += [p.text(sentence) for sentence in proof.found_out]
     if replicas:
         blocks.append(p.section("Replicas", *replicas))
     if proof.scores:
-        blocks.append(p.section("How good the output is", _scores(proof)))
+        blocks.append(p.section("Quality of the output", _scores(proof)))
     if output and len(done) > 1:
         pictures = [p.figure(_picture(result, output), _caption(result)) for result in done[1:_PICTURES]]
         blocks.append(p.section("Output around every other fault, the worst first", *pictures))
     skipped = [[str(result.fault), result.not_injected] for result in proof.faults if result.not_injected]
     if skipped:
         blocks.append(p.section("Not injected", p.table(["fault", "why"], skipped)))
-    blocks.append(p.section("So", p.text(proof.sentence)))
+    blocks.append(p.section("Verdict", p.text(proof.sentence)))
     return p.page(f"Proof of {proof.app}", blocks, lead=proof.sentence, footer=command)
 
 
 def _exceeded(proof: Proof) -> str:
-    found = proof.agreement
-    return "no prediction" if found is None else f"{found.faults - found.within} of {found.faults}"
+    agreement = proof.agreement
+    return "no prediction" if agreement is None else f"{agreement.faults - agreement.within} of {agreement.faults}"
 
 
 def _agreement(proof: Proof, measured: Sequence[FaultResult]) -> list[str]:
-    """A picture of predicted against measured, and a sentence on both."""
-    found = proof.agreement
-    assert found is not None
+    """A chart of predicted against measured recoveries, and a summary."""
+    agreement = proof.agreement
+    assert agreement is not None
     points = sorted(
         (result.predicted, result.caught_up, str(result.fault))
         for result in measured
@@ -86,19 +88,19 @@ def _agreement(proof: Proof, measured: Sequence[FaultResult]) -> list[str]:
             Series("as predicted", [ChartPoint(0.0, 0.0), ChartPoint(longest, longest)]),
         ],
         x_label="predicted at most, seconds",
-        y_label="seconds from having its state again until it had caught up",
+        y_label="seconds from restored state to caught up",
     )
-    ranks = "" if found.rank is None else f" The order of the elements agrees to {found.rank:.2f} (rank correlation)."
+    ranks = "" if agreement.rank is None else f" The rank correlation of the elements is {agreement.rank:.2f}."
     words = (
-        f"Of {found.faults} recoveries {found.within} took at most what was predicted; the longest, measured against "
-        f"its prediction, took {found.most:.2f} of it.{ranks} A prediction is the worst case, a kill just before a "
-        "checkpoint is durable, so most take less."
+        f"Of {agreement.faults} recoveries {agreement.within} took at most the predicted time; the longest, relative "
+        f"to its prediction, took {agreement.most:.2f} of it.{ranks} A prediction is the worst case, a kill just "
+        "before a checkpoint is durable, so most recoveries take less."
     )
-    return [p.figure(drawn, "One point a fault; below the line it was faster than predicted."), p.text(words)]
+    return [p.figure(drawn, "One point per fault; points below the line were faster than predicted."), p.text(words)]
 
 
 def _effects(proof: Proof, done: Sequence[FaultResult]) -> list[str]:
-    """Predicted beside measured, fault by fault; then whether they put the elements in the same order."""
+    """Predicted and measured effects, fault by fault; then whether both rank the elements alike."""
     rows = []
     for result in done:
         before, after = result.foreseen or FaultEffect(), result.effect or FaultEffect()
@@ -116,21 +118,21 @@ def _effects(proof: Proof, done: Sequence[FaultResult]) -> list[str]:
     columns = ["fault", "QS", "R", "I", "tainted", "lost", "availability"]
     blocks = [
         p.text(
-            "Predicted → measured. QS, R and I are those of the assessment (quality of what differs, sections until it "
-            "is right again, how wrong it was in all); tainted tuples and availability are the model's. Where nothing "
-            "is lost, the predicted availability is that of the longest recovery that may be, and 0 if that may last "
-            "until the next fault."
+            "Predicted → measured. QS, R and I are the metrics of the assessment (quality score of what differs, "
+            "sections until the output is correct again, squared error); tainted tuples and availability come from the "
+            "model. Where nothing is lost, the predicted availability assumes the longest possible recovery; it is "
+            "0 if that may last until the next fault."
         ),
         p.table(columns, rows, numbers=(1, 2, 3, 4, 5, 6)),
     ]
-    known = [[title, "not known" if rank is None else f"{rank:.2f}"] for title, rank in proof.orders.items()]
+    known = [[title, "unknown" if rank is None else f"{rank:.2f}"] for title, rank in proof.orders.items()]
     if any(rank is not None for rank in proof.orders.values()):
         blocks += [
             p.text(
-                "Do they put the elements in the same order? Rank correlations (Spearman) over the elements that were "
-                "killed one at a time; not known where fewer than three can be compared, or all are alike."
+                "Do both rank the elements alike? Rank correlations (Spearman) over the elements that were killed one "
+                "at a time; unknown where fewer than three can be compared, or all are equal."
             ),
-            p.table(["order of the elements by", "rank correlation"], known, numbers=(1,)),
+            p.table(["ranking of the elements by", "rank correlation"], known, numbers=(1,)),
         ]
     return blocks
 
@@ -141,7 +143,7 @@ def _both(before: float | None, after: float | None, form: str) -> str:
 
 
 def _picture(result: FaultResult, output: Sequence[tuple[float, int]]) -> str:
-    """Rows a second at the sinks around the fault, and when what it hit was back."""
+    """Rows a second at the sinks around the fault, and when its targets ran again."""
     assert result.began is not None
     after = max(_AFTER, (result.running or result.began) - result.began + _BEFORE)
     step, count = (_BEFORE + after) / _SLOTS, _SLOTS
@@ -152,7 +154,7 @@ def _picture(result: FaultResult, output: Sequence[tuple[float, int]]) -> str:
             rates[slot] += rows / step
     points = [ChartPoint(slot * step, rate) for slot, rate in enumerate(rates)]
     top = max(*rates, 1.0)
-    moments = {"the fault": result.began, "has its state": result.restored, "runs again": result.running}
+    moments = {"the fault": result.began, "state restored": result.restored, "runs again": result.running}
     upright = [
         Series(name, [ChartPoint(at, 0.0), ChartPoint(at, top, f"{name}: {at - _BEFORE:.2f} s")])
         for name, moment in moments.items()
@@ -168,10 +170,10 @@ def _picture(result: FaultResult, output: Sequence[tuple[float, int]]) -> str:
 def _caption(result: FaultResult) -> str:
     kind = KINDS[result.fault.kind]
     after = "never ran again" if result.latency is None else f"ran again after {result.latency:.2f} s"
-    struck = {None: "", "": " There was nothing to alter."}.get(result.altered, f" It struck {result.altered}.")
+    altered = {None: "", "": " There was nothing to alter."}.get(result.altered, f" It altered {result.altered}.")
     what = f"{result.fault.kind} {_targets(result)}".strip()
     return (
-        f"{what} at {result.fault.at / 1e6:.1f} s. {kind.does[0].upper()}{kind.does[1:]}: what it hit {after}.{struck}"
+        f"{what} at {result.fault.at / 1e6:.1f} s. {kind.does[0].upper()}{kind.does[1:]}: its target {after}.{altered}"
     )
 
 
@@ -189,7 +191,7 @@ def _sinks(proof: Proof) -> str:
         ]
         for name, sink in proof.sinks.items()
     ]
-    columns = ["sink", "promised", "without faults", "found", "lost", "doubled", "wrong", "in order"]
+    columns = ["sink", "promised", "expected", "found", "lost", "doubled", "wrong", "in order"]
     return p.table(columns, rows, numbers=(2, 3, 4, 5, 6))
 
 
@@ -199,11 +201,11 @@ def _scores(proof: Proof) -> str:
          "" if score.share is None else f"{100 * score.share:.2f} %"]
         for name, score in proof.scores.items()
     ]  # fmt: skip
-    return p.table(["sink", "output score function", "without faults", "found", "quality"], rows, numbers=(2, 3, 4))
+    return p.table(["sink", "output score function", "expected", "found", "quality"], rows, numbers=(2, 3, 4))
 
 
 def _faults(proof: Proof, done: Sequence[FaultResult]) -> list[str]:
-    """All of them, and below, kind by kind, what was done and what had to hold."""
+    """All faults; below, what each kind does and what must hold."""
     rows = [
         [
             result.fault.kind,
@@ -217,21 +219,21 @@ def _faults(proof: Proof, done: Sequence[FaultResult]) -> list[str]:
         ]
         for result in done
     ]
-    columns = ["fault", "of", "at", "clock, UTC", "ran again after", "restarted in", "caught up in", "at most"]
+    columns = ["fault", "target", "at", "clock, UTC", "ran again after", "restarted in", "caught up in", "predicted"]
     broke = [n for n, result in enumerate(done) if result.running is None or result.misses(proof.bound)]
-    words = "What broke a promise is marked. “At most” is what was predicted for catching up, in the worst case."
+    words = "Faults that broke a promise are highlighted. “Predicted” is the worst case of catching up."
     if any(not KINDS[result.fault.kind].bounded for result in done):
-        words += " A driver comes back with a Spark of its own: no bound is about that, so it stands at the end."
+        words += " A driver restarts with a new Spark session; no bound covers that, so it comes last."
     kinds = [[name, kind.does, kind.holds] for name, kind in KINDS.items() if any(r.fault.kind == name for r in done)]
     return [
         p.table(columns, rows, numbers=(2, 3, 4, 5, 6, 7), long=(1,), hot=broke),
         p.text(words),
-        p.table(["fault", "what was done", "what must hold"], kinds, long=(1, 2)),
+        p.table(["fault", "effect", "what must hold"], kinds, long=(1, 2)),
     ]
 
 
 def _clock(result: FaultResult) -> str:
-    """As in logs and metrics of the same night."""
+    """The time of day, to compare with logs and metrics."""
     assert result.began is not None
     return datetime.fromtimestamp(result.began, UTC).strftime("%H:%M:%S")
 

@@ -1,6 +1,5 @@
-"""HA groups and copies of a run: who is active, how often and how fast they failed over, what that cost, and how copies
-differed. A pure function of the summary of a run; for pages and notebooks.
-"""
+"""HA groups and copies of a run: states, failovers and their cost, and differences between copies; for reports and
+notebooks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,12 +7,12 @@ from typing import Any
 from riprap.report import page as p
 from riprap.report.chart import ChartPoint, Series, chart
 
-_COLUMNS = ["group", "lost", "went over to", "first tuple after", "dropped", "doubled", "tainted"]
-_DIFFERENCES = 100  # that are listed
+_COLUMNS = ["group", "lost", "failed over to", "first tuple after", "dropped", "doubled", "tainted"]
+_DIFFERENCES = 100  # listed at most
 
 
 def replicas(summary: Mapping[str, Any]) -> list[str]:
-    """Blocks of a page; none where nothing is replicated."""
+    """Blocks of a report; none if nothing is replicated."""
     groups, copies = summary.get("groups", {}), summary.get("copies", {})
     blocks: list[str] = []
     if groups:
@@ -29,15 +28,15 @@ def replicas(summary: Mapping[str, Any]) -> list[str]:
         else:
             blocks.append(p.text("No group failed over."))
     if copies:
-        states = [[name, copy["element"], copy["state"]] for name, told in copies.items() for copy in told["copies"]]
+        states = [[name, copy["element"], copy["state"]] for name, group in copies.items() for copy in group["copies"]]
         blocks.append(p.table(["operators", "copy", "state"], states))
         counts = [
-            [name, str(told["restored"]), str(told["tainted"]), str(len(told["differences"]))]
-            for name, told in copies.items()
+            [name, str(group["restored"]), str(group["tainted"]), str(len(group["differences"]))]
+            for name, group in copies.items()
         ]
-        columns = ["operators", "began with the state of another", "times that none was left", "differences"]
+        columns = ["operators", "restored from another copy", "times no copy was left", "differences"]
         blocks.append(p.table(columns, counts, numbers=(1, 2, 3)))
-        differences = [difference for told in copies.values() for difference in told["differences"]]
+        differences = [difference for group in copies.values() for difference in group["differences"]]
         if differences:
             blocks.append(_differing(differences))
     return blocks
@@ -63,7 +62,7 @@ def _failovers(name: str, failovers: Sequence[Mapping[str, Any]]) -> list[list[s
             [
                 name,
                 failover["lost"],
-                "nobody" if failover["to"] is None else f"replica {failover['to']}",
+                "none" if failover["to"] is None else f"replica {failover['to']}",
                 "" if took is None else f"{took:.3f} s",
                 f"{failover['dropped']:,}",
                 f"{failover['doubled']:,}",
@@ -74,14 +73,14 @@ def _failovers(name: str, failovers: Sequence[Mapping[str, Any]]) -> list[list[s
 
 
 def _picture(group: Mapping[str, Any]) -> str:
-    """The active replica over time, from a second before the first fail-over; 0: nobody."""
+    """The active replica over time, from a second before the first failover; 0: none."""
     failovers = group["failovers"]
-    began = failovers[0]["at"] / 1e6 - 1.0
+    start = failovers[0]["at"] / 1e6 - 1.0
     points = [ChartPoint(0.0, float(failovers[0]["from"] or 0))]
     for failover in failovers:
-        at, to = failover["at"] / 1e6 - began, failover["to"] or 0
-        who = "nobody" if failover["to"] is None else f"replica {to}"
-        points.append(ChartPoint(at, float(to), f"{failover['lost']} was lost, {who} is active"))
+        at, to = failover["at"] / 1e6 - start, failover["to"] or 0
+        active = "no replica" if failover["to"] is None else f"replica {to}"
+        points.append(ChartPoint(at, float(to), f"{failover['lost']} was lost, {active} is active"))
     points.append(ChartPoint(points[-1].x + 1.0, points[-1].y))
     return chart([Series("active replica", points, steps=True)], x_label="seconds", y_label="replica")
 
@@ -92,7 +91,7 @@ def _differing(differences: Sequence[Mapping[str, Any]]) -> str:
             difference["operator"],
             difference["stream"],
             f"{difference['from'] / 1e6:.3f} s to {difference['to'] / 1e6:.3f} s",
-            ", ".join(difference["odd"]) or "not known",
+            ", ".join(difference["odd"]) or "unknown",
         ]
         for difference in differences[:_DIFFERENCES]
     ]

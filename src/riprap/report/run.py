@@ -1,7 +1,4 @@
-"""The page of a run: what became of every stream, element and replica, and what each element took.
-
-A pure function of its summary.
-"""
+"""The report of a run: counts of every stream, restarts and costs of every element, failovers of replicas."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,18 +16,18 @@ def run_report(summary: Mapping[str, Any], *, command: str = "") -> str:
     facts = {
         "tuples": f"{summary['tuples']:,}",
         "tuples/s": f"{summary['throughput']:,.0f}",
-        "latency, half within": "not known" if latency is None else f"{latency:.3g} ms",
+        "latency, median": "unknown" if latency is None else f"{latency:.3g} ms",
         "lost": f"{sum(stream['lost'] for stream in streams):,}",
         "undone": f"{sum(rows for failure in summary['failures'] for rows in failure['undone'].values()):,}",
         "repeated": f"{sum(stream['repeated'] for stream in streams):,}",
         "restarts": f"{sum(pe['restarts'] for pe in summary['pes'].values()):,}",
     }
     blocks = [p.facts(facts), *(p.note(text) for text in summary["warnings"])]
-    missed = [[one["fault"], one["why"]] for one in summary.get("not_injected", ())]
+    missed = [[fault["fault"], fault["why"]] for fault in summary.get("not_injected", ())]
     if missed:
         blocks.append(p.section("Not injected", p.table(["fault", "why"], missed)))
-    if found := replicas(summary):
-        blocks.append(p.section("Replicas", *found))
+    if replicated := replicas(summary):
+        blocks.append(p.section("Replicas", *replicated))
     blocks.append(p.section("Streams", stream_table(summary)))
     blocks.append(p.section("Elements", element_table(summary)))
     lead = f"{summary['app']} ran for {summary['seconds']:.1f} s under protocol {summary['protocol']['name']}."
