@@ -71,7 +71,7 @@ def test_tasks_that_must_and_may_not_can_be_named_one_by_one(pipe):
 def test_the_plan_file_and_the_report_are_written(pipe, tmp_path):
     out, report = tmp_path / "deep" / "plan.toml", tmp_path / "plan.html"
     shown = run("plan", pipe, "--recovery", "2s", "--out", str(out), "--report", str(report))
-    assert "1 of 4 tasks keep a backup; proven" in shown
+    assert "1 of 4 tasks are backups; proven" in shown
     assert "■ b" in shown
     assert tomllib.loads(out.read_text()) == {"app": "pipe", "recovery": "2s", "operators": {"b": {"backup": True}}}
     assert "<svg" in report.read_text()
@@ -233,13 +233,13 @@ def test_a_budget(tmp_path):
     [
         ([], "a plan needs a bound"),
         (["--recovery", "2"], "cannot read '2' as a duration"),
-        (["--recovery", "500ms"], "the least bound that can be met is 1s"),
+        (["--recovery", "500ms"], "the shortest bound that can be met is 1s"),
         (["--recovery", "0s"], "must be longer than 0s"),
         (["--recovery", "2s", "--k", "0"], "k must be 1 or more"),
-        (["--recovery", "2s", "--k", "3"], "failures at once"),
+        (["--recovery", "2s", "--k", "3"], "simultaneous failures"),
         (["--recovery", "2s", "--algorithm", "exat"], "did you mean exact"),
         (["--recovery", "2s", "--cost", "x"], "count, bytes"),
-        (["--recovery", "2s", "--must", "z"], "there is no task z"),
+        (["--recovery", "2s", "--must", "z"], "no task z"),
         (["--recovery", "2s", "--sink", "d"], "expected NAME=DURATION"),
         (["--recovery", "2s", "--budget", "cpu=1"], "need an assessment"),
         (["--recovery", "2s", "--latency", "1s"], "are for apps"),
@@ -277,7 +277,7 @@ def test_a_measured_profile_is_enough_for_a_bound(tmp_path):
     )
     lacking = profile.read_text().replace('[operators."VWAP"]', '[other."VWAP"]')
     profile.write_text(lacking)
-    with pytest.raises(PlanError, match=rf"how long VWAP of .*, and {profile} does not say it: .*an entry of each in"):
+    with pytest.raises(PlanError, match=rf"VWAP of .* is unknown and is not in {profile}: .*an entry for each in"):
         run(*common)
 
 

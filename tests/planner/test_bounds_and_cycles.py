@@ -64,7 +64,7 @@ def test_two_failures_on_a_cycle_take_two_backups_on_it():
 
 def test_a_cycle_too_short_for_that_many_failures_is_refused():
     graph = topology("self", seconds(a=1, b=1), [("a", "a"), ("a", "b")])
-    with pytest.raises(PlanError, match="no plan tolerates 2 failures at once: the cycle a → a would need 2 backups"):
+    with pytest.raises(PlanError, match="no plan tolerates 2 simultaneous failures: the cycle a → a needs 2 backups"):
         problem(graph, 9 * SECOND, failures=2)
 
 

@@ -6,6 +6,7 @@ from itertools import chain, combinations, pairwise, product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.planner.measured_costs import measured_costs
 
 from riprap.base.errors import DataError, PlanError, UsageError
 from riprap.planner.assessment_file import LOST, AssessedApp, OperatorImpact, RecoveryTimes, read_assessment
@@ -41,14 +42,15 @@ def problems(draw):
             {0: ((SECOND, kept[0]), (4 * SECOND, kept[1])), LOST: ((SECOND, kept[1] + draw(number)),)},
             cpu=draw(number), memory=draw(number), state=draw(st.sampled_from([0.0, 10.0, 40.0])), output=draw(number),
         )  # fmt: skip
-    machinery = RecoveryTimes(SECOND, SECOND // 10, 100.0, 20.0, (SECOND, 4 * SECOND), 2)
+    machinery = RecoveryTimes(SECOND, SECOND // 10, 100.0, (SECOND, 4 * SECOND), 2)
     together = draw(st.sampled_from([None, "all", "some"]))
     groups = None if together is None else {names[0]: frozenset(names[:2])} if together == "some" else {}
     if together == "all":
         groups = {name: frozenset([name]) for name in names}
     feedback = [(names[-1], names[0])] if draw(st.booleans()) else []
     sinks = frozenset(draw(st.lists(st.sampled_from(names))))
-    asked = budget_problem(AssessedApp("app", operators, machinery), edges, feedback, together=groups, sinks=sinks)
+    assessment = AssessedApp("app", operators, machinery, measured_costs(operators, 20.0))
+    asked = budget_problem(assessment, edges, feedback, together=groups, sinks=sinks)
     limit = st.one_of(st.none(), st.sampled_from([0.0, 1.0, 3.0, 8.0]))
     recovery = st.one_of(st.none(), st.integers(1, 6).map(lambda s: s * SECOND))
     return asked, Budget(draw(limit), draw(limit), draw(limit), draw(recovery))
@@ -126,22 +128,19 @@ def test_knee_is_where_more_budget_buys_little():
 def test_steps_say_what_they_buy():
     rows = {0: ((SECOND, 2.0),), LOST: ((SECOND, 9.0),)}
     operator = OperatorImpact(1.0, rows, cpu=1.0, memory=100.0, state=10.0, output=5.0)
-    asked = budget_problem(
-        AssessedApp("app", {"Sum": operator}, RecoveryTimes(SECOND, 0, 100.0, 1e6, (SECOND,))), [], []
-    )
+    operators = {"Sum": operator}
+    settings = RecoveryTimes(SECOND, 0, 100.0, (SECOND,))
+    asked = budget_problem(AssessedApp("app", operators, settings, measured_costs(operators)), [], [])
     words = [step.buys for step in tradeoff(asked, Budget(memory=100.0)).steps]
     assert (
         words[0] == "Sum: checkpoint every 1s: an expected loss of 0 a day"
     )  # a source's input is kept: no loss is left
     first = OperatorImpact(2.0, rows, cpu=1.0, memory=100.0, state=10.0, output=5.0)
-    asked = budget_problem(
-        AssessedApp("app", {"In": first, "Sum": operator}, RecoveryTimes(SECOND, 0, 100.0, 1e6, ())),
-        [("In", "Sum")],
-        [],
-    )
+    operators, settings = {"In": first, "Sum": operator}, RecoveryTimes(SECOND, 0, 100.0, ())
+    asked = budget_problem(AssessedApp("app", operators, settings, measured_costs(operators)), [("In", "Sum")], [])
     words = [step.buys for step in tradeoff(asked, Budget(memory=200.0)).steps]
     assert words == [
-        "every operator restarts from nothing: an expected loss of 27 a day",
+        "every operator restarts without state: an expected loss of 27 a day",
         "In: HA group: the expected loss falls from 27 to 9 a day",
         "Sum: HA group: the expected loss falls from 9 to 0 a day",
     ]
@@ -181,7 +180,7 @@ def test_bad_assessments_get_a_sentence(tmp_path, change, message):
 
 
 def test_a_missing_assessment_is_named(tmp_path):
-    with pytest.raises(DataError, match="there is no assessment at"):
+    with pytest.raises(DataError, match="no assessment at"):
         read_assessment(tmp_path)
 
 

@@ -13,7 +13,7 @@ from riprap.planner.covering_lp import CoveringLp
 from riprap.planner.exact import solve
 from riprap.planner.neighbours import neighbours
 from riprap.planner.packing import packed_bound
-from riprap.planner.paths import Ways
+from riprap.planner.paths import LongPaths
 from riprap.planner.problem import problem
 from riprap.planner.reductions import reduce
 from riprap_papers.published.topologies import SECOND, layered
@@ -58,7 +58,7 @@ def test_the_packed_bound_of_a_large_graph_comes_near_the_optimum():
     asked = problem(layered(10, 40, heaviest=10), 20 * SECOND)
     core = max(reduce(asked).cores, key=lambda core: core.size)
     clock = CountingClock()
-    bound = packed_bound(core, neighbours(core), np.array(Ways(core).excess), core.fixed != 0, clock, 400.0)
+    bound = packed_bound(core, neighbours(core), np.array(LongPaths(core).excess), core.fixed != 0, clock, 400.0)
     # No plan costs less than 111, by the linear relaxation; one of 117 is known.
     assert 100 <= bound <= 117
 
@@ -69,9 +69,9 @@ def test_compiled_and_interpreted_ways_agree(seed, monkeypatch):
     (core,) = reduce(problem(layered(6, 12, heaviest=10, seed=seed), 25 * SECOND)).cores[:1]
     random = np.random.default_rng(seed)
     weight = np.where(random.random(core.size) < 0.5, 0.0, random.random(core.size) * 0.6)
-    slow = Ways(core)
+    slow = LongPaths(core)
     monkeypatch.setattr(ways, "COMPILED", 1)
-    fast = Ways(core)
+    fast = LongPaths(core)
     assert fast.near is not None
     assert slow.near is None
     found = fast.uncovered(weight.tolist())
@@ -106,7 +106,7 @@ def test_annealing_ends_and_never_gets_dearer():
     found = annealed(core, near, [among], begun, 0, CountingClock(), 500.0)
     assert core.cost[found].sum() <= core.cost[begun].sum()
     weight = found.astype(float).tolist()
-    assert Ways(core).uncovered(weight) == []
+    assert LongPaths(core).uncovered(weight) == []
 
 
 def test_a_time_limit_leaves_a_plan_and_a_gap():

@@ -54,8 +54,9 @@ def test_plans_go_by_what_was_measured():
     ]
     assert group.resources == Resources(1.0, 18.0, 2.0, 12.0)  # two more replicas
     assert backup_resources(asked, "a") == Resources(0.3, 20.0, 500.0, 7.0)
-    estimated = AssessedApp("app", {"a": impact}, settings)
-    assert options(estimated, "a")[-1].resources == Resources(18.0, 18.0, 0.0, 18.0)
+    not_measured = AssessedApp("app", {"a": impact}, settings)
+    assert [option.technique for option in options(not_measured, "a")] == ["restart"]
+    assert backup_resources(not_measured, "a") is None
 
 
 @pytest.fixture
@@ -101,7 +102,7 @@ def test_a_budget_buys_what_was_measured_to_fit(assessed):
         ("[costs]\nevery = 1.0\n[costs.operators.Nobody]\nrunning = {cores=1,memory=1,written=1,sent=1}\n", "Nobody"),
         ("[costs]\nevery = 0\n[costs.operators]\n", "longer than 0 s"),
         ("[costs]\n[costs.operators.VWAP]\n", "every"),
-        ("[costs]\nevery = 1\n[costs.operators.VWAP]\n", "running is missing"),
+        ("[costs]\nevery = 1\n[costs.operators.VWAP]\n", "running, the cost without protection, is missing"),
         ("[costs]\nevery = 1\n[costs.operators.VWAP]\nrunning = {cores = -1}\n", "a number from 0 to"),
         ("[costs]\nevery = 1\n[costs.operators.VWAP]\nrunning = {cores = 1}\n", "memory"),
         ("costs = 3\n", "expected"),

@@ -84,7 +84,7 @@ def test_several_failures_at_once(case, failures, must):
     best = reference(topology, [bound] * topology.size, failures=failures, must=must)
     names = [f"t{i}" for i in must]
     if best is None:
-        with pytest.raises(PlanError, match="failures at once"):
+        with pytest.raises(PlanError, match="simultaneous failures"):
             problem(topology, bound * SECOND, failures=failures, must=names)
         return
     found = solve(problem(topology, bound * SECOND, failures=failures, must=names))

@@ -7,7 +7,7 @@ import pytest
 
 from riprap.base.errors import PlanError
 from riprap.base.quantities import Duration
-from riprap.planner.executed import as_executed, met
+from riprap.planner.executed import as_executed, with_enough_backups
 from riprap.planner.topology import topology
 from riprap.planner.topology_files import optimal_interval
 
@@ -53,11 +53,11 @@ def test_backups_are_added_until_the_bound_is_met():
         graph = topology("t", [(name, Duration(1)) for name in names], [(names[a], names[b]) for a, b in edges])
         none, alone = np.zeros(size, bool), as_executed(graph, intervals, pace, np.ones(size, bool)).max()
         bound = np.full(size, alone * random.choice([1.0, 1.5, 3.0]))
-        kept = met(graph, intervals, pace, none, bound, none)
+        kept = with_enough_backups(graph, intervals, pace, none, bound, none)
         assert (as_executed(graph, intervals, pace, kept) <= bound).all()
         for task in np.flatnonzero(kept):
             fewer = kept.copy()
             fewer[task] = False
             assert (as_executed(graph, intervals, pace, fewer) > bound).any(), "none of them is needless"
     with pytest.raises(PlanError, match="no plan recomputes fast enough"):
-        met(graph, intervals, pace, none, np.full(size, alone / 2), none)
+        with_enough_backups(graph, intervals, pace, none, np.full(size, alone / 2), none)

@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.planner.test_budget import Assessment, OperatorImpact, Settings, budget_problem
+from tests.planner.measured_costs import measured_costs
 
 from riprap.apps.catalogue import load_app
 from riprap.base.errors import DataError, GraphError, PlanError, UsageError
 from riprap.graph.annotations import Annotations, HaGroup
-from riprap.planner.budget import evaluate
+from riprap.planner.assessment_file import AssessedApp, OperatorImpact, RecoveryTimes
+from riprap.planner.budget import budget_problem, evaluate
 from riprap.planner.from_graph import plan_with_backups, plan_with_protection, topology_of
 from riprap.planner.topology_files import TaskProfile, read_profile, read_topology
 from riprap_papers.published.topologies import SECOND
@@ -55,7 +56,7 @@ def test_graphml(tmp_path):
     [
         ("x.json", "{", "is not JSON"),
         ("x.json", [], "expected an object"),
-        ("x.json", {"tasks": 3}, "is no topology"),
+        ("x.json", {"tasks": 3}, "is not a topology"),
         ("x.json", {"tasks": [{"T": 1}]}, "task 1 has no name"),
         ("x.json", {"tasks": [{"name": "a"}]}, "neither T nor checkpoint"),
         ("x.json", {"tasks": [{"name": "a", "T": "fast"}]}, "cannot read 'fast' as a duration"),
@@ -74,13 +75,13 @@ def test_bad_files_get_a_sentence(tmp_path, name, content, message):
 
 
 def test_missing_and_strange_files(tmp_path):
-    with pytest.raises(DataError, match="there is no file"):
+    with pytest.raises(DataError, match="no such file"):
         read_topology(tmp_path / "none.json")
-    with pytest.raises(DataError, match="there is no file"):
+    with pytest.raises(DataError, match="no such file"):
         read_topology(tmp_path / "none.graphml")
     with pytest.raises(UsageError, match=r"a \.json or a \.graphml"):
         read_topology(tmp_path / "x.csv")
-    with pytest.raises(GraphError, match="which is no task"):
+    with pytest.raises(GraphError, match="which is not a task"):
         read_topology(write(tmp_path / "x.json", {"tasks": TASKS, "edges": [["a", "z"]]}))
 
 
@@ -93,7 +94,7 @@ def test_an_app_with_a_profile(tmp_path):
     latency = dict(zip(found.tasks, found.latency.tolist(), strict=True))
     assert (latency["Aggregator"], latency["Source"], latency["VWAP"]) == (3 * SECOND, SECOND, SECOND // 2)
     assert len(found.edges) == len(graph.streams)
-    with pytest.raises(PlanError, match="need to reprocess their recent input is not known"):
+    with pytest.raises(PlanError, match="need to reprocess recent input is unknown"):
         topology_of(graph, profile)
     with pytest.raises(PlanError, match="no cost of"):
         topology_of(graph, profile, otherwise=SECOND, by_bytes=True)
@@ -133,8 +134,9 @@ def test_replicated_neighbours_form_one_group():
     graph = load_app("bargain-discovery")
     names = ["TradeFilter", "Aggregator", "VWAP", "QuoteFilter"]
     impact = OperatorImpact(1.0, {0: ((SECOND, 1.0),)}, state=1.0)
+    operators, settings = dict.fromkeys(names, impact), RecoveryTimes(intervals=(SECOND,))
     asked = budget_problem(
-        Assessment("bargain-discovery", dict.fromkeys(names, impact), Settings(intervals=(SECOND,))),
+        AssessedApp("bargain-discovery", operators, settings, measured_costs(operators)),
         [("TradeFilter", "Aggregator"), ("Aggregator", "VWAP")], [],
     )  # fmt: skip
     restart, checkpoint, replicas = asked.options["VWAP"]

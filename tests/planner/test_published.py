@@ -144,7 +144,7 @@ def test_an_algorithm_refuses_what_it_does_not_know():
     fork = topology("fork", seconds(a=1, b=1, c=1), [("a", "b"), ("a", "c")])
     with pytest.raises(UsageError, match="a feeds 2 tasks"):
         tree(problem(fork, 2 * SECOND))
-    with pytest.raises(UsageError, match="not made of lines, because of a"):
+    with pytest.raises(UsageError, match="does not consist of lines, because of a"):
         line(problem(fork, 2 * SECOND))
     with pytest.raises(UsageError, match="one bound, equal costs"):
         dag(problem(fork, 2 * SECOND, must=["b"]))

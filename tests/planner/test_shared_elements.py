@@ -47,7 +47,7 @@ def test_a_plan_without_a_bound_counts_what_shares_an_element_once(tmp_path):
     found = checked(tmp_path, "", "5s")
     assert found.to_json()["worst"] == "4s"  # S, F, A and the sink come back as one
     assert any("S, F, A, Out share an element" in text for text in found.summary.sentences)
-    with pytest.raises(PlanError, match=r"S \(4s\); the least bound that can be met is 4s"):
+    with pytest.raises(PlanError, match=r"S \(4s\); the shortest bound that can be met is 4s"):
         checked(tmp_path, "", "3s")
 
 

@@ -1,4 +1,4 @@
-"""The one visible list of planning algorithms. All meet the bounds; only `exact` and `exhaust` prove their cost."""
+"""The list of planning algorithms. All meet the bounds; only `exact` and `exhaust` prove their cost."""
 
 from collections.abc import Callable, Mapping
 
@@ -22,9 +22,9 @@ ALGORITHMS: Mapping[str, Callable[[Problem], Solution]] = {
 }
 
 
-def run(algorithm: str, asked: Problem, *, time_limit: float = 10.0, clock: Clock = SYSTEM_CLOCK) -> Solution:
+def run(algorithm: str, problem: Problem, *, time_limit: float = 10.0, clock: Clock = SYSTEM_CLOCK) -> Solution:
     if algorithm not in ALGORITHMS:
-        raise UsageError(f"there is no algorithm {algorithm}: choose one of {known(ALGORITHMS, algorithm)}")
+        raise UsageError(f"no algorithm {algorithm}: choose one of {known(ALGORITHMS, algorithm)}")
     if algorithm == "exact":
-        return solve(asked, time_limit=time_limit, clock=clock)
-    return ALGORITHMS[algorithm](asked)
+        return solve(problem, time_limit=time_limit, clock=clock)
+    return ALGORITHMS[algorithm](problem)

@@ -1,8 +1,8 @@
 """Good plans for large cores, one failure at a time, compiled: simulated annealing over plans that meet the bounds.
 
-A move makes a random vertex a backup and then drops, in random order, every backup that this makes needless; it is
-kept when the plan gets no dearer, and else with a chance that falls with the temperature. The state is that of
-`search.Cover`: late[v] and excess[v], carried only as far as a change reaches.
+A move makes a random vertex a backup and then drops, in random order, every backup that is no longer needed. It is
+accepted if the plan is not more expensive, otherwise with a probability that falls with the temperature. The state is
+that of `search.Cover`: late[v] and excess[v], updated incrementally.
 """
 
 from typing import NamedTuple
@@ -33,9 +33,9 @@ class _State(NamedTuple):
     backup: np.ndarray
     late: np.ndarray
     excess: np.ndarray
-    heap: np.ndarray  # vertices that a change has reached, nearest first
-    queued: np.ndarray  # whether a vertex is among them
-    touched: np.ndarray  # backups whose need may have changed
+    heap: np.ndarray  # vertices to update, nearest first
+    queued: np.ndarray  # whether a vertex is in `heap`
+    touched: np.ndarray  # backups that may no longer be needed
 
 
 def _arrays(core: Core, near: Neighbours) -> _Arrays:
@@ -43,7 +43,7 @@ def _arrays(core: Core, near: Neighbours) -> _Arrays:
 
 
 def pruned(core: Core, near: Neighbours, useful: np.ndarray) -> np.ndarray:
-    """All useful vertices, then from the first to the last those that are not needed go: a plan to begin with."""
+    """An initial plan: all useful vertices, without those that are not needed, tried in order."""
     plan = useful.copy()
     _prune(_arrays(core, near), plan)
     return plan
@@ -52,9 +52,9 @@ def pruned(core: Core, near: Neighbours, useful: np.ndarray) -> np.ndarray:
 def annealed(
     core: Core, near: Neighbours, among: list[np.ndarray], plan: np.ndarray, enough: int, clock: Clock, deadline: float
 ) -> np.ndarray:
-    """A plan at least as cheap as `plan`; ends when it costs `enough`, or time is up.
+    """A plan at least as cheap as `plan`; stops at cost `enough` or when time is up.
 
-    Each run draws its moves from the next of `among` (sets of vertices, bool [n]) and begins with the best plan so far.
+    Each run draws its moves from the next of `among` (sets of vertices, bool [n]) and starts with the best plan so far.
     """
     best, least = plan.copy(), int(core.cost[plan].sum())
     mean = float(core.cost[plan].mean()) if plan.any() else 0.0
@@ -62,7 +62,7 @@ def annealed(
     drawn = [np.flatnonzero(some) for some in among if some.any()]
     while least > enough and drawn and mean > 0:
         now, moves = best.copy(), MOVES * core.size // STEPS
-        begun = clock.monotonic()
+        started = clock.monotonic()
         for step in range(STEPS):
             heat = mean * (HOT + (COLD - HOT) * step / STEPS)
             kept = _anneal(arrays, core.cost, drawn[0], now, heat, moves, rng)
@@ -71,8 +71,8 @@ def annealed(
             left = deadline - clock.monotonic()
             if left <= 0 or least <= enough:
                 return best
-            if step == 0:  # so many moves that all steps fit into the time left
-                moves = min(moves, int(moves * left / STEPS / max(1e-9, clock.monotonic() - begun)))
+            if step == 0:  # limit the moves so that all steps fit into the remaining time
+                moves = min(moves, int(moves * left / STEPS / max(1e-9, clock.monotonic() - started)))
         drawn = drawn[1:] + drawn[:1]
     return best
 
@@ -138,7 +138,7 @@ def _state(graph: _Arrays, backup: np.ndarray) -> _State:
 
 @njit(cache=True, nogil=True)
 def _put(u: int, flag: bool, graph: _Arrays, state: _State) -> int:
-    """Sets or removes the backup of u; returns how many backups were touched."""
+    """Sets or removes the backup of u; returns the number of entries in `touched`."""
     backup, late, excess, heap, queued, touched = state
     backup[u] = flag
     found, count = 0, 0
@@ -204,11 +204,11 @@ def _anneal(
     moves: int,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Changes `backup`; returns the cheapest plan on the way."""
+    """Changes `backup`; returns the cheapest plan seen."""
     state = _state(graph, backup)
     listed, gone = np.empty_like(state.touched), np.empty(len(backup), np.int64)
     best = backup.copy()
-    total, least = 0, 0  # against where it began
+    total, least = 0, 0  # relative to the initial plan
     for _ in range(moves):
         x = chosen[int(rng.random() * len(chosen))]
         if backup[x]:

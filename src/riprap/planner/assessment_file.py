@@ -1,4 +1,4 @@
-"""What an assessment says about an app: how bad a failure of each operator is, and what running it takes.
+"""The file of an assessment: the impact of a failure of each operator, and the operator's use of resources.
 
 A directory with `assessment.json`:
 
@@ -9,20 +9,20 @@ A directory with `assessment.json`:
          "impact": [{"outage": "0.5s", "state_age": "0s", "impact": 0.8, "quality": 0.98, "recovery": 2},
                     {"outage": "4s",   "state_age": "0s", "impact": 6.1},
                     {"outage": "4s",   "state_age": "lost", "impact": 24.1}],
-         "cpu": 0.4,                  cores that the operator keeps busy
-         "memory": 8000000,           bytes that it holds
+         "cpu": 0.4,                  cores that the operator uses
+         "memory": 8000000,           bytes that it uses
          "state": 2000000,            bytes of a checkpoint
          "output": 150000}},          bytes/s that it emits
      "unassessed": {"Table": "no tuple of this stream reaches Table"},
-     "settings": {"restart": "0.5s", "failover": "0.1s", "read": 200e6, "write_per_core": 500e6,
+     "settings": {"restart": "0.5s", "failover": "0.1s", "read": 200e6,
                   "intervals": ["1s", "10s"], "replicas": 2}}
 
-`impact` is the quality impact of one failure with that outage, where the state afterwards is that old ("0s": kept;
-"lost": empty). Between the rows it is interpolated: linearly in the outage for each age, then linearly in the age.
-Beyond the longest outage or age it stays what it is there. Without rows for lost state the oldest age stands for it.
-An outage of 0 with state kept is no failure at all: impact 0. `quality` and `recovery` (in sections of the output) of
-the same failure may be left out, and are interpolated in the same way. All settings have defaults. Operators under
-`unassessed`, each with the reason, are known to be there and no more: a plan for a budget leaves them to a restart.
+`impact` is the quality impact of one failure with that outage and that age of the state afterwards ("0s": current;
+"lost": empty). Between rows it is interpolated: linearly in the outage for each age, then linearly in the age.
+Beyond the longest outage or age it is constant. Without rows for lost state, the oldest age is used instead.
+An outage of 0 with current state is no failure: impact 0. `quality` and `recovery` (in sections of the output) of
+the same failure are optional and interpolated in the same way. All settings have defaults; `write_per_core` is
+accepted and ignored. `unassessed` lists the other operators, each with the reason: a plan for a budget restarts them.
 """
 
 from bisect import bisect_left
@@ -39,7 +39,7 @@ from riprap.graph.annotations import MOST_REPLICAS
 from riprap.planner.costs import OperatorCosts
 from riprap.planner.json_input import LARGEST, as_object
 
-LOST = Duration(-1)  # in place of an age: the state is gone
+LOST = Duration(-1)  # in place of an age: the state is lost
 
 _RESTART, _FAILOVER = Duration(500_000), Duration(100_000)
 _INTERVALS = tuple(Duration(value) for value in (500_000, 1_000_000, 5_000_000, 30_000_000))
@@ -47,17 +47,16 @@ _INTERVALS = tuple(Duration(value) for value in (500_000, 1_000_000, 5_000_000, 
 
 @dataclass(frozen=True)
 class RecoveryTimes:
-    """How long the machinery takes. Durations in microseconds."""
+    """Times of recovery and the choices of a plan. Durations in microseconds."""
 
     restart: Duration = _RESTART  # until a failed operator runs again
-    failover: Duration = _FAILOVER  # until a replica has taken over
-    read: float = 200e6  # bytes/s at which a checkpoint is read back
-    write_per_core: float = 500e6  # bytes/s that one core writes to checkpoints and persistent streams
-    intervals: tuple[Duration, ...] = _INTERVALS  # between checkpoints, to choose from
+    failover: Duration = _FAILOVER  # until another replica is active
+    read: float = 200e6  # bytes/s at which a checkpoint is read
+    intervals: tuple[Duration, ...] = _INTERVALS  # checkpoint intervals to choose from
     replicas: int = 2  # of an HA group
 
 
-# Age of the state (or LOST) → (outage, what was measured), outages ascending.
+# Age of the state (or LOST) → (outage, measured value), outages ascending.
 ByOutage = Mapping[Duration, tuple[tuple[Duration, float], ...]]
 
 
@@ -73,12 +72,12 @@ class OperatorImpact:
     recovery: ByOutage = field(default_factory=dict)  # sections until the output is right again; empty: not known
 
     def quality_impact(self, outage: Duration, age: Duration) -> float:
-        """Of one failure with this effective outage and this age of the state (LOST: no state)."""
+        """Quality impact of one failure with this effective outage and this age of the state."""
         return interpolated(self.impact, outage, age, without=0.0)
 
 
 def interpolated(found: ByOutage, outage: Duration, age: Duration, *, without: float) -> float:
-    """What would be measured of one failure; `without`: of none."""
+    """The value for one failure, from measured ones; `without`: the value without a failure."""
     ages = sorted(known_age for known_age in found if known_age != LOST)
     if age == LOST:
         return _along(found[LOST] if LOST in found else found[ages[-1]], outage)
@@ -88,7 +87,7 @@ def interpolated(found: ByOutage, outage: Duration, age: Duration, *, without: f
     def at(known_age: Duration) -> float:
         rows = found[known_age]
         if known_age == 0 and rows[0][0] > 0:
-            rows = ((Duration(0), without), *rows)  # nothing missed, nothing lost
+            rows = ((Duration(0), without), *rows)  # no input missed, no state lost
         return _along(rows, outage)
 
     if age in found:
@@ -117,19 +116,19 @@ class AssessedApp:
     app: str
     operators: Mapping[str, OperatorImpact]
     settings: RecoveryTimes = field(default_factory=RecoveryTimes)
-    costs: Mapping[str, OperatorCosts] = field(default_factory=dict)  # measured; of other operators as estimated
-    unassessed: Mapping[str, str] = field(default_factory=dict)  # operators of which nothing is known, and why
+    costs: Mapping[str, OperatorCosts] = field(default_factory=dict)  # measured
+    unassessed: Mapping[str, str] = field(default_factory=dict)  # operators that were not assessed, and why
 
 
 def read_assessment(directory: Path) -> AssessedApp:
     path = files.real(directory) / "assessment.json" if directory.is_dir() else files.real(directory)
     if not files.exists(path):
-        raise DataError(f"there is no assessment at {path}: give the directory that an assessment wrote")
+        raise DataError(f"no assessment at {path}: give the directory that `riprap assess` wrote")
     where = str(path)
     top = as_object(read_json(path, own=True), where, ("app", "operators", "unassessed", "settings"))
     operators, unassessed = top.get("operators"), as_object(top.get("unassessed", {}), f"{where}: unassessed")
     if not isinstance(top.get("app"), str) or not isinstance(operators, dict) or not operators:
-        raise DataError(f'{where} is no assessment: expected {{"app": NAME, "operators": {{NAME: …}}}}')
+        raise DataError(f'{where} is not an assessment: expected {{"app": NAME, "operators": {{NAME: …}}}}')
     return AssessedApp(
         top["app"],
         {name: _operator(entry, f"{where}: {name}") for name, entry in operators.items()},
@@ -139,12 +138,12 @@ def read_assessment(directory: Path) -> AssessedApp:
 
 
 def merged_assessment(parts: Sequence[AssessedApp]) -> AssessedApp:
-    """Assessments of one app with state of different ages, as one."""
+    """Merges assessments of one app with different ages of the state."""
     first = parts[0]
     operators, unassessed = dict(first.operators), dict(first.unassessed)
     for part in parts[1:]:
         if part.app != first.app:
-            raise DataError(f"one assessment is of app {first.app} and another of {part.app}; give those of one app")
+            raise DataError(f"one assessment is of app {first.app}, another of {part.app}: give assessments of one app")
         unassessed |= part.unassessed
         for name, entry in part.operators.items():
             known = operators.get(name, entry)
@@ -162,19 +161,19 @@ def _operator(entry: Any, where: str) -> OperatorImpact:
     table = as_object(entry, where, ("failures_per_day", "impact", "cpu", "memory", "state", "output"))
     rows = table.get("impact")
     if not isinstance(rows, list) or not rows:
-        raise DataError(f"{where}: impact must list at least one outage, its state age and its impact")
+        raise DataError(f"{where}: impact must list at least one outage with its state age and impact")
     by_age: dict[str, dict[Duration, dict[Duration, float]]] = {"impact": {}, "quality": {}, "recovery": {}}
     for row in rows:
         parts = as_object(row, where, ("outage", "state_age", *by_age))
         age = LOST if parts.get("state_age") == "lost" else _duration(parts.get("state_age", "0s"), where)
         outage = _duration(parts.get("outage"), where)
         if outage in by_age["impact"].get(age, {}):
-            raise DataError(f"{where}: two impacts for the same outage and state age")
-        for what, found in by_age.items():
-            if what == "impact" or what in parts:
-                found.setdefault(age, {})[outage] = _number(parts.get(what), f"{where}: {what}")
+            raise DataError(f"{where}: the same outage and state age is listed twice")
+        for metric, values in by_age.items():
+            if metric == "impact" or metric in parts:
+                values.setdefault(age, {})[outage] = _number(parts.get(metric), f"{where}: {metric}")
     impact, quality, recovery = (
-        {age: tuple(sorted(found.items())) for age, found in each.items()} for each in by_age.values()
+        {age: tuple(sorted(values.items())) for age, values in metric.items()} for metric in by_age.values()
     )
     cpu, memory, state, output = (
         _number(table.get(key, 0), f"{where}: {key}") for key in ("cpu", "memory", "state", "output")
@@ -192,9 +191,11 @@ def _settings(entry: Any, where: str) -> RecoveryTimes:
             values[key] = _duration(table[key], f"{where}: {key}")
     for key in ("read", "write_per_core"):
         if key in table:
-            values[key] = _number(table[key], f"{where}: {key}")
-            if not values[key]:
-                raise DataError(f"{where}: {key} must be more than 0 bytes/s")
+            rate = _number(table[key], f"{where}: {key}")
+            if not rate:
+                raise DataError(f"{where}: {key} must be above 0 bytes/s")
+            if key == "read":
+                values[key] = rate
     if "intervals" in table:
         if not isinstance(table["intervals"], list):
             raise DataError(f'{where}: intervals must be a list such as ["1s", "10s"]')
@@ -204,7 +205,7 @@ def _settings(entry: Any, where: str) -> RecoveryTimes:
     if "replicas" in table:
         values["replicas"] = table["replicas"]
         if type(values["replicas"]) is not int or not 2 <= values["replicas"] <= MOST_REPLICAS:
-            raise DataError(f"{where}: replicas must be a whole number of at least 2, and at most {MOST_REPLICAS}")
+            raise DataError(f"{where}: replicas must be a whole number from 2 to {MOST_REPLICAS}")
     return RecoveryTimes(**values)
 
 

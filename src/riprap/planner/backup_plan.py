@@ -1,4 +1,4 @@
-"""A finished plan of backups: what was asked, what was found, and what it means, ready to be shown."""
+"""A finished plan of backups: the problem, the solution and its effect, ready to be displayed."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,54 +14,54 @@ from riprap.planner.model import NEVER, FailureCost, effect
 from riprap.planner.problem import Problem, Solution
 from riprap.planner.replan import Change, replan
 
-PREDICTION = "Recovery latencies are predictions of the failure-effect model; `riprap prove` holds real kills to them."
+PREDICTION = "Recovery latencies are predictions of the failure-effect model; `riprap prove` checks them by real kills."
 
-GIVEN = "given"  # in place of an algorithm: the backups were not chosen here
+GIVEN = "given"  # instead of an algorithm: the user chose the backups
 
 
 @dataclass(frozen=True, eq=False)
 class BackupPlan:
-    asked: Problem
+    problem: Problem
     solution: Solution
     effect: FailureCost
-    seconds: float  # time the planning took
-    change: Change | None = None  # against an earlier plan, where one was given
+    seconds: float  # planning time
+    change: Change | None = None  # from an earlier plan, if one was given
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(self.asked.topology.tasks[task] for task in np.flatnonzero(self.solution.backups))
+        return tuple(self.problem.topology.tasks[task] for task in np.flatnonzero(self.solution.backups))
 
     @property
     def critical(self) -> tuple[str, ...]:
-        return tuple(self.asked.topology.tasks[task] for task in self.effect.critical)
+        return tuple(self.problem.topology.tasks[task] for task in self.effect.critical)
 
     @property
     def worst(self) -> str:
-        """The longest recovery, for people."""
-        return _told(self.effect.worst)
+        """The longest recovery, formatted."""
+        return _shown(self.effect.worst)
 
     def recovery_of(self, task: int) -> str:
-        return _told(int(self.effect.latency[task]))
+        return _shown(int(self.effect.latency[task]))
 
     @property
     def cut_edges(self) -> list[tuple[str, str]]:
-        topology = self.asked.topology
+        topology = self.problem.topology
         return [(topology.tasks[a], topology.tasks[b]) for a, b in topology.edges[topology.cuts].tolist()]
 
     @property
     def counts(self) -> bool:
-        """Whether the cost is a number of backups."""
-        return bool(np.all(self.asked.topology.costs == 1))
+        """Whether the cost is the number of backups."""
+        return bool(np.all(self.problem.topology.costs == 1))
 
     @property
     def verdict(self) -> str:
         """One sentence: how good the plan is."""
         solution = self.solution
-        amount = f"{len(self.names)} of {self.asked.topology.size} tasks keep a backup"
+        amount = f"{len(self.names)} of {self.problem.topology.size} tasks are backups"
         if not self.counts:
             amount += f", at a cost of {solution.cost:,}"
         if solution.method == GIVEN:
-            return f"{amount}; that {'meets' if self.asked.is_met(solution.backups) else 'does not meet'} the bound."
+            return f"{amount}; that {'meets' if self.problem.is_met(solution.backups) else 'does not meet'} the bound."
         if solution.optimal and self.cut_edges:
             return f"{amount}; proven: no plan that cuts the same streams and meets the bound is cheaper."
         if solution.optimal:
@@ -70,34 +70,34 @@ class BackupPlan:
 
     @property
     def shortfall(self) -> str | None:
-        """What the plan misses, in one sentence that begins with its worst; None if it meets everything."""
-        topology, latency, asked = self.asked.topology, self.effect.latency, self.asked
-        cycle = thin_cycle(topology.size, topology.edges, self.solution.backups, asked.failures)
+        """The worst violation of the plan, in one sentence that starts with the task; None if it meets everything."""
+        topology, latency, problem = self.problem.topology, self.effect.latency, self.problem
+        cycle = thin_cycle(topology.size, topology.edges, self.solution.backups, problem.failures)
         if cycle is not None:
             named = " → ".join(topology.tasks[task] for task in (*cycle, cycle[0]))
             kept = int(self.solution.backups[list(cycle)].sum())
             return (
-                f"{topology.tasks[cycle[0]]} never recovers: the cycle {named} has {kept} of {asked.failures} backups"
+                f"{topology.tasks[cycle[0]]} never recovers: the cycle {named} has {kept} of {problem.failures} backups"
             )
-        task = int(np.argmax(latency - asked.bound))
-        if latency[task] > asked.bound[task]:
-            took, allowed = (show_duration(Duration(int(value[task]))) for value in (latency, asked.bound))
+        task = int(np.argmax(latency - problem.bound))
+        if latency[task] > problem.bound[task]:
+            took, allowed = (show_duration(Duration(int(value[task]))) for value in (latency, problem.bound))
             return f"{topology.tasks[task]} takes {took} of {allowed}"
-        lacking = np.flatnonzero(asked.must & ~self.solution.backups)
+        lacking = np.flatnonzero(problem.must & ~self.solution.backups)
         if len(lacking):
             fed = lacking[0] in topology.edges[topology.cuts, 0]
-            why = "feeds a stream that leads back" if fed else "must keep one"
-            return f"{topology.tasks[lacking[0]]} keeps no backup, and {why}"
-        surplus = np.flatnonzero(asked.must_not & self.solution.backups)
-        return f"{topology.tasks[surplus[0]]} keeps a backup, and may not" if len(surplus) else None
+            why = "feeds a feedback stream" if fed else "must be one"
+            return f"{topology.tasks[lacking[0]]} is not a backup but {why}"
+        surplus = np.flatnonzero(problem.must_not & self.solution.backups)
+        return f"{topology.tasks[surplus[0]]} is a backup but must not be one" if len(surplus) else None
 
     def to_json(self) -> dict[str, Any]:
-        topology, asked = self.asked.topology, self.asked
-        bound = int(asked.bound.max())
+        topology, problem = self.problem.topology, self.problem
+        bound = int(problem.bound.max())
         return {
             "topology": topology.name,
             "algorithm": self.solution.method,
-            "failures": asked.failures,
+            "failures": problem.failures,
             "recovery": format_duration(Duration(bound)),
             "worst": None if self.effect.worst >= NEVER else format_duration(Duration(self.effect.worst)),
             "backups": list(self.names),
@@ -115,7 +115,7 @@ class BackupPlan:
                     "name": name,
                     "T": int(topology.latency[task]) / 1e6,
                     "L": None if self.effect.latency[task] >= NEVER else int(self.effect.latency[task]) / 1e6,
-                    "bound": int(asked.bound[task]) / 1e6,
+                    "bound": int(problem.bound[task]) / 1e6,
                     "cost": int(topology.costs[task]),
                     "backup": bool(self.solution.backups[task]),
                 }
@@ -124,12 +124,12 @@ class BackupPlan:
         }
 
 
-def _told(latency: int) -> str:
+def _shown(latency: int) -> str:
     return "never" if latency >= NEVER else show_duration(Duration(latency))
 
 
 def row(case: str, recovery: float, solution: Solution, seconds: float, published: object = None) -> dict[str, Any]:
-    """One line of a table of results, as every `--json` of the planner prints it. Times in seconds."""
+    """One row of the results that every `--json` of the planner prints. Times in seconds."""
     return {
         "case": case,
         "R": recovery,
@@ -142,30 +142,30 @@ def row(case: str, recovery: float, solution: Solution, seconds: float, publishe
 
 
 def plan_backups(
-    asked: Problem,
+    problem: Problem,
     *,
     algorithm: str = "exact",
     existing: tuple[str, ...] | None = None,
     time_limit: float = 10.0,
     clock: Clock = SYSTEM_CLOCK,
 ) -> BackupPlan:
-    """`existing`: the backups of an earlier plan; then the new one changes as few of them as it can."""
+    """`existing`: the backups of an earlier plan, which the new plan changes as little as possible."""
     begun = clock.monotonic()
     change = None
     if existing is None:
-        solution = algorithms.run(algorithm, asked, time_limit=time_limit, clock=clock)
+        solution = algorithms.run(algorithm, problem, time_limit=time_limit, clock=clock)
     else:
-        change = replan(asked, existing, time_limit=time_limit, clock=clock)
+        change = replan(problem, existing, time_limit=time_limit, clock=clock)
         solution = change.solution
     seconds = clock.monotonic() - begun
-    return BackupPlan(asked, solution, effect(asked.topology, solution.backups, asked.failures), seconds, change)
+    return BackupPlan(problem, solution, effect(problem.topology, solution.backups, problem.failures), seconds, change)
 
 
-def given_backups(asked: Problem, names: Iterable[str]) -> BackupPlan:
-    """What backups that are there already come to. They need not meet the bounds."""
-    topology = asked.topology
+def given_backups(problem: Problem, names: Iterable[str]) -> BackupPlan:
+    """The effect of backups that the user chose. They need not meet the bounds."""
+    topology = problem.topology
     backups = np.zeros(topology.size, bool)
     backups[[topology.index(name) for name in names]] = True
     costs = topology.costs
-    solution = Solution(backups, int(costs[backups].sum()), int(costs[asked.must].sum()), GIVEN)
-    return BackupPlan(asked, solution, effect(asked.topology, backups, asked.failures), 0.0)
+    solution = Solution(backups, int(costs[backups].sum()), int(costs[problem.must].sum()), GIVEN)
+    return BackupPlan(problem, solution, effect(problem.topology, backups, problem.failures), 0.0)

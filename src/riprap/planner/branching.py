@@ -1,9 +1,9 @@
-"""Branch and bound with rows found on demand, and with bounds that are exact.
+"""Branch and bound with rows generated on demand and exact bounds.
 
-The next vertex to decide on is the one that moves the bound most both ways: tried out (strong branching) until it has
-been once, then judged by what it did before. Every node is closed by a bound in whole numbers (`CoveringLp.bound`) or
-by a row that can no longer be met, so that the proof holds at any costs. The search takes up the open node with the
-least bound; where the best plan so far is a poor one it goes down from there as far as it can, which finds better ones.
+The branching vertex is the one that moves the bound most in both directions: by strong branching the first time, by its
+pseudo-costs later. Every node is closed by an integer bound (`CoveringLp.bound`) or by a row that cannot be met, so the
+proof holds at any costs. The search continues with the open node of the least bound; with `dive` it first descends as
+far as possible, which finds better plans.
 """
 
 from collections.abc import Callable
@@ -14,11 +14,11 @@ import numpy as np
 
 from riprap.base.clock import Clock
 from riprap.planner.covering_lp import Basis, CoveringLp
-from riprap.planner.paths import Ways
+from riprap.planner.paths import LongPaths
 
 WHOLE = 1e-6  # a fraction this near to 0 or 1 counts as that
-ROWS = 5  # per undecided vertex; more than that, and those that are slack go
-CANDIDATES = 8  # vertices that are tried out or judged before one is chosen
+ROWS = 5  # per undecided vertex; above this, slack rows are dropped
+CANDIDATES = 8  # vertices that are compared for branching
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,19 +32,19 @@ class _Node:
 
 class Branching:
     def __init__(
-        self, program: CoveringLp, ways: Ways, cost: Callable[[], int], accept: Callable[[np.ndarray], None],
+        self, program: CoveringLp, paths: LongPaths, cost: Callable[[], int], accept: Callable[[np.ndarray], None],
         clock: Clock, deadline: float, *, dive: bool,
     ) -> None:  # fmt: skip
-        """`cost()` is that of the best plan so far; `accept` takes plans that cover all ways."""
+        """`cost()`: cost of the best plan so far; `accept` receives plans that cover all paths."""
         self.dive = dive
-        self.program, self.ways, self.cost, self.accept = program, ways, cost, accept
+        self.program, self.paths, self.cost, self.accept = program, paths, cost, accept
         self.clock, self.deadline, self.cut_short = clock, deadline, False
         size = program.core.size
-        # What deciding on a vertex added to the objective, per unit that it moved: to 0 and to 1; and how often.
+        # Pseudo-costs: the mean gain of the objective per unit moved to 0 and to 1; and the number of samples.
         self.gain, self.tried = np.zeros((size, 2)), np.zeros((size, 2), np.int64)
 
     def lower_bound(self) -> int:
-        """No plan costs less than this or than `cost()`, whichever is less. Exact when time allows."""
+        """No plan costs less than the smaller of this and `cost()`. Exact if time allows."""
         current = self._node(self.program.low, self.program.high)
         if current is None and self._is_late():
             return 0
@@ -73,12 +73,12 @@ class Branching:
         return self.cut_short or self.clock.monotonic() >= self.deadline
 
     def _run(self) -> bool:
-        """False if the solver was cut short: then nothing follows, and the search is over, whatever the clock says."""
+        """False if the solver hit the deadline: then the search ends."""
         self.cut_short = self.cut_short or not self.program.run(self.clock, self.deadline)
         return not self.cut_short
 
     def _node(self, low: np.ndarray, high: np.ndarray, least: int = 0) -> _Node | None:
-        """The relaxation with all its rows; None if nothing in it costs less than the best plan, or time is up."""
+        """The relaxation with all its rows; None if it has no cheaper plan than the best, or time is up."""
         program = self.program
         program.limit(low, high)
         while True:
@@ -91,14 +91,14 @@ class Branching:
             if least >= self.cost():
                 return None
             weight = np.clip(np.array(program.weight), low, high)
-            missing = self.ways.uncovered(weight.tolist())
+            missing = self.paths.uncovered(weight.tolist())
             if not program.add(missing):
                 break
         found = _Node(least, program.objective, low, high, weight)
         if len(program.rows) > ROWS * int((high > low).sum()) + 1_000:
             program.drop_slack()
         whole = np.round(weight)
-        if np.abs(weight - whole).max() < WHOLE and not self.ways.uncovered(whole.tolist()):
+        if np.abs(weight - whole).max() < WHOLE and not self.paths.uncovered(whole.tolist()):
             self.accept(whole > 0.5)
         return found
 
@@ -106,13 +106,13 @@ class Branching:
         self.program.limit(node.low, node.high)
         if not self._run():
             return []
-        near = self.program.basis()  # of the node: nearer to its children than where the last trial ended
+        near = self.program.basis()  # of the node: closer to its children than the basis of the last trial
         vertex = self._chosen(node, near)
         if vertex is None:
             return []
         found = []
         for value in (0, 1):
-            self.program.begin_at(near)
+            self.program.start_from(near)
             child = self._node(*_decided(node, vertex, value), node.bound)
             if child is not None:
                 found.append(child)
@@ -125,7 +125,7 @@ class Branching:
             return None
         weight = node.weight[free]
         doubt = np.minimum(weight, 1 - weight)
-        if doubt.max() < WHOLE:  # whole, and yet not proven: the costliest
+        if doubt.max() < WHOLE:  # integral but not proven: the most expensive
             return int(free[np.argmax(self.program.cost[free])])
         free, weight, doubt = free[doubt >= WHOLE], weight[doubt >= WHOLE], doubt[doubt >= WHOLE]
         known = self.tried[free].min(axis=1) > 0
@@ -145,7 +145,7 @@ class Branching:
         self.program.limit(low, high)
         if not self.program.is_open():
             return self._learn(node, vertex, value, float(self.cost()))
-        self.program.begin_at(near)
+        self.program.start_from(near)
         if not self._run():
             return 0.0
         return self._learn(node, vertex, value, min(self.program.objective, float(self.cost())))

@@ -1,10 +1,10 @@
 """The best protection for a budget: least expected loss within bounds on CPU, memory, storage, network and recovery
 latency.
 
-Exact, as an integer program: one binary per operator, option and "its input is kept"; one per backup; a latency per
-operator, scaled by the bound; and rows for what cannot run together (`possible`). The solver's answer is evaluated
-again from the definitions (`evaluate`), which share nothing with the program; an answer that does not hold there is cut
-off and the program solved again.
+Solved exactly, as an integer program: one binary per operator, option and "its input is retained"; one per backup; a
+latency per operator, scaled by the bound; and rows for combinations that cannot run (`possible`). The solution is
+evaluated again from the definitions (`evaluate`), independently of the program. A solution that fails there is cut off
+and the program is solved again.
 """
 
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ from riprap.base.quantities import Duration, show_duration
 from riprap.planner.assessment_file import AssessedApp
 from riprap.planner.protection import Option, Resources, backup_resources, options
 
-_TOLERANCE = 1e-9  # relative: budgets are compared as floating-point numbers
+_TOLERANCE = 1e-9  # relative, for comparing floating-point numbers
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Bounds; None is no bound. `recovery` in microseconds."""
+    """Bounds; None: no bound. `recovery` is in microseconds."""
 
     cpu: float | None = None
     memory: float | None = None
@@ -32,14 +32,14 @@ class Budget:
     network: float | None = None
 
     def limits(self) -> dict[int, float]:
-        """Bounded resources by their place in `Resources`."""
+        """Bounds by index in `Resources`."""
         bounds = (self.cpu, self.memory, self.storage, self.network)
         return {i: limit for i, limit in enumerate(bounds) if limit is not None}
 
 
 @dataclass(frozen=True)
 class BudgetPlan:
-    """A choice for every operator, and what it comes to."""
+    """An option for every operator, the backups, and their total effect and cost."""
 
     chosen: Mapping[str, Option]
     backups: frozenset[str]
@@ -52,8 +52,8 @@ class BudgetPlan:
 class BudgetProblem:
     assessment: AssessedApp
     edges: tuple[tuple[str, str], ...]  # streams of the app between assessed operators, without feedback
-    must: frozenset[str] = frozenset()  # backups unless they are replicated: they feed a stream that leads back
-    # By operator that can be replicated, all that are replicated with it; None: any can, by itself.
+    must: frozenset[str] = frozenset()  # must be backups or replicated: they feed a feedback stream
+    # Replicable operator → all operators that must be replicated with it; None: any operator can, alone.
     together: Mapping[str, frozenset[str]] | None = None
     sinks: frozenset[str] = frozenset()  # operators that feed a sink
 
@@ -69,7 +69,7 @@ class BudgetProblem:
 
     @cached_property
     def outside(self) -> dict[str, frozenset[str]]:
-        """By operator, what it feeds; a backup of it beside replicas needs all of that in its group. "": a sink."""
+        """Operator → its consumers ("": a sink). A replica can be a backup only if all of them are in its group."""
         fed = {name: {""} if name in self.sinks else set() for name in self.assessment.operators}
         for source, target in self.edges:
             fed[source].add(target)
@@ -103,7 +103,7 @@ def budget_problem(
     together: Mapping[str, frozenset[str]] | None = None,
     sinks: frozenset[str] = frozenset(),
 ) -> BudgetProblem:
-    """`edges` and `feedback` name operators of the app; each must be assessed."""
+    """`edges` and `feedback` name operators of the app; all must be assessed."""
     for name in {end for edge in (*edges, *feedback) for end in edge}:
         if name not in assessment.operators:
             assessed = known(assessment.operators, name)
@@ -112,30 +112,30 @@ def budget_problem(
     return BudgetProblem(assessment, tuple(dict.fromkeys(edges)), must, together, sinks)
 
 
-def evaluate(asked: BudgetProblem, chosen: Mapping[str, Option], backups: frozenset[str]) -> BudgetPlan:
-    """From the definitions alone."""
-    loss, takes = 0.0, Resources()
+def evaluate(problem: BudgetProblem, chosen: Mapping[str, Option], backups: frozenset[str]) -> BudgetPlan:
+    """Computes loss, cost and latency from the definitions."""
+    loss, resources = 0.0, Resources()
     late: dict[str, int] = {}
-    for name in asked.order:
-        option, before = chosen[name], asked.upstream[name]
-        kept = all(source in backups for source in before)  # a source's own input always is
-        loss += option.loss_replayed if kept else option.loss
-        takes = takes.plus(option.resources)
+    for name in problem.order:
+        option, before = chosen[name], problem.upstream[name]
+        retained = all(source in backups for source in before)  # the input of a source always is
+        loss += option.loss_replayed if retained else option.loss
+        resources = resources.plus(option.resources)
         if name in backups:
-            takes = takes.plus(backup_resources(asked.assessment, name) or Resources())
+            resources = resources.plus(backup_resources(problem.assessment, name) or Resources())
         late[name] = option.latency + max((late[u] for u in before if u not in backups), default=0)
-    return BudgetPlan(dict(chosen), backups, loss, takes, Duration(max(late.values())))
+    return BudgetPlan(dict(chosen), backups, loss, resources, Duration(max(late.values())))
 
 
-def possible(asked: BudgetProblem, protection: BudgetPlan) -> bool:
-    """Whether a run can have it: replicas fail over together where they have to, and write no backup together."""
+def possible(problem: BudgetProblem, protection: BudgetPlan) -> bool:
+    """Whether it can run: HA groups are complete, and replicas are backups only within their group."""
     replicated = {name for name, option in protection.chosen.items() if option.technique == "ha_group"}
     backups = protection.backups
     return (
-        all((asked.together or {}).get(name, {name}) <= replicated for name in replicated)
-        and all(asked.outside[name] <= replicated for name in replicated & backups)
-        and all(backup_resources(asked.assessment, name) is not None for name in backups)
-        and asked.must <= replicated | backups
+        all((problem.together or {}).get(name, {name}) <= replicated for name in replicated)
+        and all(problem.outside[name] <= replicated for name in replicated & backups)
+        and all(backup_resources(problem.assessment, name) is not None for name in backups)
+        and problem.must <= replicated | backups
     )
 
 
@@ -146,30 +146,30 @@ def fits(protection: BudgetPlan, budget: Budget) -> bool:
     return within and (budget.recovery is None or protection.worst <= budget.recovery)
 
 
-def best_protection(asked: BudgetProblem, budget: Budget) -> BudgetPlan:
-    """The protection with the least expected loss that fits; among those, one that takes least."""
-    found = _Program(asked, budget).solve()
+def best_protection(problem: BudgetProblem, budget: Budget) -> BudgetPlan:
+    """The protection with the least expected loss that fits the budget."""
+    found = _Program(problem, budget).solve()
     if found is None:
-        raise PlanError(_why_impossible(asked, budget))
+        raise PlanError(_why_impossible(problem, budget))
     return found
 
 
-def cheapest_protection(asked: BudgetProblem, budget: Budget, loss: float) -> BudgetPlan | None:
-    """With no more than this expected loss: the least share of the budget, that of its scarcest resource."""
-    return _Program(asked, budget, loss).solve()
+def cheapest_protection(problem: BudgetProblem, budget: Budget, loss: float) -> BudgetPlan | None:
+    """The protection with at most this expected loss and the least share of the scarcest resource of the budget."""
+    return _Program(problem, budget, loss).solve()
 
 
 class _Program:
-    def __init__(self, asked: BudgetProblem, budget: Budget, most_loss: float | None = None) -> None:
+    def __init__(self, problem: BudgetProblem, budget: Budget, most_loss: float | None = None) -> None:
         import highspy
 
-        self.asked, self.budget, self.most_loss = asked, budget, most_loss
-        self.names = asked.order
-        # Columns: z[v, option, kept], then M[v], then L[v] (a share of the bound), then the share of the budget.
+        self.problem, self.budget, self.most_loss = problem, budget, most_loss
+        self.names = problem.order
+        # Columns: z[v, option, retained], then M[v], then L[v] (a share of the bound), then the share of the budget.
         self.z = {
             key: i
             for i, key in enumerate(
-                (v, o, kept) for v in self.names for o in range(len(asked.options[v])) for kept in (0, 1)
+                (v, o, retained) for v in self.names for o in range(len(problem.options[v])) for retained in (0, 1)
             )
         }
         self.m = {v: len(self.z) + i for i, v in enumerate(self.names)}
@@ -182,7 +182,7 @@ class _Program:
         self.highs.setOptionValue("mip_abs_gap", 1e-9)
         count = self.share + 1
         high = np.ones(count)
-        high[[self.m[v] for v in self.names if backup_resources(asked.assessment, v) is None]] = 0.0
+        high[[self.m[v] for v in self.names if backup_resources(problem.assessment, v) is None]] = 0.0
         self.highs.addVars(count, np.zeros(count), high)
         whole = np.arange(self.share - len(self.names), dtype=np.int32)
         self.highs.changeColsIntegrality(len(whole), whole, np.full(len(whole), highspy.HighsVarType.kInteger))
@@ -197,28 +197,28 @@ class _Program:
 
     def _choices(self) -> None:
         for v in self.names:
-            span = range(len(self.asked.options[v]))
-            self._row(1.0, 1.0, {self.z[v, o, kept]: 1.0 for o in span for kept in (0, 1)})
-            for u in self.asked.upstream[v]:  # "kept" only where every operator that feeds v keeps a backup
+            span = range(len(self.problem.options[v]))
+            self._row(1.0, 1.0, {self.z[v, o, retained]: 1.0 for o in span for retained in (0, 1)})
+            for u in self.problem.upstream[v]:  # retained only if every operator that feeds v is a backup
                 self._row(0.0, np.inf, {self.m[u]: 1.0} | {self.z[v, o, 1]: -1.0 for o in span})
 
     def _replicas(self) -> None:
-        """What `possible` says."""
+        """The constraints of `possible`."""
         replicas = {
             v: {
-                self.z[v, o, kept]: 1.0
-                for o, one in enumerate(choices)
-                if one.technique == "ha_group"
-                for kept in (0, 1)
+                self.z[v, o, retained]: 1.0
+                for o, option in enumerate(choices)
+                if option.technique == "ha_group"
+                for retained in (0, 1)
             }
-            for v, choices in self.asked.options.items()
+            for v, choices in self.problem.options.items()
         }
         for v, own in replicas.items():
-            if v in self.asked.must:
+            if v in self.problem.must:
                 self._row(1.0, np.inf, {self.m[v]: 1.0} | own)
-            for w in (self.asked.together or {}).get(v, frozenset()) - {v} if own else ():
+            for w in (self.problem.together or {}).get(v, frozenset()) - {v} if own else ():
                 self._row(-np.inf, 0.0, own | dict.fromkeys(replicas.get(w, {}), -1.0))
-            for w in self.asked.outside[v] - {v} if own else ():
+            for w in self.problem.outside[v] - {v} if own else ():
                 others = dict.fromkeys(replicas.get(w, {}), -1.0)
                 self._row(-np.inf, 1.0, {self.m[v]: 1.0} | own | others)
 
@@ -227,10 +227,10 @@ class _Program:
             terms: dict[int, float] = {}
             scale = limit or 1.0
             for v in self.names:
-                for o, option in enumerate(self.asked.options[v]):
-                    for kept in (0, 1):
-                        terms[self.z[v, o, kept]] = option.resources[i] / scale
-                terms[self.m[v]] = (backup_resources(self.asked.assessment, v) or Resources())[i] / scale
+                for o, option in enumerate(self.problem.options[v]):
+                    for retained in (0, 1):
+                        terms[self.z[v, o, retained]] = option.resources[i] / scale
+                terms[self.m[v]] = (backup_resources(self.problem.assessment, v) or Resources())[i] / scale
             if limit:
                 self._row(-np.inf, 0.0, terms | {self.share: -1.0})
             else:
@@ -241,18 +241,18 @@ class _Program:
             return
         for v in self.names:
             own = {
-                self.z[v, o, kept]: -option.latency / self.budget.recovery
-                for o, option in enumerate(self.asked.options[v])
-                for kept in (0, 1)
+                self.z[v, o, retained]: -option.latency / self.budget.recovery
+                for o, option in enumerate(self.problem.options[v])
+                for retained in (0, 1)
             }
             self._row(0.0, np.inf, {self.late[v]: 1.0} | own)
-            for u in self.asked.upstream[v]:
+            for u in self.problem.upstream[v]:
                 self._row(0.0, np.inf, {self.late[v]: 1.0, self.late[u]: -1.0, self.m[u]: 1.0} | own)
 
     def _objective(self) -> None:
         losses: dict[int, float] = {}
         for v in self.names:
-            for o, option in enumerate(self.asked.options[v]):
+            for o, option in enumerate(self.problem.options[v]):
                 losses[self.z[v, o, 0]] = option.loss
                 losses[self.z[v, o, 1]] = option.loss_replayed
         scale = max(losses.values()) or 1.0
@@ -264,12 +264,12 @@ class _Program:
             limit = self.most_loss / scale
             self._row(-np.inf, limit + 1e-9, {column: loss / scale for column, loss in losses.items()})
             self.highs.changeColCost(self.share, 1.0)
-            # Of plans with equal shares the one with fewest measures, so that none is there for nothing.
+            # Of plans with equal shares the one with the fewest measures: none without an effect.
             for v in self.names:
                 self.highs.changeColCost(self.m[v], 1e-6)
-                for o in range(1, len(self.asked.options[v])):
-                    for kept in (0, 1):
-                        self.highs.changeColCost(self.z[v, o, kept], 1e-6)
+                for o in range(1, len(self.problem.options[v])):
+                    for retained in (0, 1):
+                        self.highs.changeColCost(self.z[v, o, retained], 1e-6)
 
     def solve(self) -> BudgetPlan | None:
         import highspy
@@ -280,28 +280,30 @@ class _Program:
                 return None
             values = self.highs.getSolution().col_value
             picked = {key: column for key, column in self.z.items() if values[column] > 0.5}
-            kept = frozenset(v for v in self.names if values[self.m[v]] > 0.5)
-            found = evaluate(self.asked, {v: self.asked.options[v][o] for v, o, _ in picked}, kept)
-            if fits(found, self.budget) and possible(self.asked, found):
+            backups = frozenset(v for v in self.names if values[self.m[v]] > 0.5)
+            found = evaluate(self.problem, {v: self.problem.options[v][o] for v, o, _ in picked}, backups)
+            if fits(found, self.budget) and possible(self.problem, found):
                 return found
-            # Within the solver's tolerance but not within the bounds: exclude exactly this choice.
-            ones = [*picked.values(), *(self.m[v] for v in kept)]
-            zeros = [self.m[v] for v in self.names if v not in kept]
+            # Within the solver's tolerance but outside the bounds: exclude exactly this choice.
+            ones = [*picked.values(), *(self.m[v] for v in backups)]
+            zeros = [self.m[v] for v in self.names if v not in backups]
             self._row(1.0 - len(ones), np.inf, dict.fromkeys(ones, -1.0) | dict.fromkeys(zeros, 1.0))
 
 
-def _why_impossible(asked: BudgetProblem, budget: Budget) -> str:
+def _why_impossible(problem: BudgetProblem, budget: Budget) -> str:
     if budget.recovery is not None:
-        fastest = {v: min(asked.options[v], key=lambda option: option.latency) for v in asked.order}
-        best = evaluate(asked, fastest, frozenset(asked.order))
+        fastest = {v: min(problem.options[v], key=lambda option: option.latency) for v in problem.order}
+        best = evaluate(problem, fastest, frozenset(problem.order))
         if best.worst > budget.recovery:
-            slow = max(asked.order, key=lambda v: fastest[v].latency)
+            slow = max(problem.order, key=lambda v: fastest[v].latency)
             return (
                 f"no protection recovers within {show_duration(budget.recovery)}: {slow} takes "
                 f"{show_duration(fastest[slow].latency)} even with {fastest[slow].describe()}"
             )
         return "no protection fits the budget together with the recovery bound: raise one of them"
-    return f"no protection fits the budget: {', '.join(sorted(asked.must))} needs a backup, to come back from a cycle"
+    return (
+        f"no protection fits the budget: {', '.join(sorted(problem.must))} feeds back into a cycle and needs a backup"
+    )
 
 
 def parse_budget(text: str, recovery: Duration | None) -> Budget:
@@ -317,7 +319,7 @@ def parse_budget(text: str, recovery: Duration | None) -> Budget:
                 "network=SIZE per second"
             )
         if name in values:
-            raise UsageError(f"the budget gives {name} twice")
+            raise UsageError(f"the budget has {name} twice")
         if name == "cpu":
             try:
                 values[name] = float(amount)

@@ -1,18 +1,18 @@
-"""What protecting an operator takes, measured in runs (`riprap profile --costs`), as a profile carries it.
+"""Costs of protecting an operator, measured in runs (`riprap profile --costs`), as a section of a profile.
 
     [costs]
-    seconds = 8.0                # that each run was watched
+    seconds = 8.0                # length of each measurement
     rate = 20000.0               # tuples/s of each source
-    every = 1.0                  # seconds between checkpoints, where there were some
+    every = 1.0                  # seconds between checkpoints, in runs with checkpoints
 
     [costs.operators.Aggregator]
     running = { cores = 0.11, memory = 52e6, written = 0.0, sent = 1.2e6 }    without any protection
-    checkpoint = { cores = 0.01, memory = 3e6, written = 2.4e6, sent = 0.0 }  what each technique takes beyond that:
+    checkpoint = { cores = 0.01, memory = 3e6, written = 2.4e6, sent = 0.0 }  in addition to that, by technique:
     backup = { … }                                                            all its output streams persistent
     ha_group = { … }                                                          for each further replica
     copies = { … }                                                            for each further copy
 
-Memory is in bytes, written and sent in bytes a second. A technique that the app cannot have is not there.
+Memory is in bytes; written and sent are in bytes/s. Techniques that the app does not support are missing.
 """
 
 import json
@@ -40,13 +40,13 @@ class Cost(NamedTuple):
         return Cost(*(a + b for a, b in zip(self, other, strict=True)))
 
     def beyond(self, other: "Cost") -> "Cost":
-        """What it takes more; measurements differ, so what looks like less is nothing."""
+        """The difference; negative ones are noise and count as 0."""
         return Cost(*(max(a - b, 0.0) for a, b in zip(self, other, strict=True)))
 
 
 @dataclass(frozen=True)
 class OperatorCosts:
-    """Of one operator; `techniques` beyond `running`. `every`: between the checkpoints that were measured."""
+    """Costs of one operator; `techniques` in addition to `running`. `every`: interval of the measured checkpoints."""
 
     running: Cost
     techniques: Mapping[str, Cost]
@@ -54,7 +54,7 @@ class OperatorCosts:
 
 
 def read_costs(path: Path) -> dict[str, OperatorCosts]:
-    """By operator; nothing where the profile has no costs."""
+    """By operator; empty if the profile has no costs."""
     data = read_toml(path, "profile") if path.suffix == ".toml" else as_object(read_json(path), str(path))
     if "costs" not in data:
         return {}
@@ -62,7 +62,7 @@ def read_costs(path: Path) -> dict[str, OperatorCosts]:
     section = as_object(data["costs"], where, _SECTION)
     every = Duration(round(_number(section.get("every"), f"{where}: every") * 1e6))
     if every <= 0:
-        raise DataError(f"{where}: every is the time between checkpoints, and must be longer than 0 s")
+        raise DataError(f"{where}: every, the checkpoint interval, must be longer than 0 s")
     operators = as_object(section.get("operators"), f"{where}: operators")
     return {name: _operator(entry, f"{where}: {name}", every) for name, entry in operators.items()}
 
@@ -81,7 +81,7 @@ def write_costs(costs: Mapping[str, OperatorCosts], *, seconds: float, rate: flo
 def _operator(entry: Any, where: str, every: Duration) -> OperatorCosts:
     table = as_object(entry, where, ("running", *TECHNIQUES))
     if "running" not in table:
-        raise DataError(f"{where}: running is missing, what the operator takes without protection")
+        raise DataError(f"{where}: running, the cost without protection, is missing")
     found = {name: _cost(value, f"{where}: {name}") for name, value in table.items()}
     return OperatorCosts(found.pop("running"), found, every)
 

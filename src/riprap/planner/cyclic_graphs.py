@@ -1,7 +1,7 @@
-"""Cycles: which tasks wait for themselves, and where a cycle has too few backups.
+"""Cycles: which tasks wait for themselves, and which cycles have too few backups.
 
-A cycle recovers from k failures at once iff at least k of its tasks keep a backup: the failures may take all but one.
-Distances are those of ways that count the backups (or fractions of backups) on them, the last task left out.
+A cycle recovers from k simultaneous failures iff at least k of its tasks are backups: failures may destroy all but one.
+The length of a path is the number of backups (or the sum of their fractions) on it, without the last task.
 """
 
 import numpy as np
@@ -9,20 +9,20 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, dijkstra
 
 
-def waits_for_ever(size: int, edges: np.ndarray, backups: np.ndarray, failures: int) -> np.ndarray:
-    """int64 [n]: how many backups have to be lost until the task is on, or behind, a cycle without one; at most k."""
+def failures_until_endless(size: int, edges: np.ndarray, backups: np.ndarray, failures: int) -> np.ndarray:
+    """int64 [n]: the number of lost backups after which the task is on, or behind, a cycle without one; at most k."""
     lost = np.full(size, failures, np.int64)
     cyclic = _on_cycles(size, edges)
     if not len(cyclic):
         return lost
-    # Backups weigh more than any way is long, so that the shortest way is one with the fewest.
+    # A backup weighs more than any path has edges, so the shortest path has the fewest backups.
     heavy = size + 1
     graph = _graph(size, edges, backups * float(heavy) + 1.0)
     passed = dijkstra(graph, indices=cyclic)
     round_ = np.full(len(cyclic), np.inf)
     row = np.full(size, -1)
     row[cyclic] = np.arange(len(cyclic))
-    closing = edges[(row[edges] >= 0).all(axis=1)]  # u → v closes the way from v to u
+    closing = edges[(row[edges] >= 0).all(axis=1)]  # u → v closes the path from v to u
     across = passed[row[closing[:, 1]], closing[:, 0]] + backups[closing[:, 0]] * heavy + 1
     np.minimum.at(round_, row[closing[:, 1]], across)
     fewest = np.floor(passed / heavy) - backups[cyclic, None]
@@ -32,7 +32,7 @@ def waits_for_ever(size: int, edges: np.ndarray, backups: np.ndarray, failures: 
 
 
 def lightest_cycles(size: int, edges: np.ndarray, sources: np.ndarray, weight: np.ndarray) -> list[tuple[int, ...]]:
-    """For each of `sources` that is on a cycle, the tasks of one with the least Σ weight."""
+    """For each of `sources` on a cycle, the tasks of its cycle with the least Σ weight."""
     graph = _graph(size, edges, np.maximum(weight, 0.0) + 1e-9)
     _, back = dijkstra(graph, indices=sources, return_predecessors=True)
     distance = dijkstra(graph, indices=sources)
@@ -43,15 +43,15 @@ def lightest_cycles(size: int, edges: np.ndarray, sources: np.ndarray, weight: n
         if not ends:
             continue
         task = min(ends, key=lambda u: distance[row, u] + weight[u])
-        way = [task]
-        while way[-1] != source:
-            way.append(int(back[row, way[-1]]))
-        found.append(tuple(reversed(way)))
+        path = [task]
+        while path[-1] != source:
+            path.append(int(back[row, path[-1]]))
+        found.append(tuple(reversed(path)))
     return found
 
 
 def thin_cycle(size: int, edges: np.ndarray, backups: np.ndarray, failures: int) -> tuple[int, ...] | None:
-    """A cycle with fewer than k backups, in the order of its streams; None if there is none."""
+    """A cycle with fewer than k backups, in the order of its edges; None if there is none."""
     cyclic = _on_cycles(size, edges)
     for cycle in lightest_cycles(size, edges, cyclic, backups.astype(float)) if len(cyclic) else []:
         if backups[list(cycle)].sum() < failures:
@@ -60,7 +60,7 @@ def thin_cycle(size: int, edges: np.ndarray, backups: np.ndarray, failures: int)
 
 
 def _on_cycles(size: int, edges: np.ndarray) -> np.ndarray:
-    """The tasks that are on some cycle."""
+    """The tasks on cycles."""
     _, component = connected_components(_graph(size, edges, np.ones(size)), directed=True, connection="strong")
     on = np.bincount(component, minlength=size)[component] > 1
     on[edges[edges[:, 0] == edges[:, 1], 0]] = True
@@ -68,5 +68,5 @@ def _on_cycles(size: int, edges: np.ndarray) -> np.ndarray:
 
 
 def _graph(size: int, edges: np.ndarray, weight: np.ndarray) -> csr_array:
-    """Every edge weighs what its source does."""
+    """The weight of an edge is that of its source."""
     return csr_array((weight[edges[:, 0]], (edges[:, 0], edges[:, 1])), shape=(size, size))

@@ -1,8 +1,7 @@
-"""Backups that can be left out of account, compiled: v is of no use where another vertex does all that it does.
+"""Drops dominated vertices, compiled: v is useless as a backup if another vertex covers all that v covers.
 
-If no way that is too long counts v without counting u as well, and u costs no more, a plan with v is as good with u in
-its place. With one failure at a time that is so iff, with a backup at u alone, v is not needed. Of a thousand random
-tasks two to eight hundred fall out.
+If every too long path that counts v also counts u, and u costs no more, u can replace v in any plan. With one failure
+at a time this holds iff, with a backup at u alone, v is not needed. Of a thousand random tasks, 200 to 800 are dropped.
 """
 
 import numpy as np
@@ -13,7 +12,7 @@ from riprap.planner.reductions import Core
 
 
 def useful(core: Core, near: Neighbours) -> np.ndarray:
-    """bool [n]: the vertices that some cheapest plan is made of. Only for one failure at a time."""
+    """bool [n]: vertices that suffice for a cheapest plan. Only for one failure at a time."""
     feeds = np.diff(near.after_start) > 0
     free = (core.fixed != 0) & feeds
     return free & ~_replaced(*near.arrays, core.latency, core.bound, core.cost, free)

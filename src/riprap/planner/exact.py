@@ -1,14 +1,14 @@
-"""The cheapest backups for a bound, with proof; or, when time is up, the best found and how far it can be from that.
+"""The cheapest backups for a bound, with proof; or, at the time limit, the best plan found and its optimality gap.
 
-After the reductions each core is a covering problem: choose vertices so that every way that is too long has k of
-them. Its rows are generated as needed (`ways`). Large cores first lose the vertices that others stand in for
-(`dominance`) and get a good plan by `annealing`. Then comes the linear relaxation, whose bound is summed from its
-prices in whole numbers (`covering_lp`); and, if no plan has met that bound, a search through what is left
-(`branching`). The solver is never believed: plans and bounds are whole numbers, computed here.
+After the reductions each core is a covering problem: choose vertices so that every path that is too long has k of
+them. Its rows are generated on demand (`paths`). Large cores first drop dominated vertices (`dominance`) and get a good
+plan by `annealing`. Then the linear relaxation is solved; its bound is summed from the dual prices in integers
+(`covering_lp`). If no plan meets that bound, branch and bound searches the rest (`branching`). The solver is never
+trusted: plans and bounds are integers, computed here.
 
-Rows that no optimum breaks make it quicker: if u′ is at least as slow as u, fed by all that feeds u and feeding all
-that u feeds, then a backup at u is of no use without one at u′ (every way through u is one through u′, and longer
-there).
+Rows that hold in every optimum speed it up: if u′ is at least as slow as u, all predecessors of u feed u′ and u′ feeds
+all successors of u, then a backup at u is useless without one at u′ (every path through u is also one through u′, and
+longer there).
 """
 
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ from riprap.base.clock import SYSTEM_CLOCK, Clock
 from riprap.planner.branching import Branching
 from riprap.planner.covering_lp import CoveringLp
 from riprap.planner.neighbours import neighbours
-from riprap.planner.paths import COMPILED, Ways
+from riprap.planner.paths import COMPILED, LongPaths
 from riprap.planner.problem import Problem, Solution
 from riprap.planner.reductions import Core, reduce
 from riprap.planner.rounding import first_plan, rounded
 
-LARGEST_EXACT = 6_000  # vertices of a core; above it, rounds of the linear program take longer than they are worth
-SHARE = 0.2  # of the time left after the relaxation: for annealing
+LARGEST_EXACT = 6_000  # vertices of a core; above it, the linear program takes too long
+SHARE = 0.2  # of the time left after the relaxation, for annealing
 
 
 @dataclass
@@ -35,19 +35,19 @@ class _Found:
     lower: int
 
 
-def solve(asked: Problem, *, time_limit: float = 10.0, clock: Clock = SYSTEM_CLOCK) -> Solution:
-    """Exact if `time_limit` (seconds) allows. The plan meets the bounds in any case."""
-    deadline = clock.monotonic() + 0.9 * time_limit  # the rest is for what cannot be interrupted
-    reduced = reduce(asked)
+def solve(problem: Problem, *, time_limit: float = 10.0, clock: Clock = SYSTEM_CLOCK) -> Solution:
+    """Exact if `time_limit` (seconds) allows. The plan always meets the bounds."""
+    deadline = clock.monotonic() + 0.9 * time_limit  # the rest is for steps that cannot be interrupted
+    reduced = reduce(problem)
     if any(core.size >= COMPILED for core in reduced.cores):
-        begun = clock.monotonic()
+        started = clock.monotonic()
         _load_compiled()
-        deadline += clock.monotonic() - begun
+        deadline += clock.monotonic() - started
     backups = reduced.forced.copy()
-    lower = int(asked.topology.costs[backups].sum())
+    lower = int(problem.topology.costs[backups].sum())
     remaining = sum(core.size for core in reduced.cores)
     for core in sorted(reduced.cores, key=lambda core: core.size):
-        # Time in proportion to what is left; what a core does not use goes to the later, larger ones.
+        # Time in proportion to the size; time that a core does not use goes to the later, larger ones.
         now = clock.monotonic()
         share = now + max(0.0, deadline - now) * core.size / remaining
         remaining -= core.size
@@ -55,13 +55,13 @@ def solve(asked: Problem, *, time_limit: float = 10.0, clock: Clock = SYSTEM_CLO
         lower += found.lower
         for vertex in np.flatnonzero(found.backups):
             backups[core.members[vertex]] = True
-    assert asked.is_met(backups), "a plan must meet its bounds"
-    return Solution(backups, int(asked.topology.costs[backups].sum()), lower, "exact")
+    assert problem.is_met(backups), "a plan must meet its bounds"
+    return Solution(backups, int(problem.topology.costs[backups].sum()), lower, "exact")
 
 
 def _solve_core(core: Core, clock: Clock, deadline: float) -> _Found:
     if core.failures == 1 and np.bincount(core.edges[:, 0], minlength=core.size).max() <= 1 and _is_flat(core):
-        plan = first_plan(core, clock, deadline)  # greedy is optimal where no task feeds several, at equal costs
+        plan = first_plan(core, clock, deadline)  # greedy is optimal at equal costs if no task feeds several
         return _Found(plan, int(core.cost[plan].sum()))
     if core.size > LARGEST_EXACT:
         return _roughly(core, clock, deadline)
@@ -69,7 +69,7 @@ def _solve_core(core: Core, clock: Clock, deadline: float) -> _Found:
 
 
 def _roughly(core: Core, clock: Clock, deadline: float) -> _Found:
-    """For cores too large for a linear program: half of the time for a plan, half for a bound."""
+    """For cores too large for a linear program: half of the time is for a plan, half for a bound."""
     if core.failures > 1:
         return _Found(first_plan(core, clock, deadline), 0)
     from riprap.planner.annealing import annealed, pruned
@@ -80,13 +80,13 @@ def _roughly(core: Core, clock: Clock, deadline: float) -> _Found:
     among = counted & (np.diff(near.after_start) > 0)
     now = clock.monotonic()
     plan = annealed(core, near, [among], pruned(core, near, among), 0, clock, now + (deadline - now) / 2)
-    excess = np.array(Ways(core).excess)
+    excess = np.array(LongPaths(core).excess)
     return _Found(plan, packed_bound(core, near, excess, counted, clock, deadline))
 
 
 @cache
 def _load_compiled() -> None:
-    """Compiles what is not compiled yet (once per installation), which is not to count as time for planning."""
+    """Compiles the kernels (once per installation), so that compilation does not count as planning time."""
     from riprap.planner.annealing import annealed, pruned
     from riprap.planner.dominance import useful
     from riprap.planner.packing import packed_bound
@@ -124,7 +124,7 @@ class _Covering:
             self.best = pruned(core, self.near, self.useful)
         else:
             self.best = first_plan(core, clock, deadline)
-        self.ways = Ways(core, self.useful)
+        self.paths = LongPaths(core, self.useful)
         self.program = CoveringLp(core, dominances(core), self.useful)
 
     @property
@@ -138,7 +138,7 @@ class _Covering:
         if self.lower < self.cost and self.clock.monotonic() < self.deadline:
             self.program.drop_slack()
             search = Branching(
-                self.program, self.ways, lambda: self.cost, self._accept, self.clock, self.deadline,
+                self.program, self.paths, lambda: self.cost, self._accept, self.clock, self.deadline,
                 dive=not self.large,
             )  # fmt: skip
             self.lower = max(self.lower, search.lower_bound())
@@ -149,15 +149,15 @@ class _Covering:
 
         now = self.clock.monotonic()
         until = now + SHARE * (self.deadline - now)
-        hinted = self.useful & (np.array(self.program.weight) > 0)  # what the relaxation is made of
+        hinted = self.useful & (np.array(self.program.weight) > 0)  # used by the relaxation
         among = [hinted, self.useful]
         self._accept(annealed(self.core, self.near, among, self.best, self.lower, self.clock, until))
 
     def _relax(self) -> None:
-        """The linear relaxation to its end; in small cores every few rounds a rounding of it."""
+        """Solves the linear relaxation; in small cores it is rounded to a plan every few rounds."""
         weight = [0.0] * self.core.size
         rounds = 0
-        while self.program.add(self.ways.uncovered(weight)) and self.program.run(self.clock, self.deadline):
+        while self.program.add(self.paths.uncovered(weight)) and self.program.run(self.clock, self.deadline):
             bound = self.program.bound()
             if bound is None:
                 return
@@ -177,10 +177,10 @@ class _Covering:
 
 
 def dominances(core: Core) -> list[tuple[int, int]]:
-    """Pairs (u, u′) such that a backup at u is of no use without one at u′. Only pairs with a common neighbour.
+    """Pairs (u, u′) such that a backup at u is useless without one at u′. Only pairs with a common neighbour.
 
-    Equal vertices (twins that differ in nothing) are merged before, so no pair is listed both ways round. None where
-    streams lead back: there a way through both may be one that goes round.
+    Equal vertices (twins) were merged before, so (u, u′) and (u′, u) are never both listed. Empty for a core with
+    feedback: there a path through both may go round a cycle.
     """
     if len(core.back):
         return []
@@ -194,7 +194,7 @@ def dominances(core: Core) -> list[tuple[int, int]]:
     for u in range(core.size):
         if core.fixed[u] == 1 or not after[u]:
             continue
-        # Whoever feeds all that u feeds is among the feeders of the least fed of them.
+        # A vertex that feeds all successors of u is a predecessor of the one with the fewest predecessors.
         through = min(after[u], key=lambda w: len(before[w]))
         if len(before[through]) > 200:
             continue

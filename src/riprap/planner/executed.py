@@ -1,15 +1,14 @@
-"""How long a recovery takes as Riprap executes it, where it is known how fast each operator works.
+"""How long a recovery takes as Riprap executes it, if the speed of each operator is known.
 
-The model adds up along a way, as if each task began when the one before it had ended. In a run the element that failed
-works out again what it misses in one process, batch by batch (`runtime/recomputation.py`): every task of its cone,
-itself
-and all ancestors up to the nearest backups, works through its input since the checkpoint that is needed of it. A task's
-checkpoint has to be older than that of its consumer, so the input goes back by one interval more at each step.
+The model adds latencies along a path, as if each task started when the previous one had ended. In a run the failed
+element recomputes its missing input in one process, batch by batch (`runtime/recomputation.py`): every task of its
+cone, that is itself and all ancestors up to the nearest backups, reprocesses its input since the checkpoint that it
+needs. A task's checkpoint must be older than that of its consumer, so each step upstream adds one interval of input.
 
-    span(u → v) = the longest sum of intervals (each with the time until it is durable) on a way from u to v
+    span(u → v) = the longest sum of intervals (each plus the time until durable) on a path from u to v
     L(v)        = the sum over u in the cone of v of pace(u) · span(u → v)
 
-pace(u) is the work of u for a second of input. With a core for each task the largest term would be left of the sum.
+pace(u): seconds of work of u per second of input. With one core per task, the largest term would replace the sum.
 """
 
 from collections.abc import Sequence
@@ -37,7 +36,7 @@ def as_executed(topology: Topology, intervals: Sequence[int], pace: Sequence[flo
     return found
 
 
-def met(
+def with_enough_backups(
     topology: Topology,
     intervals: Sequence[int],
     pace: Sequence[float],
@@ -45,7 +44,7 @@ def met(
     bound: np.ndarray,
     may_not: np.ndarray,
 ) -> np.ndarray:
-    """These backups, and as many more as L as executed needs for the bound; the one that helps most first."""
+    """Adds backups until L as executed meets the bound; the one that helps most first."""
     kept = backups.copy()
 
     def excess(chosen: np.ndarray) -> tuple[float, float]:
@@ -60,11 +59,11 @@ def met(
             kept[task] = False
         if not tried or min(tried)[:2] >= now:
             raise PlanError(
-                "no plan recomputes fast enough: as executed, at the measured speed of the operators, more backups do "
-                f"not help, and {now[0] / 1e6:.2g} s are missing; give shorter checkpoint intervals, or a longer bound"
+                "no plan recomputes fast enough: at the measured speed of the operators, more backups do not help, and "
+                f"recovery exceeds the bound by {now[0] / 1e6:.2g} s; shorten checkpoint intervals or raise the bound"
             )
         kept[min(tried)[2]] = True
-    for task in np.flatnonzero(kept & ~backups).tolist():  # one that a later one made needless goes
+    for task in np.flatnonzero(kept & ~backups).tolist():  # drop backups that a later one made unnecessary
         kept[task] = False
         kept[task] = excess(kept)[0] > 0
     return kept

@@ -10,28 +10,28 @@ from riprap.planner.problem import Problem, Solution
 LARGEST = 22  # tasks that may or may not be backups; 2^22 sets take minutes
 
 
-def exhaustive(asked: Problem) -> Solution:
+def exhaustive(problem: Problem) -> Solution:
     """Among the sets with the fewest backups that meet the bounds, the one with the least overall recovery latency.
 
-    With costs the cheapest set is sought, which takes looking at all of them.
+    With costs, the cheapest set, which requires trying all of them.
     """
-    topology, costs = asked.topology, asked.topology.costs
+    topology, costs = problem.topology, problem.topology.costs
     feeds = np.zeros(topology.size, bool)
     feeds[topology.forward[:, 0]] = True
-    open_ = np.flatnonzero(feeds & ~asked.must & ~asked.must_not)
+    open_ = np.flatnonzero(feeds & ~problem.must & ~problem.must_not)
     if len(open_) > LARGEST:
         raise UsageError(
             f"{topology.name} has {len(open_)} tasks that may be backups, too many to try every set of them: "
-            f"exhaust takes at most {LARGEST}; use exact, which proves the same optimum"
+            f"exhaust allows at most {LARGEST}; use exact, which proves the same optimum"
         )
     flat = bool(np.all(costs == costs[0]))
     best: tuple[int, int, np.ndarray] | None = None  # cost, worst latency, backups
     for count in range(len(open_) + 1):
         for chosen in combinations(open_.tolist(), count):
-            backups = asked.must.copy()
+            backups = problem.must.copy()
             backups[list(chosen)] = True
-            latency = asked.latency(backups)
-            if np.all(latency <= asked.bound):
+            latency = problem.latency(backups)
+            if np.all(latency <= problem.bound):
                 key = (int(costs[backups].sum()), int(latency.max()))
                 if best is None or key < best[:2]:
                     best = (*key, backups)

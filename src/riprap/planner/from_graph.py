@@ -1,7 +1,7 @@
 """The topology of an app: one task per operator.
 
-The shards of a parallel operator are alike (same latency, same neighbours), so in a cheapest plan all of them keep a
-backup or none does: the operator stands for them, and a backup of it counts once per shard.
+The shards of a parallel operator have the same latency and neighbours, so in a cheapest plan all of them are backups
+or none is: the operator represents them, and its backup costs one per shard.
 """
 
 from collections.abc import Mapping
@@ -37,30 +37,28 @@ def topology_of(
 ) -> Topology:
     """T(v) from the profile, else from the operator's checkpoint interval, else `otherwise`.
 
-    A backup costs one per shard, or, `by_bytes`, the bytes/s that the profile says. `profiled`: the profile's file.
+    A backup costs one per shard or, with `by_bytes`, the bytes/s in the profile. `profiled`: the profile's file.
     """
     names = [operator.name for operator in graph]
     for name in profile:
         if name not in graph:
-            raise PlanError(
-                f"the profile names operator {name}, which {graph.name} does not have: {known(names, name)}"
-            )
+            raise PlanError(f"the profile has operator {name}, which is not in {graph.name}: {known(names, name)}")
     latency: dict[str, Duration] = {}
     unknown = []
     for operator in graph:
-        given = profile.get(operator.name, TaskProfile())
-        interval = given.checkpoint or operator.annotations.checkpoint_every
-        found = replace(given, checkpoint=interval).reprocessing(estimate)
-        found = otherwise if found is None else found
-        if found is None:
+        measured = profile.get(operator.name, TaskProfile())
+        interval = measured.checkpoint or operator.annotations.checkpoint_every
+        reprocessing = replace(measured, checkpoint=interval).reprocessing(estimate)
+        reprocessing = otherwise if reprocessing is None else reprocessing
+        if reprocessing is None:
             unknown.append(operator.name)
         else:
-            latency[operator.name] = found
+            latency[operator.name] = reprocessing
     if unknown:
-        where = f", and {profiled} does not say it" if profiled is not None else ""
-        instead = f"an entry of each in {profiled}" if profiled is not None else "--profile FILE"
+        where = f" and is not in {profiled}" if profiled is not None else ""
+        instead = f"an entry for each in {profiled}" if profiled is not None else "--profile FILE"
         raise PlanError(
-            f"how long {', '.join(unknown)} of {graph.name} need to reprocess their recent input is not known{where}: "
+            f"the time that {', '.join(unknown)} of {graph.name} need to reprocess recent input is unknown{where}: "
             f"give it with --latency 1s (for all), --latency NAME=1s, {instead}, or a checkpoint interval in the app"
         )
     edges = list(dict.fromkeys((stream.source, stream.target) for stream in graph.streams))
@@ -68,15 +66,17 @@ def topology_of(
     cost = {operator.name: operator.parallelism for operator in graph}
     if by_bytes:
         for operator in graph:
-            bytes_kept = _bytes_kept(graph, operator, profile.get(operator.name, TaskProfile()))
-            if bytes_kept is None and not isinstance(operator, Sink):
-                raise PlanError(f"the profile has no cost of {operator.name}: planning by bytes needs one per operator")
-            cost[operator.name] = bytes_kept or 0
+            output_bytes = _output_bytes(graph, operator, profile.get(operator.name, TaskProfile()))
+            if output_bytes is None and not isinstance(operator, Sink):
+                raise PlanError(
+                    f"the profile has no cost for {operator.name}: planning by bytes needs one per operator"
+                )
+            cost[operator.name] = output_bytes or 0
     return topology(graph.name, latency, edges, feedback=feedback, cost=cost)
 
 
-def _bytes_kept(graph: Graph, operator: OperatorSpec, profile: TaskProfile) -> int | None:
-    """Bytes/s of all its outputs: as stated, else measured tuples/s times the width of a row."""
+def _output_bytes(graph: Graph, operator: OperatorSpec, profile: TaskProfile) -> int | None:
+    """Bytes/s of all its outputs: from the profile, else measured tuples/s times the width of a row."""
     if profile.cost is not None or profile.output is None:
         return profile.cost
     widths = [sum(_width(column.type) for column in graph.physical(operator.name, p)) for p in range(operator.outputs)]
@@ -87,27 +87,27 @@ def _width(type_: pa.DataType) -> float:
     try:
         return type_.bit_width / 8
     except ValueError:
-        return 16.0  # a string: four bytes of offset and a dozen of text
+        return 16.0  # a string: 4 bytes of offset and 12 of text
 
 
 def plan_with_backups(
     graph: Graph, backups: set[str], bound: Duration | None = None, intervals: Mapping[str, Duration] | None = None
 ) -> Plan:
-    """What the code asks for, with these backups instead of its own, and these intervals where it has none.
+    """The app's annotations with these backups instead of its own, and with these intervals where it has none.
 
-    Under a bound what was lost is recomputed from checkpoints of whole elements, so there are no continuous ones.
+    Under a bound, lost items are recomputed from checkpoints of whole elements, so continuous ones are removed.
     """
     operators: dict[str, Annotations] = {}
     for operator in graph:
-        own, kept = operator.annotations, operator.name in backups
-        off = own.checkpoint_off and bound is None  # what has to be back in time has to be saved
+        own, is_backup = operator.annotations, operator.name in backups
+        off = own.checkpoint_off and bound is None  # recovery within a bound needs checkpoints
         wanted = replace(
             own,
             checkpoint_every=None if off else own.checkpoint_every or (intervals or {}).get(operator.name),
             checkpoint_off=off,
-            backup=kept,
+            backup=is_backup,
             continuous=None,
-            stability=own.stability if kept or own.persist or isinstance(operator, Sink) else None,
+            stability=own.stability if is_backup or own.persist or isinstance(operator, Sink) else None,
         )
         if wanted not in (Annotations(), own) or own != Annotations():
             operators[operator.name] = wanted
@@ -115,14 +115,14 @@ def plan_with_backups(
 
 
 def problem_of(graph: Graph, assessment: AssessedApp) -> BudgetProblem:
-    """What can be chosen for the operators of an app. Sinks hand over what they get: an assessment may leave them out.
-    Of others that were not assessed nothing is known to be lost, so they restart."""
+    """The budget problem of an app. Sinks may be missing in the assessment. Other operators that were not assessed have
+    no known loss, so they restart."""
     for name in assessment.operators:
         if name not in graph:
             names = [operator.name for operator in graph]
             raise PlanError(
-                f"the assessment has operator {name}, which {graph.name} does not have: {known(names, name)}; assess "
-                "the app again"
+                f"the assessment has operator {name}, which is not in {graph.name}: {known(names, name)}; "
+                "assess the app again"
             )
     sinks = {sink.name for sink in graph.sinks}
     assessed = assessment.operators
@@ -140,7 +140,7 @@ def problem_of(graph: Graph, assessment: AssessedApp) -> BudgetProblem:
 
 
 def plan_with_protection(graph: Graph, protection: BudgetPlan, replicas: int) -> Plan:
-    """A plan file for a choice of techniques, instead of those in the code. Neighbours that are replicated form one HA
+    """The plan for these techniques, which replace those in the code. Adjacent replicated operators form one HA
     group."""
     replicated = {name for name, option in protection.chosen.items() if option.technique == "ha_group"}
     group = {name: HaGroup(part[0], replicas) for part in connected(graph, replicated) for name in part}
@@ -151,5 +151,5 @@ def plan_with_protection(graph: Graph, protection: BudgetPlan, replicas: int) ->
             operators[name] = annotations
     plan = Plan(graph.name, operators)
     if wrong := wrong_with(graph, plan):
-        raise PlanError(f"no plan of {graph.name} can be written: {wrong}")
+        raise PlanError(f"cannot write a plan of {graph.name}: {wrong}")
     return plan

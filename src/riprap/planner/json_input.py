@@ -1,4 +1,4 @@
-"""Looking into JSON that a person may have written: every slip gets a sentence that says where it is."""
+"""Checks of JSON that may be written by hand: every error names its place in the file."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,11 +6,11 @@ from typing import Any
 from riprap.base.documents import shortened
 from riprap.base.errors import DataError, known
 
-LARGEST = 1e15  # of a cost or a measure: beyond it solvers work with nothing but rounding
+LARGEST = 1e15  # of a cost or a measurement: above it, rounding errors dominate
 
 
 def as_object(value: Any, where: str, keys: tuple[str, ...] | None = None) -> Mapping[str, Any]:
-    """`value` if it is an object, with no keys but `keys` where these are given."""
+    """`value`, checked to be an object; if `keys` is given, without other keys."""
     if not isinstance(value, dict):
         raise DataError(f"{where}: expected an object in braces, got {shortened(value)}")
     for key in value:

@@ -1,4 +1,4 @@
-"""`ways` for large cores, compiled: the same search for ways that are too long, with the same Pareto labels."""
+"""`paths` for large cores, compiled: the same search with the same Pareto labels."""
 
 import numpy as np
 from numba import njit
@@ -7,20 +7,20 @@ from riprap.planner.neighbours import Neighbours
 from riprap.planner.reductions import Core
 
 
-def long_ways(
+def long_paths(
     core: Core, near: Neighbours, excess: np.ndarray, counted: np.ndarray, weight: np.ndarray, limit: float
 ) -> list[tuple[int, ...]]:
-    """For every task one way to it that is too long, with the least Σ weight, if below `limit`: its `counted` tasks."""
-    start, tasks = found_ways(core, near, excess, counted, weight, limit)
+    """For every task the too long path to it with the least Σ weight, if below `limit`: its `counted` tasks."""
+    start, tasks = found_paths(core, near, excess, counted, weight, limit)
     listed = tasks.tolist()
-    ways = (tuple(sorted(listed[a:b])) for a, b in zip(start[:-1].tolist(), start[1:].tolist(), strict=True))
-    return list(dict.fromkeys(ways))
+    paths = (tuple(sorted(listed[a:b])) for a, b in zip(start[:-1].tolist(), start[1:].tolist(), strict=True))
+    return list(dict.fromkeys(paths))
 
 
-def found_ways(
+def found_paths(
     core: Core, near: Neighbours, excess: np.ndarray, counted: np.ndarray, weight: np.ndarray, limit: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The same as arrays: the tasks of way i are those from start[i] to start[i + 1]."""
+    """The same as arrays: the tasks of path i are tasks[start[i]:start[i + 1]]."""
     start, tasks = _found(near.before_start, near.before, core.latency, core.bound, excess, counted, weight, limit)
     return start, tasks
 
@@ -44,11 +44,11 @@ def _found(
     limit: float,
 ) -> tuple[np.ndarray, np.ndarray]:
     size = len(latency)
-    # Labels of all tasks, those of task v from first[v] to first[v + 1], by weight: Σ weight, ΣT, task, label before.
+    # Labels by task (v: first[v] to first[v + 1]), sorted by weight: Σ weight, ΣT, task, previous label.
     total, length = np.empty(4 * size, np.float64), np.empty(4 * size, np.int64)
     task, back = np.empty(4 * size, np.int32), np.empty(4 * size, np.int32)
     first, labels = np.zeros(size + 1, np.int64), 0
-    tasks, start, ways, entries = np.empty(16 * size, np.int32), np.zeros(size + 1, np.int64), 0, 0
+    tasks, start, paths, entries = np.empty(16 * size, np.int32), np.zeros(size + 1, np.int64), 0, 0
     for v in range(size):
         first[v] = labels
         own, most = latency[v], bound[v] - latency[v]
@@ -81,8 +81,8 @@ def _found(
                     tasks[entries] = task[i]
                     entries += 1
                 i = back[i]
-            ways += 1
-            start[ways] = entries
+            paths += 1
+            start[paths] = entries
         if labels + count > len(total):
             room = 2 * (labels + count)
             total, length, task, back = (
@@ -97,4 +97,4 @@ def _found(
                 total[labels], length[labels], task[labels], back[labels] = sums[i], lengths[i], v, origin[i]
                 labels += 1
         first[v + 1] = labels
-    return start[: ways + 1], tasks[:entries]
+    return start[: paths + 1], tasks[:entries]

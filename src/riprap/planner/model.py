@@ -1,14 +1,14 @@
-"""The failure-effect model: how long recovery takes when given tasks keep a backup of their output.
+"""The failure-effect model: how long recovery takes when given tasks are backups.
 
     L(v) = T(v) + max over upstream u of (1 − M(u)) · L(u)
 
-A task that fails reprocesses its recent input (T). A task upstream that keeps a backup hands that input over at once;
-one that does not must recover its own input first. Sources replay from an input that is always kept. A task on a cycle
-without a backup waits for itself and never recovers.
+A failed task reprocesses its recent input (T). An upstream task that is a backup resends that input at once; any other
+must recover its own input first. Sources replay an input that is always retained. A task on a cycle without a backup
+waits for itself and never recovers.
 
-With k failures at once the task is the first of them (its own backup survives it); each further one takes a backup on
-the way with it. So L(v) is the longest ΣT over ways to v with fewer than k different backups before v, and a cycle
-with fewer than k backups is a way without end. Everything is in microseconds and exact.
+With k simultaneous failures the task is the first of them (its own backup survives); each further failure destroys a
+backup on the path. So L(v) is the longest ΣT over paths to v with fewer than k different backups before v, and a cycle
+with fewer than k backups is an endless path. Everything is in microseconds and exact.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from riprap.planner.cyclic_graphs import waits_for_ever
+from riprap.planner.cyclic_graphs import failures_until_endless
 from riprap.planner.topology import Topology, levels_of
 
 NEVER = 2**62  # L of a task that waits for itself
@@ -36,7 +36,7 @@ class Sweep:
     groups: list[tuple[slice, np.ndarray, np.ndarray]]  # edges, first edge of each task (relative), tasks
 
     def longest(self, own: np.ndarray, handed: np.ndarray | None = None) -> np.ndarray:
-        """own(v) + the largest of value(u) over u → v and `handed(v)` (nothing, unless given)."""
+        """own(v) + the largest of value(u) over u → v and, if given, `handed(v)`."""
         value = own.copy() if handed is None else own + handed
         for edges, first, tasks in self.groups:
             before = np.maximum.reduceat(value[self.source[edges]], first)
@@ -45,12 +45,12 @@ class Sweep:
 
     @cached_property
     def backward(self) -> "Sweep":
-        """The same edges turned round."""
+        """The same edges, reversed."""
         return sweep(self.size, np.stack([self.target, self.source], axis=1), _backward_levels(self))
 
 
 def _backward_levels(forward: Sweep) -> np.ndarray:
-    """Longest way in edges to a task that feeds none."""
+    """Number of edges on the longest path to a task without successors."""
     level = np.zeros(forward.size, np.int32)
     for edges, _, _ in reversed(forward.groups):
         np.maximum.at(level, forward.source[edges], level[forward.target[edges]] + 1)
@@ -77,7 +77,7 @@ def recovery(
 ) -> np.ndarray:
     """L(v) for tasks that may form cycles; `NEVER` where a task waits for itself. int64 [n].
 
-    `levels`, where they are known, ascend along every edge from a task without a backup.
+    `levels`, if known, ascend along every edge from a task without a backup.
     """
     return _recoveries(latency, edges, backups, failures, levels)[-1]
 
@@ -85,17 +85,17 @@ def recovery(
 def _recoveries(
     latency: np.ndarray, edges: np.ndarray, backups: np.ndarray, failures: int, levels: np.ndarray | None = None
 ) -> list[np.ndarray]:
-    """L(v) with 0, 1 … k − 1 backups lost beside the task itself."""
+    """L(v) when 0, 1 … k − 1 backups are lost in addition to the task itself."""
     size = len(latency)
     kept = backups[edges[:, 0]]
     levels = levels_of(size, edges[~kept]) if levels is None else levels
     lost = np.full(size, failures)  # fewest lost backups that let a task wait for itself
     if levels is None or failures > 1:
-        lost = waits_for_ever(size, edges, backups, failures)
+        lost = failures_until_endless(size, edges, backups, failures)
     if levels is None:
         kept |= lost[edges[:, 0]] == 0
         levels = levels_of(size, edges[~kept])
-        assert levels is not None, "tasks on cycles without a backup wait for ever"
+        assert levels is not None, "tasks on cycles without a backup never recover"
     forward = sweep(size, edges[~kept], levels)
     found = [np.where(lost > 0, forward.longest(latency), NEVER)]
     source, target = edges[kept, 0], edges[kept, 1]
@@ -108,50 +108,50 @@ def _recoveries(
 
 @dataclass(frozen=True, eq=False)
 class FailureCost:
-    """What failures cost under given backups."""
+    """The effect of failures under given backups."""
 
-    latency: np.ndarray  # int64 [n], microseconds: L(v); NEVER where there is no recovery
+    latency: np.ndarray  # int64 [n], microseconds: L(v); NEVER: no recovery
     worst: int  # microseconds: the largest L, the recovery latency of the whole topology
-    critical: tuple[int, ...]  # the way that causes it, from the task that recovers first to the slow one
+    critical: tuple[int, ...]  # the path that causes it, from the task that recovers first to the slowest
     missing_cuts: tuple[int, ...]  # tasks that feed a cut edge without a backup
 
 
 def effect(topology: Topology, backups: np.ndarray, failures: int = 1, task: int | None = None) -> FailureCost:
-    """`backups` is bool [n]. The critical way is that of `task`, or else of the slowest."""
+    """`backups` is bool [n]. The critical path is that of `task`, by default of the slowest task."""
     steps = _recoveries(topology.latency, topology.edges, backups, failures)
     cut_sources = np.unique(topology.edges[topology.cuts, 0])
     missing = tuple(int(source) for source in cut_sources if not backups[source])
     slowest = int(np.argmax(steps[-1])) if task is None else task
-    return FailureCost(steps[-1], int(steps[-1].max()), _critical_way(topology, backups, steps, slowest), missing)
+    return FailureCost(steps[-1], int(steps[-1].max()), _critical_path(topology, backups, steps, slowest), missing)
 
 
-def _critical_way(topology: Topology, backups: np.ndarray, steps: list[np.ndarray], task: int) -> tuple[int, ...]:
-    """The tasks that must recover one after the other before `task` has; ends with `task`.
+def _critical_path(topology: Topology, backups: np.ndarray, steps: list[np.ndarray], task: int) -> tuple[int, ...]:
+    """The tasks that must recover one after the other until `task` has recovered; ends with `task`.
 
-    Where it never does, the way goes back until it comes to a task for the second time: that is the cycle.
+    If it never recovers, the path is followed upstream until a task appears twice: that is the cycle.
     """
-    way, left = [task], len(steps) - 1
-    while steps[left][way[-1]] > topology.latency[way[-1]] and way[-1] not in way[:-1]:
-        latency = steps[left][way[-1]]
-        wanted = latency if latency == NEVER else latency - topology.latency[way[-1]]
-        before = topology.edges[topology.edges[:, 1] == way[-1], 0]
+    path, left = [task], len(steps) - 1
+    while steps[left][path[-1]] > topology.latency[path[-1]] and path[-1] not in path[:-1]:
+        latency = steps[left][path[-1]]
+        wanted = latency if latency == NEVER else latency - topology.latency[path[-1]]
+        before = topology.edges[topology.edges[:, 1] == path[-1], 0]
         step = next((u for u in before if not backups[u] and steps[left][u] == wanted), None)
         if step is None:
             left -= 1
             step = next((u for u in before if backups[u] and steps[left][u] == wanted), None)
         if step is None:
             break
-        way.append(int(step))
-    return tuple(reversed(way))
+        path.append(int(step))
+    return tuple(reversed(path))
 
 
 @dataclass(frozen=True)
 class Covers:
-    """Which backups a recovering task takes its input from, and the other way round.
+    """Which backups a recovering task reads its input from, and which tasks read from a backup.
 
-    `forward[u]` are the tasks that backup u f-covers: those that u reaches over tasks without a backup (the last one
-    may be one). `backward[u]` are the tasks that u b-covers: those without a backup that reach u in the same way, and
-    the backups where such ways begin. `upstream[v]` is the upstream cover set C(v): the backups that f-cover v.
+    `forward[u]`: the tasks that backup u f-covers, those that u reaches over tasks without a backup (the last one
+    may be a backup). `backward[u]`: the tasks that u b-covers, those without a backup that reach u over such tasks, and
+    the backups where such paths start. `upstream[v]`: the upstream cover set C(v), the backups that f-cover v.
     """
 
     forward: dict[int, frozenset[int]]

@@ -1,6 +1,6 @@
-"""Who feeds whom in a core, as arrays that compiled code walks along.
+"""Adjacency of a core in compressed rows, for compiled code.
 
-The neighbours of v are those from start[v] to start[v + 1], ascending.
+The neighbours of v are at start[v] … start[v + 1] − 1, ascending.
 """
 
 from dataclasses import dataclass

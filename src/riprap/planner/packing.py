@@ -1,38 +1,37 @@
-"""A lower bound for graphs too large for a linear program: prices on ways that are too long.
+"""A lower bound for graphs too large for a linear program: prices on paths that are too long.
 
-Every way that is too long needs a backup. So if ways are given prices and no vertex is charged more than its cost, the
-prices sum to a lower bound; that is the dual of the linear relaxation. They are found by multiplicative weights: in
-each pass every task names the lightest way to it that is too long; while that is lighter than a threshold it is
-charged, which makes its vertices heavier by a factor, and the threshold rises as such ways get few. At the end all
-prices are scaled by the number that makes the bound best, and it is summed in whole numbers. Only for one failure at a
-time.
+Every path that is too long needs a backup. So if paths have prices and no vertex is charged more than its cost, the
+sum of the prices is a lower bound; this is the dual of the linear relaxation. Multiplicative weights find the prices:
+each pass finds for every task the lightest too long path to it. If it is lighter than a threshold it is charged, which
+multiplies the weight of its vertices; the threshold rises when such paths become rare. At the end all prices are scaled
+by the factor that gives the best bound, which is summed in integers. Only for one failure at a time.
 """
 
 import numpy as np
 from numba import njit
 
 from riprap.base.clock import Clock
-from riprap.planner.long_paths import found_ways
+from riprap.planner.long_paths import found_paths
 from riprap.planner.neighbours import Neighbours
 from riprap.planner.reductions import Core
 
-RISE = 0.2  # by how much being charged all its cost makes a vertex heavier: less is better and slower
-FEW = 10  # the threshold rises when fewer than one task in so many charged its way
-UNIT = 1 << 20  # prices are whole multiples of 1 / UNIT
-MOST = 4_000  # charges of all its cost that a vertex takes, far beyond what improves the bound
+RISE = 0.2  # growth of a vertex's weight per charge of its full cost: smaller is better and slower
+FEW = 10  # the threshold rises when fewer than one task in FEW charged its path
+UNIT = 1 << 20  # prices are multiples of 1 / UNIT
+MOST = 4_000  # charges of its full cost per vertex; far more than improves the bound
 
 
 def packed_bound(
     core: Core, near: Neighbours, excess: np.ndarray, counted: np.ndarray, clock: Clock, deadline: float
 ) -> int:
-    """As many passes as there is time for, one at least."""
-    free = counted & (core.cost == 0)  # a way through one of these needs nothing that costs
+    """Passes until the deadline, at least one."""
+    free = counted & (core.cost == 0)  # a path through one of these costs nothing
     cost = np.maximum(core.cost, 1)
     weight = np.where(free, np.inf, np.where(counted, 1.0 / cost, 0.0))
     paid = np.zeros(core.size, np.int64)
     total, limit, best = 0, np.inf, 0
     while total == 0 or (clock.monotonic() < deadline and paid.max() < MOST * cost.max()):
-        start, tasks = found_ways(core, near, excess, counted, weight, limit)
+        start, tasks = found_paths(core, near, excess, counted, weight, limit)
         if limit == np.inf:
             lightest = _lightest(start, tasks, weight)
             if lightest == np.inf:
@@ -62,9 +61,9 @@ def _scaled(cost: np.ndarray, paid: np.ndarray, total: int) -> int:
 @njit(cache=True, nogil=True)
 def _lightest(start: np.ndarray, tasks: np.ndarray, weight: np.ndarray) -> float:
     least = np.inf
-    for way in range(len(start) - 1):
+    for path in range(len(start) - 1):
         total = 0.0
-        for e in range(start[way], start[way + 1]):
+        for e in range(start[path], start[path + 1]):
             total += weight[tasks[e]]
         least = min(least, total)
     return least
@@ -80,15 +79,15 @@ def _charge(
     limit: float,
     rise: float,
 ) -> tuple[int, int]:
-    """Charges each way that is still lighter than `limit` the least cost on it; how many, and how much in all."""
+    """Charges each path that is still lighter than `limit` the least cost on it; returns count and total."""
     sent, charged = 0, 0
-    for way in range(len(start) - 1):
+    for path in range(len(start) - 1):
         total, least = 0.0, 2**62
-        for e in range(start[way], start[way + 1]):
+        for e in range(start[path], start[path + 1]):
             total += weight[tasks[e]]
             least = min(least, cost[tasks[e]])
-        if total < limit and start[way] < start[way + 1]:
-            for e in range(start[way], start[way + 1]):
+        if total < limit and start[path] < start[path + 1]:
+            for e in range(start[path], start[path + 1]):
                 v = tasks[e]
                 paid[v] += least
                 weight[v] *= 1 + rise * least / cost[v]

@@ -1,4 +1,4 @@
-"""What is asked of a plan: bounds, constraints on single tasks, how many failures at once. And what is answered."""
+"""The planning problem (bounds, constraints on single tasks, simultaneous failures), and its solution."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,25 +16,25 @@ from riprap.planner.topology import Topology, rows
 class Problem:
     """Find the cheapest backups such that L(v) ≤ bound(v) for every task.
 
-    Equivalently: every way with ΣT above the bound of its last task has at least `failures` backups before that task;
-    a cycle is a way without end.
+    Equivalently: every path with ΣT above the bound of its last task has at least `failures` backups before that task;
+    a cycle is an endless path.
     """
 
     topology: Topology
     bound: np.ndarray  # int64 [n], microseconds
-    must: np.ndarray  # bool [n]: has to be a backup (asked for, or it feeds a cut edge)
-    must_not: np.ndarray  # bool [n]: may not be one
+    must: np.ndarray  # bool [n]: must be a backup (requested, or it feeds a cut edge)
+    must_not: np.ndarray  # bool [n]: must not be a backup
     failures: int = 1  # k ≥ 1: simultaneous failures to tolerate
 
     def latency(self, backups: np.ndarray) -> np.ndarray:
-        """L(v) with `failures` at once; `model.NEVER` where there is no recovery."""
+        """L(v) with `failures` simultaneous failures; `model.NEVER` if there is no recovery."""
         topology = self.topology
         cut = bool(np.all(backups[topology.edges[topology.cuts, 0]]))
         levels = topology.levels if cut else None
         return recovery(topology.latency, topology.edges, backups, self.failures, levels)
 
     def is_met(self, backups: np.ndarray) -> bool:
-        """Exact: whole microseconds, no solver's word taken for it."""
+        """Exact, in whole microseconds, independent of any solver."""
         return bool(
             np.all(self.latency(backups) <= self.bound)
             and np.all(backups[self.must])
@@ -44,7 +44,7 @@ class Problem:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """A plan that meets its bounds, and how far from the cheapest it can be at most."""
+    """A plan that meets its bounds, and its largest possible distance from the cheapest."""
 
     backups: np.ndarray  # bool [n]
     cost: int
@@ -72,9 +72,8 @@ def problem(
 ) -> Problem:
     """A problem that has a solution; otherwise `PlanError` names the tasks that make it impossible.
 
-    `sinks` gives some sinks a stricter bound of their own. It holds for the sink and for every task that feeds it,
-    directly or not, be it over a stream that leads back, since the sink waits for them: a task has the strictest bound
-    of the sinks that it feeds.
+    `sinks` gives some sinks a stricter bound. It applies to the sink and to every task upstream of it, also over
+    feedback edges, since the sink waits for them: a task has the strictest bound of the sinks that it feeds.
     """
     if failures < 1:
         raise UsageError(f"cannot tolerate {failures} failures: k must be 1 or more")
@@ -89,11 +88,11 @@ def problem(
     if len(both):
         task = topology.tasks[both[0]]
         fed = bool(np.any(topology.edges[topology.cuts, 0] == both[0]))
-        why = "it feeds back into a cycle, which only a backup cuts" if fed else "it is also one that must"
-        raise PlanError(f"{task} may not be a backup, but {why}: drop one of the two")
-    asked = Problem(topology, _bounds(topology, recovery, sinks or {}), required, forbidden, failures)
-    _refuse_impossible(asked)
-    return asked
+        why = "it feeds back into a cycle, which only a backup cuts" if fed else "it must also be one"
+        raise PlanError(f"{task} must not be a backup, but {why}: drop one of the two")
+    checked = Problem(topology, _bounds(topology, recovery, sinks or {}), required, forbidden, failures)
+    _refuse_impossible(checked)
+    return checked
 
 
 def _bounds(topology: Topology, bound: Duration, sinks: Mapping[str, Duration]) -> np.ndarray:
@@ -104,11 +103,11 @@ def _bounds(topology: Topology, bound: Duration, sinks: Mapping[str, Duration]) 
     for task, value in sinks.items():
         number = topology.index(task)
         if feeds[number]:
-            raise UsageError(f"{task} has a bound of its own but is no sink: it feeds other tasks")
+            raise UsageError(f"{task} has its own bound but is not a sink: it feeds other tasks")
         if not 0 < value <= bound:
             raise UsageError(
-                f"the bound of sink {task} must be longer than 0s and at most {show_duration(bound)}, the bound of "
-                f"all, not {show_duration(value)}: raise the bound of all and give the other sinks stricter ones"
+                f"the bound of sink {task} must be longer than 0s and at most {show_duration(bound)}, the common "
+                f"bound, not {show_duration(value)}: raise the common bound and give the other sinks stricter ones"
             )
         own[number] = value
     if own:
@@ -124,37 +123,37 @@ def _bounds(topology: Topology, bound: Duration, sinks: Mapping[str, Duration]) 
     return limit
 
 
-def _refuse_impossible(asked: Problem) -> None:
-    topology = asked.topology
-    alone = np.flatnonzero(topology.latency > asked.bound)
+def _refuse_impossible(problem: Problem) -> None:
+    topology = problem.topology
+    alone = np.flatnonzero(topology.latency > problem.bound)
     if len(alone):
         listed = ", ".join(
             f"{topology.tasks[task]} ({show_duration(Duration(int(topology.latency[task])))})" for task in alone[:8]
         ) + (f" and {len(alone) - 8} more" if len(alone) > 8 else "")
         need = show_duration(Duration(int(topology.latency.max())))
         raise PlanError(
-            f"no plan recovers within {show_duration(Duration(int(asked.bound[alone].min())))}, because these tasks "
-            f"need longer to reprocess their own input: {listed}; the least bound that can be met is {need}"
+            f"no plan recovers within {show_duration(Duration(int(problem.bound[alone].min())))}, because these tasks "
+            f"need longer to reprocess their input: {listed}; the shortest bound that can be met is {need}"
         )
-    latency = asked.latency(~asked.must_not)
+    latency = problem.latency(~problem.must_not)
     if np.any(latency == NEVER):
-        cycle = thin_cycle(topology.size, topology.edges, ~asked.must_not, asked.failures)
+        cycle = thin_cycle(topology.size, topology.edges, ~problem.must_not, problem.failures)
         assert cycle is not None, "only a cycle makes recovery endless"
         named = " → ".join(topology.tasks[task] for task in (*cycle, cycle[0]))
         raise PlanError(
-            f"no plan tolerates {asked.failures} failures at once: the cycle {named} would need {asked.failures} "
-            f"backups, and only {int((~asked.must_not[list(cycle)]).sum())} of its tasks may be one"
+            f"no plan tolerates {problem.failures} simultaneous failures: the cycle {named} needs {problem.failures} "
+            f"backups, and only {int((~problem.must_not[list(cycle)]).sum())} of its tasks may be one"
         )
-    late = np.flatnonzero(latency > asked.bound)
+    late = np.flatnonzero(latency > problem.bound)
     if len(late):
-        task = int(late[np.argmax(latency[late] - asked.bound[late])])
+        task = int(late[np.argmax(latency[late] - problem.bound[late])])
         cause = (
-            f"tolerating {asked.failures} failures at once leaves too few places for backups before it"
-            if asked.failures > 1
-            else "tasks before it may not be backups"
+            f"with {problem.failures} simultaneous failures, too few tasks before it can be backups"
+            if problem.failures > 1
+            else "tasks before it must not be backups"
         )
-        allowed, taken = (show_duration(Duration(int(value[task]))) for value in (asked.bound, latency))
+        allowed, taken = (show_duration(Duration(int(value[task]))) for value in (problem.bound, latency))
         raise PlanError(
-            f"no plan recovers {topology.tasks[task]} within {allowed}: with a backup at every task that may be one it "
-            f"still takes {taken}, because {cause}; allow more, or raise the bound"
+            f"no plan recovers {topology.tasks[task]} within {allowed}: with a backup at every task that may be one "
+            f"it still takes {taken}, because {cause}; allow more backups or raise the bound"
         )

@@ -1,36 +1,35 @@
-"""What each technique does for an operator, and what it takes.
+"""The effect and the cost of each technique for an operator.
 
-A failure of operator v is followed by an *effective outage*, during which its input is missed, and leaves a state of
-some *age*:
+A failure of operator v causes an *effective outage*, during which v misses its input, and leaves v with state of some
+*age*:
 
-    technique            time until it runs again     age of its state
+    technique            time until v runs again      age of the state
     restart              restart                      lost
     checkpoint (τ)       restart + reading the state  τ/2 (on average)
-    HA group             fail-over                    kept
+    HA group             fail-over                    current
 
-Where all operators that feed v keep a backup of their output (or v is a source, whose input is always kept), what it
-missed is replayed: the effective outage is 0, and with a checkpoint, or without any state, all is as if nothing had
-happened. Expected loss is failures per day × the assessed quality impact of that outage and age, summed over the
-operators: a sum leaves out that failures may coincide and that one operator's loss may hide another's.
+If all operators that feed v are backups (or v is a source, whose input is always retained), the missed input is
+replayed: the effective outage is 0, and with a checkpoint, or without any state, the failure has no effect. Expected
+loss is failures per day × the assessed quality impact of that outage and age, summed over the operators. The sum
+ignores that failures may coincide and that the loss of one operator may hide that of another.
 
-What a technique takes is what was measured in runs (`costs.py`); one that was not measured is not chosen. Without any
-costs it is estimated from what the operator takes, from its state and from its output.
+The cost of a technique was measured in runs (`costs.py`). A technique that was not measured is not chosen.
 
-T(v), for the bound on recovery latency, is the time until it runs again plus what it has to reprocess (τ/2).
+T(v), for the bound on recovery latency, is the time until v runs again plus the time to reprocess its input (τ/2).
 """
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from riprap.base.quantities import Duration, format_duration
-from riprap.planner.assessment_file import LOST, AssessedApp, OperatorImpact, RecoveryTimes
+from riprap.planner.assessment_file import LOST, AssessedApp, OperatorImpact
 from riprap.planner.costs import Cost
 
 Technique = Literal["restart", "checkpoint", "ha_group"]
 
 
 class Resources(NamedTuple):
-    """What protection takes beyond running the app."""
+    """Resources that protection uses in addition to those of the app."""
 
     cpu: float = 0.0  # cores
     memory: float = 0.0  # bytes
@@ -43,14 +42,14 @@ class Resources(NamedTuple):
 
 @dataclass(frozen=True)
 class Option:
-    """One way to protect one operator."""
+    """A technique for one operator, with its parameters, cost and effect."""
 
     technique: Technique
     interval: Duration | None  # between checkpoints
     resources: Resources
     latency: Duration  # T
-    loss: float  # expected per day when its input is not kept
-    loss_replayed: float  # expected per day when it is
+    loss: float  # expected per day if its input is not retained
+    loss_replayed: float  # expected per day if its input is retained
 
     def describe(self) -> str:
         if self.technique == "checkpoint":
@@ -62,25 +61,33 @@ class Option:
 def options(assessment: AssessedApp, operator: str) -> list[Option]:
     """Restart first; then checkpoints, longest interval first; then the HA group."""
     impact, settings = assessment.operators[operator], assessment.settings
-    # An operator without state has none to lose: what it gets again it processes as if nothing had happened.
-    gone = LOST if impact.state else Duration(0)
-    found = [_option(impact, "restart", None, Resources(), settings.restart, settings.restart, gone, gone)]
-    if impact.state and _known(assessment, operator, "checkpoint"):
-        takes = [_checkpoint_resources(assessment, operator, interval) for interval in settings.intervals]
-        pairs = zip(reversed(settings.intervals), reversed(takes), strict=True)
-        found += [_checkpoint(impact, settings, interval, resources) for interval, resources in pairs]
-    if not _known(assessment, operator, "ha_group"):
-        return found
-    extra = settings.replicas - 1
-    replica = measured(assessment, operator, "ha_group") or Cost(impact.cpu, impact.memory, 0.0, impact.output)
-    replicas = Resources(*(extra * part for part in replica))
-    kept = Duration(0)
-    found.append(_option(impact, "ha_group", None, replicas, settings.failover, settings.failover, kept, kept))
-    return found
-
-
-def _known(assessment: AssessedApp, operator: str, technique: str) -> bool:
-    return not assessment.costs or measured(assessment, operator, technique) is not None
+    # A stateless operator has no state to lose: replayed input is processed as if there had been no failure.
+    age_after_restart = LOST if impact.state else Duration(0)
+    choices = [
+        _option(
+            impact, "restart", None, Resources(), settings.restart, settings.restart, age_after_restart,
+            age_after_restart,
+        )
+    ]  # fmt: skip
+    checkpoint = measured(assessment, operator, "checkpoint")
+    if impact.state and checkpoint is not None:
+        running = Duration(settings.restart + round(impact.state / settings.read * 1e6))
+        for interval in reversed(settings.intervals):
+            # Halving the interval doubles every cost except memory.
+            scale = assessment.costs[operator].every / interval
+            resources = Resources(
+                checkpoint.cores * scale, checkpoint.memory, checkpoint.written * scale, checkpoint.sent * scale
+            )
+            age = Duration(interval // 2)
+            latency = Duration(running + age)
+            choices.append(_option(impact, "checkpoint", interval, resources, running, latency, age, Duration(0)))
+    replica = measured(assessment, operator, "ha_group")
+    if replica is not None:
+        replicas = Resources(*((settings.replicas - 1) * part for part in replica))
+        current = Duration(0)
+        failover = settings.failover
+        choices.append(_option(impact, "ha_group", None, replicas, failover, failover, current, current))
+    return choices
 
 
 def measured(assessment: AssessedApp, operator: str, technique: str) -> Cost | None:
@@ -88,44 +95,24 @@ def measured(assessment: AssessedApp, operator: str, technique: str) -> Cost | N
     return None if costs is None else costs.techniques.get(technique)
 
 
-def _checkpoint_resources(assessment: AssessedApp, operator: str, interval: Duration) -> Resources:
-    cost = measured(assessment, operator, "checkpoint")
-    if cost is None:
-        rate = assessment.operators[operator].state / (interval / 1e6)
-        return Resources(rate / assessment.settings.write_per_core, 0.0, rate)
-    share = assessment.costs[operator].every / interval  # twice as often takes twice as much, but for memory
-    return Resources(cost.cores * share, cost.memory, cost.written * share, cost.sent * share)
-
-
-def _checkpoint(impact: OperatorImpact, settings: RecoveryTimes, interval: Duration, takes: Resources) -> Option:
-    running = Duration(settings.restart + round(impact.state / settings.read * 1e6))
-    age = Duration(interval // 2)
-    return _option(impact, "checkpoint", interval, takes, running, Duration(running + age), age, Duration(0))
-
-
 def _option(
     impact: OperatorImpact,
     technique: Technique,
     interval: Duration | None,
-    takes: Resources,
+    resources: Resources,
     outage: Duration,
     latency: Duration,
     age: Duration,
     age_replayed: Duration,
 ) -> Option:
-    missed = impact.failures_per_day * impact.quality_impact(outage, age)
-    # Nothing missed and nothing lost is no failure, whatever ages were assessed.
-    again = 0.0 if age_replayed == 0 else impact.quality_impact(Duration(0), age_replayed)
-    replayed = impact.failures_per_day * again
-    return Option(technique, interval, takes, latency, missed, min(missed, replayed))
+    loss = impact.failures_per_day * impact.quality_impact(outage, age)
+    # With no input missed and no state lost there is no impact, whatever ages were assessed.
+    impact_replayed = 0.0 if age_replayed == 0 else impact.quality_impact(Duration(0), age_replayed)
+    loss_replayed = impact.failures_per_day * impact_replayed
+    return Option(technique, interval, resources, latency, loss, min(loss, loss_replayed))
 
 
 def backup_resources(assessment: AssessedApp, operator: str) -> Resources | None:
-    """Of keeping all output streams of an operator; None: that was not measured."""
+    """Cost of making all output streams of an operator persistent; None: not measured."""
     cost = measured(assessment, operator, "backup")
-    if cost is not None:
-        return Resources(*cost)
-    if assessment.costs:
-        return None
-    output = assessment.operators[operator].output
-    return Resources(output / assessment.settings.write_per_core, 0.0, output)
+    return None if cost is None else Resources(*cost)

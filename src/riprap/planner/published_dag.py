@@ -2,14 +2,14 @@
 
 One round, from search source s:
 
-1. Candidates Z: the tasks that s reaches within R over tasks without a backup. Where a candidate feeds a task beyond R
-   (the rim), some backup is missing on the way there.
-2. F(s) = 1, F(v) = Σ F(u) / |Q(u)| over candidates u that feed v: the share of the work of s that comes to v when every
-   task divides its output evenly among the |Q| it feeds.
+1. Candidates Z: the tasks that s reaches within R over tasks without a backup. If a candidate feeds a task beyond R
+   (the rim), the path to that task lacks a backup.
+2. F(s) = 1, F(v) = Σ F(u) / |Q(u)| over candidates u that feed v: the share of the work of s that reaches v if every
+   task divides its output evenly among its |Q| successors.
 3. B(s) = T(s), B(v) = Σ (B(u) + T(v)) / |Q(u)|: the work that a backup at v would cover.
-4. Choice: of the candidates on a way to the rim the one with the largest B, among equals the farthest from s. Then
-   everything is computed again with it as a backup, until s reaches nothing beyond R.
-5. Removal: a chosen task without which that is still so is dropped.
+4. Choice: of the candidates on a path to the rim the one with the largest B; of equal ones the farthest from s.
+   Repeat with it as a backup until s reaches nothing beyond R.
+5. Removal: drop each chosen task that is not needed for that.
 """
 
 from dataclasses import dataclass
@@ -22,18 +22,18 @@ from riprap.planner.published_heuristic import HeuristicState
 @dataclass(frozen=True)
 class Candidates:
     order: list[int]  # the candidates in topological order, the search source first
-    distance: dict[int, int]  # D(s, v): the longest way to v, without T of s where s is a backup
+    distance: dict[int, int]  # D(s, v): the longest path to v, without T(s) if s is a backup
     rim: set[int]  # candidates over which s reaches a task beyond R
     percentage: dict[int, float]  # F
     workload: dict[int, float]  # B
 
 
-def dag(asked: Problem) -> Solution:
-    return HeuristicState(asked, "dag").run(_choose, "dag")
+def dag(problem: Problem) -> Solution:
+    return HeuristicState(problem, "dag").run(_choose, "dag")
 
 
 def candidates(rounds: HeuristicState, source: int, chosen: frozenset[int] = frozenset()) -> Candidates:
-    """With `chosen` as further backups."""
+    """`chosen`: additional backups."""
 
     def open_(task: int) -> bool:
         return task == source or not (rounds.backup[task] or task in chosen)
@@ -78,7 +78,7 @@ def _choose(rounds: HeuristicState, source: int) -> list[int]:
 
 
 def _toward_rim(rounds: HeuristicState, source: int, found: Candidates, chosen: list[int]) -> list[int]:
-    """Candidates without a backup on a way to the rim, the rim included."""
+    """Candidates without a backup on a path to the rim, including the rim."""
     toward: set[int] = set()
     for v in reversed(found.order):
         passes = v == source or not (rounds.backup[v] or v in chosen)

@@ -1,9 +1,9 @@
-"""The main loop of the published algorithm, and what its choices of backups have in common.
+"""The main loop of the published algorithm, shared by its ways to choose backups.
 
-There is a set of search sources, at first the sources of the topology. Each round takes the one with most hops to a
-sink, chooses backups within R downstream of it, and makes those search sources too; it ends when none is left.
+It has a set of search sources, initially the sources of the topology. Each round removes the one with most hops to a
+sink, chooses backups within R downstream of it, and adds those as search sources, until the set is empty.
 
-What the published text leaves open is settled so that the bound always holds; see docs/papers/reproduce-ftc.md.
+Where the publication is ambiguous, this version always meets the bound; see docs/papers/reproduce-ftc.md.
 """
 
 from collections.abc import Callable
@@ -13,17 +13,17 @@ import numpy as np
 from riprap.base.errors import UsageError
 from riprap.planner.problem import Problem, Solution
 
-# State of the loop, search source → the backups of this round.
+# (state of the loop, search source) → the backups of this round.
 Choose = Callable[["HeuristicState", int], list[int]]
 
 
 class HeuristicState:
     """State of the main loop: neighbours, hops to the sink, and the backups so far."""
 
-    def __init__(self, asked: Problem, algorithm: str) -> None:
-        refuse_extras(asked, algorithm)
-        topology = asked.topology
-        self.bound = int(asked.bound[0])
+    def __init__(self, problem: Problem, algorithm: str) -> None:
+        refuse_extras(problem, algorithm)
+        topology = problem.topology
+        self.bound = int(problem.bound[0])
         self.latency: list[int] = topology.latency.tolist()
         self.before: list[list[int]] = [[] for _ in range(topology.size)]
         self.after: list[list[int]] = [[] for _ in range(topology.size)]
@@ -33,11 +33,11 @@ class HeuristicState:
         order = np.argsort(topology.levels, kind="stable").tolist()
         self.rank = {task: i for i, task in enumerate(order)}
         self.hops = self._hops()
-        self.backup: list[bool] = asked.must.tolist()
-        self.asked = asked
+        self.backup: list[bool] = problem.must.tolist()
+        self.problem = problem
 
     def _hops(self) -> list[int]:
-        """Breadth-first from the sinks, over the edges turned round: the published index, larger is farther."""
+        """Breadth-first from the sinks over reversed edges: the published index."""
         hops = [-1] * len(self.latency)
         layer = [task for task, after in enumerate(self.after) if not after]
         depth = 0
@@ -62,25 +62,25 @@ class HeuristicState:
 
     def solution(self, algorithm: str) -> Solution:
         backups = np.array(self.backup)
-        assert self.asked.is_met(backups), f"{algorithm} must meet its bound"
-        # These methods prove nothing about the cost; what every plan needs anyway is all that is known.
-        costs = self.asked.topology.costs
-        return Solution(backups, int(costs[backups].sum()), int(costs[self.asked.must].sum()), algorithm)
+        assert self.problem.is_met(backups), f"{algorithm} must meet its bound"
+        # These methods prove nothing about the cost: the only lower bound is the cost of the required backups.
+        costs = self.problem.topology.costs
+        return Solution(backups, int(costs[backups].sum()), int(costs[self.problem.must].sum()), algorithm)
 
 
-def refuse_extras(asked: Problem, algorithm: str) -> None:
-    """The published algorithms know one bound, equal costs, one failure and no constraints."""
-    cuts = np.zeros(asked.topology.size, bool)
-    cuts[asked.topology.edges[asked.topology.cuts, 0]] = True
+def refuse_extras(problem: Problem, algorithm: str) -> None:
+    """The published algorithms support one bound, equal costs, one failure and no constraints."""
+    cuts = np.zeros(problem.topology.size, bool)
+    cuts[problem.topology.edges[problem.topology.cuts, 0]] = True
     plain = (
-        np.all(asked.bound == asked.bound[0])
-        and np.all(asked.topology.costs == asked.topology.costs[0])
-        and asked.failures == 1
-        and not asked.must_not.any()
-        and np.array_equal(asked.must, cuts)
+        np.all(problem.bound == problem.bound[0])
+        and np.all(problem.topology.costs == problem.topology.costs[0])
+        and problem.failures == 1
+        and not problem.must_not.any()
+        and np.array_equal(problem.must, cuts)
     )
     if not plain:
         raise UsageError(
-            f"the algorithm {algorithm} knows one bound, equal costs, one failure and no constraints on single tasks: "
-            "use --algorithm exact for more"
+            f"the algorithm {algorithm} supports only one bound, equal costs, one failure and no constraints on single "
+            "tasks: use --algorithm exact"
         )

@@ -1,7 +1,7 @@
 """The published algorithm for lines: each task feeds one other, and lines meet only in a sink.
 
-From a search source walk downstream as long as the way stays within R; the last task within it becomes a backup. A
-walk that comes to a backup that is there already (it cuts a cycle) ends: that one is a search source itself. Optimal.
+From a search source, walk downstream while the path stays within R; the last task within R becomes a backup. A walk
+that reaches an existing backup (it cuts a cycle) ends, since that backup is also a search source. Optimal.
 """
 
 from riprap.base.errors import UsageError
@@ -9,12 +9,12 @@ from riprap.planner.problem import Problem, Solution
 from riprap.planner.published_heuristic import HeuristicState
 
 
-def line(asked: Problem) -> Solution:
-    rounds = HeuristicState(asked, "line")
+def line(problem: Problem) -> Solution:
+    rounds = HeuristicState(problem, "line")
     for task, before in enumerate(rounds.before):
         if len(rounds.after[task]) > 1 or (len(before) > 1 and rounds.after[task]):
             raise UsageError(
-                f"{asked.topology.name} is not made of lines, because of {asked.topology.tasks[task]}: "
+                f"{problem.topology.name} does not consist of lines, because of {problem.topology.tasks[task]}: "
                 "use --algorithm tree, dag or exact"
             )
     return rounds.run(_farthest, "line")
@@ -31,4 +31,4 @@ def _farthest(rounds: HeuristicState, source: int) -> list[int]:
         if rounds.backup[at]:
             return []
         mark = at
-    return []  # the sink is within reach: nothing after it needs a backup
+    return []  # the sink is within R: no backup is needed

@@ -1,8 +1,8 @@
-"""The comparison by resource shares: again and again the task with the largest optimal share becomes a backup.
+"""The published comparison by resource shares: repeatedly the task with the largest optimal share becomes a backup.
 
-Shares are those that make the whole topology fastest when a task with share r takes T/r: r(v) ∝ √(T(v)·f(v)), where f
+Shares minimise the latency of the topology, where a task with share r takes T/r: r(v) ∝ √(T(v)·f(v)), where f
 is the unit flow from the sources to the sinks that maximises (Σ √(T·f))² (the dual of the latency problem; concave,
-found by Frank–Wolfe steps along longest ways). In series and in parallel this gives the known closed forms.
+found by Frank–Wolfe steps along longest paths). In series and in parallel this gives the known closed forms.
 """
 
 import numpy as np
@@ -16,31 +16,31 @@ from riprap.planner.topology import Topology
 _STEPS = 200
 
 
-def share(asked: Problem) -> Solution:
-    """Each round the task with the largest share among those on a way that is still too long."""
-    rounds = HeuristicState(asked, "share")
-    order = np.argsort(-shares(asked.topology), kind="stable").tolist()
+def share(problem: Problem) -> Solution:
+    """Each round adds the task with the largest share among those on a path that is still too long."""
+    rounds = HeuristicState(problem, "share")
+    order = np.argsort(-shares(problem.topology), kind="stable").tolist()
     while True:
-        late = _on_long_ways(asked, np.array(rounds.backup))
+        late = _on_long_paths(problem, np.array(rounds.backup))
         if not late:
             return rounds.solution("share")
         rounds.backup[next(task for task in order if task in late)] = True
 
 
-def _on_long_ways(asked: Problem, backups: np.ndarray) -> set[int]:
-    """Tasks without a backup that are on a way too long for its end, and not its end."""
-    latency = asked.latency(backups)
-    excess = _excess(asked, backups)
-    edges = asked.topology.forward
+def _on_long_paths(problem: Problem, backups: np.ndarray) -> set[int]:
+    """Tasks without a backup that are on a path too long for its end, and not its end."""
+    latency = problem.latency(backups)
+    excess = _excess(problem, backups)
+    edges = problem.topology.forward
     source, target = edges[:, 0], edges[:, 1]
-    long = ~backups[source] & (latency[source] + asked.topology.latency[target] + excess[target] > 0)
+    long = ~backups[source] & (latency[source] + problem.topology.latency[target] + excess[target] > 0)
     return set(source[long].tolist())
 
 
-def _excess(asked: Problem, backups: np.ndarray) -> np.ndarray:
-    open_edges = asked.topology.forward[~backups[asked.topology.forward[:, 0]]]
+def _excess(problem: Problem, backups: np.ndarray) -> np.ndarray:
+    open_edges = problem.topology.forward[~backups[problem.topology.forward[:, 0]]]
     return longest_excess(
-        sweep(asked.topology.size, open_edges, asked.topology.levels), asked.topology.latency, asked.bound
+        sweep(problem.topology.size, open_edges, problem.topology.levels), problem.topology.latency, problem.bound
     )
 
 
@@ -58,10 +58,10 @@ def shares(topology: Topology) -> np.ndarray:
     flow = _even_flow(order, after, sources, size)
     for step in range(_STEPS):
         price = np.sqrt(weight / np.maximum(flow, 1e-12))
-        way = _dearest_way(order, after, sources, price)
+        path = _dearest_path(order, after, sources, price)
         gamma = 2 / (step + 2 + len(order) ** 0.5)
         flow *= 1 - gamma
-        flow[way] += gamma
+        flow[path] += gamma
     share_ = np.sqrt(weight * flow)
     return share_ / share_.sum()
 
@@ -75,13 +75,13 @@ def _even_flow(order: list[int], after: list[list[int]], sources: list[int], siz
     return flow
 
 
-def _dearest_way(order: list[int], after: list[list[int]], sources: list[int], price: np.ndarray) -> list[int]:
+def _dearest_path(order: list[int], after: list[list[int]], sources: list[int], price: np.ndarray) -> list[int]:
     best, follow = price.copy(), {}
     for task in reversed(order):
         if after[task]:
             follow[task] = max(after[task], key=lambda w: best[w])
             best[task] += best[follow[task]]
-    way = [max(sources, key=lambda task: best[task])]
-    while way[-1] in follow:
-        way.append(follow[way[-1]])
-    return way
+    path = [max(sources, key=lambda task: best[task])]
+    while path[-1] in follow:
+        path.append(follow[path[-1]])
+    return path

@@ -1,15 +1,15 @@
-"""Makes a problem small without changing its optimum. Repeated to a fixed point, these do most of the work:
+"""Reduces a problem without changing its optimum. Repeated to a fixed point:
 
-- forced: an edge u → v with T(u) + T(v) above v's bound takes a backup at u, and then u hands over nothing but
-  its backup: its edges go (only for one failure at a time; with k, such a problem has no solution);
-- useless: an edge on no way longer than its bound goes, and with it tasks left without edges;
-- twins: tasks with equal T, bound, predecessors and successors become one, with the sum of their costs. In an optimum
-  all of them are backups or none: if u is and u′ is not, every way through u′ has its backups elsewhere, so the same
-  way through u does too, and u's is not needed. This holds for any costs and any number of failures;
+- forced: an edge u → v with T(u) + T(v) above v's bound requires a backup at u; then the edges of u are removed (only
+  for one failure at a time; with k, such a problem has no solution);
+- useless: an edge on no path longer than its bound is removed, and so are tasks without edges;
+- twins: tasks with equal T, bound, predecessors and successors are merged, with the sum of their costs. In an optimum
+  all of them are backups or none: if u is and u′ is not, every path through u′ has its backups elsewhere, so the same
+  path through u does too, and u's is not needed. This holds for any costs and any number of failures;
 - sinks with equal predecessors: only the one with the least bound − T matters.
 
-Last, the rest falls apart into components, each a `Core` to be solved by itself. Cycles that have to recover from
-several failures at once are left as they are.
+Then the rest is split into connected components; each is a `Core` and solved separately. Cycles with several
+simultaneous failures are not reduced.
 """
 
 from dataclasses import dataclass
@@ -24,18 +24,16 @@ from riprap.planner.topology import levels_of, rows
 
 @dataclass(frozen=True, eq=False)
 class Core:
-    """What is left of one component. Vertices are numbered in an order in which every edge ascends."""
+    """One reduced component. Vertices are numbered in topological order."""
 
     latency: np.ndarray  # int64 [n]
     bound: np.ndarray  # int64 [n]
-    cost: np.ndarray  # int64 [n]; 0 where it must be a backup: that is paid for already
-    fixed: np.ndarray  # int8 [n]: 1 must be a backup (only with several failures), 0 may not, -1 free
+    cost: np.ndarray  # int64 [n]; 0 if it must be a backup: its cost is counted already
+    fixed: np.ndarray  # int8 [n]: 1 must be a backup (only with several failures), 0 must not, -1 free
     edges: np.ndarray  # int32 [m, 2]
-    members: list[np.ndarray]  # the tasks of the topology that each vertex stands for
+    members: list[np.ndarray]  # the tasks of the topology that each vertex represents
     failures: int
-    back: (
-        np.ndarray
-    )  # int32 [c, 2]: edges that descend, from vertices that must be backups (only with several failures)
+    back: np.ndarray  # int32 [c, 2]: feedback edges, from vertices that must be backups (only with several failures)
 
     @property
     def size(self) -> int:
@@ -56,7 +54,7 @@ class _Working:
     must: np.ndarray
     must_not: np.ndarray
     edges: np.ndarray
-    group: np.ndarray  # int [tasks of the topology]: the vertex each stands in; -1 when it no longer matters
+    group: np.ndarray  # int [tasks of the topology]: the vertex that represents it; -1: none
     failures: int
 
     @property
@@ -64,18 +62,18 @@ class _Working:
         return len(self.latency)
 
 
-def reduce(asked: Problem) -> Reduced:
-    topology = asked.topology
-    forced = asked.must.copy()
-    if asked.failures > 1 and topology.cuts.any():
-        return Reduced(forced, [_whole(asked)])
+def reduce(problem: Problem) -> Reduced:
+    topology = problem.topology
+    forced = problem.must.copy()
+    if problem.failures > 1 and topology.cuts.any():
+        return Reduced(forced, [_whole(problem)])
     work = _Working(
-        topology.latency, asked.bound, topology.costs, asked.must, asked.must_not, topology.forward,
-        np.arange(topology.size), asked.failures,
+        topology.latency, problem.bound, topology.costs, problem.must, problem.must_not, topology.forward,
+        np.arange(topology.size), problem.failures,
     )  # fmt: skip
     while True:
         before = (work.size, len(work.edges))
-        if asked.failures == 1:
+        if problem.failures == 1:
             forced |= _force(work)[np.maximum(work.group, 0)] & (work.group >= 0)
         _drop_useless(work)
         if not len(work.edges):
@@ -86,21 +84,21 @@ def reduce(asked: Problem) -> Reduced:
             return Reduced(forced, _components(work))
 
 
-def _whole(asked: Problem) -> Core:
-    """Nothing reduced: where a backup that cuts a cycle may be lost, the reductions do not hold."""
-    topology = asked.topology
+def _whole(problem: Problem) -> Core:
+    """No reduction: the reductions do not hold if a backup that cuts a cycle may be lost."""
+    topology = problem.topology
     order = np.argsort(topology.levels, kind="stable")
     place = np.empty(topology.size, np.int32)
     place[order] = np.arange(topology.size)
-    fixed = np.where(asked.must, 1, np.where(asked.must_not, 0, -1)).astype(np.int8)
+    fixed = np.where(problem.must, 1, np.where(problem.must_not, 0, -1)).astype(np.int8)
     return Core(
         topology.latency[order],
-        asked.bound[order],
-        np.where(asked.must, 0, topology.costs)[order],
+        problem.bound[order],
+        np.where(problem.must, 0, topology.costs)[order],
         fixed[order],
         place[topology.forward],
         [order[vertex : vertex + 1] for vertex in range(topology.size)],
-        asked.failures,
+        problem.failures,
         place[topology.edges[topology.cuts]],
     )
 
@@ -129,7 +127,7 @@ def _drop_useless(work: _Working) -> None:
 
 
 def longest_excess(forward: Sweep, latency: np.ndarray, bound: np.ndarray) -> np.ndarray:
-    """For each v the most that a way from v exceeds the bound of its end, ΣT counted after v: −bound(v) for v alone."""
+    """For each v the largest excess of a path from v over the bound of its end, without T(v): −bound(v) for v alone."""
     excess = -bound
     backward = forward.backward
     for edges, first, tasks in backward.groups:
@@ -148,7 +146,7 @@ def _keep(work: _Working, kept: np.ndarray) -> None:
 
 
 def _rows_of(edges: np.ndarray, size: int, end: int) -> tuple[np.ndarray, np.ndarray]:
-    """Start of every vertex's row and the sorted other ends of its edges, for edges grouped by their end `end`."""
+    """Start of every vertex's row and the sorted other ends of its edges, grouped by column `end` of `edges`."""
     key = edges[:, end].astype(np.int64) * size + edges[:, 1 - end]
     key.sort()
     return np.searchsorted(key, np.arange(size + 1) * size), key % size
@@ -174,7 +172,7 @@ def _merge_twins(work: _Working) -> None:
     leader = order.copy()
     first = np.concatenate([[True], ~same])
     leader[order] = order[np.flatnonzero(first)][np.cumsum(first) - 1]
-    # Fingerprints only suggest; the sets themselves decide.
+    # Equal fingerprints are only candidates: compare the sets.
     twins = np.flatnonzero(leader != np.arange(work.size))
     for start, other in ((before, sources), (after, targets)):
         same_length = np.diff(start)[twins] == np.diff(start)[leader[twins]]
@@ -187,7 +185,7 @@ def _merge_twins(work: _Working) -> None:
     merged = np.arange(work.size)
     merged[twins] = leader[twins]
     work.cost = np.bincount(merged, work.cost, work.size).round().astype(np.int64)
-    # A vertex that may not be a backup forbids it to its twins: theirs would be of no use without it.
+    # If one twin must not be a backup, none may: the others would be useless without it.
     work.must_not = np.bincount(merged, work.must_not, work.size) > 0
     work.group = np.where(work.group >= 0, merged[np.maximum(work.group, 0)], -1)
     work.edges = work.edges[(merged[work.edges] == work.edges).all(axis=1)]

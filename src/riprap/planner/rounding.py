@@ -1,4 +1,4 @@
-"""Plans that meet their bounds: from nothing by both greedy methods, or from fractional backups by thresholds."""
+"""Plans that meet their bounds: by both greedy methods, or from fractional backups by thresholds."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ LARGEST_PRUNED = 2_000  # vertices: pruning for several failures recomputes ever
 
 
 def first_plan(core: Core, clock: Clock, deadline: float) -> np.ndarray:
-    """The better of greedy from the sources and from the sinks, pruned, improved while time is left; bool [n]."""
+    """The better of greedy from the sources and from the sinks, pruned, then improved until the deadline; bool [n]."""
     if core.failures > 1:
         return pruned_from_all(core, [0.0] * core.size) if core.size <= LARGEST_PRUNED else core.fixed != 0
     cover = Cover(core)
@@ -49,7 +49,7 @@ def rounded(core: Core, weight: list[float], clock: Clock, deadline: float) -> n
 
 
 def pruned_from_all(core: Core, weight: list[float]) -> np.ndarray:
-    """Every task that may be a backup is one, then those least wanted go as long as the bounds hold. For k failures."""
+    """Starts with all allowed backups and removes those of least weight while the bounds hold. For k failures."""
     levels = levels_of(core.size, core.edges)
     edges = np.concatenate([core.edges, core.back])
     plan = core.fixed != 0

@@ -1,13 +1,13 @@
-"""Good plans quickly, for one failure at a time: greedy both ways, then local search. All of them meet the bounds.
+"""Finds good plans fast, for one failure at a time: greedy in both directions, then local search. All meet the bounds.
 
-The state keeps, for every vertex v of a core under the current backups,
+The state has, for every vertex v of a core under the current backups,
 
-    late[v]    L(v): the longest way that recovers up to v
-    excess[v]  the most that a way on from v exceeds the bound of its end: −bound(v), or T(w) + excess[w] over v → w
-               unless v keeps a backup
+    late[v]    L(v): the longest recovery path that ends at v
+    excess[v]  the largest excess of a path from v over the bound of its end: −bound(v), or T(w) + excess[w] over v → w
+               unless v is a backup
 
-so the backup of u can go iff late[u] plus its excess without a backup is ≤ 0. A change is carried only as far as it
-reaches.
+so the backup of u can be removed iff late[u] plus its excess without a backup is ≤ 0. Updates are incremental: they
+stop where values no longer change.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from riprap.planner.reductions import Core
 
 
 class Cover:
-    """Backups of a core, one failure at a time. Numbers of vertices ascend along edges: a topological order."""
+    """Backups of a core, for one failure at a time. Vertices are numbered in topological order."""
 
     def __init__(self, core: Core) -> None:
         self.size = core.size
@@ -47,11 +47,11 @@ class Cover:
         return sum(cost for cost, backup in zip(self.cost, self.backup, strict=True) if backup)
 
     def is_needed(self, u: int) -> bool:
-        """Whether the backup of u holds anything together."""
+        """Whether some bound is missed without the backup of u."""
         return self.late[u] + self._onward(u) > 0
 
     def put(self, u: int, backup: bool) -> list[int]:
-        """Sets or removes the backup of u; returns the backups whose need may have changed, nearest first."""
+        """Sets or removes the backup of u; returns the backups that may no longer be needed, nearest first."""
         self.backup[u] = backup
         touched: list[int] = []
         pending = list(self.after[u])
@@ -98,9 +98,9 @@ class Cover:
 
 
 def greedy_late(cover: Cover, wanted: Iterable[float] | None = None, threshold: float = 2.0) -> None:
-    """From the sources on: a backup only where the next task would be late. Optimal where no task feeds several.
+    """From the sources downstream: a backup only where the next task would be late. Optimal if no task feeds several.
 
-    Vertices with `wanted` ≥ `threshold` become backups at once (how a fractional solution is rounded).
+    Vertices with `wanted` ≥ `threshold` become backups at once (this rounds a fractional solution).
     """
     wish = list(wanted) if wanted is not None else [0.0] * cover.size
     backup, late = [False] * cover.size, [0] * cover.size
@@ -109,7 +109,7 @@ def greedy_late(cover: Cover, wanted: Iterable[float] | None = None, threshold: 
         for u in cover.before[v]:
             if not backup[u]:
                 if late[u] + cover.latency[v] > cover.bound[v]:
-                    _cover_way(cover, backup, late, u, late[u] + cover.latency[v] - cover.bound[v])
+                    _cover_path(cover, backup, late, u, late[u] + cover.latency[v] - cover.bound[v])
                 if not backup[u]:
                     worst = max(worst, late[u])
         late[v] = worst + cover.latency[v]
@@ -117,21 +117,21 @@ def greedy_late(cover: Cover, wanted: Iterable[float] | None = None, threshold: 
     cover.set(backup)
 
 
-def _cover_way(cover: Cover, backup: list[bool], late: list[int], u: int, surplus: int) -> None:
-    """Makes u a backup; where it may not be one, the latest tasks before it that may, on every way that is too long."""
+def _cover_path(cover: Cover, backup: list[bool], late: list[int], u: int, surplus: int) -> None:
+    """Makes u a backup; if it must not be one, the last allowed tasks before it on every path that is too long."""
     if cover.allowed[u]:
         backup[u] = True
         return
-    # Rare (a task that may not be a backup): go back until every way is short enough, then mend what was computed.
+    # Rare (u must not be a backup): go upstream until every path is short enough, then recompute.
     fine = late[u] - surplus
     for w in cover.before[u]:
         if not backup[w] and late[w] + cover.latency[u] > fine:
-            _cover_way(cover, backup, late, w, late[w] + cover.latency[u] - fine)
+            _cover_path(cover, backup, late, w, late[w] + cover.latency[u] - fine)
     late[u] = cover.latency[u] + max((late[w] for w in cover.before[u] if not backup[w]), default=0)
 
 
 def greedy_early(cover: Cover) -> None:
-    """From the sinks back: a backup only where a way begun one task earlier would be too long."""
+    """From the sinks upstream: a backup only where a path that starts one task earlier would be too long."""
     backup, excess = [False] * cover.size, [0] * cover.size
     for v in range(cover.size - 1, -1, -1):
         worst = -cover.bound[v]
@@ -152,14 +152,14 @@ def greedy_early(cover: Cover) -> None:
 
 
 def prune(cover: Cover, order: Iterable[int]) -> None:
-    """Removes backups that hold nothing together, tried in `order`."""
+    """Removes backups that are not needed, tried in `order`."""
     for u in order:
         if cover.backup[u] and not cover.is_needed(u):
             cover.put(u, False)
 
 
 def improve(cover: Cover, clock: Clock, deadline: float) -> None:
-    """Adds a backup wherever that makes others of a higher total cost needless, until nothing helps or time is up."""
+    """Adds a backup wherever it replaces others of a higher total cost, until nothing improves or time is up."""
     better = True
     while better:
         better = False
@@ -173,7 +173,7 @@ def improve(cover: Cover, clock: Clock, deadline: float) -> None:
 def _swap(cover: Cover, x: int) -> bool:
     touched = cover.put(x, True)
     gone: list[int] = []
-    # The dearest first; a task may be listed twice.
+    # The most expensive first; a task may be listed twice.
     for u in sorted(set(touched), key=lambda u: (-cover.cost[u], u)):
         if cover.backup[u] and u != x and not cover.is_needed(u):
             cover.put(u, False)

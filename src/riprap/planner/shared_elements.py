@@ -1,8 +1,8 @@
-"""Operators that share a processing element, as the planner sees them: one task, whose T is the sum of theirs.
+"""Operators that share a processing element: the planner treats them as one task, whose T is the sum of theirs.
 
-An element is saved as a whole and comes back as a whole: whichever of its operators somebody waits for, all of them
-reprocess what came since. A backup inside it is read by nobody then, so what counts is whether what leaves it is kept.
-The task has the name of the element, that of its first operator.
+An element is checkpointed and recovers as a whole: whichever of its operators is needed, all of them reprocess the
+input since the checkpoint. A backup inside it is never read then; only streams that leave the element matter.
+The task has the name of the element, which is that of its first operator.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from riprap.planner.topology import Topology, topology
 
 
 def as_elements(given: Topology, elements: Sequence[Sequence[str]]) -> Topology:
-    """One task for each element, in their order; `elements` have every task of `given` once."""
+    """One task per element, in this order; `elements` contain every task of `given` once."""
     home = homes(elements)
     latency = {
         members[0]: Duration(int(sum(given.latency[given.index(name)] for name in members))) for members in elements
@@ -32,12 +32,12 @@ def as_elements(given: Topology, elements: Sequence[Sequence[str]]) -> Topology:
 
 
 def homes(elements: Iterable[Sequence[str]]) -> dict[str, str]:
-    """By operator, the task that it is part of."""
+    """Operator → the task that it belongs to."""
     return {name: members[0] for members in elements for name in members}
 
 
 def kept_elements(given: Topology, elements: Sequence[Sequence[str]], backups: Iterable[str]) -> tuple[str, ...]:
-    """The tasks all of whose leaving streams are kept, where these operators are backups."""
+    """The tasks all of whose outgoing streams are persistent if these operators are backups."""
     home, kept = homes(elements), set(backups)
     leaving: dict[str, set[str]] = {}
     for source, target in given.edges.tolist():

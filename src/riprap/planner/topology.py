@@ -1,8 +1,8 @@
-"""What a plan is made for: tasks, how long each needs to reprocess its recent input, and which task feeds which.
+"""The input of the planner: tasks, the time each needs to reprocess its recent input, and the edges between them.
 
-Latencies are whole microseconds, so that a bound is met or not met without rounding. Tasks are numbered; names are for
-people. A topology may have cycles: an edge marked as feedback, or the edge that closes a cycle in a depth-first search,
-is *cut*, which takes a backup at its source (see `cuts`); everything else works on what remains, which is acyclic.
+Latencies are whole microseconds, so bounds are compared without rounding. Tasks are numbered; names are for display.
+A topology may have cycles: an edge marked as feedback, or the edge that closes a cycle in a depth-first search,
+is *cut*, which requires a backup at its source (see `cuts`). Everything else uses the remaining, acyclic graph.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,17 +14,17 @@ import numpy as np
 from riprap.base.errors import GraphError, known
 from riprap.base.quantities import Duration
 
-LONGEST = 2**60  # microseconds: ΣT of all tasks, so that whole numbers of 64 bits carry any way
+LONGEST = 2**60  # microseconds: ΣT of all tasks, so that ΣT of any path fits into 64 bits
 
 
 @dataclass(frozen=True, eq=False)
 class Topology:
     name: str
     tasks: tuple[str, ...]
-    latency: np.ndarray  # int64 [n], microseconds, T(v) ≥ 0: time to reprocess what came since the last checkpoint
+    latency: np.ndarray  # int64 [n], microseconds, T(v) ≥ 0: time to reprocess the input since the last checkpoint
     edges: np.ndarray  # int32 [m, 2]: source, target
-    feedback: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))  # bool [m]; empty: none is marked
-    cost: np.ndarray | None = None  # int64 [n], ≥ 0: what a backup of v's output costs (bytes/s to keep); None: 1 each
+    feedback: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))  # bool [m]; empty: no edge is marked
+    cost: np.ndarray | None = None  # int64 [n], ≥ 0: cost of a backup of v's output (bytes/s); None: 1 each
 
     @property
     def size(self) -> int:
@@ -36,7 +36,7 @@ class Topology:
 
     @cached_property
     def cuts(self) -> np.ndarray:
-        """bool [m]: the edges that a backup at their source has to cut so that what remains is acyclic."""
+        """bool [m]: the edges that a backup at their source must cut to make the rest acyclic."""
         cut = self.feedback.copy() if len(self.feedback) else np.zeros(len(self.edges), bool)
         rest = np.flatnonzero(~cut)
         if not is_acyclic(self.size, self.edges[rest]):
@@ -50,17 +50,17 @@ class Topology:
 
     @cached_property
     def levels(self) -> np.ndarray:
-        """int32 [n]: the most edges on an acyclic way from a source to the task."""
+        """int32 [n]: the number of edges on the longest acyclic path from a source to the task."""
         levels = levels_of(self.size, self.forward)
         assert levels is not None, "cuts leave no cycle"
         return levels
 
     def index(self, task: str) -> int:
-        """The number of the task called `task`."""
+        """The number of the task with this name."""
         try:
             return self._numbers[task]
         except KeyError:
-            raise GraphError(f"there is no task {task} in {self.name}: it has {known(self.tasks, task)}") from None
+            raise GraphError(f"no task {task} in {self.name}: it has {known(self.tasks, task)}") from None
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
@@ -75,7 +75,7 @@ def topology(
     feedback: Iterable[tuple[str, str]] = (),
     cost: dict[str, int] | None = None,
 ) -> Topology:
-    """A checked topology from names. `feedback` lists those of `edges` that lead back."""
+    """A checked topology from names. `feedback`: the feedback edges among `edges`."""
     items = list(latency.items() if isinstance(latency, dict) else latency)
     tasks = tuple(task for task, _ in items)
     if not tasks:
@@ -83,7 +83,7 @@ def topology(
     numbers = {task: number for number, task in enumerate(tasks)}
     if len(numbers) < len(tasks):
         twice = next(task for task in tasks if tasks.count(task) > 1)
-        raise GraphError(f"{name} has two tasks called {twice}: give each task a name of its own")
+        raise GraphError(f"{name} has two tasks called {twice}: give each task a unique name")
     negative = next((task for task, value in items if value < 0), None)
     if negative is not None:
         raise GraphError(f"task {negative} of {name} has a negative latency: T must be 0 or more")
@@ -93,7 +93,7 @@ def topology(
     for edge in edges:
         for end in edge:
             if end not in numbers:
-                raise GraphError(f"{name} has an edge to or from {end}, which is no task: it has {known(tasks, end)}")
+                raise GraphError(f"{name} has an edge with {end}, which is not a task: it has {known(tasks, end)}")
         if edge in seen:
             raise GraphError(f"{name} has the edge {edge[0]} → {edge[1]} twice: list it once")
         seen.add(edge)
@@ -119,7 +119,7 @@ def is_acyclic(size: int, edges: np.ndarray) -> bool:
 
 
 def levels_of(size: int, edges: np.ndarray) -> np.ndarray | None:
-    """Longest way in edges from a task without predecessors, all tasks of a level at once; None if there is a cycle."""
+    """Number of edges on the longest path from a task without predecessors; None if there is a cycle."""
     order = np.argsort(edges[:, 0], kind="stable")
     targets = edges[order, 1]
     start = np.searchsorted(edges[order, 0], np.arange(size + 1))
@@ -131,7 +131,7 @@ def levels_of(size: int, edges: np.ndarray) -> np.ndarray | None:
         level[ready] = number
         placed += len(ready)
         fed = targets[rows(start, ready)]
-        if len(fed) * 8 < size:  # few: touch only those
+        if len(fed) * 8 < size:  # few: update only those
             unique, times = np.unique(fed, return_counts=True)
             waiting[unique] -= times
             ready = unique[waiting[unique] == 0]
@@ -151,28 +151,28 @@ def rows(start: np.ndarray, which: np.ndarray) -> np.ndarray:
 
 
 def _closing_edges(size: int, edges: np.ndarray) -> np.ndarray:
-    """Edges that close a cycle in a depth-first search, begun at tasks that nothing feeds."""
+    """Edges that close a cycle in a depth-first search from the tasks without predecessors."""
     leaving: list[list[tuple[int, int]]] = [[] for _ in range(size)]
     fed = np.zeros(size, bool)
     for number, (source, target) in enumerate(edges.tolist()):
         leaving[source].append((number, target))
         fed[target] = True
     closing = np.zeros(len(edges), bool)
-    state = [0] * size  # 0 unseen, 1 on the current way, 2 done
+    state = [0] * size  # 0 unseen, 1 on the current path, 2 done
     for root in sorted(range(size), key=lambda task: (bool(fed[task]), task)):
         if state[root]:
             continue
         state[root] = 1
-        way = [(root, iter(leaving[root]))]
-        while way:
-            task, rest = way[-1]
+        path = [(root, iter(leaving[root]))]
+        while path:
+            task, rest = path[-1]
             step = next(rest, None)
             if step is None:
                 state[task] = 2
-                way.pop()
+                path.pop()
             elif state[step[1]] == 1:
                 closing[step[0]] = True
             elif state[step[1]] == 0:
                 state[step[1]] = 1
-                way.append((step[1], iter(leaving[step[1]])))
+                path.append((step[1], iter(leaving[step[1]])))
     return closing

@@ -4,16 +4,16 @@ JSON:
     {"name": "pipeline",
      "tasks": [{"name": "parse", "T": "1.5s"},               T: a duration, or a number of seconds
                {"name": "count", "checkpoint": "2s",         instead of T: the interval between checkpoints
-                "cost": 120000}],                            bytes/s that a backup of its output keeps
+                "cost": 120000}],                            bytes/s that a backup of its output writes
      "edges": [["parse", "count"],
                {"from": "count", "to": "parse", "feedback": true}]}
 
 GraphML: nodes with the same attributes `T` or `checkpoint`, and `cost`; edges with an attribute `feedback`.
 
 A profile (for an app) is the TOML that `riprap profile --out` writes, or JSON written by hand:
-{"operators": {"count": {"T": "0.4s", "checkpoint": "1s", "cost": 120000}}}. Either may say how long a process takes to
-be there again and to have its state, then to catch up, and a checkpoint to be on disk (`riprap profile --recovery`):
-[recovery] restart = 0.4, caught_up = 0.1, durable = 0.05, in seconds.
+{"operators": {"count": {"T": "0.4s", "checkpoint": "1s", "cost": 120000}}}. Either may have the times
+until a failed process has restarted and restored its state, until it has then caught up, and until a checkpoint is on
+disk (`riprap profile --recovery`): [recovery] restart = 0.4, caught_up = 0.1, durable = 0.05, in seconds.
 """
 
 from dataclasses import dataclass
@@ -37,17 +37,17 @@ _TASK_KEYS = ("name", "T", "checkpoint", "cost")
 
 @dataclass(frozen=True)
 class TaskProfile:
-    """What is known of one task or operator."""
+    """Measurements of one task or operator."""
 
     latency: Duration | None = None  # T, measured
     checkpoint: Duration | None = None  # interval
     cost: int | None = None  # bytes/s
     durable: Duration | None = None  # from the capture of a checkpoint until it is on disk
-    pace: float = 1.0  # seconds of work per second of input: how long a second of input takes to reprocess
+    pace: float = 1.0  # seconds to reprocess one second of input
     output: float | None = None  # tuples/s
 
     def reprocessing(self, estimate: Estimate) -> Duration | None:
-        """T: as measured, else from the interval between checkpoints; None where neither is known."""
+        """T: as measured, else from the checkpoint interval; None if neither is known."""
         if self.latency is not None or self.checkpoint is None:
             return self.latency
         interval = self.checkpoint + (self.durable or 0) if estimate == "worst" else self.checkpoint // 2
@@ -55,7 +55,7 @@ class TaskProfile:
 
 
 def read_topology(path: Path, estimate: Estimate = "average") -> Topology:
-    """By its suffix: `.json` or `.graphml`."""
+    """Reads by suffix: `.json` or `.graphml`."""
     if path.suffix == ".json":
         return _from_json(path, estimate)
     if path.suffix == ".graphml":
@@ -68,17 +68,17 @@ def read_profile(path: Path) -> dict[str, TaskProfile]:
         return _measured(path)
     operators = as_object(read_json(path), str(path)).get("operators")
     if not isinstance(operators, dict):
-        raise DataError(f'{path} is no profile: expected {{"operators": {{NAME: {{"T": …, "cost": …}}}}}}')
+        raise DataError(f'{path} is not a profile: expected {{"operators": {{NAME: {{"T": …, "cost": …}}}}}}')
     return {name: _task(entry, f"{path}: operator {name}") for name, entry in operators.items()}
 
 
 def optimal_interval(mtbf: Duration, durable: Duration) -> Duration:
-    """Between checkpoints that take `durable` each, where failures are `mtbf` apart: Young's first-order optimum."""
+    """Checkpoint interval by Young's first-order optimum; `durable`: time of one checkpoint."""
     return Duration(max(1, round((2.0 * durable * mtbf) ** 0.5)))
 
 
 def read_recovery(path: Path) -> dict[str, Duration]:
-    """What a profile says of recoveries: `restart`, `caught_up`, `durable`, or nothing."""
+    """Recovery times of a profile: those of `restart`, `caught_up`, `durable` that it has."""
     data = read_toml(path, "profile") if path.suffix == ".toml" else as_object(read_json(path), str(path))
     table = as_object(data.get("recovery", {}), f"{path}: recovery")
     found = {name: _time(table.get(name), f"{path}: recovery: {name}") for name in ("restart", "caught_up", "durable")}
@@ -86,7 +86,7 @@ def read_recovery(path: Path) -> dict[str, Duration]:
 
 
 def _measured(path: Path) -> dict[str, TaskProfile]:
-    """What `riprap profile` measured. T still needs an interval: from it follows how much input to reprocess."""
+    """Results of `riprap profile`. T also needs an interval, which determines how much input to reprocess."""
     data = read_toml(path, "profile")
     with taken_apart(f"{path} is not a profile that `riprap profile --out` wrote"):
         length = _finite(data["seconds"])
@@ -100,8 +100,8 @@ def _measured(path: Path) -> dict[str, TaskProfile]:
 
 
 def _finite(value: float) -> float:
-    if not 0 <= value < 1e15:  # a TypeError where it is no number
-        raise ValueError(f"{value} is no time, rate or number of tuples")
+    if not 0 <= value < 1e15:  # raises TypeError if it is not a number
+        raise ValueError(f"{value} is not a time, rate or number of tuples")
     return float(value)
 
 
@@ -134,7 +134,7 @@ def _from_json(path: Path, estimate: Estimate) -> Topology:
     data = as_object(read_json(path), str(path))
     entries, edges = data.get("tasks"), data.get("edges", [])
     if not isinstance(entries, list) or not isinstance(edges, list):
-        raise DataError(f'{path} is no topology: expected {{"tasks": […], "edges": […]}}')
+        raise DataError(f'{path} is not a topology: expected {{"tasks": […], "edges": […]}}')
     tasks = []
     for number, entry in enumerate(entries):
         task = as_object(entry, f"{path}: task {number + 1}")
@@ -158,10 +158,10 @@ def _from_graphml(path: Path, estimate: Estimate) -> Topology:
     import networkx
 
     if not path.exists():
-        raise DataError(f"there is no file {path}")
+        raise DataError(f"no such file: {path}")
     try:
         with catch_warnings():
-            simplefilter("ignore")  # of keys that nobody reads
+            simplefilter("ignore")  # unknown keys
             graph = networkx.read_graphml(path)
     except (ParseError, networkx.NetworkXError, *MISSHAPEN) as error:
         raise DataError(f"{path} is not GraphML: {error}") from None

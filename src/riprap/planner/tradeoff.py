@@ -1,4 +1,4 @@
-"""The whole trade-off: for every share of a budget the least loss, the knee of that curve, and what each step buys."""
+"""The trade-off curve: the least loss for every share of a budget, its knee, and the change at each step."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from riprap.planner.protection import Resources, backup_resources
 
 SUM_NOTE = (
     "The expected loss is a prediction: a sum over single operators, interpolated from the assessment. "
-    "It leaves out failures that coincide and losses that hide each other."
+    "It ignores failures that coincide and losses that hide each other."
 )
 _MOST_STEPS = 60
 _LEAST_STEP = 1e-4  # shares of the budget closer than this are one step
@@ -21,7 +21,7 @@ _LEAST_STEP = 1e-4  # shares of the budget closer than this are one step
 class Step:
     share: float  # of the budget: the largest of used / allowed over the bounded resources
     protection: BudgetPlan
-    buys: str  # in words, against the step before
+    buys: str  # the change from the previous step, in words
 
 
 @dataclass(frozen=True)
@@ -31,20 +31,20 @@ class Tradeoff:
     knee: int  # index into steps
 
 
-def tradeoff(asked: BudgetProblem, budget: Budget) -> Tradeoff:
-    """From the largest share down: the least loss, then the least share for it, then strictly less than that share."""
+def tradeoff(problem: BudgetProblem, budget: Budget) -> Tradeoff:
+    """From the largest share down: find the least loss, the least share for it, then continue below that share."""
     if not budget.limits():
-        budget = replace(budget, **_everything(asked)._asdict())
+        budget = replace(budget, **_everything(problem)._asdict())
     found: list[tuple[float, BudgetPlan]] = []
     allowed = 1.0
     while len(found) < _MOST_STEPS:
         try:
-            best = best_protection(asked, _scaled(budget, allowed))
-        except PlanError:  # less than the least that meets the recovery bound
+            best = best_protection(problem, _scaled(budget, allowed))
+        except PlanError:  # too little to meet the recovery bound
             if not found:
                 raise
             break
-        cheapest = cheapest_protection(asked, budget, best.loss)
+        cheapest = cheapest_protection(problem, budget, best.loss)
         if cheapest is not None and share_of(cheapest, budget) <= share_of(best, budget) + _LEAST_STEP / 2:
             best = cheapest
         found.append((share_of(best, budget), best))
@@ -57,7 +57,7 @@ def tradeoff(asked: BudgetProblem, budget: Budget) -> Tradeoff:
     found.reverse()
     steps = []
     for number, (share, protection) in enumerate(found):
-        steps.append(Step(share, protection, _words(found[number - 1][1] if number else None, protection)))
+        steps.append(Step(share, protection, _describe_step(found[number - 1][1] if number else None, protection)))
     return Tradeoff(budget, tuple(steps), knee([(step.share, step.protection.loss) for step in steps]))
 
 
@@ -66,12 +66,12 @@ def _scaled(budget: Budget, share: float) -> Budget:
     return replace(budget, **scaled)  # type: ignore[arg-type]
 
 
-def _everything(asked: BudgetProblem) -> Resources:
-    """What every operator's dearest option and a backup everywhere would take: a budget that never binds."""
+def _everything(problem: BudgetProblem) -> Resources:
+    """The most expensive option and a backup for every operator: a budget that never binds."""
     total = Resources()
-    for name, choices in asked.options.items():
+    for name, choices in problem.options.items():
         dearest = Resources(*(max(option.resources[i] for option in choices) for i in range(len(total))))
-        total = total.plus(dearest).plus(backup_resources(asked.assessment, name) or Resources())
+        total = total.plus(dearest).plus(backup_resources(problem.assessment, name) or Resources())
     return total
 
 
@@ -92,19 +92,19 @@ def knee(points: Iterable[tuple[float, float]]) -> int:
     return max(range(len(listed)), key=lambda i: (below(listed[i]), -i))
 
 
-def _words(before: BudgetPlan | None, after: BudgetPlan) -> str:
+def _describe_step(before: BudgetPlan | None, after: BudgetPlan) -> str:
     changes = []
     for name, option in after.chosen.items():
         old = before.chosen[name].describe() if before is not None else "restart"
         if option.describe() != old:
             changes.append(f"{name}: {option.describe()}" + ("" if old == "restart" else f" instead of {old}"))
-    had = before.backups if before is not None else frozenset()
-    if added := sorted(after.backups - had):
+    old_backups = before.backups if before is not None else frozenset()
+    if added := sorted(after.backups - old_backups):
         changes.append(f"backup at {', '.join(added)}")
-    if dropped := sorted(had - after.backups):
+    if dropped := sorted(old_backups - after.backups):
         changes.append(f"no backup at {', '.join(dropped)}")
     if before is None:
-        start = "; ".join(changes) or "every operator restarts from nothing"
+        start = "; ".join(changes) or "every operator restarts without state"
         return f"{start}: an expected loss of {after.loss:.4g} a day"
     change = "; ".join(changes) or "the same measures"
     return f"{change}: the expected loss falls from {before.loss:.4g} to {after.loss:.4g} a day"
