@@ -170,7 +170,7 @@ def test_passes_what_is_right(operator):
         (SavesInAnyOrder, "digest"),
         (Counts, "equal state has an equal digest"),
         (Backwards, "output keys ascend"),
-        (Overwrites, "wrote into its input"),
+        (Overwrites, "modified its input"),
         (Grows, "has the same size"),
     ],
 )
@@ -183,7 +183,7 @@ def test_names_the_promise_that_is_broken(operator, promise):
 
 
 def test_the_example_of_the_documentation():
-    text = (Path(__file__).parents[2] / "docs" / "reference" / "operators.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "how-to" / "write-an-operator.md").read_text()
     example, check = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     built = App("test")
     names = {"app": built, "trades": built.source("S", "ticker string, size long")}
@@ -207,7 +207,7 @@ def test_misuse_is_told():
     class Dice(Running):
         deterministic = False
 
-    with pytest.raises(UsageError, match="promises nothing to check"):
+    with pytest.raises(UsageError, match="has no contract to check"):
         check_operator(app(Dice), "U", [given()])
     with pytest.raises(UsageError, match="has 1 input ports, and 2 inputs"):
         check_operator(app(Running), "U", [given(), given()])

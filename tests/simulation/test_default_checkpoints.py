@@ -29,11 +29,11 @@ def graph(*protect):
 class Watched(Simulation):
     """Notes how many rows that A had had each of its lives reads again."""
 
-    def _live(self, pe, *more):
-        super()._live(pe, *more)
+    def _start_incarnation(self, pe, *more):
+        super()._start_incarnation(pe, *more)
         if pe.id == "A":
-            life = self.lives["A"]
-            self.again.append(life.ledger.inlets[LOG].received - life.element.replay_from(LOG)[1])
+            life = self.incarnations["A"]
+            self.again.append(life.ledger.inputs[LOG].received - life.element.replay_from(LOG)[1])
 
 
 def simulation(made, number, crashes=()):

@@ -1,11 +1,11 @@
-"""Holds any operator, user-defined ones too, to the contract (`contract.py`).
+"""Checks any operator, including user-defined ones, against the operator contract (`contract.py`).
 
     check_operator(graph, "Totals", [batch])      # raises ContractViolation, or returns
-    check_operator(graph, "Totals")               # with the values at the edges of every type (`edge_values.py`)
+    check_operator(graph, "Totals")               # with edge values of every type (`edge_values.py`)
 
-The input is taken row by row for a baseline, and then `rounds` times cut at random, each piece delivered port by port
-or merged, with the operator saved and restored between pieces in every way that there is. Every round must give what
-the baseline gave. The rounds follow from the seed, which a violation names together with the cuts.
+The baseline processes the input row by row. Each of `rounds` rounds cuts it at random positions, delivers each piece
+port by port or merged, and saves and restores the operator between pieces in every supported form. Every round must
+produce the baseline's output. The rounds follow from the seed; a violation names the seed and the cuts.
 """
 
 import pickle
@@ -42,21 +42,23 @@ Fingerprint = tuple[bytes, bytes]  # of a digest: the keys' hashes and their dig
 
 
 class ContractViolation(CheckFailed):
-    """An operator broke a promise of the contract."""
+    """An operator violated the contract."""
 
 
 def check_operator(
     graph: Graph, name: str, inputs: Sequence[Input] | None = None, *, seed: int = 0, rounds: int = 20
 ) -> None:
-    """Check an operator of a graph on inputs of its own: for each port a batch, or batches and punctuations in order.
+    """Check an operator of a graph on these inputs: for each port a batch, or batches and punctuations in order.
 
     Batches have the port's columns and order key (`graph.physical` of the stream that feeds it). Without inputs it is
-    checked on those that are hard on operators. Where it refuses its input (an integer beyond 64 bits), it has to
-    refuse it however it is cut.
+    checked on edge values. If the operator refuses its input (an integer beyond 64 bits), it must refuse it however it
+    is cut.
     """
     spec = graph[name]
     if isinstance(spec, Source) or not spec.deterministic:
-        raise UsageError(f"operator {name}: a source, or one declared not deterministic, promises nothing to check")
+        raise UsageError(
+            f"operator {name}: a source, or an operator declared not deterministic, has no contract to check"
+        )
     if inputs is None:
         inputs = edge_inputs(graph, name, seed)
     if len(inputs) != spec.inputs:
@@ -86,14 +88,14 @@ def check_operator(
                 run.promise(run.fingerprint() == fingerprints[stop], "a restored state has the same digest", stop)
             run.finish()
         except DataError as error:
-            what = f"what is refused does not depend on batches; row by row it took what it now refuses: {error}"
+            what = f"refusals must not depend on batches; row by row it accepted what it now refuses: {error}"
             run.promise(bool(refused), what, len(feed.ports))
             continue
-        what = f"what is refused does not depend on batches; row by row it refused: {refused}"
+        what = f"refusals must not depend on batches; row by row it refused: {refused}"
         run.promise(not refused, what, len(feed.ports))
         run.compare(baseline)
     if pickle.dumps(feed.batches) != saved:
-        raise ContractViolation(f"operator {name}: it wrote into its input; a batch belongs to whoever made it")
+        raise ContractViolation(f"operator {name}: it modified its input; input batches are read-only")
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ class _Feed:
     marks: dict[int, list[tuple[int, Punctuation]]]  # port and punctuation, before the row with that number
 
     def piece(self, start: int, stop: int) -> list[pa.RecordBatch]:
-        """The rows that each port has in a piece of the delivery."""
+        """The rows of each port in a piece of the delivery."""
         pieces = []
         for port, batch in enumerate(self.batches):
             own = self.rows[start:stop][self.ports[start:stop] == port]
@@ -139,7 +141,7 @@ def _feed(inputs: Sequence[Input], shapes: tuple[KeyShape, ...]) -> _Feed:
 
 
 class _Run:
-    """One operator, or a chain of operators each restored from the one before, on its way through a feed."""
+    """Runs an operator, or a chain of operators each restored from the previous one, over a feed."""
 
     def __init__(self, graph: Graph, name: str, feed: _Feed, where: str) -> None:
         self._make: Callable[[], Operator] = lambda: make_operator(graph, name)
@@ -151,14 +153,14 @@ class _Run:
         self._last: dict[int, OrderKey] = {}  # of each output port
         self.outputs: dict[int, list[tuple[object, ...]]] = {}
 
-    def promise(self, kept: bool, promise: str, position: int) -> None:
-        if not kept:
-            raise ContractViolation(f"{self._where}: after {position} rows this was broken: {promise}")
+    def promise(self, holds: bool, promise: str, position: int) -> None:
+        if not holds:
+            raise ContractViolation(f"{self._where}: after {position} rows this was violated: {promise}")
 
     # Delivery ---------------------------------------------------------------------------------------------------------
 
     def deliver(self, start: int, stop: int, *, merged: bool) -> None:
-        """Rows from `start` to `stop` and the punctuations that follow them; then progress beyond them if possible."""
+        """Rows from `start` to `stop` and the punctuations that follow; then, if possible, a watermark beyond them."""
         if start == 0:
             self._marks(0)
         edges = sorted({start, stop, *(mark for mark in self._feed.marks if start < mark < stop)})
@@ -166,7 +168,7 @@ class _Run:
             (self._merged if merged else self._by_port)(first, last)
             self._marks(last)
         key, following = self._feed.keys[stop - 1], self._feed.keys[stop : stop + 1]
-        beyond = key._replace(seq=key.seq + 1)  # nothing has this key, unless it is what follows
+        beyond = key._replace(seq=key.seq + 1)  # no row has this key, except possibly the next one
         if not following or following[0] > key:  # else another port's tuple has the same key
             reached = key if following and following[0] <= beyond else beyond
             self._take(self._operator.watermark(reached), None, stop)
@@ -196,10 +198,10 @@ class _Run:
             self._marks(0)
         self._take(self._operator.end(), None, len(self._feed.ports))
 
-    # What comes out ---------------------------------------------------------------------------------------------------
+    # Output -----------------------------------------------------------------------------------------------------------
 
     def _take(self, emissions: Sequence[Emission], rows: int | None, position: int) -> None:
-        """Check emissions of a call that brought `rows` (None: a control), and keep them for comparison."""
+        """Check the emissions of a call with `rows` input rows (None: a control call), and store them to compare."""
         for emission in emissions:
             out = self.outputs.setdefault(emission.port, [])
             if isinstance(emission.event, Punctuation):
@@ -219,13 +221,13 @@ class _Run:
             for row, content in enumerate(rows_out):
                 key, last = keys.at(row), self._last.get(emission.port, START_KEY)
                 self.promise(key > last, f"output keys ascend and are unique, and {key} follows {last}", position)
-                self.promise(key > self._watermark, f"output {key} is above the progress {self._watermark}", position)
+                self.promise(key > self._watermark, f"output {key} is above the watermark {self._watermark}", position)
                 self._last[emission.port] = key
                 out.append((*key, *content))
 
     def _check_triggers(self, triggers: np.ndarray | None, count: int, rows: int, position: int) -> None:
         if triggers is None:
-            self.promise(count == rows, "without triggers there is one output row per input row", position)
+            self.promise(count == rows, "without triggers each input row has one output row", position)
             return
         ascending = bool((np.diff(triggers) >= 0).all())
         self.promise(len(triggers) == count and ascending, "every output row has a trigger, never falling", position)
@@ -239,7 +241,7 @@ class _Run:
             for place, (found, expected) in enumerate(zip(mine, other, strict=False)):
                 what = f"the output does not depend on batches and restores; output {place} of port {port} is {found}"
                 self.promise(found == expected, f"{what}, and row by row it was {expected}", end)
-            what = f"the output does not depend on batches and restores; port {port} gave {len(mine)} outputs"
+            what = f"the output does not depend on batches and restores; port {port} emitted {len(mine)} items"
             self.promise(len(mine) == len(other), f"{what}, and row by row {len(other)}", end)
 
     # State ------------------------------------------------------------------------------------------------------------
@@ -249,37 +251,37 @@ class _Run:
         return keys.tobytes(), digests.tobytes()
 
     def save(self, chance: np.random.Generator) -> None:
-        """Save the operator in one of the ways, and go on with a fresh one that was restored from it, or with it."""
-        ways = ["nothing", "snapshot", "delta", "delta and restore", *(["split"] if self._by_key else [])]
-        way = ways[int(chance.integers(len(ways)))]
-        if way == "nothing":
+        """Save the operator in a random form, and continue with a restored one or with the same one."""
+        forms = ["nothing", "snapshot", "delta", "delta and restore", *(["split"] if self._by_key else [])]
+        form = forms[int(chance.integers(len(forms)))]
+        if form == "nothing":
             return
         size = self._operator.size()
-        if way in ("snapshot", "split") or not self._chain:
+        if form in ("snapshot", "split") or not self._chain:
             self._chain = [self._operator.snapshot()]
         else:
             part = self._operator.delta(self._chain[-1].version)
             self._chain = [part] if part.since is None else [*self._chain, part]
-        if way == "delta":
+        if form == "delta":
             return
         parts: list[OperatorState] = pickle.loads(pickle.dumps(self._chain))
-        if way == "split" and not parts[0].blob:
+        if form == "split" and not parts[0].blob:
             bounds = sorted(chance.integers(0, 2**64, int(chance.integers(1, 4)), np.uint64).tolist())
             parts = [merge_states(split_state(parts[0], bounds))]
         self._operator = self._make()
         self._operator.restore(parts)
         self._chain = parts
         position = self._operator.version
-        self.promise(self._operator.size() == size, f"a state restored by {way} has the same size", position)
+        self.promise(self._operator.size() == size, f"a state restored by {form} has the same size", position)
 
 
 def _plain(column: pa.Array) -> list[object]:
-    """Dates and times as numbers: Python's do not go as far as Arrow's."""
+    """Dates and times as numbers: Python's ranges are smaller than Arrow's."""
     if pa.types.is_date32(column.type) or pa.types.is_timestamp(column.type):
         column = column.view(pa.int32() if pa.types.is_date32(column.type) else pa.int64())
     return column.to_pylist()  # type: ignore[no-any-return]
 
 
 def _comparable(value: object) -> object:
-    """Equal where Python thinks so; floats where all of their bits are: -0.0 is not 0.0, and a NaN has a sign."""
+    """Compares like Python, but floats by their bits: -0.0 differs from 0.0, and a NaN has a sign."""
     return f"{value!r} ({pack('>d', value).hex()})" if isinstance(value, float) else value

@@ -1,4 +1,4 @@
-"""What the simulated host is made of: faults, a clock that moves when told to, inputs, logs and spills in memory."""
+"""Parts of the simulated host: faults, a virtual clock, and inputs, logs and spills in memory."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -20,59 +20,59 @@ from riprap.runtime.messages import Message, MessageKind
 from riprap.runtime.stripes import own
 
 START = 1_700_000_000_000_000  # the virtual clock's first moment, microseconds
-PATIENCE, SILENCE = 100_000, 400_000  # microseconds without a heartbeat: it is suspected, it is dead
+PATIENCE, SILENCE = 100_000, 400_000  # microseconds without a heartbeat: suspected, declared dead
 _STRIPE = 5  # rows of a source that belong to one shard
 
 
 class Crash(NamedTuple):
-    """An element dies: at a time, or then at the `effect`-th effect that it has on the outside after that time, or at
-    the `store`-th number that it counts: in the middle of a call.
+    """An element dies: at a time; or, in the middle of a call, at its `effect`-th external effect after that time or at
+    its `store`-th write to the ledger.
     """
 
     at: int  # microseconds after the start
     pe: str
-    down: int  # microseconds until the next life begins
+    down: int  # microseconds until the next incarnation starts
     effect: int = 0
     store: int = 0
 
 
 class Break(NamedTuple):
-    """A connection between two elements that live breaks."""
+    """A connection between two live elements breaks."""
 
     at: int
     channel: ChannelId
 
 
 class DirectorCrash(NamedTuple):
-    """The director dies, and a new one begins."""
+    """The director dies, and a new one starts."""
 
     at: int
     down: int
 
 
 class PowerCut(NamedTuple):
-    """Every element dies at once, with all that was written and not synced, and what they counted."""
+    """Every element dies at once; unsynced writes and ledgers are lost."""
 
     at: int
     down: int
 
 
 class Suspect(NamedTuple):
-    """The director hears that an element gives no sign, though it lives and works."""
+    """The director is informed that an element is silent, though it is alive and works."""
 
     at: int
     pe: str
 
 
 class Stall(NamedTuple):
-    """The process of an element is stopped for some time: it reads nothing, sends nothing and gives no heartbeat. Its
-    connections stay open. Stopped for `SILENCE` or longer it is declared dead, killed, and replaced.
+    """The process of an element stalls: it reads nothing, sends nothing and sends no heartbeat. Its connections stay
+    open. After `SILENCE` it is declared dead, killed and replaced.
     """
 
     at: int
     pe: str
     duration: int
-    down: int = 5_000  # microseconds from its death, if it comes to that, until the next life begins
+    down: int = 5_000  # microseconds from its death, if any, until the next incarnation starts
 
 
 class Corrupt(NamedTuple):
@@ -88,18 +88,18 @@ Fault = Crash | Break | DirectorCrash | PowerCut | Suspect | Stall | Corrupt
 
 
 class Wire:
-    """One connection of a channel, between two lives (`simulation.Life`)."""
+    """One connection of a channel, between two incarnations (`SimulatedIncarnation`)."""
 
     def __init__(self, channel: ChannelId, producer: Any, consumer: Any, epoch: int, next_: int | None) -> None:
         self.channel, self.producer, self.consumer = channel, producer, consumer
-        self.epoch = epoch  # as which it was opened
-        self.next = next_  # the item that it takes next, as `transport/outlets.py` does; None: any
-        self.queue: deque[Message] = deque()  # under way
+        self.epoch = epoch  # that it was opened with
+        self.next = next_  # the item that it accepts next, as in `transport/outlets.py`; None: any
+        self.queue: deque[Message] = deque()  # in flight
         self.broken = False
 
 
 class VirtualClock:
-    """Time that moves when the simulation says so."""
+    """Time that only the simulation advances."""
 
     def __init__(self) -> None:
         self.time = START
@@ -115,7 +115,7 @@ class VirtualClock:
 
 
 class ListFeed:
-    """A source's input that is there in memory, with order keys."""
+    """A source's input in memory, with order keys."""
 
     def __init__(self, table: pa.RecordBatch, position: int, shard: int = 0, shards: int = 1) -> None:
         self._table, self._shard, self._shards = table, shard, shards
@@ -140,25 +140,25 @@ class ListFeed:
 
 
 class MemoryLog:
-    """A persistent stream: messages cut at item numbers, the tail of which is not safe yet.
+    """A persistent stream: messages, with a tail that is not flushed yet.
 
-    What is `stable` its readers see. With `fsync` that is synced; without, it is synced some time later (`sync`), and a
-    power cut takes the rest.
+    Readers see `stable` messages. With `fsync` those are synced; without, they are synced later (`sync`), and a power
+    cut removes unsynced ones.
     """
 
     def __init__(self, fsync: bool = True) -> None:
         self._fsync = fsync
         self._synced = self._synced_records = 0
         self.stable: list[Message] = []
-        self.records: list[bytes] = []  # that are stable
+        self.records: list[bytes] = []  # stable ones
         self._tail: list[Message] = []
         self._tail_records: list[bytes] = []
-        self.next = 0  # number of the first item that is not there
+        self.next = 0  # number of the next item
 
     def record(self, record: bytes) -> None:
         self._tail_records.append(record)
 
-    def keep(self, message: Message, record: bytes = b"") -> None:
+    def append(self, message: Message, record: bytes = b"") -> None:
         if record:
             self._tail_records.append(record)
         skip = self.next - message.number
@@ -167,7 +167,7 @@ class MemoryLog:
                 return
             message = Message(MessageKind.WATERMARK, message.epoch, self.next, watermark=message.watermark)
             skip = 0
-        assert skip >= 0, f"a hole in a persistent stream: item {message.number} after {self.next - 1}"
+        assert skip >= 0, f"a gap in a persistent stream: item {message.number} after {self.next - 1}"
         if skip > 0 and message.batch is not None:
             message = replace(message, number=self.next, batch=message.batch.slice(skip))
         self.next = max(self.next, message.number + message.items)
@@ -181,7 +181,7 @@ class MemoryLog:
             self.sync()
 
     def sync(self) -> None:
-        """What readers see survives a power cut from here on."""
+        """Everything that readers see now survives a power cut."""
         self._synced, self._synced_records = len(self.stable), len(self.records)
 
     def power_cut(self) -> None:
@@ -205,7 +205,7 @@ class MemoryLog:
 
 
 class SimulatedLogs:
-    """For a shard that takes over from others."""
+    """The logs that a shard reads when it takes over from others."""
 
     def __init__(self, log: Callable[[ChannelId], MemoryLog]) -> None:
         self._log = log
@@ -223,7 +223,7 @@ class SimulatedLogs:
 
 
 class Cells:
-    """The cells of a ledger, of which every store is an event: a process can be killed between any two of them."""
+    """The cells of a ledger; each store is an event, so that a process can be killed between any two."""
 
     def __init__(self, cells: memoryview, stored: Callable[[], None]) -> None:
         self._cells, self._stored = cells, stored
@@ -232,10 +232,10 @@ class Cells:
         return self._cells[at]
 
     def __setitem__(self, at: Any, value: Any) -> None:
-        if isinstance(at, slice):  # copied from front to back, and cut off anywhere
-            for offset, one in enumerate(value, at.start):
+        if isinstance(at, slice):  # copied from front to back, and interrupted anywhere
+            for offset, cell in enumerate(value, at.start):
                 self._stored()
-                self._cells[offset] = one
+                self._cells[offset] = cell
         else:
             self._stored()
             self._cells[at] = value
@@ -248,7 +248,7 @@ class ListSpill:
     def __init__(self) -> None:
         self._messages: list[Message] = []
 
-    def keep(self, message: Message) -> None:
+    def append(self, message: Message) -> None:
         self._messages.append(message)
 
     def since(self, number: int) -> Iterator[Message]:
@@ -259,7 +259,7 @@ class ListSpill:
 
 
 class MemoryShelf:
-    """What is kept while a consumer is down; it outlives a simulated crash. `of` is asked for by each life."""
+    """Items retained while a consumer is down; it survives a simulated crash. Each incarnation calls `of`."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -272,7 +272,7 @@ class MemoryShelf:
         self.next = max((_end(message) for message in self.messages), default=0)
         return self
 
-    def keep(self, message: Message) -> None:
+    def append(self, message: Message) -> None:
         self._effect()
         skip = max(self.next - message.number, 0)
         if not message.items or skip >= message.items:
@@ -295,7 +295,7 @@ def _end(message: Message) -> int:
 
 
 class SimulatedPast:
-    """What survives simulated crashes, for those who recompute."""
+    """What survives simulated crashes, for recomputation."""
 
     def __init__(
         self,

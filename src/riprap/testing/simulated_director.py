@@ -1,8 +1,7 @@
-"""The director of a simulated run, and the queue of what will happen.
+"""The director of a simulated run, and the queue of events.
 
-What is said to the director and by it takes a time that the seed decides, keeps its order on the way between it and an
-element, and is lost when either dies. A director that begins has the log of those before it, and hears of every element
-that lives.
+Messages to and from the director take a time drawn from the seed, keep their order per element and direction, and are
+lost when either side dies. A new director has the log of earlier ones, and every live element joins it.
 """
 
 import heapq
@@ -20,41 +19,41 @@ from riprap.runtime.element.element import Element
 from riprap.runtime.host import HostEvent, Unneeded
 from riprap.runtime.layout import Layout, Pe
 from riprap.testing.simulated import VirtualClock
-from riprap.testing.simulated_life import Life
+from riprap.testing.simulated_incarnation import SimulatedIncarnation
 
 
 class DirectedSimulation:
-    """What a simulation does because of its director; how elements live, its subclass says."""
+    """The part of a simulation that hosts the director; the subclass hosts the elements."""
 
     def __init__(self, layout: Layout, seed: int) -> None:
         self.layout, self.clock = layout, VirtualClock()
         self._random = generator(seed, "simulation")
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._scheduled = 0
-        self.lives: dict[str, Life] = {}
+        self.incarnations: dict[str, SimulatedIncarnation] = {}
         self.storage = {pe.id: MemoryStorage() for pe in layout.pes}
-        self.gone_back: dict[str, int] = {pe.id: 0 for pe in layout.pes}  # times without dying
-        self._arrives: dict[str, int] = {}  # when what was said last arrives, by way
+        self.rollbacks: dict[str, int] = {pe.id: 0 for pe in layout.pes}  # without dying
+        self._arrives: dict[str, int] = {}  # when the last message arrives, by path
         self.director_log: list[Mapping[str, Any]] = []
         self.history = History(self.clock.now)
         self._director_host: DirectorHost | None = None
 
-    def _handle(self, life: Life, *events: HostEvent) -> None:
-        """The loop of an element comes round, with these events."""
+    def _handle(self, incarnation: SimulatedIncarnation, *events: HostEvent) -> None:
+        """One iteration of an element's loop, with these events."""
         raise NotImplementedError
 
-    def _live(self, pe: Pe, assignment: Assignment, gone_back: Element | None = None) -> None:
-        """A life begins, in a new process or in that of the one before."""
+    def _start_incarnation(self, pe: Pe, assignment: Assignment, previous: Element | None = None) -> None:
+        """Start an incarnation, in a new process or, with `previous`, in the process of the previous one."""
         raise NotImplementedError
 
-    def _over(self, life: Life) -> None:
-        """A life is over, dead or gone back."""
+    def _end_incarnation(self, incarnation: SimulatedIncarnation) -> None:
+        """An incarnation died or rolled back."""
         raise NotImplementedError
 
-    def _die(self, life: Life) -> None:
+    def _die(self, incarnation: SimulatedIncarnation) -> None:
         raise NotImplementedError
 
-    def flush_logs(self, life: Life) -> None:
+    def flush_logs(self, incarnation: SimulatedIncarnation) -> None:
         raise NotImplementedError
 
     # The queue of events ----------------------------------------------------------------------------------------------
@@ -68,80 +67,80 @@ class DirectedSimulation:
 
     # The director -----------------------------------------------------------------------------------------------------
 
-    def _direct(self) -> None:
-        """A director begins, with the log of those before it."""
+    def _start_director(self) -> None:
+        """Start a director, with the log of earlier ones."""
         director = self.layout.director()
         log, append = list(self.director_log), self.director_log.append
         self._director_host = DirectorHost(director, list(self.storage), self, log, append, self.history)
-        for life in self.lives.values():
-            if life.alive:
-                self._join(life)
+        for incarnation in self.incarnations.values():
+            if incarnation.alive:
+                self._join(incarnation)
         self._later(self._soon(1_000, 20_000), bound(self._tick_director, self._director_host))
 
-    def _tick_director(self, directing: DirectorHost) -> None:
-        if directing is self._director_host:
-            directing.tick(self.clock.now())
-            self._later(self._soon(1_000, 20_000), bound(self._tick_director, directing))
+    def _tick_director(self, director_host: DirectorHost) -> None:
+        if director_host is self._director_host:
+            director_host.tick(self.clock.now())
+            self._later(self._soon(1_000, 20_000), bound(self._tick_director, director_host))
 
-    def _join(self, life: Life) -> None:
-        line, checkpoints = life.line, dict(life.element.checkpoints)
+    def _join(self, incarnation: SimulatedIncarnation) -> None:
+        line, checkpoints = incarnation.line, dict(incarnation.element.checkpoints)
 
-        def join(directing: DirectorHost) -> None:
-            if life.alive:
-                directing.joined(life.pe.id, life.epoch, line, checkpoints)
-                if life.finished:
-                    directing.finished(life.pe.id, life.epoch)
+        def join(director_host: DirectorHost) -> None:
+            if incarnation.alive:
+                director_host.joined(incarnation.pe.id, incarnation.epoch, line, checkpoints)
+                if incarnation.finished:
+                    director_host.finished(incarnation.pe.id, incarnation.epoch)
 
-        self.to_director(life.pe.id, join)
+        self.to_director(incarnation.pe.id, join)
 
-    def _in_order(self, way: str) -> int:
-        """How long something takes on a way that keeps the order."""
-        at = max(self.clock.time + self._soon(50, 5_000), self._arrives.get(way, 0))
-        self._arrives[way] = at
+    def _in_order(self, path: str) -> int:
+        """The delay of a message on a path that keeps the order."""
+        at = max(self.clock.time + self._soon(50, 5_000), self._arrives.get(path, 0))
+        self._arrives[path] = at
         return at - self.clock.time
 
-    def to_director(self, pe: str, tell: Callable[[DirectorHost], None]) -> None:
-        """Some time later; nobody hears it if the director has died meanwhile."""
-        directing = self._director_host
+    def to_director(self, pe: str, report: Callable[[DirectorHost], None]) -> None:
+        """Call `report` some time later, unless the director dies meanwhile."""
+        director_host = self._director_host
 
         def deliver() -> None:
-            if directing is not None and directing is self._director_host:
-                tell(directing)
+            if director_host is not None and director_host is self._director_host:
+                report(director_host)
 
         self._later(self._in_order(f"from {pe}"), deliver)
 
-    def _to_element(self, pe: str, act: Callable[[Life], None]) -> None:
-        """To a process: what is said after it was told to go back is for the life that begins then."""
-        then = self.lives.get(pe)
+    def _to_element(self, pe: str, act: Callable[[SimulatedIncarnation], None]) -> None:
+        """Deliver an order to a process. One that follows a rollback is for the new incarnation."""
+        then = self.incarnations.get(pe)
 
         def deliver() -> None:
-            life = self.lives[pe]
-            if then is not None and life.alive and life.process == then.process:
-                act(life)
+            incarnation = self.incarnations[pe]
+            if then is not None and incarnation.alive and incarnation.process == then.process:
+                act(incarnation)
 
         self._later(self._in_order(f"to {pe}"), deliver)
 
     def say(self, pe: str, message: Mapping[str, Any]) -> None:
-        self._to_element(pe, lambda life: self._handle(life, FromDirector(message)))
+        self._to_element(pe, lambda incarnation: self._handle(incarnation, FromDirector(message)))
 
     def delete(self, pe: str, ids: tuple[CheckpointId, ...], *, void: bool = False) -> None:
-        self._to_element(pe, lambda life: self._handle(life, Unneeded(ids, void)))
+        self._to_element(pe, lambda incarnation: self._handle(incarnation, Unneeded(ids, void)))
 
     def end(self, pe: str) -> None:
         self._to_element(pe, self._die)
 
     def work_under(self, pe: str, line: int) -> None:
-        def act(life: Life) -> None:
-            life.line = max(life.line, line)
+        def act(incarnation: SimulatedIncarnation) -> None:
+            incarnation.line = max(incarnation.line, line)
 
         self._to_element(pe, act)
 
     def go_back(self, pe: str, assignment: Assignment) -> None:
-        def act(life: Life) -> None:
-            if life.line < assignment.line:
-                self.flush_logs(life)
-                self._over(life)
-                self.gone_back[pe] += 1
-                self._live(life.pe, assignment, life.element)
+        def act(incarnation: SimulatedIncarnation) -> None:
+            if incarnation.line < assignment.line:
+                self.flush_logs(incarnation)
+                self._end_incarnation(incarnation)
+                self.rollbacks[pe] += 1
+                self._start_incarnation(incarnation.pe, assignment, incarnation.element)
 
         self._to_element(pe, act)

@@ -1,26 +1,26 @@
 """The simulated host: the elements of a run in one process, on a virtual clock, in an order that a seed decides.
 
-The elements and the director are those of the real run; only what surrounds them is simulated. Everything that happens
-is an event on one queue, so a run is a pure function of its arguments, and a failure is repeated by its seed.
+Elements and director are those of the real run; only their surroundings are simulated. Everything is an event on one
+queue, so a run is a pure function of its arguments, and its seed repeats a failure.
 
 Fault model, each with delays drawn from the seed:
-  - an element dies between two calls, or in the middle of one, at any of its effects on the outside;
-  - with it goes what it had queued to send and what it had not yet flushed to a persistent stream;
-  - of what it had sent, a part is still delivered, in order, and the rest is lost;
-  - its neighbours learn of the death some time later, and of its return some time after that;
-  - a connection between two elements that live breaks; what was under way is lost, and it is opened again;
-  - the power fails: every element dies, and of persistent streams only what was synced is left (`fsync`: all that was
-    seen); the ledgers are lost;
-  - the director dies, with what it was told and what it said and had not arrived, and a new one begins with its log;
-  - an element that lives goes back to a checkpoint when the director says so;
-  - the process of an element is stopped for some time, while the others go on: nothing that comes is read, and when it
-    goes on all of it is there at once; if it takes too long, it is declared dead, killed and replaced;
-  - the director suspects an element that lives, and a replica that was replaced goes on sending until it hears of it;
-  - a checkpoint is on disk whole, or not at all; the ledger survives, as memory that the kernel owns does;
-  - all elements and the director are killed, and another simulation goes on from what they left, with another number of
-    shards; who takes over from old shards dies in the middle of it.
-Channels keep their order, have little room, and take no message that would tear a hole where there must be none.
-Clocks do not jump. Disks do not lie (`checkpoints/` has its own tests).
+  - an element dies between two calls, or in the middle of one, at any of its external effects;
+  - its send queue and its unflushed appends to persistent streams are lost with it;
+  - a prefix of the messages that it had sent is still delivered, and the rest is lost;
+  - its neighbours learn of its death some time later, and of its restart some time after that;
+  - a connection between two live elements breaks: messages in flight are lost, and it is opened again;
+  - the power fails: every element dies, and only synced parts of persistent streams are left (`fsync`: all that readers
+    saw); the ledgers are lost;
+  - the director dies, with the messages in flight to and from it, and a new one starts from its log;
+  - a live element rolls back to a checkpoint when the director orders it;
+  - the process of an element stalls while the others continue: it reads nothing, and when it resumes, everything
+    arrives at once; after too long it is declared dead, killed and replaced;
+  - the director suspects a live element, and a replaced replica keeps sending until it learns of it;
+  - a checkpoint is on disk completely or not at all; the ledger survives, as memory of the kernel does;
+  - all elements and the director are killed, and another simulation continues from their files with another number of
+    shards; an element that takes over from old shards dies in the middle of it.
+Channels keep their order, have little room, and refuse a message that would leave a forbidden gap. Clocks do not jump.
+Disks do not corrupt data (`checkpoints/` has its own tests).
 """
 
 import heapq
@@ -60,7 +60,7 @@ from riprap.testing.simulated import (
     Suspect,
 )
 from riprap.testing.simulated_director import DirectedSimulation
-from riprap.testing.simulated_life import Died, Life
+from riprap.testing.simulated_incarnation import Died, SimulatedIncarnation
 
 __all__ = [
     "Break", "Corrupt", "Crash", "DirectorCrash", "ListFeed", "MemoryLog", "PowerCut", "Simulation", "Stall", "Suspect",
@@ -68,7 +68,7 @@ __all__ = [
 
 
 class Simulation(DirectedSimulation):
-    """A run of a layout over inputs, with faults. `run()` goes on until every element has ended."""
+    """A run of a layout over inputs, with faults. `run()` ends when every element has ended."""
 
     def __init__(
         self,
@@ -85,9 +85,9 @@ class Simulation(DirectedSimulation):
         restoring: int = 0,
         after: "Simulation | None" = None,
     ) -> None:
-        """`compiled`: fragments run as generated loops, as they do in a run; to compile one takes a second.
-        `restoring`: microseconds that a life needs, at most, from hearing where it begins until its state is there.
-        `after`: it goes on from what a run that was killed has left, whose layout is `layout.before` or the same."""
+        """`compiled`: fragments run as compiled loops, as in a real run; compiling one takes a second.
+        `restoring`: the longest time, in microseconds, from an incarnation's assignment until its state is restored.
+        `after`: a killed run to continue from, whose layout is `layout.before` or the same."""
         super().__init__(layout, seed)
         self._compiled, self._fsync, self._restoring = compiled, fsync, restoring
         self._unpowered: set[str] = set()  # elements whose ledger is lost
@@ -95,25 +95,25 @@ class Simulation(DirectedSimulation):
         self.released: dict[ChannelId, int] = {}
         self.released_inputs: dict[str, dict[str, int]] = {}  # by element and source
         self.restarts: dict[str, int] = {pe.id: 0 for pe in layout.pes}
-        self.past: dict[str, list[tuple[int, Ledger]]] = {}  # the ledgers of lives that are over, by element
-        self.corrupted: dict[str, str | None] = {}  # by element: the column that was struck
+        self.past: dict[str, list[tuple[int, Ledger]]] = {}  # the ledgers of earlier incarnations, by element
+        self.corrupted: dict[str, str | None] = {}  # by element: the corrupted column
         self._rates = rate
         self._stores = {fault.pe for fault in crashes if isinstance(fault, Crash) and fault.store}
         self._batch_rows, self._held_bytes = batch_rows, held_bytes
         self._logs: dict[ChannelId, MemoryLog] = {}
         self.shelves: dict[ChannelId, simulated.MemoryShelf] = {}
-        self._read: dict[ChannelId, int] = {}  # messages of a log that its reader has had
+        self._read: dict[ChannelId, int] = {}  # messages of a log that its reader has read
         self._past = simulated.SimulatedPast(self.storage, self.log, inputs, self.clock)
         self._after = after
         if after is not None:
-            self._go_on(after)
-        self._direct()
+            self._continue_from(after)
+        self._start_director()
         for pe in layout.pes:
-            self._begin(pe)
+            self._register(pe)
         for fault in crashes:
-            self._later(fault.at, bound(self._strike, fault))
+            self._later(fault.at, bound(self._inject, fault))
 
-    def _go_on(self, after: "Simulation") -> None:
+    def _continue_from(self, after: "Simulation") -> None:
         self.clock.time, self._logs, self.shelves = after.clock.time, after._logs, after.shelves
         self.storage |= {pe: storage for pe, storage in after.storage.items() if pe in self.storage}
         self.released, self._fsync = after.released, after._fsync
@@ -121,138 +121,154 @@ class Simulation(DirectedSimulation):
         for log in self._logs.values():
             log.crash()
         for shard in after.layout.pes:
-            for channel in after.layout.outputs(shard) if shard.id not in self.storage else ():  # it is no more
+            for channel in (
+                after.layout.outputs(shard) if shard.id not in self.storage else ()
+            ):  # the shard no longer exists
                 log = self.log(channel)
-                log.keep(Message(MessageKind.END, ENDING, log.next, watermark=END_KEY))
+                log.append(Message(MessageKind.END, ENDING, log.next, watermark=END_KEY))
                 log.flush()
 
-    # Turns ------------------------------------------------------------------------------------------------------------
+    # The loop ---------------------------------------------------------------------------------------------------------
 
     def run(self, seconds: float = 3600.0, *, until: int | None = None) -> None:
-        """Until everything has ended, or this much virtual time has passed, which is an error; or until a time after
-        the start, when all of it is killed."""
+        """Run until every element has ended; fail after this much virtual time. `until`: microseconds after the start
+        at which everything is killed."""
         while not self._ended():
             if until is not None and self.clock.time - simulated.START >= until:
                 return
-            assert self._events, "nothing will happen any more, and not every element has ended"
+            assert self._events, "no events are left, but not every element has ended"
             time, _, action = heapq.heappop(self._events)
-            assert time - simulated.START < seconds * 1e6, "the run does not come to an end"
+            assert time - simulated.START < seconds * 1e6, "the run does not end"
             self.clock.time = max(self.clock.time, time)
             action()
         for log in self._logs.values():
             log.flush()
 
     def _ended(self) -> bool:
-        lives = self.lives.values()
-        return len(lives) == len(self.layout.pes) and all(life.alive and life.element.ended for life in lives)
+        incarnations = self.incarnations.values()
+        return len(incarnations) == len(self.layout.pes) and all(
+            incarnation.alive and incarnation.element.ended for incarnation in incarnations
+        )
 
-    def _handle(self, life: Life, *events: HostEvent) -> None:
-        """The loop of an element comes round, with what is in its inbox and these; it may die in it."""
-        if not life.alive:
+    def _handle(self, incarnation: SimulatedIncarnation, *events: HostEvent) -> None:
+        """One iteration of an element's loop, with its inbox and these events; it may die in it."""
+        if not incarnation.alive:
             return
-        if self._stalled(life):
-            life.inbox += events
+        if self._stalled(incarnation):
+            incarnation.inbox += events
             return
-        taken, life.inbox = [*life.inbox, *events], []
+        taken, incarnation.inbox = [*incarnation.inbox, *events], []
         try:
-            if not life.element.blocked:
-                taken += life.recomputation.bring(life.element.missing)
-            life.element.handle(taken)
-            if life.element.finished and not life.finished:
-                life.finished = True
-                self.to_director(life.pe.id, lambda directing: directing.finished(life.pe.id, life.epoch))
+            if not incarnation.element.blocked:
+                taken += incarnation.recomputation.bring(incarnation.element.missing)
+            incarnation.element.handle(taken)
+            if incarnation.element.finished and not incarnation.finished:
+                incarnation.finished = True
+                self.to_director(
+                    incarnation.pe.id,
+                    lambda host: host.finished(incarnation.pe.id, incarnation.epoch),
+                )
         except Died:
-            self._die(life)
+            self._die(incarnation)
 
     # Faults -----------------------------------------------------------------------------------------------------------
 
-    def _strike(self, fault: Fault) -> None:
+    def _inject(self, fault: Fault) -> None:
         match fault:
             case Crash():
                 self._crash(fault)
             case Break():
                 self._break(fault.channel)
             case PowerCut():
-                for life in list(self.lives.values()):
-                    life.down = fault.down
-                    self._die(life)
-                    self._unpowered.add(life.pe.id)
+                for incarnation in list(self.incarnations.values()):
+                    incarnation.down = fault.down
+                    self._die(incarnation)
+                    self._unpowered.add(incarnation.pe.id)
                 for log in self._logs.values():
                     log.power_cut()
             case DirectorCrash():
                 self._director_host = None
-                self._later(fault.down, self._direct)
+                self._later(fault.down, self._start_director)
             case Corrupt(_, pe, operator, chance):
-                if self.lives[pe].alive:
-                    self.corrupted[pe] = self.lives[pe].element.wrong_bits.state(operator, chance)
+                if self.incarnations[pe].alive:
+                    self.corrupted[pe] = self.incarnations[pe].element.wrong_bits.state(operator, chance)
             case Suspect(_, pe):
-                self._suspect(self.lives[pe])
+                self._suspect(self.incarnations[pe])
             case Stall(_, pe, duration, down):
-                if pe in self.lives and self.lives[pe].alive:
-                    self._stall(self.lives[pe], duration, down)
+                if pe in self.incarnations and self.incarnations[pe].alive:
+                    self._stall(self.incarnations[pe], duration, down)
 
-    def _suspect(self, life: Life) -> None:
-        self.to_director(life.pe.id, lambda directing: directing.silent(life.pe.id, life.epoch))
+    def _suspect(self, incarnation: SimulatedIncarnation) -> None:
+        self.to_director(incarnation.pe.id, lambda host: host.silent(incarnation.pe.id, incarnation.epoch))
 
-    def _stall(self, life: Life, duration: int, down: int) -> None:
-        life.stalled_until = max(life.stalled_until, self.clock.time + duration)
-        self._later(duration, lambda: self._handle(life))
+    def _stall(self, incarnation: SimulatedIncarnation, duration: int, down: int) -> None:
+        incarnation.stalled_until = max(incarnation.stalled_until, self.clock.time + duration)
+        self._later(duration, lambda: self._handle(incarnation))
         for at in range(simulated.PATIENCE, min(duration, simulated.SILENCE), simulated.PATIENCE):
-            self._later(at, lambda: self._suspect(life) if life.alive else None)
+            self._later(at, lambda: self._suspect(incarnation) if incarnation.alive else None)
         if duration >= simulated.SILENCE:
-            life.down = down
-            self._later(simulated.SILENCE, lambda: self._declare_dead(life))
+            incarnation.down = down
+            self._later(simulated.SILENCE, lambda: self._declare_dead(incarnation))
 
-    def _declare_dead(self, life: Life) -> None:
-        """It has given no heartbeat for too long: the director hears that it is lost, and then it is killed."""
-        if life.alive:
-            self.to_director(life.pe.id, lambda directing: directing.lost(life.pe.id, life.epoch))
-            self._later(self._soon(100, 20_000), lambda: self._die(life))
+    def _declare_dead(self, incarnation: SimulatedIncarnation) -> None:
+        """Its heartbeats have timed out: the director is informed of the loss, and then it is killed."""
+        if incarnation.alive:
+            self.to_director(incarnation.pe.id, lambda host: host.lost(incarnation.pe.id, incarnation.epoch))
+            self._later(self._soon(100, 20_000), lambda: self._die(incarnation))
 
-    def _stalled(self, *lives: Life) -> int:
-        """Microseconds until none of these is stopped any more."""
-        return max(0, *(life.stalled_until - self.clock.time for life in lives if life.alive), 0)
+    def _stalled(self, *incarnations: SimulatedIncarnation) -> int:
+        """Microseconds until none of these is stalled."""
+        return max(
+            0, *(incarnation.stalled_until - self.clock.time for incarnation in incarnations if incarnation.alive), 0
+        )
 
     def _crash(self, crash: Crash) -> None:
-        life = self.lives.get(crash.pe)
-        if life is None or not life.alive or life.doomed_at is not None or life.stores is not None:
+        incarnation = self.incarnations.get(crash.pe)
+        if (
+            incarnation is None
+            or not incarnation.alive
+            or incarnation.doomed_at is not None
+            or incarnation.stores is not None
+        ):
             return
-        life.down = crash.down
+        incarnation.down = crash.down
         if crash.effect or crash.store:
-            life.doomed_at, life.stores = crash.effect or None, crash.store or None
-            self._later(crash.down, lambda: self._die(life))  # at the latest
+            incarnation.doomed_at, incarnation.stores = crash.effect or None, crash.store or None
+            self._later(crash.down, lambda: self._die(incarnation))  # at the latest
         else:
-            self._die(life)
+            self._die(incarnation)
 
-    def _die(self, life: Life) -> None:
-        if not life.alive:
+    def _die(self, incarnation: SimulatedIncarnation) -> None:
+        if not incarnation.alive:
             return
-        self.restarts[life.pe.id] += 1
-        self._over(life)
-        for channel in self.layout.outlets(life.pe):
+        self.restarts[incarnation.pe.id] += 1
+        self._end_incarnation(incarnation)
+        for channel in self.layout.all_outputs(incarnation.pe):
             if channel in self._logs:
                 self._logs[channel].crash()
-        self.to_director(life.pe.id, lambda directing: directing.lost(life.pe.id, life.epoch))
-        self._later(life.down, lambda: self._begin(life.pe))
+        self.to_director(incarnation.pe.id, lambda host: host.lost(incarnation.pe.id, incarnation.epoch))
+        self._later(incarnation.down, lambda: self._register(incarnation.pe))
 
-    def _over(self, life: Life) -> None:
-        """A life is over, dead or gone back: what it had sent arrives in part, and its neighbours hear of it."""
-        life.alive = False
+    def _end_incarnation(self, incarnation: SimulatedIncarnation) -> None:
+        """An incarnation died or rolled back: part of its messages arrives, and its neighbours are informed."""
+        incarnation.alive = False
         for wire in self._wires():
-            if wire.producer is life:  # some of what it sent still arrives
+            if wire.producer is incarnation:  # a prefix of its messages still arrives
                 for _ in range(self._soon(0, len(wire.queue))):
                     wire.queue.pop()
                 self._later(self._soon(100, 30_000), bound(self._gone, wire))
-            elif wire.consumer is life:
+            elif wire.consumer is incarnation:
                 wire.queue.clear()
                 wire.broken = True
                 self._later(self._soon(100, 30_000), bound(self._down, wire))
 
     def _wires(self) -> list[simulated.Wire]:
-        return [wire for life in self.lives.values() for wire in life.wires.values() if not wire.broken]
+        return [
+            wire for incarnation in self.incarnations.values() for wire in incarnation.wires.values() if not wire.broken
+        ]
 
     def _break(self, channel: ChannelId) -> None:
-        """A connection between two elements that live."""
+        """Break a connection between two live elements."""
         for wire in self._wires():
             if wire.channel == channel and wire.producer.alive and wire.consumer.alive:
                 wire.queue.clear()
@@ -260,67 +276,71 @@ class Simulation(DirectedSimulation):
                 self._later(self._soon(100, 10_000), bound(self._gone, wire))
                 self._later(self._soon(100, 10_000), bound(self._down, wire))
 
-    # Lives ------------------------------------------------------------------------------------------------------------
+    # Incarnations -----------------------------------------------------------------------------------------------------
 
-    def _begin(self, pe: Pe) -> None:
-        if self._director_host is None:  # nobody can register
-            self._later(self._soon(1_000, 10_000), lambda: self._begin(pe))
+    def _register(self, pe: Pe) -> None:
+        if self._director_host is None:  # nothing to register with
+            self._later(self._soon(1_000, 10_000), lambda: self._register(pe))
             return
-        before = self.lives.get(pe.id)
-        if self._waits(pe):
-            self._later(self._soon(1_000, 10_000), lambda: self._begin(pe))
+        before = self.incarnations.get(pe.id)
+        if self._takeover_pending(pe):
+            self._later(self._soon(1_000, 10_000), lambda: self._register(pe))
             return
         if before is not None and not before.alive and self.layout.plan(pe).rounds:
             self._director_host.replaced(pe.id, before.epoch)
         assignment = self._director_host.begins(pe.id, before.epoch + 1 if before is not None else 1)
         if assignment is None:
-            self._later(self._soon(1_000, 10_000), lambda: self._begin(pe))
+            self._later(self._soon(1_000, 10_000), lambda: self._register(pe))
         elif self._restoring and before is not None:
             self._later(self._soon(0, self._restoring), bound(self._restored, pe, assignment, self._director_host))
         else:
-            self._live(pe, assignment)
+            self._start_incarnation(pe, assignment)
 
-    def _restored(self, pe: Pe, assignment: Assignment, told_by: DirectorHost) -> None:
-        """Its state is there; a director that has begun since is asked again where that is."""
-        if told_by is self._director_host:
-            self._live(pe, assignment)
+    def _restored(self, pe: Pe, assignment: Assignment, assigned_by: DirectorHost) -> None:
+        """The state is restored; if the director was replaced meanwhile, ask the new one for an assignment."""
+        if assigned_by is self._director_host:
+            self._start_incarnation(pe, assignment)
         else:
-            self._begin(pe)
+            self._register(pe)
 
-    def _waits(self, pe: Pe) -> bool:
-        """Whether it has yet to take over from shards that are no more, and cannot now; or dies as it does."""
+    def _takeover_pending(self, pe: Pe) -> bool:
+        """Whether the element still has to take over from former shards, and cannot now or dies while it does."""
         layout, log = self.layout, simulated.SimulatedLogs(self.log)
         if layout.change(pe.fragment) is None or self.log(log_of(layout, pe)).records:
             return False
         taking = Takeover(layout, pe, log)
         if not taking.ready:
             return True
-        life = Life(self, pe, 0, memory_ledger(ledger_shape(layout, pe)), 0, 0)
-        life.doomed_at = self._soon(0, 4) if self._random.integers(2) else None
+        incarnation = SimulatedIncarnation(self, pe, 0, memory_ledger(ledger_shape(layout, pe)), 0, 0)
+        incarnation.doomed_at = self._soon(0, 4) if self._random.integers(2) else None
         try:
-            write(taking.founding(), layout, pe, 0, life)
+            write(taking.founding(), layout, pe, 0, incarnation)
         except Died:
-            for channel in layout.outlets(pe):
+            for channel in layout.all_outputs(pe):
                 self.log(channel).crash()
             return True
         return False
 
-    def _live(self, pe: Pe, assignment: Assignment, gone_back: Element | None = None) -> None:
-        """A life begins, in a new process or in that of the one before."""
-        before = self.lives.get(pe.id) or (self._after.lives.get(pe.id) if self._after is not None else None)
+    def _start_incarnation(self, pe: Pe, assignment: Assignment, previous: Element | None = None) -> None:
+        """Start an incarnation, in a new process or, with `previous`, in the process of the previous one."""
+        before = self.incarnations.get(pe.id) or (
+            self._after.incarnations.get(pe.id) if self._after is not None else None
+        )
         epoch = before.epoch + 1 if before is not None else 1
         counted = before.ledger if before is not None and pe.id not in self._unpowered else None
         self._unpowered.discard(pe.id)
         shape = ledger_shape(self.layout, pe)
-        if counted is not None and before is not None and pe.id not in self.lives and self._after is not None:
+        if counted is not None and before is not None and pe.id not in self.incarnations and self._after is not None:
             counted = reshaped(memory_ledger(ledger_shape(self._after.layout, before.pe), counted), shape)
         if counted is not None and counted.shape == shape:
             self.past.setdefault(pe.id, []).append((epoch - 1, counted))
-        ledger = memory_ledger(shape, counted).new_life()
-        process = before.process if before is not None and gone_back is not None else epoch
-        life = Life(self, pe, epoch, ledger, assignment.line, process)
+        ledger = memory_ledger(shape, counted).reset_incarnation()
+        process = before.process if before is not None and previous is not None else epoch
+        incarnation = SimulatedIncarnation(self, pe, epoch, ledger, assignment.line, process)
         if pe.id in self._stores:
-            life.ledger = ledger = Ledger(shape, cast(memoryview, simulated.Cells(ledger.cells, life.stored)))
+            incarnation.ledger = ledger = Ledger(
+                shape, cast(memoryview, simulated.Cells(ledger.cells, incarnation.stored))
+            )
         plan, storage, now = self.layout.plan(pe), self.storage[pe.id], self.clock.now()
         target = assignment.target
         loaded = {}
@@ -331,12 +351,12 @@ class Simulation(DirectedSimulation):
                 loaded[unit] = None
                 if target is not None:
                     loaded[unit] = load(self.storage[target.pe], target.pe, unit, now, only=target[2:], holes=False)
-                assert target is None or loaded[unit] is not None, f"{target} is not there to go back to"
-        life.element = Element(
+                assert target is None or loaded[unit] is not None, f"{target} does not exist: cannot roll back"
+        incarnation.element = Element(
             self.layout,
             pe,
             epoch,
-            host=life,
+            host=incarnation,
             ledger=ledger,
             clock=self.clock,
             checkpointer=self._checkpointer(pe, epoch),
@@ -345,28 +365,28 @@ class Simulation(DirectedSimulation):
             rates=self._rates,
             batch_rows=self._batch_rows,
             held_bytes=self._held_bytes,
-            before=gone_back,
+            previous=previous,
             cut_everywhere=not self._compiled,
         )
-        life.recomputation = Recomputation(
+        incarnation.recomputation = Recomputation(
             self.layout, self._past, self.clock, batch_rows=self._batch_rows, held_bytes=self._held_bytes,
             compiled=self._compiled,
         )  # fmt: skip
-        self.lives[pe.id] = life
-        self._join(life)
+        self.incarnations[pe.id] = incarnation
+        self._join(incarnation)
         for channel in self.layout.inputs(pe):
             if self.layout.retention(channel) == "log":
-                position, _ = life.element.replay_from(channel)
+                position, _ = incarnation.element.replay_from(channel)
                 assert position >= self.released.get(channel, 0), f"{channel} is read again where it may be trimmed"
                 self._read[channel] = position
-                self._later(self._soon(10, 2000), bound(self._follow, life, channel))
+                self._later(self._soon(10, 2000), bound(self._follow, incarnation, channel))
             else:
                 for strand in self.layout.strands(channel):
                     self._later(self._soon(100, 20_000), bound(self._connect, strand))
         for channel in self.layout.outputs(pe):
             if self.layout.retention(channel) != "log":
                 self._later(self._soon(100, 20_000), bound(self._connect, channel))
-        self._later(self._soon(10, 1000), lambda: self._turn(life))
+        self._later(self._soon(10, 1000), lambda: self._iterate(incarnation))
 
     def _feed(self, pe: Pe, source: str, position: int) -> ListFeed:
         needed = self.released_inputs.get(pe.id, {}).get(source, 0)
@@ -381,10 +401,10 @@ class Simulation(DirectedSimulation):
             self.storage[pe.id], pe.id, epoch, units, background=False, clock=self.clock, worked=lambda: 0.0
         )
 
-    def took(self, life: Life, durable: Durable, size: int) -> None:
-        """A checkpoint of this life is on disk."""
-        line = life.line
-        self.to_director(life.pe.id, lambda directing: directing.took(line, durable, size, 0))
+    def took(self, incarnation: SimulatedIncarnation, durable: Durable, size: int) -> None:
+        """A checkpoint of this incarnation is on disk."""
+        line = incarnation.line
+        self.to_director(incarnation.pe.id, lambda host: host.took(line, durable, size, 0))
 
     # Connections ------------------------------------------------------------------------------------------------------
 
@@ -392,7 +412,7 @@ class Simulation(DirectedSimulation):
         self._later(self._soon(100, 20_000), bound(self._connect, channel))
 
     def hung_up(self, wire: simulated.Wire) -> None:
-        """A producer that lives has closed its end: what it had sent arrives in part."""
+        """A live producer has closed its end: part of its messages arrives."""
         for _ in range(self._soon(0, len(wire.queue))):
             wire.queue.pop()
         self._later(self._soon(100, 5_000), bound(self._gone, wire))
@@ -400,16 +420,16 @@ class Simulation(DirectedSimulation):
     def _connect(self, channel: ChannelId) -> None:
         replicated = self.layout.retention(channel) == "remember"
         for pe in self.layout.producers(channel):
-            producer = self.lives.get(pe)
+            producer = self.incarnations.get(pe)
             if producer is not None and (not replicated or channel in producer.terms):
                 self._connect_with(channel, producer)
 
-    def _connect_with(self, channel: ChannelId, producer: Life) -> None:
-        consumer = self.lives.get(self.layout.consumer(channel))
+    def _connect_with(self, channel: ChannelId, producer: SimulatedIncarnation) -> None:
+        consumer = self.incarnations.get(self.layout.consumer(channel))
         if consumer is None:
             return
         if not producer.alive:
-            if consumer.alive and not consumer.element.heard(channel) and not producer.terms:
+            if consumer.alive and not consumer.element.has_heard(channel) and not producer.terms:
                 self._handle(consumer, ProducerGone(channel, -1))
             return
         epoch = producer.terms.get(channel, producer.epoch)
@@ -417,7 +437,7 @@ class Simulation(DirectedSimulation):
             if channel not in producer.wires:
                 self._handle(producer, ConsumerDown(channel))
             return
-        if producer.line != consumer.line:  # one of them has yet to go back
+        if producer.line != consumer.line:  # one of them has not rolled back yet
             self._later(self._soon(1_000, 10_000), bound(self._connect, channel))
             return
         old = producer.wires.get(channel)
@@ -426,29 +446,29 @@ class Simulation(DirectedSimulation):
         if wait := self._stalled(producer, consumer):
             self._later(wait + self._soon(100, 5_000), bound(self._connect, channel))
             return
-        if epoch < consumer.newest.get(channel, -1):  # it was replaced, and has yet to hear of it
+        if epoch < consumer.newest.get(channel, -1):  # it was replaced, and does not know it yet
             self._later(self._soon(5_000, 20_000), bound(self._connect, channel))
             return
         if old is not None:
             old.broken = True
             self._handle(producer, ConsumerDown(channel))
         consumer.newest[channel] = epoch
-        for other in self._wires():  # of another replica: what it has sent is read, and then no more
+        for other in self._wires():  # of another replica: its messages are read, and then it is disconnected
             if other.channel == channel and other.consumer is consumer and other.producer is not producer:
                 while other.queue and consumer.alive:
                     consumer.inbox.append(Arrival(channel, other.queue.popleft()))
                 other.broken = True
                 self._later(self._soon(100, 10_000), bound(self._down, other))
-        self._handle(consumer)  # what has arrived counts
+        self._handle(consumer)  # received messages count as delivered
         if not (producer.alive and consumer.alive):
             return
-        had, expected = consumer.element.had(channel), consumer.element.expected(channel)
+        delivered, expected = consumer.element.delivered(channel), consumer.element.expected(channel)
         next_ = expected if self.layout.gapless(channel) else None
         producer.wires[channel] = simulated.Wire(channel, producer, consumer, epoch, next_)
-        self._handle(producer, ConsumerUp(channel, consumer.epoch, expected, had))
+        self._handle(producer, ConsumerUp(channel, consumer.epoch, expected, delivered))
 
     def _gone(self, wire: simulated.Wire) -> None:
-        """The consumer notices that the producer's connection broke, after what still arrived."""
+        """The consumer notices that the producer's connection broke, after the last arrivals."""
         if wait := self._stalled(wire.consumer):
             self._later(wait + self._soon(10, 500), lambda: self._gone(wire))
             return
@@ -480,23 +500,23 @@ class Simulation(DirectedSimulation):
         if wire.channel in consumer.element.unread:
             self.under_way(wire)
             return
-        if wire.epoch < consumer.newest[wire.channel]:  # another producer was let in: this connection was closed
+        if wire.epoch < consumer.newest[wire.channel]:  # another producer was accepted: this connection was closed
             wire.broken = True
             return
         consumer.inbox.append(Arrival(wire.channel, wire.queue.popleft()))
-        if self._random.integers(2):  # what comes close together is taken together
+        if self._random.integers(2):  # messages that arrive close together are processed together
             self._later(self._soon(0, 300), lambda: self._handle(consumer))
         else:
             self._handle(consumer)
         self._room(wire)
 
     def _room(self, wire: simulated.Wire) -> None:
-        """A message was taken off a connection."""
+        """A message was removed from a connection."""
         self._handle(wire.producer)
 
-    def acknowledged(self, life: Life, channel: ChannelId, next_: int) -> None:
-        producer = self.lives[self.layout.producer(channel)]
-        if producer.line != life.line:  # it has gone back since, and the connection with it
+    def acknowledged(self, incarnation: SimulatedIncarnation, channel: ChannelId, next_: int) -> None:
+        producer = self.incarnations[self.layout.producer(channel)]
+        if producer.line != incarnation.line:  # it has rolled back since, and the connection is closed
             return
         self._later(self._soon(50, 5_000), lambda: self._handle(producer, Acknowledged(channel, next_)))
 
@@ -507,49 +527,54 @@ class Simulation(DirectedSimulation):
             self._logs[channel] = MemoryLog(self._fsync)
         return self._logs[channel]
 
-    def flush_logs(self, life: Life) -> None:
-        for channel in self.layout.outlets(life.pe):
+    def flush_logs(self, incarnation: SimulatedIncarnation) -> None:
+        for channel in self.layout.all_outputs(incarnation.pe):
             if channel in self._logs:
                 self._logs[channel].flush()
 
-    def _follow(self, life: Life, channel: ChannelId) -> None:
-        """The reader of a log brings what is stable, and looks again."""
-        if not life.alive:
+    def _follow(self, incarnation: SimulatedIncarnation, channel: ChannelId) -> None:
+        """The reader of a log delivers stable messages, and polls again."""
+        if not incarnation.alive:
             return
-        producer = self.lives.get(self.layout.producer(channel))
+        producer = self.incarnations.get(self.layout.producer(channel))
         if producer is not None and producer.alive and self._random.integers(2):
             self.flush_logs(producer)
         log, at = self.log(self.layout.written(channel)), self._read[channel]
-        upto = min(len(log.stable), at + self._soon(1, 12))
-        if upto > at and channel not in life.element.unread:
-            self._read[channel] = upto
-            self._handle(life, *(Arrival(channel, log.stable[index], index + 1) for index in range(at, upto)))
-        self._later(self._soon(200, 8_000), lambda: self._follow(life, channel))
+        end = min(len(log.stable), at + self._soon(1, 12))
+        if end > at and channel not in incarnation.element.unread:
+            self._read[channel] = end
+            self._handle(incarnation, *(Arrival(channel, log.stable[index], index + 1) for index in range(at, end)))
+        self._later(self._soon(200, 8_000), lambda: self._follow(incarnation, channel))
 
     # Time -------------------------------------------------------------------------------------------------------------
 
-    def _turn(self, life: Life) -> None:
-        """The loop comes round without anything having come."""
-        if life.alive:
-            self._handle(life)
-            idle = life.alive and life.element.next_due() is None
-            self._later(self._soon(2_000, 20_000) if idle else self._soon(200, 3_000), lambda: self._turn(life))
+    def _iterate(self, incarnation: SimulatedIncarnation) -> None:
+        """An iteration of the loop without new events."""
+        if incarnation.alive:
+            self._handle(incarnation)
+            idle = incarnation.alive and incarnation.element.next_due() is None
+            self._later(
+                self._soon(2_000, 20_000) if idle else self._soon(200, 3_000), lambda: self._iterate(incarnation)
+            )
 
-    # What came out ----------------------------------------------------------------------------------------------------
+    # Results ----------------------------------------------------------------------------------------------------------
 
     def sink(self, name: str) -> list[pa.RecordBatch]:
-        """Of one in several shards, shard by shard."""
+        """The rows of a sink, shard by shard."""
         shards = range(self.layout.graph[name].parallelism)
         return [batch for shard in shards for batch in self.log(sink_channel(name, shard)).rows()]
 
     def ledgers(self) -> Ledgers:
-        return {id_: life.ledger for id_, life in self.lives.items()}
+        return {id_: incarnation.ledger for id_, incarnation in self.incarnations.items()}
 
     def all_ledgers(self) -> dict[str, list[tuple[int, Ledger]]]:
-        """Of all lives of each element, by epoch."""
+        """The ledgers of all incarnations of each element, by epoch."""
         shape = bound(ledger_shape, self.layout)
-        lives = {id_: [*self.past.get(id_, ()), (life.epoch, life.ledger)] for id_, life in self.lives.items()}
+        incarnations = {
+            id_: [*self.past.get(id_, ()), (incarnation.epoch, incarnation.ledger)]
+            for id_, incarnation in self.incarnations.items()
+        }
         return {
             id_: [(epoch, memory_ledger(shape(self.layout.pe(id_)), ledger)) for epoch, ledger in found]
-            for id_, found in lives.items()
+            for id_, found in incarnations.items()
         }

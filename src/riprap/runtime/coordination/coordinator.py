@@ -303,7 +303,7 @@ class Coordinator:
             del self._waiting[pe]
             call.send(registered=_assigned(call.epoch, assignment) | {"first": self._roster.first(pe)})
             book = {other.id: self._roster.address(other.id) for other in self._layout.pes}
-            call.tell(
+            call.send(
                 book=book, left=self._roster.left(), issued=self._roster.epochs(), terms=self._director_host.terms()
             )
             if self._roster.stopping or self._roster.final:

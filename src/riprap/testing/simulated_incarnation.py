@@ -1,4 +1,4 @@
-"""One life of an element under the simulated host: where its effects go, and when it dies in the middle of one."""
+"""One incarnation of an element under the simulated host: carries out its effects, and may die in the middle of one."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -16,36 +16,36 @@ from riprap.testing import simulated
 if TYPE_CHECKING:
     from riprap.testing.simulation import Simulation
 
-ROOM = 8  # messages under way on one channel
+ROOM = 8  # messages in flight on one channel
 
 
 class Died(Exception):
     """A simulated crash in the middle of a call."""
 
 
-class Life:
-    """One life of an element, and its host."""
+class SimulatedIncarnation:
+    """One incarnation of an element, and its host."""
 
     def __init__(self, simulation: "Simulation", pe: Pe, epoch: int, ledger: Ledger, line: int, process: int) -> None:
         self.pe, self.epoch, self.ledger, self.line = pe, epoch, ledger, line
-        self.process = process  # the epoch of the first life in it
+        self.process = process  # the epoch of the first incarnation in it
         self.alive = True
         self.element: Element
         self.recomputation: Recomputation
         self.inbox: list[HostEvent] = []
         self.wires: dict[ChannelId, simulated.Wire] = {}  # out
-        self.terms: dict[ChannelId, int] = {}  # out of a group: as which epoch they are to be opened
-        self.newest: dict[ChannelId, int] = {}  # in: the newest epoch of a producer that was let in
+        self.terms: dict[ChannelId, int] = {}  # out of a group: the terms to open channels with
+        self.newest: dict[ChannelId, int] = {}  # in: the newest epoch of an accepted producer
         self.finished = False
-        self.stalled_until = 0  # until then nothing is done, and what happens waits in the inbox
+        self.stalled_until = 0  # until then it does nothing, and events wait in the inbox
         self.doomed_at: int | None = None  # effects left before it dies
-        self.stores: int | None = None  # the same of numbers that it counts
-        self.down = 0  # microseconds from its death until the next life begins
+        self.stores: int | None = None  # writes to the ledger left before it dies
+        self.down = 0  # microseconds from its death until the next incarnation starts
         self._simulation = simulation
-        self._recorded = 0  # records before this life
+        self._recorded = 0  # records of earlier incarnations
 
     def stored(self) -> None:
-        """A number is about to be counted."""
+        """A cell of the ledger is about to be written."""
         if self.stores is not None:
             self.stores -= 1
             if self.stores < 0:
@@ -59,13 +59,13 @@ class Life:
 
     def send(self, channel: ChannelId, message: Message, after: int | None = None) -> bool:
         self._effect()
-        assert message.number >= 0, f"channel {channel}: no frame takes the number {message.number}"
+        assert message.number >= 0, f"channel {channel}: a frame cannot have the number {message.number}"
         wire = self.wires.get(channel)
         if wire is None or wire.broken or len(wire.queue) >= ROOM:
             return False
         if wire.next is not None and message.kind is not MessageKind.MARKER:
             if (message.number if after is None else after) > wire.next:
-                return False  # it would tear a hole
+                return False  # it would leave a gap
             wire.next = message.number + message.items
         wire.queue.append(message)
         self._simulation.under_way(wire)
@@ -82,11 +82,11 @@ class Life:
         if wire is not None and not wire.broken:
             self._simulation.hung_up(wire)
 
-    def keep(self, channel: ChannelId, message: Message, record: bytes = b"") -> None:
+    def append(self, channel: ChannelId, message: Message, record: bytes = b"") -> None:
         self._effect()
-        self._simulation.log(channel).keep(message, record)
+        self._simulation.log(channel).append(message, record)
 
-    def keep_record(self, channel: ChannelId, record: bytes) -> None:
+    def append_record(self, channel: ChannelId, record: bytes) -> None:
         self._effect()
         self._simulation.log(channel).record(record)
 
@@ -107,10 +107,10 @@ class Life:
     def warn(self, text: str) -> None:
         pass
 
-    def kept(self, channel: ChannelId) -> int:
+    def log_end(self, channel: ChannelId) -> int:
         return self._simulation.log(channel).next
 
-    def kept_until(self, channel: ChannelId) -> int:
+    def log_max_time(self, channel: ChannelId) -> int:
         return self._simulation.log(channel).until
 
     def flush(self) -> None:
@@ -132,9 +132,9 @@ class Life:
     def shelf(self, channel: ChannelId) -> simulated.MemoryShelf:
         return self._simulation.shelves.setdefault(channel, simulated.MemoryShelf()).of(self._effect)
 
-    def took(self, durable: Durable, size: int, taken: int) -> None:
+    def checkpoint_durable(self, durable: Durable, size: int, taken: int) -> None:
         self._simulation.took(self, durable, size)
 
-    def tell(self, message: Mapping[str, Any]) -> None:
-        tell = lambda directing: directing.heard(self.pe.id, self.epoch, message)  # noqa: E731
+    def send_to_director(self, message: Mapping[str, Any]) -> None:
+        tell = lambda host: host.heard(self.pe.id, self.epoch, message)  # noqa: E731
         self._simulation.to_director(self.pe.id, tell)
