@@ -186,10 +186,10 @@ def test_what_cannot_be_repeated_cannot_be_planned_or_proven(tmp_path, monkeypat
         ("sampled", "stream Double→Out is retained while its consumer is down, which goes with the protocol partial"),
         ("grouped", "Double runs in replicas"),
     ):
-        with pytest.raises(PlanError, match=f"no plan of doubled can hold a bound: .*{why}"):
+        with pytest.raises(PlanError, match=f"no plan of doubled can meet a bound: .*{why}"):
             run("plan", f"dicing:{name}", "--recovery", "4s", "--latency", "1s")
     (tmp_path / "plan.toml").write_text('app = "dice"\nrecovery = "2s"\n[operators]\n')
-    for given, why in (("Nobody=1s", "--latency Nobody: doubled has In, Double, Out"), ("0s", "longer than nothing")):
+    for given, why in (("Nobody=1s", "--latency Nobody: doubled has In, Double, Out"), ("0s", "longer than 0s")):
         with pytest.raises(UsageError, match=why):
             run("plan", "dicing:sampled", "--recovery", "4s", "--latency", given)
     with pytest.raises(UsageError, match=r"Thrown is not deterministic.*leave `recovery` out of the plan"):
@@ -269,7 +269,7 @@ def test_a_measured_profile_is_enough_for_a_bound(tmp_path):
     profile.write_text(write_profile(measured(load_app("bargain-discovery"), {"Source": batches})))
     common = ("plan", "bargain-discovery", "--recovery", "2s", "--profile", str(profile))
     told = run(*common, "--out", str(tmp_path / "plan.toml"))
-    assert "Saved every 1s, as nothing else is said: Source, TradeQuote" in told
+    assert "Checkpoint every 1s, the default: Source, TradeQuote" in told
     assert "comes on top of that, and was not measured: `riprap profile bargain-discovery --recovery" in told
     written = tomllib.loads((tmp_path / "plan.toml").read_text())
     assert {name for name, entry in written["operators"].items() if entry["checkpoint"] == "1s"} == set(
@@ -288,4 +288,4 @@ def test_continuous_checkpoints_are_at_intervals_under_a_bound(tmp_path):
     graph = kept.build()
     found = plan_recovery(graph, "2s", latency="500ms")
     assert not wrong_with(graph, parse_plan(found.text))
-    assert "Sum is saved at intervals instead of continuously" in " ".join(found.summary.sentences)
+    assert "Sum gets checkpoints at intervals, not continuous ones" in " ".join(found.summary.sentences)

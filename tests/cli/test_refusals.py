@@ -67,7 +67,7 @@ def test_an_overflow_in_any_duration(arguments):
         (["run", BARGAINS, "--parallelism", "Aggregator=²"], "write a whole number from 1 to 1024"),
         (["run", BARGAINS, "--parallelism", "Aggregator=99999999"], "write a whole number from 1 to 1024"),
         (["run", BARGAINS, "--parallelism", "Aggregator=-1"], "write a whole number from 1 to 1024"),
-        (["run", BARGAINS, "--for", "0s"], "longer than nothing"),
+        (["run", BARGAINS, "--for", "0s"], "longer than 0s"),
         (["run", BARGAINS, "--seed", "-3"], "'--seed'"),
         (["model", BARGAINS, "--hours", "inf"], "--hours inf: write a finite number"),
         (["model", BARGAINS, "--hours", "1e300"], "--hours 1e+300: write a number"),

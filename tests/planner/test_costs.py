@@ -98,7 +98,7 @@ def test_a_budget_buys_what_was_measured_to_fit(assessed):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "does not say what protection costs: measure it with"),
+        ("", "lacks the costs of protection: measure it with"),
         ("[costs]\nevery = 1.0\n[costs.operators.Nobody]\nrunning = {cores=1,memory=1,written=1,sent=1}\n", "Nobody"),
         ("[costs]\nevery = 0\n[costs.operators]\n", "longer than 0 s"),
         ("[costs]\n[costs.operators.VWAP]\n", "every"),
@@ -108,7 +108,7 @@ def test_a_budget_buys_what_was_measured_to_fit(assessed):
         ("costs = 3\n", "expected"),
         (
             "[costs]\nevery = 1\n[costs.operators.VWAP]\nrunning = {cores=1,memory=1,written=1,sent=1}\n",
-            "does not say what protection of Source, TradeQuote, .* costs",
+            "lacks the costs of protection of Source, TradeQuote, .*: measure",
         ),
     ],
 )

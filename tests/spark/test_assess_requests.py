@@ -169,7 +169,7 @@ def test_score_functions_from_python(inputs, spark, tmp_path):
 @pytest.mark.parametrize(
     ("osf", "words"),
     [
-        ({"Nope": "count(*)"}, "osf names Nope, which is no sink of activity; the sinks are"),
+        ({"Nope": "count(*)"}, "osf names Nope, which is not a sink of activity; the sinks are"),
         ({"All": "sum(nothing)"}, "does not fit sink All"),
         ("sum(total)", "write SINK=FUNCTION"),
         (["All=sum(nothing)"], "does not fit sink All"),

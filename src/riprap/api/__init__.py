@@ -1,1 +1,1 @@
-"""What a user imports: functions that join the packages above and return results that a notebook shows."""
+"""The functions that users import. Their results display themselves in notebooks."""

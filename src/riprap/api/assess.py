@@ -1,4 +1,4 @@
-"""`assess`: inject faults into an app, operator by operator, and say which operators are worth protecting.
+"""`assess`: injects faults into an app, operator by operator, and finds the operators worth protecting.
 
 from riprap.api.assess import assess
 result = assess("bargain-discovery")
@@ -47,10 +47,10 @@ class Assessment:
     summaries: Sequence[TargetSummary]
     verdicts: Mapping[str, OperatorAdvice]
     protected: Mapping[str, TargetSummary]
-    plan: Plan  # what follows from the verdicts
+    plan: Plan  # proposed by the verdicts
     content: AssessmentReport
     report: Path
-    order: Mapping[str, Mapping[str, MetricOrder]]  # by sink and metric: how sure it is
+    order: Mapping[str, Mapping[str, MetricOrder]]  # by sink and metric, with its confidence
     spread: Mapping[str, float]  # by sink: how much its score varies over golden runs
 
     @property
@@ -124,7 +124,7 @@ def _flat(metrics: Metrics) -> dict[str, Any]:
 
 
 def _bounded(value: float) -> float | None:
-    """JSON and Parquet have a way to say that there is no number; infinity is none."""
+    """None for infinity, which JSON cannot hold."""
     return value if isfinite(value) else None
 
 
@@ -151,9 +151,9 @@ def assess(
 def run_request(
     request: AssessRequest, out: Path, *, spark: Any = None, tell: Tell | None = None, warn: Warn | None = None
 ) -> Assessment:
-    """Run what was asked for, or what is left of it, and write the report and the plan to `out`.
+    """Run or resume an assessment and write the report and the proposed plan to `out`.
 
-    `warn` is told at once of operators that cannot be assessed; they are in the result, too.
+    `warn` is called at once for operators that cannot be assessed; the result lists them, too.
     """
     graph = load_app(request.app) if isinstance(request.app, str) else request.app
     settings = settings_of(graph, request)
@@ -162,7 +162,7 @@ def run_request(
     plan = read_plan(request.plan) if request.plan is not None else None
     failover = parse_duration(request.failover)
     if plan is not None:
-        plan.apply(graph)  # one that does not fit is told before anything runs
+        plan.apply(graph)  # raises before anything runs
     functions = functions_of(graph, request)
     result = run_campaign(
         graph, settings, request.inputs, out / "campaign", functions=functions, spark=spark, tell=tell, warn=warn
@@ -170,15 +170,15 @@ def run_request(
     settings = result.settings
     summaries = summarise(settings, result.trials, result.golden, result.tuples)
     placed = placements(graph, settings.fault, settings.scores, settings.targets[0].state)
-    found = verdicts(graph, placed, summaries, failover, altered=settings.fault in ALTERS)
-    proposed = proposed_plan(graph, found)
+    advice = verdicts(graph, placed, summaries, failover, altered=settings.fault in ALTERS)
+    proposed = proposed_plan(graph, advice)
     steady = spread(result.golden)
     order = {sink: orders(settings, summaries, sink) for sink in settings.scores}
-    if plan is None and request.reassess and settings.fault == "loss":  # plans protect from nothing else
+    if plan is None and request.reassess and settings.fault == "loss":  # plans protect against nothing else
         plan = proposed
     protected = _protected(graph, settings, request, out, plan, result, spark, tell) if plan is not None else {}
     content = AssessmentReport(
-        graph, settings, placed, summaries, found, protected, _techniques(graph, plan), _facts(result, summaries),
+        graph, settings, placed, summaries, advice, protected, _techniques(graph, plan), _facts(result, summaries),
         _method(request, result), [*_left_out(result), *unsteady(settings, steady), *_warnings(settings, summaries)],
         write_plan(proposed), order, result.unassessable,
     )  # fmt: skip
@@ -187,7 +187,7 @@ def run_request(
     write_request(request, out)
     files.write_text(out / "report.html", report(content))
     return Assessment(
-        graph, result, placed, summaries, found, protected, proposed, content, out / "report.html", order, steady
+        graph, result, placed, summaries, advice, protected, proposed, content, out / "report.html", order, steady
     )
 
 
@@ -195,10 +195,10 @@ def _protected(
     graph: Graph, settings: CampaignSettings, request: AssessRequest, out: Path, plan: Plan,
     before: CampaignResult, spark: Any, tell: Tell | None,
 ) -> dict[str, TargetSummary]:  # fmt: skip
-    """The campaign again, with what the plan makes of the faults; by operator, for the sink that decides about it.
+    """The campaign again, with faults as under the plan; by operator, for the sink that decides its verdict.
 
-    Its figures are paired, so it needs no golden runs beside those of the repetitions. Each plan has a directory of its
-    own: another plan is another campaign.
+    Its figures are paired, so it needs only the golden runs of the repetitions. Each plan has its own directory and
+    campaign.
     """
     targets = protected_targets(graph, settings, plan, parse_duration(request.failover))
     if not targets:
@@ -213,15 +213,15 @@ def _protected(
         )  # fmt: skip
     except NothingToAssess:
         return {}
-    found = deciding(summarise(result.settings, result.trials, result.golden, result.tuples))
-    return {name: found[target.name] for name, target in targets.items() if target.name in found}
+    by_target = deciding(summarise(result.settings, result.trials, result.golden, result.tuples))
+    return {name: by_target[target.name] for name, target in targets.items() if target.name in by_target}
 
 
 def _techniques(graph: Graph, plan: Plan | None) -> dict[str, str]:
-    """What protects each operator under a plan, in words; those that nothing protects are left out."""
+    """The protection of each operator under a plan, in words; unprotected operators are left out."""
     protected = plan.apply(graph) if plan is not None else graph
     words = {spec.name: ", ".join(spec.annotations.describe()) for spec in protected}
-    return {name: said for name, said in words.items() if said}
+    return {name: text for name, text in words.items() if text}
 
 
 def _facts(result: CampaignResult, summaries: Sequence[TargetSummary]) -> dict[str, str]:
@@ -242,7 +242,7 @@ def _method(request: AssessRequest, result: CampaignResult) -> dict[str, str]:
     how = "key by key" if result.divided else "whole"
     return {
         "data": ", ".join(f"{name}: {path.name}" for name, path in request.inputs.items()),
-        "seed": f"{settings.seed}; repetition k has the arrival jitter (up to {bound}) of golden run k",
+        "seed": f"{settings.seed}; repetition k uses the arrival jitter (up to {bound}) of golden run k",
         "replay": f"{how}, from the golden state at the offset",
         "versions": ", ".join(f"{name} {_version(name)}" for name in ("riprap", "pyspark", "pyarrow", "numba")),
         "command": request.command or " ".join(sys.argv),

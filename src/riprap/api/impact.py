@@ -1,9 +1,8 @@
-"""What an assessment leaves for the planner: `assessment.json` (see `riprap.planner.assessment_file`), and how to
-repeat it.
+"""The files that an assessment writes for the planner: `assessment.json` (see `riprap.planner.assessment_file`), and
+`request.json`, with which the assessment can be repeated.
 
-An operator that was a target, alone or with others, has its own impact; one that was none has that of the operator that
-it behaves like. Failures per day are assumed to be one for every operator, because an assessment cannot know them: edit
-the file where they are known.
+A target, alone or with others, has its own impact; any other operator has that of the target that it behaves like. An
+assessment cannot know how often operators fail and assumes one failure a day for each: edit the file where you do.
 """
 
 import json
@@ -30,18 +29,18 @@ from riprap.graph.graph import Graph
 from riprap.planner.json_input import as_object
 
 FAILURES_PER_DAY = 1.0
-_TEXT_BYTES = 8  # assumed for a string on a stream
+_TEXT_BYTES = 8  # assumed size of a string
 
 
 def write_impact(
     graph: Graph, settings: CampaignSettings, inputs: Mapping[str, Path], placed: Iterable[TargetChoice],
     summaries: Iterable[TargetSummary], unassessable: Mapping[str, str], out: Path,
 ) -> None:  # fmt: skip
-    """Write `assessment.json` to `out`: impact by outage, and what each operator takes, from a profile of the same
-    input; and of which operators nothing is known, with the reason.
+    """Write `assessment.json` to `out`: the impact by outage; the resources of each operator, from a profile over the
+    same input; and the operators that were not assessed, with the reason.
     """
     impacts = _impacts(settings, summaries)
-    taken = profile(graph, {s.name: keyed(read_file(inputs[s.name]), s) for s in graph.sources}).operators
+    profiles = profile(graph, {s.name: keyed(read_file(inputs[s.name]), s) for s in graph.sources}).operators
     operators, unassessed = {}, {}
     for place in placed:
         rows = impacts.get(place.operator) or impacts.get(place.like)
@@ -49,7 +48,7 @@ def write_impact(
             operators[place.operator] = {
                 "failures_per_day": FAILURES_PER_DAY,
                 "impact": rows,
-                **_resources(graph, taken[place.operator]),
+                **_resources(graph, profiles[place.operator]),
             }
         else:
             reason = unassessable.get(place.operator) or unassessable.get(place.like)
@@ -59,11 +58,11 @@ def write_impact(
 
 
 def _impacts(settings: CampaignSettings, summaries: Iterable[TargetSummary]) -> dict[str, list[dict[str, Any]]]:
-    """By operator: the worst impact of each outage, over rates and sinks; of failing alone, where that was tried."""
+    """By operator: the worst impact of each outage over rates and sinks, of failing alone if that was tried."""
     worst: dict[str, dict[Duration, OutageSummary]] = {}
-    found = list(summaries)
-    alone = {summary.target for summary in found}
-    for summary in found:
+    all_summaries = list(summaries)
+    alone = {summary.target for summary in all_summaries}
+    for summary in all_summaries:
         for name in summary.target.split("+"):
             if name != summary.target and name in alone:
                 continue
@@ -80,7 +79,7 @@ def _impacts(settings: CampaignSettings, summaries: Iterable[TargetSummary]) -> 
                 "outage": format_duration(duration),
                 "state_age": age,
                 "impact": max(0.0, float(outage.I)),
-                **_also(outage),
+                **_quality_and_recovery(outage),
             }
             for duration, outage in sorted(rows.items())
         ]
@@ -88,22 +87,22 @@ def _impacts(settings: CampaignSettings, summaries: Iterable[TargetSummary]) -> 
     }
 
 
-def _also(outage: OutageSummary) -> dict[str, Any]:
-    """Its quality score, at the offset where it is farthest off, and its recovery time."""
+def _quality_and_recovery(outage: OutageSummary) -> dict[str, Any]:
+    """The quality score at the offset where it is farthest from 1, and the recovery time."""
     quality = float(outage.quality[int(np.argmax(np.abs(outage.quality - 1.0)))])
     return {"recovery": outage.R} | ({"quality": quality} if quality >= 0 and np.isfinite(quality) else {})
 
 
 def _resources(graph: Graph, row: OperatorProfile) -> dict[str, float]:
-    """Cores, bytes held, bytes of a checkpoint, bytes/s given out."""
+    """Cores, bytes of state, bytes of a checkpoint, bytes/s of output."""
     width = sum(_width(f.type) for port in range(len(row.tuples_out)) for f in graph.physical(row.name, port))
-    taken, given = sum(row.tuples_in), sum(row.tuples_out)
+    tuples_in, tuples_out = sum(row.tuples_in), sum(row.tuples_out)
     rate = sum(row.mean_rate)
     return {
         "cpu": row.seconds_per_tuple * rate,
         "memory": float(row.state_bytes),
         "state": float(row.state_bytes),
-        "output": rate * (given / taken if taken else 0.0) * width,
+        "output": rate * (tuples_out / tuples_in if tuples_in else 0.0) * width,
     }
 
 
@@ -115,31 +114,33 @@ def _width(type_: pa.DataType) -> int:
 
 
 def write_request(request: Any, out: Path) -> None:
-    """Keep what was asked for, so that it can be asked again under a plan."""
+    """Write `request.json`, with which the assessment can be repeated under a plan."""
     names = [field.name for field in fields(request) if field.name not in ("app", "inputs", "plan", "command")]
-    kept: dict[str, Any] = {name: getattr(request, name) for name in names}
-    kept["osf"] = _texts(request.osf)
-    kept["inputs"] = {name: str(path) for name, path in request.inputs.items()}
-    files.write_text(out / "request.json", json.dumps(kept, indent=2) + "\n")
+    stored: dict[str, Any] = {name: getattr(request, name) for name in names}
+    stored["osf"] = _texts(request.osf)
+    stored["inputs"] = {name: str(path) for name, path in request.inputs.items()}
+    files.write_text(out / "request.json", json.dumps(stored, indent=2) + "\n")
 
 
 def _texts(osf: Any) -> Any:
-    """Score functions as they can be asked for again: one of the user's own by its module and name."""
+    """Score functions as text; a user's function as its module and name."""
     if callable(osf):
         return f"{osf.__module__}:{osf.__qualname__}"
     if isinstance(osf, Mapping):
-        return {sink: _texts(given) for sink, given in osf.items()}
-    return osf if isinstance(osf, str) else [_texts(given) for given in osf]
+        return {sink: _texts(score) for sink, score in osf.items()}
+    return osf if isinstance(osf, str) else [_texts(score) for score in osf]
 
 
 def read_request(directory: Path, request_type: type[Any], graph: Graph, plan: Path, osf: Any = ()) -> Any:
-    """The same request again, under a plan. `osf`: score functions, where the user gives them."""
+    """The request of an earlier assessment, under a plan. `osf`: score functions, if the user gives them."""
     path = files.real(directory) / "request.json"
     names = {field.name for field in fields(request_type)}
     try:
-        kept = {name: value for name, value in as_object(read_json(path, own=True), str(path)).items() if name in names}
+        stored = {
+            name: value for name, value in as_object(read_json(path, own=True), str(path)).items() if name in names
+        }
         now = {"app": graph, "plan": plan, "command": "riprap plan --reassess"}
-        request = shaped(request_type, kept | now, str(path))
+        request = shaped(request_type, stored | now, str(path))
     except DataError as error:
         raise DataError(f"{error}; the assessment cannot be repeated: run `riprap assess` again") from error
     return replace(request, osf=osf or recorded_scores(request.osf, directory))

@@ -1,10 +1,10 @@
-"""`model`: what faults do to an app over hours, for any technique, before it is deployed.
+"""`model`: predicts what faults do to an app over hours, for any technique, before it is deployed.
 
 from riprap.api.model import describe_app, model, protections_of
 application, _ = describe_app(graph, {"Source": "market.parquet"})
 prediction = model(graph, application, protections_of(graph, ["checkpoint"]), Faults(1e-4, 0.0, 3.5), 2.0, runner)
 prediction.as_json()["answers"]     # availability, tainted tuples and resources, by technique and rate
-prediction.write(Path("model"))     # a page, the network, and the same numbers
+prediction.write(Path("model"))     # a report, the network, and the same numbers
 """
 
 import json
@@ -40,7 +40,7 @@ Stabilities = Mapping[tuple[str, int], Stability]  # by operator and port
 
 @dataclass(frozen=True)
 class Prediction:
-    """Answers by technique and rate, and what was asked."""
+    """Answers by technique and rate, with the settings of the model."""
 
     app: str
     application: Application
@@ -85,7 +85,7 @@ class Prediction:
         notes = ["A tainted tuple may be wrong; how wrong is not modelled."]
         if not self.stability:
             notes.append(
-                "Not calibrated: a loss is taken to cost the whole state. Use --calibrate to fit it from recorded data."
+                "Not calibrated: a loss is assumed to cost the whole state. Use --calibrate to fit it to the input."
             )
         first = next(iter(self.scenarios.values()))
         try:
@@ -112,17 +112,17 @@ def model(
     seed: int = 1,
     stability: Stabilities | None = None,
 ) -> Prediction:
-    """Every protection at every rate of the sources (tuples/s); without rates, at the one that was recorded."""
+    """Every protection at every source rate (tuples/s); by default at the recorded rate."""
     wanted = precision or Precision()
-    rates = rates or [sum(each.arrivals.rate for each in application.operators if each.arrivals)]
+    rates = rates or [sum(operator.arrivals.rate for operator in application.operators if operator.arrivals)]
     scenarios = {
         (name, rate): ModelScenario(with_rate(application, rate), protection, faults, hours * 3600)
         for name, protection in protected.items()
         for rate in rates
     }
     labelled = {f"{name} at {rate:g}": scenario for (name, rate), scenario in scenarios.items()}
-    found = study(labelled, wanted, runner, method=method, seed=seed)
-    answers = dict(zip(scenarios, found.values(), strict=True))
+    results = study(labelled, wanted, runner, method=method, seed=seed)
+    answers = dict(zip(scenarios, results.values(), strict=True))
     return Prediction(
         graph.name, application, faults, hours, wanted, method, seed, dict(stability or {}), scenarios, answers
     )
@@ -131,7 +131,7 @@ def model(
 def describe_app(
     graph: Graph, inputs: Inputs, *, measured: Profile | None = None, calibrated: bool = False, seed: int = 1
 ) -> tuple[Application, Stabilities]:
-    """An app as the model sees it, from its profile (as read, or measured on the inputs), and what was fitted."""
+    """An app as the model sees it, from a profile (given, or measured on the inputs), and the fitted parameters."""
     seen = measured
     if seen is None:
         seen = profile(graph, {s.name: keyed(read_file(Path(inputs[s.name])), s) for s in graph.sources})
@@ -147,20 +147,20 @@ def protections_of(
     settings: Mapping[str, float] | None = None,
     groups: tuple[ModelProtection, ...] = (),
 ) -> dict[str, tuple[ModelProtection, ...]]:
-    """By technique, for every operator that it can protect; without techniques, what the annotations say.
+    """By technique, for every operator that it can protect; without techniques, as annotated.
 
-    `settings`: seconds of `failover`, `age` and `punctuation`, of which each technique takes its own.
+    `settings`: seconds of `failover`, `age` and `punctuation`; each technique uses those that it needs.
     """
-    given = {"failover": 1.0, **(settings or {})}
+    seconds = {"failover": 1.0, **(settings or {})}
     if not techniques:
-        return {"as planned": (*protections(graph, given["failover"]), *groups)}
+        return {"as planned": (*protections(graph, seconds["failover"]), *groups)}
     inner = tuple(spec.name for spec in graph.operators if spec.kind not in ("source", "sink"))
-    found = {}
+    by_technique = {}
     for name in techniques:
         known = technique(name)
-        own = {key: value for key, value in given.items() if key in known.SETTINGS}
-        found[known.NAME] = groups if name == "ha-group" and groups else (ModelProtection(name, inner, own),)
-    return found
+        own = {key: value for key, value in seconds.items() if key in known.SETTINGS}
+        by_technique[known.NAME] = groups if name == "ha-group" and groups else (ModelProtection(name, inner, own),)
+    return by_technique
 
 
 @dataclass(frozen=True)
@@ -173,12 +173,12 @@ class AssessedImpact:
 
 
 def assessed_impact(directory: Path, graph: Graph) -> AssessedImpact:
-    """Of an assessment's directory; raises if it is of another app."""
-    found = read_assessment(directory)
-    if found.app != graph.name:
-        raise UsageError(f"--against {directory} is an assessment of {found.app}, not of {graph.name}")
-    kept = all(Duration(0) in each.impact for each in found.operators.values())
+    """The impacts in an assessment's directory; raises if it is of another app."""
+    assessment = read_assessment(directory)
+    if assessment.app != graph.name:
+        raise UsageError(f"--against {directory} is an assessment of {assessment.app}, not of {graph.name}")
+    kept = all(Duration(0) in operator.impact for operator in assessment.operators.values())
     age = Duration(0) if kept else LOST
-    rows = {name: each.impact.get(age) or next(iter(each.impact.values())) for name, each in found.operators.items()}
+    rows = {name: op.impact.get(age) or next(iter(op.impact.values())) for name, op in assessment.operators.items()}
     impact = {name: own[-1][1] for name, own in rows.items() if name in graph}
     return AssessedImpact(impact, max(own[-1][0] for own in rows.values()) / 1e6, kept)

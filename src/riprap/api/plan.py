@@ -1,9 +1,9 @@
-"""`plan`, for a budget: the best protection that an assessment's app gets for so much of cores, memory and storage.
+"""`plan`, for a budget: the best protection of an assessed app for given cores, memory, storage and network.
 
 from riprap.api.plan import plan_budget, reassessed
 found = plan_budget(graph, [Path("assessment")], "cpu=2,memory=1GB", profile=Path("profile.toml"))
 found.curve.steps[-1].protection    # what the whole budget buys
-found.plan                          # the same as a plan that `riprap run` takes
+found.plan                          # the same as a plan for `riprap run`
 reassessed(graph, found.plan, Path("assessment"))   # the impact of each protected operator, before and after
 """
 
@@ -44,29 +44,29 @@ def plan_budget(
     *,
     profile: Path | None = None,
 ) -> BudgetPlan:
-    """The assessments are directories of campaigns of this app; `bound` is that on recovery latency.
+    """`assessments`: directories of assessments of this app; `bound`: the recovery bound.
 
-    `profile`: with the costs of techniques that `riprap profile --costs` measured, and, where `--recovery` measured it,
-    the time of a restart.
+    `profile`: the costs of techniques, measured by `riprap profile --costs`, and optionally the time of a restart,
+    measured with `--recovery`.
     """
     assessment = merged_assessment([read_assessment(directory) for directory in assessments])
     if assessment.app != graph.name:
-        raise PlanError(f"the assessment in {assessments[0]} is of app {assessment.app}, and this is app {graph.name}")
+        raise PlanError(f"the assessment in {assessments[0]} is of app {assessment.app}, not of {graph.name}")
     assessment = replace(assessment, costs=_costs(profile, graph))
     if profile is not None and (restart := read_recovery(profile).get("restart")) is not None:
         assessment = replace(assessment, settings=replace(assessment.settings, restart=restart))
-    asked = problem_of(graph, assessment)
-    curve = tradeoff(asked, parse_budget(budget, bound))
+    problem = problem_of(graph, assessment)
+    curve = tradeoff(problem, parse_budget(budget, bound))
     best = curve.steps[-1].protection
     return BudgetPlan(curve, plan_with_protection(graph, best, assessment.settings.replicas))
 
 
 def _costs(profile: Path | None, graph: Graph) -> dict[str, OperatorCosts]:
-    """Measured: an estimate of what replicas, checkpoints and backups take is off by orders of magnitude."""
+    """Measured costs: estimates for replicas, checkpoints and backups are off by orders of magnitude."""
     measure = f"measure it with `riprap profile {graph.name} --costs --out {profile or 'profile.toml'}`"
     if profile is None:
         raise PlanError(
-            f"a budget needs what protecting {graph.name} costs: {measure}, and give it with --profile profile.toml"
+            f"a budget needs the cost of protecting {graph.name}: {measure}, and give it with --profile profile.toml"
         )
     costs = read_costs(profile)
     names = [operator.name for operator in graph]
@@ -75,25 +75,25 @@ def _costs(profile: Path | None, graph: Graph) -> dict[str, OperatorCosts]:
             raise PlanError(
                 f"{profile} has costs of operator {name}, which {graph.name} does not have: {known(names, name)}"
             )
-    lacking = [spec.name for spec in graph if spec.name not in costs and not isinstance(spec, Sink)]
-    if lacking:
-        of = f" of {', '.join(lacking)}" if costs else ""
-        raise PlanError(f"{profile} does not say what protection{of} costs: {measure}")
+    missing = [spec.name for spec in graph if spec.name not in costs and not isinstance(spec, Sink)]
+    if missing:
+        of = f" of {', '.join(missing)}" if costs else ""
+        raise PlanError(f"{profile} lacks the costs of protection{of}: {measure}")
     return costs
 
 
 def reassessed(graph: Graph, chosen: Plan, directory: Path, osf: OutputScores = ()) -> dict[str, dict[str, float]]:
-    """The assessment again under the chosen plan: impact of each protected operator before and after.
+    """Repeats the assessment under the chosen plan: the impact of each protected operator before and after.
 
-    `osf`: output score functions, which have to be given again where they are the user's own.
+    `osf`: output score functions; the user's own functions must be given again.
     """
     path = files.real(directory) / "reassessed-plan.toml"
     files.write_text(path, write_plan(chosen))
-    found = run_request(read_request(directory, AssessRequest, graph, path, osf), directory)
-    like = {place.operator: place.operator if place.chosen else place.like for place in found.placed}
-    before = {summary.target: float(summary.paired.I) for summary in found.summaries}
+    assessment = run_request(read_request(directory, AssessRequest, graph, path, osf), directory)
+    like = {place.operator: place.operator if place.chosen else place.like for place in assessment.placed}
+    before = {summary.target: float(summary.paired.I) for summary in assessment.summaries}
     return {
         name: {"before": before[like[name]], "after": float(summary.paired.I)}
-        for name, summary in found.protected.items()
+        for name, summary in assessment.protected.items()
         if like[name] in before
     }

@@ -1,4 +1,4 @@
-"""What `riprap plan` tells beside the backups: what of the bound is left, L as executed, and what a proof measured."""
+"""What `riprap plan` reports beside the backups: the rest of the bound, L as executed, and what a proof measured."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """What is planned for."""
+    """The input of the planner."""
 
     graph: "Graph | None"  # None: a topology file
     topology: "Topology | None"
     profiles: "Mapping[str, TaskProfile]" = field(default_factory=dict)
-    intervals: Mapping[str, Duration] = field(default_factory=dict)  # that follow from times between failures
-    restart: Duration | None = None  # until a process is there again and has its state, as measured
-    durable: Duration | None = None  # until a checkpoint is on disk, as measured
-    # Where operators share elements: the operators of each task, and those of them that keep their output.
+    intervals: Mapping[str, Duration] = field(default_factory=dict)  # derived from times between failures
+    restart: Duration | None = None  # measured: until a new process has restored its state
+    durable: Duration | None = None  # measured: until a checkpoint is on disk
+    # If operators share elements: the operators of each task, and those among them with a backup.
     elements: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     kept: tuple[str, ...] | None = None
-    caught_up: Duration | None = None  # from then until it has caught up, however little there is to recompute
-    usual: tuple[str, ...] = ()  # operators whose interval nothing says: that which a run has then
+    caught_up: Duration | None = None  # measured: from then until caught up, with nothing to recompute
+    usual: tuple[str, ...] = ()  # operators without an interval of their own, which get the default of a run
 
     @property
     def overhead(self) -> Duration:
-        """Of every recovery, however little there is to recompute."""
+        """The part of every recovery that does not depend on what is recomputed."""
         return Duration((self.restart or 0) + (self.caught_up or 0))
 
 
@@ -43,9 +43,9 @@ class PlanSummary:
     """Times in seconds, by task."""
 
     restart: float | None
-    left: float | None  # of the bound, for recomputing
-    executed: Mapping[str, float]  # L as executed; empty: it is not known how fast operators work
-    measured: Mapping[str, Mapping[str, float]]  # of a proof: kills, and the longest times
+    left: float | None  # rest of the bound, for recomputing
+    executed: Mapping[str, float]  # L as executed; empty: the speed of operators is unknown
+    measured: Mapping[str, Mapping[str, float]]  # by a proof: kills, and the longest times
     missed: str  # which measured recovery took longer than the bound; "": none
     sentences: tuple[str, ...]
 
@@ -64,36 +64,36 @@ def summarise_plan(plan: "BackupPlan", bound: Duration, asked: PlanRequest, proo
     if asked.restart is not None and left is not None:
         catching = "" if asked.caught_up is None else f", then {show_duration(asked.caught_up)} to catch up"
         sentences.append(
-            f"Of {show_duration(bound)} a process takes {show_duration(asked.restart)} to be there again and to have "
-            f"its state{catching}; {show_duration(left)} are left for recomputing."
+            f"Of {show_duration(bound)}, a process needs {show_duration(asked.restart)} to restart and restore its "
+            f"state{catching}; {show_duration(left)} are left for recomputing."
         )
     elif asked.graph is not None:
         sentences.append(
-            "The time until a failed process is there again and has its state comes on top of that, and was not "
-            f"measured: `riprap profile {asked.graph.name} --recovery --out profile.toml` does, for --profile."
+            "The time in which a failed process restarts and restores its state comes on top and was not measured: "
+            f"measure it with `riprap profile {asked.graph.name} --recovery --out profile.toml`, for --profile."
         )
     executed = _executed(plan, asked)
     if executed:
         slowest = max(executed, key=lambda name: executed[name])
         sentences.append(
-            f"As executed, at the measured speed of the operators and the rate of the recorded data, recomputing takes "
-            f"{executed[slowest]:.2g} s at most ({slowest}); where more comes a second, so many times longer."
+            f"At the measured speed of the operators and the rate of the recorded data, recomputing takes "
+            f"{executed[slowest]:.2g} s at most ({slowest}); the time grows in proportion to the rate."
         )
     for name, members in asked.elements.items():
         if len(members) > 1:
             sentences.append(
-                f"{', '.join(members)} share an element, and are one task, {name}, with the sum of their T."
+                f"{', '.join(members)} share an element: they are one task, {name}, with the sum of their T."
             )
     for name, every in asked.intervals.items():
         if name not in asked.usual:
-            sentences.append(f"{name} is saved every {show_duration(every)}, for the time between its failures.")
+            sentences.append(f"{name}: checkpoint every {show_duration(every)}, from its time between failures.")
     if asked.usual:
         every = asked.intervals[asked.usual[0]]
-        sentences.append(f"Saved every {show_duration(every)}, as nothing else is said: {', '.join(asked.usual)}.")
+        sentences.append(f"Checkpoint every {show_duration(every)}, the default: {', '.join(asked.usual)}.")
     for operator in asked.graph or ():
         if operator.annotations.continuous is not None and asked.kept is None:
             sentences.append(
-                f"{operator.name} is saved at intervals instead of continuously: under a bound whole elements are."
+                f"{operator.name} gets checkpoints at intervals, not continuous ones: a bound needs whole elements saved."
             )
     measured = _measured(proof) if proof is not None else {}
     topology = plan.problem.topology
@@ -112,8 +112,8 @@ def summarise_plan(plan: "BackupPlan", bound: Duration, asked: PlanRequest, proo
     return PlanSummary(restart, None if left is None else left / 1e6, executed, measured, missed, tuple(sentences))
 
 
-def held_as_executed(plan: "BackupPlan", asked: PlanRequest) -> "BackupPlan":
-    """The plan, with more backups where the model's do not meet the bound as a run executes it."""
+def meet_bound_as_executed(plan: "BackupPlan", asked: PlanRequest) -> "BackupPlan":
+    """The plan, with more backups where those of the model miss the bound as a run executes it."""
     from riprap.planner.backup_plan import given_backups
     from riprap.planner.executed import with_enough_backups
 
@@ -121,10 +121,10 @@ def held_as_executed(plan: "BackupPlan", asked: PlanRequest) -> "BackupPlan":
     if speeds is None:
         return plan
     problem = plan.problem
-    kept = with_enough_backups(problem.topology, *speeds, plan.solution.backups, problem.bound, problem.must_not)
-    if (kept == plan.solution.backups).all():
+    backups = with_enough_backups(problem.topology, *speeds, plan.solution.backups, problem.bound, problem.must_not)
+    if (backups == plan.solution.backups).all():
         return plan
-    return given_backups(problem, [name for task, name in enumerate(problem.topology.tasks) if kept[task]])
+    return given_backups(problem, [name for task, name in enumerate(problem.topology.tasks) if backups[task]])
 
 
 def _executed(plan: "BackupPlan", asked: PlanRequest) -> dict[str, float]:
@@ -134,12 +134,12 @@ def _executed(plan: "BackupPlan", asked: PlanRequest) -> dict[str, float]:
     speeds = _speeds(topology, asked)
     if speeds is None:
         return {}
-    found = as_executed(topology, *speeds, plan.solution.backups)
-    return {name: float(found[task]) / 1e6 for task, name in enumerate(topology.tasks)}
+    latency = as_executed(topology, *speeds, plan.solution.backups)
+    return {name: float(latency[task]) / 1e6 for task, name in enumerate(topology.tasks)}
 
 
 def _speeds(topology: "Topology", asked: PlanRequest) -> tuple[list[int], list[float]] | None:
-    """Intervals and paces of all tasks; None: they are not all known."""
+    """Intervals and paces of all tasks; None: some are unknown."""
     graph = asked.graph
     if graph is None or not asked.profiles or topology.cuts.any():
         return None
@@ -158,21 +158,21 @@ def _speeds(topology: "Topology", asked: PlanRequest) -> tuple[list[int], list[f
 
 
 def _measured(directory: Path) -> dict[str, dict[str, float]]:
-    """Of kills of single elements: how many, and the longest times."""
+    """Kills of single elements: how many, and the longest times."""
     from riprap.base.documents import read_json
     from riprap.base.shapes import taken_apart
 
     path = files.real(directory) / "proof.json"
     if not files.exists(path):
         raise DataError(f"{directory} is not the directory of a proof: it has no proof.json")
-    found: dict[str, dict[str, float]] = {}
+    rows: dict[str, dict[str, float]] = {}
     with taken_apart(f"{path} is not a proof of this version of riprap: prove the plan again"):
         for fault in read_json(path, own=True)["faults"]:
             if len(fault["targets"]) != 1 or fault["caught_up"] is None or fault["latency"] is None:
                 continue
             name = fault["targets"][0].rpartition("/")[0] or fault["targets"][0]
-            row = found.setdefault(name, {"kills": 0, "caught_up": 0.0, "latency": 0.0})
+            row = rows.setdefault(name, {"kills": 0, "caught_up": 0.0, "latency": 0.0})
             row["kills"] += 1
             for what in ("caught_up", "latency"):
                 row[what] = max(row[what], float(fault[what]))
-    return found
+    return rows

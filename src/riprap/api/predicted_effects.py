@@ -1,4 +1,4 @@
-"""The effects of a proof's faults: what an assessment and the model foresee, beside what came out."""
+"""The effects of a proof's faults: predicted by an assessment and the model, and measured."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -29,16 +29,16 @@ from riprap.proof.verdict import FaultResult, Proof
 
 @dataclass(frozen=True)
 class Assessed:
-    """An assessment, and how it judged the output."""
+    """An assessment, and how it scored the output."""
 
     found: AssessedApp
     judging: Judging
-    osf: Any  # output score functions, as they were asked for
+    osf: Any  # output score functions, as in the request
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """How an assessment was asked to judge, in its `request.json`."""
+class _Scoring:
+    """The entries of `request.json` that set how an assessment scores output."""
 
     section: int
     threshold: float
@@ -49,25 +49,25 @@ class _Asked:
 
 
 def read_assessed(directory: Path, graph: Graph, osf: OutputScores = ()) -> Assessed:
-    """Of the directory that `riprap assess` wrote; raises if it is of another app. `osf`: the user's, if any."""
-    found = read_assessment(directory)
-    if found.app != graph.name:
-        raise UsageError(f"{directory} is an assessment of {found.app}, not of {graph.name}: give one of this app")
+    """Reads the directory of an assessment; raises if it is of another app. `osf`: the user's own functions."""
+    assessment = read_assessment(directory)
+    if assessment.app != graph.name:
+        raise UsageError(f"{directory} is an assessment of {assessment.app}, not of {graph.name}: give one of this app")
     path = files.real(directory if directory.is_dir() else directory.parent) / "request.json"
     if not files.exists(path):
-        return Assessed(found, Judging(), osf)
-    names = {each.name for each in fields(_Asked)}
-    told = {name: value for name, value in as_object(read_json(path, own=True), str(path)).items() if name in names}
+        return Assessed(assessment, Judging(), osf)
+    names = {field.name for field in fields(_Scoring)}
+    stored = {name: value for name, value in as_object(read_json(path, own=True), str(path)).items() if name in names}
     try:
-        asked = shaped(_Asked, told, str(path))
+        asked = shaped(_Scoring, stored, str(path))
         if not (asked.section >= 1 and asked.threshold >= 0 and 0 < asked.percentile <= 100):
             raise DataError(f"{path}: section, threshold or percentile is out of range")
     except (DataError, UsageError) as error:
-        raise DataError(f"{error}; that is no request of this version of riprap: assess the app again") from None
+        raise DataError(f"{error}; it is not a request of this version of riprap: assess the app again") from None
     osf = osf or recorded_scores(asked.osf, directory)
-    score_functions(graph, osf)  # before anything starts
+    score_functions(graph, osf)  # raises before anything starts
     judging = Judging(asked.section, asked.threshold, asked.percentile / 100, asked.signed, asked.errors == "over")
-    return Assessed(found, judging, osf)
+    return Assessed(assessment, judging, osf)
 
 
 def with_effects(
@@ -81,10 +81,10 @@ def with_effects(
     rate: float,
     rows: tuple[Mapping[str, pa.Table], Mapping[str, SinkRows], Mapping[str, Differing]],
 ) -> Proof:
-    """The proof, with what each fault was to do to the output and what it did.
+    """The proof, with the predicted and the measured effect of each fault on the output.
 
-    `members`: the operators of each element; `rate`: tuples a second of the longest source; `rows`: those of each sink
-    that were expected, that were found, and where they differ. `scores`: the user's own, else those of the assessment.
+    `members`: the operators of each element; `rate`: tuples a second of the longest source; `rows`: by sink, the
+    expected rows, the found rows, and where they differ. `scores`: the user's own; if empty, those of the assessment.
     """
     expected, found, differing = rows
     instants = [_instants(graph, name, path) for name, path in inputs.items()]
@@ -113,7 +113,7 @@ def with_effects(
 
 
 def _model(graph: Graph, inputs: Mapping[str, Path], seed: int) -> Modelled:
-    """Made when it is first asked: it profiles the app."""
+    """Built at the first call, since it profiles the app."""
     made: list[Modelled] = []
 
     def modelled(operators: tuple[str, ...], outage: float, seconds: float) -> tuple[float, float]:
@@ -131,7 +131,7 @@ def _struck(result: FaultResult) -> Struck | None:
 
 
 def _until_next(later: Sequence[Struck | None], one: Struck, ended: float) -> float:
-    """Seconds until another fault begins, or the input ends."""
+    """Seconds until the next fault starts or the input ends."""
     following = next((other.began for other in later if other is not None), ended)
     return max(following - one.began, 0.1)
 

@@ -1,10 +1,10 @@
-"""`riprap profile` from Python: what a recorded stream makes of each operator.
+"""`riprap profile` from Python: measures the operators of an app over recorded data.
 
     from riprap.api.profile import profile
     found = profile("bargain-discovery", {"Source": "market.parquet"})
     found.operators["Aggregator"].selectivity    # tuples out by tuples in, per port
 
-What recoveries and techniques take is measured by runs: `recovery_profile.py`, `cost_profile.py`.
+Recoveries and the costs of techniques are measured by runs: `recovery_profile.py`, `cost_profile.py`.
 """
 
 import os

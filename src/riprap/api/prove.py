@@ -1,12 +1,12 @@
-"""`prove`: run an app under its plan, hurt it on schedule, and hold what came out to what was promised.
+"""`prove`: runs an app under its plan, injects faults on schedule, and checks its output against what was promised.
 
 from riprap.api.prove import prove
 proof = prove("bargain-discovery", {"Source": "market.parquet"}, plan="plan.toml", out="proof", seconds=60, seed=7)
-proof.holds        # whether every promise was kept; proof.broken says which were not
+proof.holds        # whether every promise was kept; proof.broken lists those that were not
 proof.faults       # each fault, and how long until everything ran again
 
-The run is a process of its own, so that its driver can be killed too, and is then resumed. In the directory: `run/` is
-the run's, `faults.jsonl` what was done and seen, `proof.json` and `proof.html` the verdict.
+The run has its own process, so that its driver can be killed, too; it is then resumed. The directory has the run in
+`run/`, the injected faults and observations in `faults.jsonl`, and the verdict in `proof.json` and `proof.html`.
 """
 
 import json
@@ -47,7 +47,7 @@ from riprap.runtime.layout import Layout, Pe
 from riprap.streams import PersistentStream
 from riprap.streams.stream_files import LocalFiles
 
-_LOOK = 0.2  # seconds between looks at what was noted
+_POLL = 0.2  # seconds between reads of the observations
 _KINDS: dict[str, type[RiprapError]] = {
     kind.__name__: kind for kind in (CheckFailed, DataError, MissingPrerequisite, UsageError)
 }
@@ -79,22 +79,22 @@ def prove(
     warn: Callable[[str], None] = lambda text: None,
     command: str = "",
 ) -> Proof:
-    """Run the inputs through the app within about `seconds`, with the faults of a file, or of a seed.
+    """Run the inputs through the app in about `seconds`, with the faults of a file or drawn from a seed.
 
-    Each source is paced so that its input lasts so long; or to a `rate`, in tuples a second.
-    `inputs` may be a function that makes them: it is called when everything else has been checked.
-    `kinds`: the kinds of faults that the seed chooses from (default: all that can be done here), one `every` so many
-    seconds. `recovery`: the bound to hold it to, by default the plan's. `profile`: what `riprap profile --recovery`
-    measured, for predictions.
-    `assessed`: the directory of an assessment; what it and the model say of each fault stands beside what came out.
-    `osf`: output score functions, as `assess` takes them; what they give for what came out is set beside what they give
-    for what should have.
+    Each source is paced so that its input lasts this long, or to a `rate` in tuples a second.
+    `inputs` may be a function that makes them; it is called after all other checks.
+    `kinds`: the kinds of faults to draw from (default: all that are possible here), one every `every` seconds.
+    `recovery`: the bound that every recovery must meet, by default the plan's. `profile`: the output of
+    `riprap profile --recovery`, for predictions.
+    `assessed`: the directory of an assessment; its predictions and the model's are compared with the measured effect of
+    each fault.
+    `osf`: output score functions, as for `assess`; the score of the output is compared with the expected score.
     """
     graph = as_graph(app)
     app = app if isinstance(app, str) else graph
     directory = files.real(out)
     if files.exists(directory) and (not files.is_directory(directory) or not is_empty(directory)):
-        raise UsageError(f"{out} is there already and not an empty directory: give another one for the proof")
+        raise UsageError(f"{out} exists and is not an empty directory: give another one for the proof")
     settings = RunSettings(
         bundled(app), graph.fingerprint, plan_text(plan) if plan is not None else None, fuse,
         dict(parallelism or {}), {}, rate, None,
@@ -103,14 +103,14 @@ def prove(
     if recovery is None and settings.plan is not None:
         recovery = parse_plan(settings.plan).recovery
     if recovery is not None and recovery <= 0:
-        raise UsageError("a recovery within no time at all cannot be: give a longer bound, as in --recovery 2s")
+        raise UsageError("a recovery bound must be longer than 0s: give one, as in --recovery 2s")
     times = read_recovery(Path(profile)) if profile is not None else {}
     speeds = read_profile(Path(profile)) if profile is not None and "caught_up" in times else {}
     restart = times.get("restart")
     if recovery is not None and restart is not None and recovery <= restart:
         raise UsageError(
-            f"a recovery within {show_duration(recovery)} cannot be: by the profile a process takes "
-            f"{show_duration(restart)} to be there again; give a longer bound"
+            f"a recovery within {show_duration(recovery)} is impossible: by the profile a process needs "
+            f"{show_duration(restart)} to restart; give a longer bound"
         )
     scores = score_functions(layout.graph, osf) if osf else {}
     assessment = read_assessed(Path(assessed), layout.graph, osf) if assessed is not None else None
@@ -125,13 +125,13 @@ def prove(
         "app": app, "inputs": paths, "plan": plan, "fuse": fuse, "parallelism": dict(parallelism or {}),
         "rate": rate, "master": master,
     }  # fmt: skip
-    with owned(directory, "proof"):  # which is gone again if Spark does not start
+    with owned(directory, "proof"):  # removed if Spark does not start
         summary = _run_through(directory, schedule, arguments, tell, warn)
     expected = expected_rows(layout.graph, paths)
     found = {name: found_rows(Path(summary["sinks"][name]["path"]), rows.schema) for name, rows in expected.items()}
     compared = {name: difference(rows, found[name]) for name, rows in expected.items()}
     sinks = {name: verdict for name, (verdict, _) in compared.items()}
-    recomputed = [pe for pe in layout.pes if not pe.fragment.copied]  # copies begin with the state of another
+    recomputed = [pe for pe in layout.pes if not pe.fragment.copied]  # copies restore from another copy
     exact = {pe.id for pe in recomputed if layout.plan(pe).exact and layout.plan(pe).units}
     rates = rate if isinstance(rate, Mapping) else {source.name: rate for source in layout.graph.sources}
     predicted = predictions(
@@ -143,7 +143,7 @@ def prove(
         results(schedule, read_observations(directory), predicted, summary["corruptions"]), sinks, summary,
         bound=recovery, seed=seed,
     )  # fmt: skip
-    proof = replace(proof, scores=qualities(scores, expected, {name: each.rows for name, each in found.items()}))
+    proof = replace(proof, scores=qualities(scores, expected, {name: rows.rows for name, rows in found.items()}))
     if assessment is not None:
         members = {pe.id: pe.fragment.members for pe in layout.pes}
         differing = {name: where for name, (_, where) in compared.items()}
@@ -166,7 +166,7 @@ def prove(
 def _choices(layout: Layout, kinds: tuple[str, ...], *, local: bool) -> Choices:
     for kind in kinds:
         if kind not in KINDS:
-            raise UsageError(f"no fault is called {kind}; there are {', '.join(KINDS)}")
+            raise UsageError(f"fault {kind} is unknown; known: {', '.join(KINDS)}")
         if local and not KINDS[kind].local:
             raise UsageError(f"{kind}: in local mode the executor is the driver; give a --master with executors")
     of_group: dict[str, list[str]] = {}
@@ -174,8 +174,10 @@ def _choices(layout: Layout, kinds: tuple[str, ...], *, local: bool) -> Choices:
         if pe.fragment.group:
             of_group.setdefault(pe.fragment.group, []).append(pe.id)
     if "group" in kinds and not of_group:
-        raise UsageError(f"group: {layout.graph.name} has no HA group under this plan; give it one, or take several")
-    demands = {  # what is asked for by name is drawn, also what else only a schedule has
+        raise UsageError(
+            f"group: {layout.graph.name} has no HA group under this plan; give it one, or use the fault several"
+        )
+    demands = {  # a kind given by name is drawn even if otherwise only schedules have it
         name: replace(kind.demand, drawn=True) if name in kinds else kind.demand
         for name, kind in KINDS.items()
         if (not kinds or name in kinds) and (kind.local or not local) and (kind.demand.targets != GROUP or of_group)
@@ -189,7 +191,7 @@ def _choices(layout: Layout, kinds: tuple[str, ...], *, local: bool) -> Choices:
 
 
 def _connected(layout: Layout, pe: Pe) -> Iterator[bool]:
-    """Whether each channel of an element is a connection: what is kept in a stream is read from there."""
+    """Whether each channel of an element is a connection; logged channels are read from persistent streams."""
     return (layout.retention(channel) != "log" for channel in (*layout.inputs(pe), *layout.outputs(pe)))
 
 
@@ -200,13 +202,13 @@ def _run_through(
     tell: Tell,
     warn: Callable[[str], None],
 ) -> dict[str, Any]:
-    """The run, in processes of its own: as many as its driver has lives."""
+    """The run, in one process for each incarnation of its driver."""
     spawn = multiprocessing.get_context("spawn")
-    lives = 1 + sum(fault.kind == "driver" for fault in schedule)
-    told = 0
-    for life in range(lives):
+    incarnations = 1 + sum(fault.kind == "driver" for fault in schedule)
+    reported = 0
+    for incarnation in range(incarnations):
         answers, answer = spawn.Pipe(duplex=False)
-        child = spawn.Process(target=_live, args=(answer, directory, schedule, arguments, life > 0))
+        child = spawn.Process(target=_drive, args=(answer, directory, schedule, arguments, incarnation > 0))
         with safe_path():
             child.start()
         answer.close()
@@ -214,7 +216,7 @@ def _run_through(
             outcome: tuple[str, Any] | None = None
             while outcome is None:
                 try:
-                    if answers.poll(_LOOK):
+                    if answers.poll(_POLL):
                         kind, value = answers.recv()
                         if kind == "warning":
                             warn(value)
@@ -222,12 +224,12 @@ def _run_through(
                             outcome = (kind, value)
                 except EOFError:
                     outcome = ("ended", None)
-                for entry in read_observations(directory)[told:]:
-                    told += 1
+                for entry in read_observations(directory)[reported:]:
+                    reported += 1
                     tell(entry, schedule[entry["fault"]])
             child.join()
         except BaseException:
-            child.join(20.0)  # Ctrl-C reaches it too, and it ends its run
+            child.join(20.0)  # it gets Ctrl-C, too, and ends its run
             child.kill()
             raise
         if outcome[0] == "summary":
@@ -235,16 +237,14 @@ def _run_through(
         if outcome[0] != "ended":
             raise _KINDS.get(outcome[0], CheckFailed)(outcome[1])
         if child.exitcode != -signal.SIGKILL:
-            raise CheckFailed(f"the run's process ended with code {child.exitcode}; what it said is above")
-    raise CheckFailed(
-        "the driver was killed more often than the schedule says; look for what else kills processes here"
-    )
+            raise CheckFailed(f"the run's process ended with code {child.exitcode}; its output is above")
+    raise CheckFailed("the driver was killed more often than scheduled; find out what else kills processes here")
 
 
-def _live(
+def _drive(
     answer: Connection, directory: Path, schedule: tuple[ScheduledFault, ...], arguments: dict[str, Any], resumed: bool
 ) -> None:
-    """One life of the driver."""
+    """One incarnation of the driver."""
     injector = Injector(schedule, directory, SYSTEM_CLOCK)
 
     def warn(text: str) -> None:

@@ -1,11 +1,11 @@
-"""`plan`, for a bound: the fewest backups with which recovery takes at most so long.
+"""`plan`, for a recovery bound: the fewest backups that meet it.
 
 from riprap.api.recovery_plan import plan_recovery
 found = plan_recovery("bargain-discovery", "2s", latency="500ms")
 found.plan.names                       # where the backups are
-found.text                             # the plan file that `riprap run` takes
-found.summary.sentences                # what of the bound is left, L as executed, what a proof measured
-plan_recovery(graph, "2s", profile="profile.json", check="plan.toml", measured="proof")   # what a given plan comes to
+found.text                             # the plan file for `riprap run`
+found.summary.sentences                # rest of the bound, L as executed, what a proof measured
+plan_recovery(graph, "2s", profile="profile.json", check="plan.toml", measured="proof")   # checks a given plan
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from riprap.api.plan_summary import PlanRequest, PlanSummary, held_as_executed, summarise_plan
+from riprap.api.plan_summary import PlanRequest, PlanSummary, meet_bound_as_executed, summarise_plan
 from riprap.apps.catalogue import load_app
 from riprap.base.errors import PlanError, UsageError, known
 from riprap.base.quantities import Duration, parse_duration, show_duration
@@ -30,13 +30,13 @@ from riprap.protocols.recompute import EVERY
 from riprap.runtime.fusion import fused
 from riprap.runtime.planned import wrong_with
 
-Times = str | Mapping[str, str]  # of all operators, or by name with those of the others under ""
+Times = str | Mapping[str, str]  # of all operators, or by name, with the default under ""
 COSTS = ("count", "bytes")
 
 
 @dataclass(frozen=True)
 class RecoveryPlan:
-    """The backups, and what there is to say of them."""
+    """The backups and their summary."""
 
     asked: PlanRequest
     bound: Duration
@@ -46,7 +46,7 @@ class RecoveryPlan:
 
     @property
     def failure(self) -> str:
-        """Why a plan that was given does not hold; "": it does."""
+        """Why a given plan misses the bound; "": it does not."""
         return self.summary.missed or self.plan.shortfall or ""
 
     def to_json(self) -> dict[str, Any]:
@@ -74,13 +74,13 @@ def plan_recovery(
 ) -> RecoveryPlan:
     """`target`: an app or its name, or the path of a topology, .json or .graphml.
 
-    `sinks` have stricter bounds of their own. `latency` is T, `mtbf` the time between failures, which gives intervals
-    between checkpoints. `previous` is a plan of which as little as can be is changed. With `check` nothing is planned:
-    it is told what the backups of that plan come to, beside what the proof in `measured` measured.
+    `sinks`: stricter bounds of single sinks. `latency`: the reprocessing time T. `mtbf`: the time between failures,
+    which sets checkpoint intervals. `previous`: a plan to change as little as possible. `check`: plan nothing, and check the
+    backups of this plan; `measured`: the directory of a proof to compare it with.
     """
     bound = parse_duration(recovery)
     if measured is not None and check is None:
-        raise UsageError("--measured stands beside what a plan predicts: give the plan with --check plan.toml")
+        raise UsageError("--measured is compared with the prediction of a plan: give the plan with --check plan.toml")
     if previous is not None and algorithm != "exact":
         raise UsageError("--previous works with --algorithm exact only")
     asked = _asked(target, latency, None if profile is None else Path(profile), average, mtbf, cost)
@@ -89,16 +89,18 @@ def plan_recovery(
         raise UsageError(f"--recovery {recovery}: a bound must be longer than 0s")
     if bound <= overhead:
         raise PlanError(
-            f"no plan recovers within {show_duration(bound)}: by the profile it takes {show_duration(overhead)} until "
-            "a process is there again, has its state and has caught up; raise the bound"
+            f"no plan recovers within {show_duration(bound)}: by the profile a process needs {show_duration(overhead)} "
+            "to restart, restore its state and catch up; raise the bound"
         )
     earlier, existing = check or previous, None
     if earlier is not None:
-        existing = tuple(name for name, kept in read_plan(Path(earlier)).operators.items() if kept.backup)
+        existing = tuple(name for name, annotations in read_plan(Path(earlier)).operators.items() if annotations.backup)
     if check is not None:
         asked, existing = _as_run(asked, Path(check), existing or ())
     elif asked.graph is not None:
-        _planned(asked.graph, (), bound)  # backups are all that a bound adds: what cannot run without cannot with them
+        _planned(
+            asked.graph, (), bound
+        )  # a bound only adds backups: an app that cannot run without them cannot run with them
     assert asked.topology is not None
     home = homes(asked.elements.values())
     stated = problem(
@@ -114,7 +116,7 @@ def plan_recovery(
     else:
         limit = parse_duration(time_limit) / 1e6
         plan = plan_backups(stated, algorithm=algorithm, existing=existing, time_limit=limit)
-        plan = held_as_executed(plan, asked)
+        plan = meet_bound_as_executed(plan, asked)
     summary = summarise_plan(plan, bound, asked, None if measured is None else Path(measured))
     if asked.graph is not None:
         file = _planned(asked.graph, asked.kept or plan.names, bound, asked.intervals)
@@ -128,7 +130,7 @@ def _planned(
 ) -> Plan:
     plan = plan_with_backups(graph, set(backups), bound, intervals)
     if wrong := wrong_with(graph, plan):
-        raise PlanError(f"no plan of {graph.name} can hold a bound: {wrong}")
+        raise PlanError(f"no plan of {graph.name} can meet a bound: {wrong}")
     return plan
 
 
@@ -142,7 +144,7 @@ def _asked(
             raise UsageError("--latency, --mtbf and --profile are for apps: a topology file has T in it")
         read = read_topology(Path(target), "average" if average else "worst")
         if cost == "bytes" and read.cost is None:
-            raise UsageError(f"{target} gives its tasks no cost: add one per task, or plan with --cost count")
+            raise UsageError(f"{target} has no costs: add one per task, or plan with --cost count")
         return PlanRequest(None, replace(read, cost=None) if cost == "count" else read)
     graph = load_app(target) if isinstance(target, str) else target.build() if isinstance(target, App) else target
     profiles = read_profile(profile) if profile else {}
@@ -152,14 +154,14 @@ def _asked(
     for name in [operator.name for operator in graph] if durable is not None else ():
         own = profiles.get(name, TaskProfile())
         profiles[name] = replace(own, checkpoint=intervals.get(name, own.checkpoint), durable=durable)
-    given = _times(latency)
-    otherwise = given.pop("", None)
+    latencies = _times(latency)
+    otherwise = latencies.pop("", None)
     for name, value in _times(latency).items():
         if name and name not in graph:
             raise UsageError(f"--latency {name}: {graph.name} has {known([op.name for op in graph], name)}")
         if value <= 0:
-            raise UsageError("--latency 0s: give the time that reprocessing takes, which is longer than nothing")
-    for name, value in given.items():
+            raise UsageError("--latency 0s: give a reprocessing time longer than 0s")
+    for name, value in latencies.items():
         profiles[name] = replace(profiles.get(name, TaskProfile()), latency=value)
     usual = _usual(graph, profiles) if otherwise is None else ()
     intervals |= dict.fromkeys(usual, Duration(EVERY))
@@ -185,7 +187,7 @@ def _asked(
 
 
 def _usual(graph: Graph, profiles: Mapping[str, TaskProfile]) -> tuple[str, ...]:
-    """Operators that were measured, and whose interval between checkpoints nothing says: a run has one for them."""
+    """Profiled operators without a checkpoint interval, which get the default of a run."""
     measured = [op for op in graph if op.name in profiles and profiles[op.name].output is not None]
     return tuple(
         op.name
@@ -195,22 +197,22 @@ def _usual(graph: Graph, profiles: Mapping[str, TaskProfile]) -> tuple[str, ...]
 
 
 def _as_run(asked: PlanRequest, check: Path, backups: tuple[str, ...]) -> tuple[PlanRequest, tuple[str, ...]]:
-    """A plan without a bound runs with backups that share elements: those are the tasks then, and what they keep."""
-    given = read_plan(check)
-    if asked.graph is not None and (wrong := wrong_with(asked.graph, given)):
+    """The tasks and backups of a plan as it runs: without a bound, backups may share elements, which then are tasks."""
+    plan = read_plan(check)
+    if asked.graph is not None and (wrong := wrong_with(asked.graph, plan)):
         raise PlanError(f"{check} cannot run: {wrong}")
-    if asked.graph is None or asked.topology is None or given.recovery is not None:
+    if asked.graph is None or asked.topology is None or plan.recovery is not None:
         return asked, backups
-    elements = _sharing(given.apply(asked.graph))
+    elements = _sharing(plan.apply(asked.graph))
     shared = as_elements(asked.topology, elements)
     found = replace(asked, topology=shared, elements={e[0]: e for e in elements}, kept=backups)
     return found, kept_elements(asked.topology, elements, backups)
 
 
 def _sharing(graph: Graph) -> list[tuple[str, ...]]:
-    """The operators of each element in which some are backups for each other; any other operator is by itself.
+    """The operators of each element with a backup on an internal stream; all other operators one by one.
 
-    (Without backups between them it makes no difference to the model whether operators share an element.)
+    (Without such a backup it makes no difference to the model whether operators share an element.)
     """
     found: list[tuple[str, ...]] = []
     for members in fused(graph, "auto", bounded=False):
@@ -225,12 +227,12 @@ def _times(given: Times | None) -> dict[str, Duration]:
 
 
 def _intervals(mtbf: Mapping[str, Duration], graph: Graph, durable: Duration | None) -> dict[str, Duration]:
-    """The best interval between checkpoints of operators that have none of their own, by how often they fail."""
+    """The optimal checkpoint interval of operators without one, from their time between failures."""
     if not mtbf:
         return {}
     if durable is None:
         raise UsageError(
-            "--mtbf gives an interval where it is known how long a checkpoint takes: give the --profile that "
+            "--mtbf sets an interval if the duration of a checkpoint is known: give the --profile that "
             "`riprap profile --recovery --out` wrote"
         )
     for name, value in mtbf.items():

@@ -1,12 +1,12 @@
-"""`profile --recovery`: what a planner has to know of recoveries, measured by real kills of an app that runs.
+"""`profile --recovery`: the recovery times that the planner needs, measured by real kills in a running app.
 
 from riprap.api.recovery_profile import recovery_profile
 found = recovery_profile("bargain-discovery", {"Source": "market.parquet"}, kills=6)
-found.restart      # seconds from a kill until the element's next process has its state, the longest
+found.restart      # seconds from a kill until the next incarnation has restored its state, the longest
 found.caught_up    # seconds from then until it has caught up, the longest
 found.durable      # seconds from the capture of a checkpoint until it is on disk, the longest
 
-The longest, since a bound is to hold for every kill.
+The longest times, since a bound must hold for every kill.
 """
 
 from collections.abc import Callable, Iterator
@@ -61,7 +61,7 @@ def recovery_profile(
         caught = sorted(result.caught_up for result in proof.faults if result.caught_up is not None)
         written = sorted(_written(out / "run" / "checkpoints"))
     if not restarts:
-        raise CheckFailed("no element that was killed came back, so there is nothing to measure")
+        raise CheckFailed("no killed element recovered, so there is nothing to measure")
     return RecoveryProfile(
         len(restarts), restarts[-1], restarts[len(restarts) // 2],
         written[-1] if written else 0.0, written[len(written) // 2] if written else 0.0,
@@ -70,11 +70,11 @@ def recovery_profile(
 
 
 def seconds_for(kills: int) -> float:
-    """How long the input has to last for so many drawn faults."""
+    """How long the input must last for this many drawn faults."""
     return 2 * SETTLE + (kills - 0.5) * EVERY
 
 
 def _written(checkpoints: Path) -> Iterator[float]:
-    """Of each checkpoint that is left: seconds from its capture until its manifest was there."""
+    """For each remaining checkpoint: seconds from its capture until its manifest was written."""
     for path in checkpoints.glob("*/*/*.manifest"):
         yield max(files.status(path).st_mtime - decode(files.read_bytes(path)).taken_at / 1e6, 0.0)

@@ -1,4 +1,4 @@
-"""What a user asks of an assessment, and the settings of the campaign that follow from it.
+"""The request of an assessment, and the settings of its campaign.
 
 Offsets are numbers of tuples, or shares of the stream: a fraction between 0 and 1. Output score functions are texts
 (`sum(gain)`, or `module:function` for one of the user's own) or Python functions: one for an app with one sink,
@@ -29,7 +29,7 @@ OutputScores = Mapping[str, str | ScoreFunction] | Sequence[str] | str | ScoreFu
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is tried when nothing else is said."""
+    """Defaults for the size of an assessment."""
 
     tuples: int  # of generated data
     offsets: tuple[float, ...]  # as shares of the stream
@@ -46,7 +46,7 @@ SCALES: Mapping[str, Scale] = {
 
 @dataclass(frozen=True)
 class AssessRequest:
-    """What a user asks for; None where the scale says. Texts are as on the command line."""
+    """What the user wants to assess; None: as in the scale. Texts are as on the command line."""
 
     app: str | Graph
     inputs: Mapping[str, Path]
@@ -69,12 +69,12 @@ class AssessRequest:
     failover: str = "2s"
     signed: bool = False
     command: str = ""
-    reassess: bool = True  # under the plan that follows, where none is given
+    reassess: bool = True  # under the proposed plan, if none is given
     errors: str = "absolute"  # over: underestimates count as 0
 
 
 def settings_of(graph: Graph, request: AssessRequest, tuples: int | None = None) -> CampaignSettings:
-    """The request as settings of a campaign; raises for what cannot be. `tuples`: of input that is yet to be made."""
+    """The request as settings of a campaign; raises if invalid. `tuples`: size of input that is not generated yet."""
     if request.scale not in SCALES:
         raise UsageError(f"scale {request.scale} is unknown; known: {known(SCALES, request.scale)}")
     scale = SCALES[request.scale]
@@ -86,7 +86,7 @@ def settings_of(graph: Graph, request: AssessRequest, tuples: int | None = None)
     )
     if tuples is None:
         tuples = sum(count_rows(path) for path in request.inputs.values())
-    offsets = [_offset(given, tuples) for given in (scale.offsets if request.offsets is None else request.offsets)]
+    offsets = [_offset(offset, tuples) for offset in (scale.offsets if request.offsets is None else request.offsets)]
     rates: list[Rate] = []
     for text in request.rates:
         if text not in ("average", "peak"):
@@ -96,7 +96,7 @@ def settings_of(graph: Graph, request: AssessRequest, tuples: int | None = None)
     if request.errors not in ("absolute", "over"):
         raise UsageError(f"--errors {request.errors} is unknown; known: absolute, over")
     bound = request.jitter if request.jitter is not None else 10
-    one = counts_jitter_in_tuples(graph)
+    in_tuples = counts_jitter_in_tuples(graph)
     parse_duration(request.failover)
     settings = CampaignSettings(
         targets=targets,
@@ -111,8 +111,8 @@ def settings_of(graph: Graph, request: AssessRequest, tuples: int | None = None)
         threshold=request.threshold,
         percentile=request.percentile / 100,
         seed=request.seed,
-        jitter_tuples=bound if one else None,
-        jitter_time=None if one else Duration(bound * 2_000),
+        jitter_tuples=bound if in_tuples else None,
+        jitter_time=None if in_tuples else Duration(bound * 2_000),
         signed=request.signed,
         errors="over" if request.errors == "over" else "absolute",
     )
@@ -133,43 +133,43 @@ def _offset(given: float, tuples: int) -> int:
 
 
 def functions_of(graph: Graph, request: AssessRequest) -> dict[str, ScoreFunction]:
-    """Score functions of the user's own, by sink: given as such, or as `module:function`."""
-    return {name: given for name, given in _given_scores(graph, request.osf).items() if not isinstance(given, str)}
+    """The user's own score functions, by sink: given as functions, or as `module:function`."""
+    return {name: score for name, score in _scores_by_sink(graph, request.osf).items() if not isinstance(score, str)}
 
 
 def score_functions(graph: Graph, osf: OutputScores) -> dict[str, Score]:
-    """By sink: what scores its tuples. Without any, every sink has its default."""
+    """The score function of each sink; without any, every sink has its default."""
     return {
         name: parse_score(given if isinstance(given, str) else described(given), graph.input_schemas(name)[0], name,
                           None if isinstance(given, str) else given)
-        for name, given in _given_scores(graph, osf).items()
+        for name, given in _scores_by_sink(graph, osf).items()
     }  # fmt: skip
 
 
 def recorded_scores(osf: str | Sequence[str] | Mapping[str, str], directory: Path) -> OutputScores:
-    """Score functions as the files of an assessment have them; raises if one is code, which only the user names."""
+    """The score functions in the files of an assessment; raises if one names code, which only the user may do."""
     texts = [osf] if isinstance(osf, str) else [*(osf.values() if isinstance(osf, Mapping) else osf)]
     for text in texts:
         if _CODE.match(text.rpartition("=")[2]):
             raise UsageError(
-                f"{directory} was assessed with the function {text}, and nothing in a directory names code: give it "
-                f"again with --osf {text}"
+                f"{directory} was assessed with the function {text}, and code is never loaded from a directory: "
+                f"give it again with --osf {text}"
             )
     return osf
 
 
 def _scores(graph: Graph, osf: OutputScores) -> dict[str, str]:
-    """A text for the output score function of each assessed sink; that of a function has a digest of its code."""
+    """The output score function of each assessed sink as text; for a function, with a digest of its code."""
     scores: dict[str, str] = {}
-    for name, given in _given_scores(graph, osf).items():
+    for name, given in _scores_by_sink(graph, osf).items():
         function = None if isinstance(given, str) else given
         scores[name] = given if isinstance(given, str) else described(given)
         parse_score(scores[name], graph.input_schemas(name)[0], name, function)
     return scores
 
 
-def _given_scores(graph: Graph, osf: OutputScores) -> dict[str, str | ScoreFunction]:
-    """By sink. Without any, every sink has its default."""
+def _scores_by_sink(graph: Graph, osf: OutputScores) -> dict[str, str | ScoreFunction]:
+    """Texts or functions, by sink; without any, every sink has its default."""
     names = [sink.name for sink in graph.sinks]
     if not names:
         raise UsageError(f"app {graph.name} has no sink, so there is no output to score; add stream.sink(name)")
@@ -178,7 +178,7 @@ def _given_scores(graph: Graph, osf: OutputScores) -> dict[str, str | ScoreFunct
         for name in osf:
             if name not in names:
                 raise UsageError(
-                    f"osf names {name}, which is no sink of {graph.name}; the sinks are {known(names, str(name))}"
+                    f"osf names {name}, which is not a sink of {graph.name}; the sinks are {known(names, str(name))}"
                 )
         given = dict(osf)
     else:
