@@ -71,7 +71,7 @@ def test_the_rest_is_assessed(recording):
     names = ("Clicks", "Items", "Priced", "Sold", "Turnover", "Never", "Behind", "After")
     chosen, reasons = decided(recording, settings(*names, rates=("peak",)))
     assert [target.name for target in chosen.targets] == ["Clicks", "Sold", "Turnover", "Never"]
-    table = "all 7 tuples of {} come before offset 100: a fault after it would do nothing"
+    table = "all 7 tuples of {} come before offset 100: a later fault has no effect"
     assert reasons == {
         "Items": table.format("Items"),
         "Priced": table.format("Priced"),
@@ -95,7 +95,7 @@ def test_values_that_cannot_be_wrong(recording):
     given = rows([SECOND // 10 * i for i in range(300)]).select(["k", "_ts", "_seq"])
     found = recorded(app.build(), {"Texts": given}, None)
     asked = settings("Texts", fault="diverge")
-    with pytest.raises(NothingToAssess, match="Texts has no numeric attribute that could be wrong"):
+    with pytest.raises(NothingToAssess, match="Texts has no numeric attribute to alter"):
         assessable(app.build(), found, asked, profile_targets(app.build(), found, asked.targets))
 
 

@@ -109,4 +109,4 @@ def test_nobody_without_state_is_told_to_checkpoint():
             assert verdict.advice != "checkpoint" or any(graph[name].stateful)
     words = verdicts(graph, placed, [summary("QuoteFilter", "Sink", R=9, I=4.0, covered=5.0)], FAILOVER)
     assert "no state to checkpoint" in words["QuoteFilter"].sentence
-    assert "keep what TradeQuote gives out as a backup" in words["QuoteFilter"].sentence
+    assert "make TradeQuote a backup" in words["QuoteFilter"].sentence

@@ -77,7 +77,7 @@ def test_operators_that_cannot_be_assessed_are_told_first_and_left_out(inputs, s
 
     found = run_request(asked, tmp_path / "out", spark=spark, warn=heard.append, tell=tell)
     reasons = {
-        "Right": "all 1 tuples of Right come before offset 3,000: a fault after it would do nothing",
+        "Right": "all 1 tuples of Right come before offset 3,000: a later fault has no effect",
         "Behind": "no tuple of this stream reaches Behind",
     }
     assert found.to_json()["unassessable"] == found.result.unassessable == reasons

@@ -1,1 +1,1 @@
-"""Fault models, where to inject them, campaigns of trials, and what they say about each operator. No Spark."""
+"""Fault models, targets, campaigns of trials, and their results for each operator. Independent of Spark."""

@@ -1,4 +1,4 @@
-"""Wrong values: what a divergence and a corruption do to attributes. Pure functions of seed and order key."""
+"""Wrong values: how divergence and corruption alter attributes. Pure functions of seed and order key."""
 
 import numpy as np
 import pyarrow as pa
@@ -12,26 +12,26 @@ from riprap.operators.step_gate import Wrong
 
 
 def alterable(schema: pa.Schema, grouped: frozenset[str]) -> tuple[str, ...]:
-    """Columns that a fault may alter: doubles and 64-bit whole numbers that nothing groups by."""
+    """Columns that a fault may alter: doubles and 64-bit integers that are not grouping keys."""
     return tuple(
         field.name for field in schema if field.type in (pa.float64(), pa.int64()) and field.name not in grouped
     )
 
 
 def chance_of(batch: pa.RecordBatch, shape: KeyShape, row: int, seed: int) -> int:
-    """A random number that follows from the seed and the order key of a row."""
+    """A random number, derived from the seed and the order key of a row."""
     return int(_chance(batch.slice(row, 1), shape, _seed(seed))[0])
 
 
 def wrong_values(fault: Fault, names: list[str]) -> Wrong:
-    """How values of these columns of a stream are wrong."""
+    """How the fault alters values of these columns of a stream."""
     struck = [name for name in names if name in fault.columns]
     salts = {name: derived_seed(number, name) for number, name in enumerate(struck)}
     return Wrong(FLIPPED if fault.kind == "corrupt" else OFF, _seed(fault.seed), round(DIVERGENCE * 1_000_000), salts)
 
 
 def altered(batch: pa.RecordBatch, shape: KeyShape, rows: np.ndarray, fault: Fault) -> pa.RecordBatch:
-    """The batch with wrong values in the rows that the mask names."""
+    """The batch with wrong values in the masked rows."""
     wrong = wrong_values(fault, batch.schema.names)
     if not wrong.salts:
         return batch
@@ -53,7 +53,7 @@ def _seed(seed: int) -> int:
 
 
 def _chance(batch: pa.RecordBatch, shape: KeyShape, seed: int) -> np.ndarray:
-    """A random 64-bit number per row that follows from the seed and the order key."""
+    """A random 64-bit number per row, derived from the seed and the order key."""
     keys, count = keys_of(batch, shape), batch.num_rows
     parts = [np.ascontiguousarray(np.broadcast_to(part, count)) for part in (keys.src, keys.seq, keys.n)]
     return np.asarray(chances_at(np.uint64(seed), *parts))

@@ -1,10 +1,9 @@
-"""A campaign: all trials of an assessment, laid out before anything runs.
+"""A campaign: all trials of an assessment, determined before anything runs.
 
-A *unit* is one target at one offset with all its outages and repetitions: its trials are scored on the same affected
-part of the output, which is what differs from golden under the longest outage (under any, where each strikes one
-tuple), united over repetitions. Repetition k uses the jitter of golden run k. Everything follows from
-`CampaignSettings`, the
-app and the recorded stream; nothing depends on the order in which units run.
+A *unit* is one target at one offset with all its outages and repetitions. Its trials are scored on the same affected
+part of the output: all tuples that differ from golden in any repetition under the longest outage (under any outage, if
+each affects one tuple). Repetition k uses the jitter of golden run k. `CampaignSettings`, the app and the recorded
+stream determine everything; nothing depends on the order in which units run.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,12 +34,12 @@ _MOST_RUNS, _MOST_TUPLES = 100_000, 10**12
 
 
 class NothingToAssess(UsageError):
-    """A campaign none of whose targets a fault can be injected into."""
+    """No target of the campaign can be assessed."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Operators that fail together, what becomes of their state, and how long their outages can get."""
+    """Operators that fail together, their state after the fault, and a limit on their outages."""
 
     operators: tuple[str, ...]
     state: StateOutcome = KEPT
@@ -53,24 +52,24 @@ class Target:
 
 @dataclass(frozen=True)
 class CampaignSettings:
-    """Everything that a campaign follows from, beside the app and the recorded stream."""
+    """All parameters of a campaign, except the app and the recorded stream."""
 
     targets: tuple[Target, ...]
-    offsets: tuple[int, ...]  # tuples of the sources before the fault
+    offsets: tuple[int, ...]  # source tuples before the fault
     scores: Mapping[str, str]  # output score function by sink
     fault: FaultKind = "loss"
     outages: tuple[Duration, ...] = tuple(Duration(round(s * _SECOND)) for s in (0.5, 1, 2, 4, 8, 16))
     rates: tuple[Rate, ...] = ("average", "peak")
     reps: int = 5
     golden: int = 300  # golden runs, >= reps
-    section: int = 5_000  # tuples of the sources
+    section: int = 5_000  # source tuples
     threshold: float = 0.03  # of the golden score
     percentile: float = 0.9
     seed: int = 1
-    jitter_tuples: int | None = 10  # bound of the arrival jitter; one of the two is None
+    jitter_tuples: int | None = 10  # bound of the arrival jitter; exactly one of the two is set
     jitter_time: Duration | None = None
     signed: bool = False
-    errors: Errors = "absolute"  # over: a section that the app underestimates is not wrong
+    errors: Errors = "absolute"  # over: only overestimates count as errors
 
     def jitter(self, run: int) -> Jitter:
         """The jitter of golden run `run`, and of repetition `run` of every trial."""
@@ -83,12 +82,12 @@ class CampaignSettings:
 
 @dataclass(frozen=True)
 class TargetProfile:
-    """The tuples that reach a target from outside it. Rates are in tuples per second of event time."""
+    """The input of a target from outside it. Rates are in tuples per second of event time."""
 
     target: Target
-    inputs: np.ndarray  # positions of their source tuples, ascending
+    inputs: np.ndarray  # positions of the source tuples, ascending
     average: float
-    peak: float  # most in any whole second
+    peak: float  # highest count in any whole second
 
     def rate(self, rate: Rate) -> float:
         return self.average if rate == "average" else self.peak
@@ -98,12 +97,12 @@ class TargetProfile:
 class Outage:
     """One outage of one target at one offset."""
 
-    target: int  # index into Settings.targets
+    target: int  # index into CampaignSettings.targets
     offset: int
     duration: Duration
     rate: Rate
     tuples: int  # lost at the target
-    end: int  # position where the target is back
+    end: int  # position where the target runs again
 
     def fault(self, graph: Graph, recording: Recording, settings: CampaignSettings) -> Fault:
         target = settings.targets[self.target]
@@ -116,14 +115,14 @@ class Outage:
         columns = _alterable(graph, target, settings.fault) if settings.fault in ALTERS else ()
         seed = derived_seed(settings.seed, settings.fault, target.name, self.offset)
         keys: tuple[str, ...] = ()
-        if settings.fault in STRIKES_ONCE:  # each outage is another strike
+        if settings.fault in STRIKES_ONCE:  # each outage is a different fault
             seed = derived_seed(seed, self.rate, self.duration)
             keys = tuple(sorted(frozenset().union(*(key_copies(graph, name) for name in target.operators))))
         return Fault(settings.fault, start, recording.key_at(self.end), restored, seed, columns, keys)
 
 
 def counts_jitter_in_tuples(graph: Graph) -> bool:
-    """Whether a jitter can be bounded in tuples: all that is merged anywhere comes from one source."""
+    """Whether a jitter can be bounded in tuples: all merged streams come from one source."""
     shapes = [shape for spec in graph.operators if spec.inputs > 1 for shape in graph.input_shapes(spec.name)]
     return len(graph.sources) == 1 and all(shape.src is not None and shape.src >= 0 for shape in shapes)
 
@@ -134,7 +133,7 @@ def checkpoint_cut(recording: Recording, offset: int, state: StateOutcome) -> in
 
 
 def starts(settings: CampaignSettings, recording: Recording) -> list[int]:
-    """Cuts at which trials begin."""
+    """Cuts at which trials start."""
     cuts = set(settings.offsets)
     for target in settings.targets:
         if target.state.kind == "checkpoint":
@@ -153,19 +152,19 @@ def _alterable(graph: Graph, target: Target, kind: FaultKind) -> tuple[str, ...]
             columns |= dict.fromkeys(found)
     if not columns:
         what = "" if kind in STRIKES_ONCE else "numeric "
-        raise UsageError(f"{target.name} has no {what}attribute that could be wrong; use fault model loss instead")
+        raise UsageError(f"{target.name} has no {what}attribute to alter; use fault model loss instead")
     return tuple(columns)
 
 
 def profile_targets(graph: Graph, recording: Recording, targets: Sequence[Target]) -> list[TargetProfile]:
-    """Run the app once and note what reaches each target."""
+    """Runs the app once and records the input of each target."""
     edges = [_edges(graph, target) for target in targets]
     seen: dict[tuple[str, int], list[np.ndarray]] = {edge: [] for own in edges for edge in own}
 
     def watch(name: str, port: int, batch: object) -> None:
         if (name, port) in seen:
             shape = graph.shape(name) if isinstance(graph[name], Source) else graph.input_shapes(name)[port]
-            # What time triggers behind the last tuple counts as the last tuple's.
+            # Output that time triggers after the last tuple counts as the last tuple's.
             positions = np.minimum(recording.positions_of(keys_of(batch, shape)), recording.tuples - 1)
             seen[name, port].append(positions.astype(np.int32))
 
@@ -194,15 +193,15 @@ def _edges(graph: Graph, target: Target) -> list[tuple[str, int]]:
 
 
 def outages_of(settings: CampaignSettings, profile: TargetProfile, index: int, offset: int) -> list[Outage]:
-    """All outages of a target at an offset, fewest tuples first; raises `UsageError` for one that cannot be."""
+    """All outages of a target at an offset, fewest tuples first; raises `UsageError` if one is impossible."""
     if not len(profile.inputs):
         raise UsageError(f"no tuple of this stream reaches {profile.target.name}")
     if profile.inputs[-1] < offset:
         raise UsageError(
             f"all {format_count(len(profile.inputs))} tuples of {profile.target.name} come before offset "
-            f"{format_count(offset)}: a fault after it would do nothing"
+            f"{format_count(offset)}: a later fault has no effect"
         )
-    # With another type of number the whole array would be converted to look at a few entries.
+    # The same dtype: otherwise NumPy would convert the whole array.
     before = int(np.searchsorted(profile.inputs, profile.inputs.dtype.type(offset)))
     found: dict[tuple[Duration, Rate], Outage] = {}
     for duration in settings.outages:
@@ -213,8 +212,8 @@ def outages_of(settings: CampaignSettings, profile: TargetProfile, index: int, o
             if before + lost >= len(profile.inputs):
                 raise UsageError(
                     f"an outage of {show_duration(duration)} at {rate} rate costs {profile.target.name} "
-                    f"{format_count(lost)} tuples, and after offset {format_count(offset)} the stream has only "
-                    f"{format_count(len(profile.inputs) - before)} for it; choose shorter outages or earlier offsets"
+                    f"{format_count(lost)} tuples, but after offset {format_count(offset)} the stream has only "
+                    f"{format_count(len(profile.inputs) - before)} of them; choose shorter outages or earlier offsets"
                 )
             end = int(profile.inputs[before + lost])
             found[duration, rate] = Outage(index, offset, duration, rate, lost, max(end, offset + 1))
@@ -224,7 +223,7 @@ def outages_of(settings: CampaignSettings, profile: TargetProfile, index: int, o
 def assessable(
     graph: Graph, recording: Recording, settings: CampaignSettings, profiles: Sequence[TargetProfile]
 ) -> tuple[CampaignSettings, dict[str, str]]:
-    """The settings with those targets that faults can be injected into; and why not, by the name of each other."""
+    """The settings with only the targets that can be assessed; and the reason for each other target."""
     reasons: dict[str, str] = {}
     for index, profile in enumerate(profiles):
         try:
@@ -233,40 +232,40 @@ def assessable(
                     outage.fault(graph, recording, settings)
         except UsageError as error:
             reasons[profile.target.name] = str(error)
-    kept = tuple(target for target in settings.targets if target.name not in reasons)
-    if not kept:
+    targets = tuple(target for target in settings.targets if target.name not in reasons)
+    if not targets:
         raise NothingToAssess(f"no operator can be assessed: {'; '.join(dict.fromkeys(reasons.values()))}")
-    return replace(settings, targets=kept), reasons
+    return replace(settings, targets=targets), reasons
 
 
 def check_settings(settings: CampaignSettings, tuples: int) -> None:
-    """Raise for what cannot be done with a stream of so many tuples, before anything runs."""
+    """Raises `UsageError` for settings that do not fit a stream of this many tuples."""
     most = {"--reps": _MOST_RUNS, "--golden": _MOST_RUNS, "--section": _MOST_TUPLES}
     for option, value in {"--reps": settings.reps, "--golden": settings.golden, "--section": settings.section}.items():
         if not 1 <= value <= most[option]:
-            raise UsageError(f"{option} {value}: it has to be 1 or more, and at most {most[option]}")
+            raise UsageError(f"{option} {value}: expected a number from 1 to {most[option]}")
     if settings.golden < settings.reps:
         raise UsageError(
             f"--golden {settings.golden} is less than --reps {settings.reps}: repetition k needs golden run k"
         )
     if not 0 < settings.percentile <= 1:
-        raise UsageError(f"--percentile {100 * settings.percentile:g}: give one above 0 and up to 100")
+        raise UsageError(f"--percentile {100 * settings.percentile:g}: expected a number above 0 and up to 100")
     if not settings.offsets or not settings.outages or not settings.rates:
         raise UsageError("a campaign needs at least one offset, one outage and one rate")
     if min(settings.outages) < 1:
-        raise UsageError("--outages 0s: an outage has to last longer than nothing")
+        raise UsageError("--outages 0s: an outage must be longer than 0s")
     if not 0 <= (settings.jitter_tuples or 0) <= _MOST_TUPLES or not 0 <= (settings.jitter_time or 0) <= LONGEST:
-        raise UsageError(f"the bound of the jitter has to be 0 or more, and at most {_MOST_TUPLES} tuples")
+        raise UsageError(f"the bound of the jitter must be from 0 to {_MOST_TUPLES} tuples")
     for offset in settings.offsets:
         if not 0 <= offset < tuples:
             where = "before the stream" if offset < 0 else "beyond the stream"
             raise UsageError(f"offset {format_count(offset)} is {where}, which has {format_count(tuples)} tuples")
     if settings.fault != "loss" and any(target.state != KEPT for target in settings.targets):
-        raise UsageError(f"fault model {settings.fault} does not touch state; --state goes with loss")
+        raise UsageError(f"fault model {settings.fault} does not change state; use --state with loss")
 
 
 def units(settings: CampaignSettings) -> Iterator[tuple[int, int]]:
-    """(target, offset) as indices. Offsets first, so that neighbours in the list have different costs."""
+    """(target, offset) as indices. Offset by offset, so that adjacent units have different costs."""
     for offset in range(len(settings.offsets)):
         for target in range(len(settings.targets)):
             yield target, offset

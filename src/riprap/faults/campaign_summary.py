@@ -1,10 +1,10 @@
-"""From tables of trials and golden runs to the metrics of each target.
+"""Computes the metrics of each target from the tables of trials and golden runs.
 
-Headline figures are *paired*: repetition k is compared with golden run k, so that the difference is the fault and
-nothing else. The *unpaired* ones compare with the mean of all golden runs, as published.
+Main figures are *paired*: repetition k is compared with golden run k, so that only the fault differs. *Unpaired*
+figures compare with the mean of all golden runs, as published.
 
-They are those of one outage, the *decisive* one: the longest. A fault that strikes one tuple is as long as any other,
-and each is another wrong bit: there it is the one that did most.
+They are those of one outage, the *decisive* one: the longest. Faults that affect one tuple have equal lengths, and each
+flips a different bit: there the outage with the largest effect is decisive.
 """
 
 from collections.abc import Sequence
@@ -37,26 +37,26 @@ class OutageSummary:
 
     duration: Duration
     rate: str
-    tuples: int  # lost; the most over offsets, which differ by a tuple at most
+    tuples: int  # lost; the maximum over offsets, which differ by at most one tuple
     quality: np.ndarray  # [offset], paired
     samples: np.ndarray  # [offset, rep], paired quality scores
     R: int
     I: float  # noqa: E741
-    errors: Sequence[np.ndarray] = ()  # by offset: error of each section from the fault on, with its sign
+    errors: Sequence[np.ndarray] = ()  # by offset: signed error of each section from the fault onwards
     recovery: Sequence[int] = ()  # by offset: R
     impact: Sequence[float] = ()  # by offset: I
 
 
 @dataclass(frozen=True)
 class TargetSummary:
-    """What one target's trials say about one sink."""
+    """The results of one target's trials at one sink."""
 
     target: str
     sink: str
     paired: Metrics
     unpaired: Metrics
     outages: Sequence[OutageSummary]  # fewest tuples first
-    errors: Sequence[np.ndarray]  # by offset: error of each section from the fault on, decisive outage, with its sign
+    errors: Sequence[np.ndarray]  # by offset: signed error of each section from the fault onwards, decisive outage
     recovery: Sequence[int]  # by offset: R
     impact: Sequence[float]  # by offset: I
     impact_interval: Interval | None  # of I at the worst offset, over repetitions
@@ -65,7 +65,7 @@ class TargetSummary:
     flagged: int  # sections whose golden score is 0 and whose faulty score is not
     sensitive: bool  # whether the score of any section changes significantly (Kolmogorov–Smirnov)
     sections: Sequence[tuple[np.ndarray, np.ndarray]] = ()  # by offset: faulty and golden scores [rep, section]
-    decides: int = -1  # which of the outages is the decisive one
+    decides: int = -1  # index of the decisive outage
 
     @property
     def decisive(self) -> OutageSummary:
@@ -173,32 +173,31 @@ class _Cube:
         )
 
     def _faulty_sections(self, i: int, j: int) -> np.ndarray:
-        """Scores [rep, section] from the fault on."""
+        """Scores [rep, section] from the fault onwards."""
         scores = self.sections[: self.settings.reps].copy()
         for k in range(self.settings.reps):
             row = self.rows[i, j, k]
             scores[k, row["sections"]] = row["section_faulty"]
-        return scores[:, self._begin(i) :]
+        return scores[:, self._first_section(i) :]
 
     def _golden_sections(self, i: int, j: int) -> np.ndarray:
-        """Scores [rep, section] of the paired golden runs from the fault on.
+        """Scores [rep, section] of the paired golden runs from the fault onwards.
 
-        Where a trial differs, the golden score is taken from the trial's own comparison, so that both were summed
-        alike.
+        Where a trial differs, the golden score is that of the trial's comparison, so both have the same rounding.
         """
         scores = self.sections[: self.settings.reps].copy()
         for k in range(self.settings.reps):
             row = self.rows[i, j, k]
             scores[k, row["sections"]] = row["section_golden"]
-        return scores[:, self._begin(i) :]
+        return scores[:, self._first_section(i) :]
 
-    def _begin(self, i: int) -> int:
+    def _first_section(self, i: int) -> int:
         return self.settings.offsets[i] // self.settings.section
 
     def _local(self, i: int, j: int, *, paired: bool, rep: int | None = None) -> tuple[np.ndarray, int]:
         """Signed errors by section, and how many of them are flagged."""
         faulty = self._faulty_sections(i, j)
-        golden = self._golden_sections(i, j) if paired else self.sections[:, self._begin(i) :]
+        golden = self._golden_sections(i, j) if paired else self.sections[:, self._first_section(i) :]
         if rep is not None:
             faulty, golden = faulty[rep : rep + 1], golden[rep : rep + 1]
         errors = metrics.section_errors(faulty, golden, signed=True)
@@ -210,14 +209,16 @@ class _Cube:
         return until, metrics.quality_impact(error, self.settings.threshold, until, signed=self.settings.signed)
 
     def _covered(self, j: int) -> float:
-        """Sections that an outage covers: its tuples at the target as tuples of the sources."""
+        """Sections that an outage covers, counted in source tuples."""
         span = max(row["end"] - row["offset"] for row in self.rows[:, j, 0])
         return float(span / self.settings.section)
 
     def _sensitive(self, i: int, j: int) -> bool:
-        """Whether the scores of the section with the greatest error differ from the golden ones."""
+        """Whether the scores of the section with the largest error differ from the golden ones."""
         error = np.abs(self._local(i, j, paired=True)[0])
         if not error.any():
             return False
         worst = int(np.argmax(error))
-        return metrics.sensitive(self.sections[:, self._begin(i) + worst], self._faulty_sections(i, j)[:, worst])
+        return metrics.sensitive(
+            self.sections[:, self._first_section(i) + worst], self._faulty_sections(i, j)[:, worst]
+        )

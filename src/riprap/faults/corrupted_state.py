@@ -1,8 +1,8 @@
-"""A wrong bit in an operator's state: in one of the tuples that it has for the group of a tuple that arrives.
+"""Flips a bit in an operator's state: in a stored tuple of the same group as an arriving tuple.
 
-The state is taken as a snapshot, one attribute of one tuple in it is altered, and it is put back: so every operator
-with windows can be struck, and what is wrong is what a checkpoint would have saved. Keys of groups stay: under a wrong
-one a window could not be told from another's.
+It takes a snapshot of the state, alters one attribute of one tuple and restores it. So it works for every operator with
+windows, and alters exactly what a checkpoint would have saved. Grouping keys are not altered: a window with a wrong key
+could not be told from another group's.
 """
 
 from dataclasses import replace
@@ -20,7 +20,7 @@ from riprap.operators.windowed import WindowedOperator
 
 
 def corrupt_state(operator: Operator, port: int, arriving: pa.RecordBatch, chance: int) -> bool:
-    """Flip a bit in the state that a tuple, which arrives on a port, finds; False if there is none to flip."""
+    """Flips a bit in the state for the group of a tuple that arrives on a port; False if there is no such state."""
     group = _group(operator, port, arriving)
     if group is None:
         return False
@@ -49,7 +49,7 @@ def corrupt_state(operator: Operator, port: int, arriving: pa.RecordBatch, chanc
 
 
 def _group(operator: Operator, port: int, arriving: pa.RecordBatch) -> int | None:
-    """The hash of the group of a tuple; None where the operator has no windows, or the tuple no group."""
+    """The hash of the group of a tuple; None if the operator has no windows or the tuple no group."""
     if not isinstance(operator, WindowedOperator):
         return None
     spec = operator.setting.spec
@@ -64,5 +64,5 @@ def _group(operator: Operator, port: int, arriving: pa.RecordBatch) -> int | Non
         return int(GroupTable((), StringPool()).hashes[0])
     schema = operator.setting.schemas[port]
     table = GroupTable([schema.field(name).type for name in names], StringPool())
-    group = table.groups([arriving.column(name) for name in names])[0]  # before its hash is asked for
+    group = table.groups([arriving.column(name) for name in names])[0]  # adds the group, so that it has a hash
     return int(table.hashes[group])

@@ -1,11 +1,10 @@
-"""Whether the trials of an app can be run key by key.
+"""Whether the trials of an app can run key by key.
 
-They can where what happens to the tuples of one key never depends on tuples of another: then a trial replays the keys
-that its fault touched and no others. The app has to be divided by one column of its sources (`graph.partitioning`),
-and beyond that every state must be one of count windows per key: windows of time look at the clock of all keys, and
-punctuation speaks to all keys. With an arrival jitter no tuple may be merged twice: the second merge keeps the order
-in which the first one let tuples of all keys pass. Nor may outputs of several ports share a key: `_n` would count
-them as they come.
+They can if the tuples of one key never affect those of another: then a trial replays only the keys that its fault
+affects. The app must be partitioned by one column of its sources (`graph.partitioning`), and all state must be in count
+windows per key: time windows depend on the time of all keys, and punctuations affect all keys. With an arrival jitter
+no tuple may be merged twice: the second merge depends on the order in which the first one emitted tuples of all keys.
+Nor may outputs of several ports share an order key: `_n` would depend on their arrival order.
 """
 
 import pyarrow as pa
@@ -19,7 +18,7 @@ from riprap.graph.windows import Count, Zero
 
 
 def dividing_columns(graph: Graph) -> dict[str, tuple[str, ...]] | None:
-    """The column of each source that divides the app, or None where trials have to replay everything."""
+    """The column of each source that partitions the app, or None if trials must replay everything."""
     partitioning = key_partitioning(graph)
     columns: dict[str, tuple[str, ...]] = {
         name: chosen for name, chosen in partitioning.columns.items() if chosen is not None and len(chosen) == 1
@@ -34,8 +33,8 @@ def dividing_columns(graph: Graph) -> dict[str, tuple[str, ...]] | None:
 def runs_by_key(graph: Graph, kind: FaultKind) -> bool:
     """Whether trials of this fault can run key by key.
 
-    A reorder holds tuples of all keys until one of any key comes; wrong values could be those of the keys themselves.
-    Where a fault strikes one tuple, the key that it gets instead of its own is known (`trials.py`).
+    A reorder holds tuples of all keys until a tuple of any key arrives; altered values could be keys. For a fault
+    that affects only one tuple, the wrong key is known (`trials.py`).
     """
     columns = dividing_columns(graph)
     if columns is None or kind == "reorder":
@@ -45,7 +44,7 @@ def runs_by_key(graph: Graph, kind: FaultKind) -> bool:
 
 
 def key_copies(graph: Graph, name: str) -> frozenset[str]:
-    """Columns of an operator's inputs, or of a source, that are copies of the columns that divide the app."""
+    """Columns of an operator's inputs, or of a source, that are copies of the partitioning columns."""
     columns = dividing_columns(graph)
     if columns is None:
         return frozenset()
@@ -82,7 +81,7 @@ def _by_key_alone(spec: OperatorSpec) -> bool:
 
 
 def _renumbers(graph: Graph, spec: OperatorSpec) -> bool:
-    """Whether tuples of two ports can give outputs with one key between them."""
+    """Whether tuples of two ports can produce outputs with the same order key."""
     shapes = graph.input_shapes(spec.name)
     speaking = [shape for port, shape in enumerate(shapes) if not isinstance(spec, Join) or spec.triggers(port)]
     return spec.inputs > 1 and overlapping(speaking)

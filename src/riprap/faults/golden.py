@@ -1,8 +1,8 @@
-"""Golden runs: the app without a fault, with everything that trials start from and compare with.
+"""Golden runs: the app without a fault, with the states that trials start from and compare with.
 
-A golden run is made once per jitter seed. At each *start* (a cut where outages begin) the state of the whole engine
-is kept, so that a trial can begin there. At each *check* (a cut after a start) a mark of the state is kept, so that a
-trial can see whether it has come back to what it would have been.
+One golden run per jitter seed. At each *start* (a cut where outages start) it stores the state of the whole engine, for
+trials to start from. At each *check* (a cut after a start) it stores a mark of the state, for trials to detect that
+their state is golden again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,15 +23,15 @@ from riprap.graph.windows import Time
 from riprap.operators.columns import keys_of
 
 FIRST_CHECK = 4_096  # tuples after a start
-STRIDE = 4  # each check is this many times as far from the start as the one before
+STRIDE = 4  # each check is this many times farther from the start than the previous one
 
 
 @dataclass(frozen=True)
 class StateMark:
-    """The state at a cut. Where two runs have equal marks, they go on equally.
+    """The state at a cut. Two runs with equal marks continue identically.
 
-    Apps divided by key: `digests` has a row per stateful operator and a column per part (0: no state), `waiting` the
-    parts of which tuples wait in front of an operator. Others: `whole` is a hash of everything.
+    Apps partitioned by key: `digests` has a row per stateful operator and a column per part (0: no state); `waiting`
+    lists the parts with tuples that wait at an operator's input. Others: `whole` is a hash of everything.
     """
 
     digests: np.ndarray
@@ -41,7 +41,7 @@ class StateMark:
 
 @dataclass(frozen=True)
 class Golden:
-    """One golden run. `emitted` counts, for each cut and sink, the output tuples given out until then."""
+    """One golden run. `emitted`: by cut and sink, the number of output tuples so far."""
 
     rows: Mapping[str, OutputRows]
     emitted: Mapping[int, Mapping[str, int]]
@@ -50,7 +50,7 @@ class Golden:
 
 
 def checks_after(start: int, tuples: int) -> list[int]:
-    """Cuts at which a trial that begins at `start` looks whether it is over."""
+    """Cuts at which a trial that starts at `start` checks whether its state is golden again."""
     cuts, distance = [], FIRST_CHECK
     while start + distance < tuples:
         cuts.append(start + distance)
@@ -104,7 +104,7 @@ def digests_of(engine: Engine, keys: np.ndarray) -> np.ndarray:
 
 
 def waiting_parts(engine: Engine, recording: Recording) -> np.ndarray:
-    """Parts of which tuples wait in front of an operator."""
+    """Parts with tuples that wait at an operator's input."""
     positions = [np.empty(0, np.int64)]
     for name, state in engine.waiting().items():
         shapes = engine.graph.input_shapes(name)
@@ -122,7 +122,7 @@ def _fingerprint(engine: Engine) -> bytes:
         spec = engine.graph[name]
         scalars = operator.snapshot().scalars
         if isinstance(spec, Join) or (isinstance(getattr(spec, "target", None), Join)):
-            # How many tuples have arrived matters to windows over a whole port alone, whose digest has it.
+            # The number of arrived tuples only matters to windows over a whole port, whose digest includes it.
             scalars = {"now": scalars["now"]} if any(isinstance(w, Time) for w in spec.windows) else {}
         total.update(f"{name}{sorted(scalars.items())}".encode())
         if isinstance(operator, InjectedOperator) and operator.holding:

@@ -1,7 +1,7 @@
 """Scores of golden runs at one sink: by section, and on the affected part of every unit.
 
-What all seeds share is added up once. A run adds its own tuples behind that, one after the other, as a sum over all of
-them in that order would: scores are the same to the last bit. A score that is not a matter of sums is computed anew.
+The part that all seeds share is summed once. A run then adds its own tuples one by one, in the same order as a sum
+over all tuples, so scores are bit-identical. Scores that are not sums are recomputed.
 """
 
 from collections.abc import Sequence
@@ -36,13 +36,13 @@ class GoldenScores:
             self._shared = [settled.value[rows] for rows in own]
 
     def fits(self, affected: Sequence[np.ndarray]) -> bool:
-        """Whether these are the parts that it was made for."""
+        """Whether these are the parts that it was built for."""
         return len(affected) == len(self._affected) and all(
             ours is theirs for ours, theirs in zip(self._affected, affected, strict=True)
         )
 
     def of(self, rest: OutputRows) -> tuple[np.ndarray, np.ndarray]:
-        """The score of every section, and of every unit's part, of a run that gave out this as well."""
+        """The scores of every section and of every unit's part, for a run with this additional output."""
         places, counts = _runs(self._identities, rest.identity)
         rows, unit = np.repeat(np.arange(rest.size), counts), self._units[places]
         score, at = self._score, self._section_of(rest)
@@ -60,7 +60,7 @@ class GoldenScores:
 
 
 def _runs(known: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where the entries of `wanted` are among `known` (ascending), one after the other; and how often each is there."""
+    """Indices in `known` (ascending) of all entries of `wanted`, concatenated; and the count of each."""
     first = np.searchsorted(known, wanted)
     counts = np.searchsorted(known, wanted, side="right") - first
     within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -72,5 +72,5 @@ def _added(totals: tuple[np.ndarray, np.ndarray], values: np.ndarray, at: np.nda
     if not counted.all():
         values, at = values[counted], at[counted]
     sums = totals[0].copy()
-    np.add.at(sums, at, values)  # one after the other
+    np.add.at(sums, at, values)  # one by one
     return sums, totals[1] + np.bincount(at, minlength=len(sums))

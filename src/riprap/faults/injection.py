@@ -1,11 +1,11 @@
-"""The injection operator: stands in front of its target and takes the target's place in the graph.
+"""The injection operator: wraps its target and replaces it in the graph.
 
-It has the target's name, ports and streams, so that the rewritten graph differs from the original in nothing but the
-fault: streams keep their names and with them their arrival jitter. One version serves any number of ports, because what
-reaches an operator with several has been merged already.
+It has the target's name, ports and streams, so the rewritten graph differs from the original only in the fault: streams
+have the same names and therefore the same arrival jitter. It works for any number of ports, because the input of an
+operator with several ports is already merged.
 
-A fault that keeps state needs one target operator behind the injection. Otherwise there are two: the one before the
-outage, and the one after it, which has seen only what a checkpoint would have held.
+A fault that keeps state needs one inner operator. Otherwise there are two: one for before the outage, and one for after
+it, which has processed only what a checkpoint would contain.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -81,11 +81,11 @@ class InjectedSource(Source):
 
 
 def with_fault(graph: Graph, targets: Iterable[str], fault: Fault) -> Graph:
-    """The graph in which these operators fail together."""
+    """The graph with a fault at these operators, which fail together."""
     for name in targets:
         spec = graph[name]
         if isinstance(spec, Sink):
-            raise UsageError(f"{name} is a sink, and what it loses is lost at its upstream operator: name that one")
+            raise UsageError(f"{name} is a sink: inject the fault at its upstream operator")
         check_reorder(graph, name, fault)
         if isinstance(spec, Source):
             graph = graph.with_operator(InjectedSource(**vars(spec), fault=fault))
@@ -98,13 +98,13 @@ def with_fault(graph: Graph, targets: Iterable[str], fault: Fault) -> Graph:
 
 
 def check_reorder(graph: Graph, name: str, fault: Fault) -> None:
-    """Raise where a fault cannot strike an operator, as what it gives would not be in order behind it."""
+    """Raises `UsageError` if a reorder at this operator would put the input of a later operator out of order."""
     if fault.kind != "reorder" or graph[name].inputs < 2:
         return
     for other in graph.reachable(name) - {name}:
         if graph[other].inputs > 1:
             raise UsageError(
-                f"a reorder at {name} would reach {other}, which takes its inputs in order; inject it at {other}"
+                f"a reorder at {name} would reach {other}, which needs its input in order; inject it at {other}"
             )
 
 
@@ -119,17 +119,17 @@ class InjectedOperator(Operator):
             target = Source(**{name: value for name, value in vars(spec).items() if name != "fault"})
         self._inner = replace(setting, spec=target)
         self._before = operator_for(self._inner)
-        self.begin(spec.fault)
+        self.set_fault(spec.fault)
 
-    def begin(self, fault: Fault) -> None:
-        """Let this fault strike. What another one left is forgotten; the state is restored afterwards."""
+    def set_fault(self, fault: Fault) -> None:
+        """Replaces the fault and clears its progress. The caller restores the state afterwards."""
         setting, self.fault = self.setting, fault
         self._after = self._before if fault.keeps_state else operator_for(self._inner)
-        # Tuples of the outage that a reorder holds back, with their ports; and the order in which ports will be served.
+        # Tuples of the outage that a reorder holds back, by port; and the order in which ports are released.
         self._held: list[list[pa.RecordBatch]] = [[] for _ in setting.shapes]
         first = derived_seed(self.fault.seed, "reorder") % max(1, len(setting.shapes))
-        self._struck = False  # whether a fault that strikes once has
-        self.moved: list[int] = []  # hashes of the keys that tuples were given instead of their own
+        self._struck = False  # whether a fault of STRIKES_ONCE was injected
+        self.moved: list[int] = []  # hashes of the wrong keys that the fault put into tuples
         self._turns = [*range(first, len(setting.shapes)), *range(first)]
 
     # Rows -------------------------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class InjectedOperator(Operator):
         zones = self._zones(keys_of(batch, self.setting.shapes[channel.port]))
         batches = [batch.slice(0, 0) for _ in self.setting.shapes]
         batches[channel.port] = batch
-        return self._take(batches, np.full(batch.num_rows, channel.port, np.int8), zones)
+        return self._inject(batches, np.full(batch.num_rows, channel.port, np.int8), zones)
 
     def process_merged(self, batches: Sequence[pa.RecordBatch], ports: np.ndarray) -> list[Emission]:
         if self.fault is NOTHING:
@@ -151,13 +151,13 @@ class InjectedOperator(Operator):
         for port, batch in enumerate(batches):
             if batch.num_rows:
                 zones[ports == port] = self._zones(keys_of(batch, self.setting.shapes[port]))
-        return self._take(list(batches), ports, zones)
+        return self._inject(list(batches), ports, zones)
 
     def _zones(self, keys: Keys) -> np.ndarray:
-        """For each row whether it comes before, during or after the outage."""
+        """For each row: before, during or after the outage."""
         return np.int8(1) * ~below(keys, self.fault.start) + ~below(keys, self.fault.end)
 
-    def _take(self, batches: list[pa.RecordBatch], ports: np.ndarray, zones: np.ndarray) -> list[Emission]:
+    def _inject(self, batches: list[pa.RecordBatch], ports: np.ndarray, zones: np.ndarray) -> list[Emission]:
         self.version += len(ports)
         if not self.fault.keeps_state:
             return self._around_a_crash(batches, ports, zones)
@@ -167,39 +167,39 @@ class InjectedOperator(Operator):
         if not during.any() or self.fault.kind == "reorder":
             return self._deliver(self._before, batches, ports, np.arange(len(ports)))
         if self.fault.kind == "loss":
-            return self._chosen(self._before, batches, ports, np.flatnonzero(~during))
+            return self._deliver_rows(self._before, batches, ports, np.flatnonzero(~during))
         if self.fault.kind == "duplicate":
-            return self._chosen(self._before, batches, ports, np.repeat(np.arange(len(ports)), 1 + during))
+            return self._deliver_rows(self._before, batches, ports, np.repeat(np.arange(len(ports)), 1 + during))
         if self.fault.kind in STRIKES_ONCE:
             if not self._struck:
                 self._struck = True
-                return self._striking(batches, ports, int(np.argmax(during)))
+                return self._inject_once(batches, ports, int(np.argmax(during)))
             return self._deliver(self._before, batches, ports, np.arange(len(ports)))
         for port, batch in enumerate(batches):
-            mine = during[ports == port]
-            if mine.any():
-                batches[port] = altered(batch, self.setting.shapes[port], mine, self.fault)
+            own_rows = during[ports == port]
+            if own_rows.any():
+                batches[port] = altered(batch, self.setting.shapes[port], own_rows, self.fault)
         return self._deliver(self._before, batches, ports, np.arange(len(ports)))
 
-    def _striking(self, batches: list[pa.RecordBatch], ports: np.ndarray, first: int) -> list[Emission]:
-        """A fault that strikes once, at this merged row: in the state that the row finds, or in the row itself."""
+    def _inject_once(self, batches: list[pa.RecordBatch], ports: np.ndarray, first: int) -> list[Emission]:
+        """Injects a fault of STRIKES_ONCE at this merged row: into the state for its group, or into the row."""
         port = int(ports[first])
         row = int((ports[:first] == port).sum())
         batch, shape = batches[port], self.setting.shapes[port]
         chance = chance_of(batch, shape, row, self.fault.seed)
         state = self.fault.kind == "corrupt-state" or (self.fault.kind == "sdc" and chance % 2 == 0)
         if state:
-            emissions = self._chosen(self._before, batches, ports, np.arange(first))
+            emissions = self._deliver_rows(self._before, batches, ports, np.arange(first))
             if corrupt_state(self._before, port, batch.slice(row, 1), chance // 2):
-                return emissions + self._chosen(self._before, batches, ports, np.arange(first, len(ports)))
+                return emissions + self._deliver_rows(self._before, batches, ports, np.arange(first, len(ports)))
         batches[port], name = corrupted(batch, row, self.fault.columns, chance // 2)
         if name in self.fault.keys:
             column = batches[port].column(name).slice(row, 1)
             table = GroupTable([column.type], StringPool())
-            group = table.groups([column])[0]  # before its hash is asked for
+            group = table.groups([column])[0]  # adds the group, so that it has a hash
             self.moved.append(int(table.hashes[group]))
-        if state:  # the rows before it were given already
-            return emissions + self._chosen(self._before, batches, ports, np.arange(first, len(ports)))
+        if state:  # the earlier rows were processed already
+            return emissions + self._deliver_rows(self._before, batches, ports, np.arange(first, len(ports)))
         return self._deliver(self._before, batches, ports, np.arange(len(ports)))
 
     def _around_a_crash(self, batches: list[pa.RecordBatch], ports: np.ndarray, zones: np.ndarray) -> list[Emission]:
@@ -209,31 +209,31 @@ class InjectedOperator(Operator):
                 if batch.num_rows:
                     keys = keys_of(batch, self.setting.shapes[port])
                     restored[ports == port] = below(keys, self.fault.restored)
-            # What the checkpoint has seen; its outputs were given out by the operator before the crash.
-            self._chosen(self._after, batches, ports, np.flatnonzero(restored))
+            # Rows that the checkpoint contains; the operator before the crash emits their outputs.
+            self._deliver_rows(self._after, batches, ports, np.flatnonzero(restored))
         emissions: list[Emission] = []
         for zone, rows in _runs(zones):
             if zone != _DURING:
-                emissions += self._chosen(self._before if zone == _BEFORE else self._after, batches, ports, rows)
+                emissions += self._deliver_rows(self._before if zone == _BEFORE else self._after, batches, ports, rows)
         return emissions
 
     def _reordered(self, batches: list[pa.RecordBatch], ports: np.ndarray, zones: np.ndarray) -> list[Emission]:
-        """Hold the tuples of the outage until the first one after it arrives."""
+        """Holds the tuples of the outage until the first tuple after it arrives."""
         during = zones == _DURING
         for port, batch in enumerate(batches):
-            mine = np.flatnonzero(during[ports == port])
-            if len(mine):
-                self._held[port].append(take(batch, mine))
+            own_rows = np.flatnonzero(during[ports == port])
+            if len(own_rows):
+                self._held[port].append(take(batch, own_rows))
         over = zones == _AFTER
         first = int(np.argmax(over)) if over.any() else len(ports)
         passing = np.flatnonzero(~during)
-        emissions = self._chosen(self._before, batches, ports, passing[passing < first])
+        emissions = self._deliver_rows(self._before, batches, ports, passing[passing < first])
         if first < len(ports):
             emissions += self._release()
-        return emissions + self._chosen(self._before, batches, ports, passing[passing >= first])
+        return emissions + self._deliver_rows(self._before, batches, ports, passing[passing >= first])
 
     def _release(self) -> list[Emission]:
-        """What a reorder held back, one port after another."""
+        """Releases the tuples that a reorder holds, one port after another."""
         emissions: list[Emission] = []
         for port in self._turns:
             for batch in self._held[port]:
@@ -241,10 +241,10 @@ class InjectedOperator(Operator):
             self._held[port] = []
         return [emission._replace(triggers=None) for emission in emissions]
 
-    def _chosen(
+    def _deliver_rows(
         self, inner: Operator, batches: Sequence[pa.RecordBatch], ports: np.ndarray, rows: np.ndarray
     ) -> list[Emission]:
-        """Give these rows (of the merged order, never falling) to the target."""
+        """Passes these rows (of the merged order, ascending, with repeats) to the target."""
         if len(rows) == 0:
             return []
         chosen = []
@@ -277,29 +277,29 @@ class InjectedOperator(Operator):
             released = self._release() if key >= self.fault.end else []
             return released + self._before.watermark(key)
         emissions = self._before.watermark(key) if key < self.fault.start else []
-        return emissions + self._from_the_end_on(self._after.watermark(key))
+        return emissions + self._after_restart(self._after.watermark(key))
 
     def end(self) -> list[Emission]:
         if self.fault.keeps_state:
             return self._release() + self._before.end()
-        return self._from_the_end_on(self._after.end())
+        return self._after_restart(self._after.end())
 
     def output_watermark(self, key: OrderKey) -> OrderKey:
         promised = self._after.output_watermark(key)
         return min(promised, just_before(self.fault.start)) if self.holding else promised
 
-    def _from_the_end_on(self, emissions: list[Emission]) -> list[Emission]:
-        """What an operator that came back gives out by itself: nothing for moments before it was back."""
-        kept = []
+    def _after_restart(self, emissions: list[Emission]) -> list[Emission]:
+        """Drops output for times before the restart."""
+        remaining = []
         for emission in emissions:
             if isinstance(emission.event, pa.RecordBatch):
                 keys = keys_of(emission.event, self.setting.output_shapes[emission.port])
                 rows = np.flatnonzero(~below(keys, self.fault.end))
                 if len(rows):
-                    kept.append(Emission(emission.port, take(emission.event, rows)))
+                    remaining.append(Emission(emission.port, take(emission.event, rows)))
             elif emission.event.key >= self.fault.end:
-                kept.append(emission)
-        return kept
+                remaining.append(emission)
+        return remaining
 
     # State: that of the operator after the outage ---------------------------------------------------------------------
 
@@ -307,7 +307,7 @@ class InjectedOperator(Operator):
         return self._after.snapshot()
 
     def restore(self, parts: Sequence[OperatorState]) -> None:
-        """Start from a fault-free state. It has to be one of a cut at or before `restored`."""
+        """Starts from a fault-free state of a cut at or before `restored`."""
         self._before.restore(parts)
         if not self.fault.keeps_state and not self.fault.loses_state:
             self._after.restore(parts)
@@ -337,7 +337,7 @@ class InjectedOperator(Operator):
 
 
 def below(keys: Keys, limit: OrderKey) -> np.ndarray:
-    """Which keys are below `limit`."""
+    """For each key whether it is below `limit`."""
     result = keys.ts < limit.ts
     tied = keys.ts == limit.ts
     if tied.any():

@@ -1,31 +1,31 @@
 """The fault models.
 
-A fault strikes one operator, or a set of operators that fail together, during an *outage*: the tuples whose order
-keys lie in [start, end), on every input port of every operator of the set. What happens to these tuples:
+A fault affects one operator, or a set of operators that fail together, during an *outage*: the tuples whose order
+keys are in [start, end), on every input port of every operator of the set. Its effect on these tuples:
 
     loss       they never reach the operator: it was down (crash and restart, fail-over, a full buffer, a silent feed)
-    duplicate  each reaches it twice in a row: two free-running replicas upstream both sent it
-    reorder    the ports no longer keep step: each port's tuples of the outage arrive together, one port after another.
-               Order within a stream is kept, so an operator with one input stream does not notice
-    diverge    numeric attributes are off by up to DIVERGENCE of their value: replicas that computed differently
-    corrupt    one bit of one numeric attribute of each tuple is flipped, silently (of the lower 32 bits of a whole
-               number, of the 52 bits of a fraction)
+    duplicate  each is delivered twice in a row: two unsynchronised upstream replicas both sent it
+    reorder    the ports are out of step: each port's tuples of the outage arrive together, one port after another.
+               The order within a stream does not change, so an operator with one input stream is not affected
+    diverge    numeric attributes differ by up to DIVERGENCE of their value: replicas that computed differently
+    corrupt    one bit of one numeric attribute of each tuple is flipped silently (one of the lower 32 bits of an
+               integer, of the 52 mantissa bits of a double)
 
-    corrupt-tuple  one bit of one attribute of the first of these tuples is flipped, silently: of any attribute, text
-                   (of an ASCII character in it) and the keys that operators group by included
+    corrupt-tuple  one bit of one attribute of the first of these tuples is flipped silently: of any attribute,
+                   including text (of an ASCII character in it) and grouping keys
     corrupt-state  one bit of one attribute is flipped in the operator's state, right before the first of these tuples:
-                   in a tuple that the state has for the same group. Where it has none, as corrupt-tuple
-    sdc            silent data corruption: corrupt-tuple or corrupt-state, each for half of the faults, as the seed says
+                   in a tuple of the same group. Without such a tuple: as corrupt-tuple
+    sdc            silent data corruption: corrupt-tuple or corrupt-state, each for half of the seeds
 
-Attributes that operators group by are altered by the last three alone. Which bit, which attribute and how much follow
-from the seed and the order key. What becomes of the operator's state is part of the fault: it is put back to what the
-tuples before the order key `restored` had made of it.
+Only the last three alter grouping keys. The seed and the order key determine the bit, the attribute and the amount.
+The fault also determines the operator's state: it is rolled back to the state after all tuples before the order key
+`restored`.
 
     kept             restored = start: a checkpoint right before the failure, as the published method assumes
     checkpoint(age)  restored = start − age
-    lost             restored = START_KEY: the operator starts from nothing
+    lost             restored = START_KEY: the operator starts without state
 
-Outputs given out before the outage stay given out. Only a loss touches state.
+Output from before the outage remains. Only a loss changes state.
 """
 
 import re
@@ -38,7 +38,7 @@ from riprap.graph.order_keys import END_KEY, START_KEY, OrderKey
 
 FaultKind = Literal["loss", "duplicate", "reorder", "diverge", "corrupt", "corrupt-tuple", "corrupt-state", "sdc"]
 KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
-STRIKES_ONCE = ("corrupt-tuple", "corrupt-state", "sdc")  # one tuple, however long the outage is
+STRIKES_ONCE = ("corrupt-tuple", "corrupt-state", "sdc")  # affect one tuple, whatever the length of the outage
 ALTERS = ("diverge", "corrupt", *STRIKES_ONCE)
 DIVERGENCE = 0.01  # of the value
 NO_TIME = Duration(0)
@@ -53,8 +53,8 @@ class Fault:
     end: OrderKey  # > start
     restored: OrderKey  # <= start
     seed: int = 0
-    columns: tuple[str, ...] = ()  # attributes that may be altered
-    keys: tuple[str, ...] = ()  # those of them that divide the app by key
+    columns: tuple[str, ...] = ()  # attributes that it may alter
+    keys: tuple[str, ...] = ()  # those of them that partition the app by key
 
     @property
     def keeps_state(self) -> bool:
@@ -65,12 +65,12 @@ class Fault:
         return self.restored == START_KEY
 
 
-NOTHING = Fault("loss", END_KEY, END_KEY, END_KEY)  # strikes no tuple
+NOTHING = Fault("loss", END_KEY, END_KEY, END_KEY)  # affects no tuple
 
 
 @dataclass(frozen=True)
 class StateOutcome:
-    """What becomes of the state, before it is known where the outage is. `age` in microseconds of event time."""
+    """The state after a fault, independent of the position of the outage. `age` in microseconds of event time."""
 
     kind: Literal["kept", "checkpoint", "lost"] = "kept"
     age: Duration = NO_TIME

@@ -1,25 +1,25 @@
-"""What to do about each operator, in words that follow from its numbers.
+"""Advice for each operator, derived from its metrics.
 
-The yardstick is silence: an operator whose outage only makes the output fall silent has an error of 1 in every
-section that the outage covers, so that I equals the number of sections covered.
+The reference is silence: if an outage only stops the output, every section that it covers has an error of 1, so I is
+the number of covered sections.
 
-    silent   R and I stay within one section of silence: the output is right again as soon as the operator is back
-    lasting  the error outlasts the outage, but adds up to less than WORSE times silence
-    worse    the output is wrong by more than that: what the app goes on giving out is worse than nothing
+    silent   R and I are within one section of silence: the output is correct as soon as the operator runs again
+    lasting  the error outlasts the outage, but I is below WORSE times that of silence
+    worse    I is above that: the output during and after the outage is worse than none
 
-What helps depends on the operator as well. Silent: a *restart* is enough. Lasting: an operator with state is
-*checkpointed*. One without has nothing to save; what lasts is that others missed its tuples, so it has to be away for
-less long (it is *replicated*) or its input has to come again (its upstream operators are backups, and replay). Worse:
-it is replicated.
+The advice also depends on the operator. Silent: a *restart* is enough. Lasting: a stateful operator is *checkpointed*.
+A stateless one has no state to save; the error lasts because others missed its tuples, so either its outage must be
+shorter (it is *replicated*) or its input must be replayed (its upstream operators are backups). Worse: it is
+replicated.
 
-Where values are altered and nothing fails, nothing restarts or takes over: either *nothing* is needed, or copies have
-to *compare* what they give out.
+If values are altered, nothing fails, so restarts and fail-overs do not help: either *nothing* is needed, or copies must
+*compare* their output.
 
-With several sinks the strongest advice holds: an output that is right soon does not make up for one that stays wrong.
+With several sinks the strongest advice applies: one correct output does not compensate for a wrong one.
 
-Operators that are to be replicated and stand next to each other, or between which only operators stand that behave like
-one of them, form one group: a fail-over of the group loses tuples at its edge alone. One that also feeds operators that
-are not replicated stays apart from those behind it: otherwise a failure of theirs would silence the others too.
+Adjacent operators to replicate form one group, also if only operators that behave like one of them are in between: a
+fail-over of the group loses tuples only at its edge. An operator that also feeds operators outside the group is not
+grouped with those downstream of it: otherwise their failure would also stop the output to the others.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ from riprap.graph.graph import Graph
 
 Advice = Literal["restart", "checkpoint", "replicate", "nothing", "compare"]
 Effect = Literal["silent", "lasting", "worse"]
-EFFECTS: tuple[Effect, ...] = get_args(Effect)  # the least first
+EFFECTS: tuple[Effect, ...] = get_args(Effect)  # weakest first
 WORSE = 3.0  # times silence
 
 
@@ -52,7 +52,7 @@ def verdicts(
     *,
     altered: bool = False,
 ) -> dict[str, OperatorAdvice]:
-    """By target. `altered`: the faults were silent ones, `models.ALTERS`."""
+    """By target. `altered`: the faults were of `models.ALTERS`."""
     worst = deciding(summaries)
     if altered:
         return {name: _of_altered(summary) for name, summary in worst.items()}
@@ -66,7 +66,7 @@ def verdicts(
 
 
 def deciding(summaries: Sequence[TargetSummary]) -> dict[str, TargetSummary]:
-    """By target, the sink that decides what to do about it: the one that calls for most; of those, the most wrong."""
+    """By target, the summary of the sink with the strongest effect; of equal ones, with the largest error."""
     found: dict[str, TargetSummary] = {}
     for summary in summaries:
         known = found.get(summary.target)
@@ -108,7 +108,7 @@ def _verdict(
     if advice == "restart":
         return OperatorAdvice(
             advice,
-            f"Restart is enough: {output} is right again once the operator is back (R = {metrics.R}; {silence}).",
+            f"Restart is enough: {output} is correct once the operator runs again (R = {metrics.R}; {silence}).",
         )
     lasting = f"{output} stays wrong for {metrics.R} sections and I = {metrics.I:.2f}, where {silence}"
     if advice == "checkpoint":
@@ -129,17 +129,17 @@ def _of_altered(summary: TargetSummary) -> OperatorAdvice:
     return OperatorAdvice(
         "compare",
         f"Compare copies of it (full replication): altered values make {sections} of the output at {summary.sink} "
-        f"wrong, I = {metrics.I:.2f}, and nothing fails that a restart or a fail-over would mend.",
+        f"wrong, I = {metrics.I:.2f}, and no restart or fail-over corrects that.",
     )
 
 
 def _instead(graph: Graph, target: str) -> str:
-    """The other way to protect operators without state."""
+    """The alternative protection of a stateless operator."""
     before = {name for each in target.split("+") for name in graph.upstream(each)} - set(target.split("+"))
     upstream = [name for name in graph.order if name in before]
     if not upstream:
         return " It has no state to checkpoint."
-    return f" It has no state to checkpoint; or keep what {' and '.join(upstream)} gives out as a backup and replay it."
+    return f" It has no state to checkpoint; or make {' and '.join(upstream)} a backup and replay its output."
 
 
 def _groups(graph: Graph, placed: Sequence[TargetChoice], advice: Mapping[str, Advice]) -> dict[str, tuple[str, ...]]:

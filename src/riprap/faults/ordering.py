@@ -1,11 +1,11 @@
-"""How sure the order of the operators is, and whether the score is steady enough to rest anything on it.
+"""The confidence of the order of operators, and whether the score is stable enough.
 
-Order: a bootstrap over what a campaign drew by chance, the offsets and the repetitions. Each draw takes as many offsets
-and repetitions as there were, with replacement and the same for all targets, and computes R and I anew under the
-decisive outage. How often one operator comes out above another is how sure their order is; a tie counts half.
+Order: a bootstrap over the random choices of a campaign, the offsets and the repetitions. Each draw samples as many
+offsets and repetitions with replacement, the same for all targets, and recomputes R and I under the decisive outage.
+The confidence that one operator ranks above another is the share of draws in which it does; a tie counts half.
 
-Stability: the score of a section varies over golden runs, which differ by jitter alone. Where it varies by more than
-the threshold from which a section counts as wrong, errors of that size cannot be told from jitter.
+Stability: the score of a section varies over golden runs, which differ only in jitter. If it varies by more than the
+threshold for erroneous sections, errors of that size cannot be told from jitter.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ class RankedOperator:
 class MetricOrder:
     metric: str  # "R" or "I"
     places: tuple[RankedOperator, ...]  # highest first
-    whole: float  # share of draws in which nobody comes out below one that it is above
+    whole: float  # share of draws in which the whole order holds
 
     def sentence(self) -> str:
         parts = [
@@ -93,7 +93,7 @@ def _order(metric: str, targets: Sequence[str], values: Sequence[float], drawn: 
 
 
 def spread(golden: pa.Table) -> dict[str, float]:
-    """By sink: deviation of a section's score over golden runs, as a share of its mean; of the median section."""
+    """By sink: relative standard deviation of a section's score over golden runs; median over sections."""
     rows: dict[str, list[list[float]]] = {}
     for row in golden.to_pylist():
         rows.setdefault(row["sink"], []).append(row["sections"])
@@ -108,11 +108,11 @@ def spread(golden: pa.Table) -> dict[str, float]:
 
 
 def unsteady(settings: CampaignSettings, spreads: Mapping[str, float]) -> list[str]:
-    """A sentence for each sink whose score is not to be believed."""
+    """A warning for each sink whose score is not stable."""
     return [
-        f"The score of {sink} is not stable: golden runs, which differ by jitter alone, differ by {share:.1%} in a "
-        f"typical section, and from {settings.threshold:.1%} on a section counts as wrong. Choose another score "
-        "function, longer sections or a higher threshold before you believe these figures."
+        f"The score of {sink} is not stable: golden runs, which differ only in jitter, differ by {share:.1%} in a "
+        f"typical section, and above {settings.threshold:.1%} a section counts as wrong. Choose another score "
+        "function, longer sections or a higher threshold before you rely on these figures."
         for sink, share in spreads.items()
         if share > settings.threshold
     ]

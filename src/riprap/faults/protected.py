@@ -1,4 +1,4 @@
-"""From verdicts to a plan, and from a plan to what becomes of each operator's fault under it."""
+"""Converts advice to a plan, and derives the effect of a plan on each operator's fault."""
 
 from collections.abc import Mapping
 
@@ -11,14 +11,14 @@ from riprap.graph.graph import Graph
 from riprap.graph.ha_groups import connected, replicable
 from riprap.graph.plan_file import Plan
 
-CHECKPOINT_EVERY = Duration(1_000_000)  # what the plan proposes
+CHECKPOINT_EVERY = Duration(1_000_000)  # interval that the plan proposes
 GROUP = "critical"
 
 
 def proposed_plan(graph: Graph, found: Mapping[str, OperatorAdvice]) -> Plan:
-    """The verdicts as a plan, instead of the protection in the code.
+    """A plan that follows the advice and replaces the protection in the code.
 
-    Whoever has to be in a group with its members is, and what cannot be replicated is checkpointed.
+    Groups are completed with the operators that they require. An operator that cannot be replicated is checkpointed.
     """
     together = replicable(graph)
     sinks = {sink.name for sink in graph.sinks}
@@ -42,10 +42,10 @@ def proposed_plan(graph: Graph, found: Mapping[str, OperatorAdvice]) -> Plan:
 
 
 def protected_targets(graph: Graph, settings: CampaignSettings, plan: Plan, failover: Duration) -> dict[str, Target]:
-    """What each operator's fault becomes under a plan; operators for which it changes nothing are left out.
+    """Each operator's fault under a plan; without the operators whose fault does not change.
 
-    A member of a replicated group takes the group with it: a loss at the group's edge until the replica takes over. A
-    checkpoint loses what came after the last one, in the worst case its whole interval.
+    A failure in an HA group affects the whole group: a loss at its edge until another replica is active. With
+    checkpoints, the input since the last one is lost, in the worst case that of a whole interval.
     """
     graph = plan.apply(graph)
     groups: dict[str, tuple[str, ...]] = {}

@@ -1,19 +1,20 @@
-"""The four metrics of an operator, and what they rest on. Pure functions over arrays of scores.
+"""The four metrics of an operator and their parts: pure functions over arrays of scores.
 
 Shapes: i = stream offset, j = outage, k = repetition, l = golden run, t = section. Scores are values of the output
 score function. A quality score is faulty over golden, each averaged over its runs first.
 
     C  outage-duration impact: Spearman's rank correlation of tuples lost and quality score, mean over i
     D  data dependency: standard deviation (n − 1) of the quality score over offsets, and one-way ANOVA at α = 0.05
-    R  recovery time: index (from 1) of the section until which a share P of the erroneous sections lie, maximum over i
-    I  quality impact: sum of squared errors of the erroneous sections until there, maximum over i
+    R  recovery time: index (from 1) of the first section up to which a share P of the erroneous sections lie,
+       maximum over i
+    I  quality impact: sum of squared errors of the erroneous sections up to R, maximum over i
 
-Where only overestimates count, an error below 0 is one of 0 in R and I.
+If only overestimates count, R and I treat a negative error as 0.
 
-Degenerate cases: a constant quality score has no rank correlation, C = 0; all groups equal, D is accepted; no
-variation within groups that differ, rejected; a quality score without bound, D = ∞ and rejected; no erroneous section,
-R = I = 0; an error is |faulty − golden| / |golden|, where 0/0 = 0 and x/0 = 1 (the section is *flagged*: its error has
-no size). A corrupted bit can make a score infinite or no number at all: its quality is ∞, its error 1 and flagged.
+Degenerate cases: a constant quality score has no rank correlation: C = 0. All groups equal: D is accepted; groups that
+differ without variation inside: rejected; an infinite quality score: D = ∞, rejected. No erroneous section: R = I = 0.
+An error is |faulty − golden| / |golden|, with 0/0 = 0 and x/0 = 1 (the section is *flagged*: its error has no size). A
+corrupted bit can make a score infinite or NaN: then its quality is ∞, and its error is 1 and flagged.
 """
 
 from dataclasses import dataclass
@@ -34,14 +35,14 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True)
 class Errors:
-    """Errors of the sections from the fault on, averaged over repetitions: one array per offset."""
+    """Errors of the sections from the fault onwards, averaged over repetitions: one array per offset."""
 
     error: np.ndarray
     flagged: np.ndarray  # bool: golden is 0 and faulty is not
 
 
 def quality_scores(faulty: np.ndarray, golden: np.ndarray) -> np.ndarray:
-    """Faulty over golden, with 0/0 = 1 (nothing to find, and nothing found) and x/0 = inf, as of what is no number."""
+    """Faulty over golden, with 0/0 = 1 (no output expected, none found), x/0 = inf and NaN → inf."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(golden == 0, np.where(faulty == 0, 1.0, np.inf), faulty / golden)
     return np.where(np.isfinite(ratio), ratio, np.inf)
@@ -76,7 +77,7 @@ def _differs(groups: np.ndarray) -> bool:
     between = size * float(((means - groups.mean()) ** 2).sum())
     within = float(((groups - means[:, None]) ** 2).sum())
     if size < 2:
-        return False  # one repetition says nothing about variation within a group
+        return False  # one repetition has no variation within a group
     if within <= 1e-24 * max(1.0, between):
         return True
     ratio = (between / (count - 1)) / (within / (count * (size - 1)))
@@ -86,20 +87,20 @@ def _differs(groups: np.ndarray) -> bool:
 def section_errors(faulty: np.ndarray, golden: np.ndarray, *, signed: bool = False) -> Errors:
     """Errors by section, from scores [run, t] of faulty and of golden runs (averaged over runs first).
 
-    `signed` keeps the sign: above 0 where the app overestimates.
+    `signed` keeps the sign: positive if the app overestimates.
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        ours, theirs = faulty.mean(axis=0), golden.mean(axis=0)
-        off = ours - theirs
-        error = np.where(theirs == 0, np.where(off == 0, 0.0, np.sign(off)), off / np.abs(theirs))
+        faulty_mean, golden_mean = faulty.mean(axis=0), golden.mean(axis=0)
+        off = faulty_mean - golden_mean
+        error = np.where(golden_mean == 0, np.where(off == 0, 0.0, np.sign(off)), off / np.abs(golden_mean))
     sizeless = ~np.isfinite(error)
-    flagged = (theirs == 0) & (off != 0) | sizeless
+    flagged = (golden_mean == 0) & (off != 0) | sizeless
     error = np.where(sizeless, np.where(error < 0, -1.0, 1.0), error)
     return Errors(error if signed else np.abs(error), flagged)
 
 
 def counted(error: np.ndarray, which: Literal["absolute", "over"]) -> np.ndarray:
-    """Signed errors as R and I take them: where only overestimates count, others are none."""
+    """Signed errors as R and I count them: with "over", underestimates are 0."""
     return np.maximum(error, 0.0) if which == "over" else error
 
 
@@ -108,21 +109,21 @@ def recovery_time(error: np.ndarray, threshold: float, share: float) -> int:
     erroneous = np.cumsum(np.abs(error) > threshold)
     if not len(erroneous) or erroneous[-1] == 0:
         return 0
-    # A hair below the share, so that 90 % of 10 sections are 9 whatever the rounding.
+    # Slightly below the share, so that 90 % of 10 sections are 9 despite rounding.
     return int(np.searchsorted(erroneous, share * erroneous[-1] - 1e-9)) + 1
 
 
 def quality_impact(error: np.ndarray, threshold: float, until: int, *, signed: bool = False) -> float:
     """I of one offset: squared errors beyond the threshold in the first `until` sections.
 
-    `signed` lets underestimates count below 0, so that the sum says which way the output is wrong on the whole.
+    With `signed`, underestimates are negative, so the sum shows the direction of the error.
     """
     counted = error[:until][np.abs(error[:until]) > threshold]
     return float((np.sign(counted) * counted**2 if signed else counted**2).sum())
 
 
 def interval(samples: np.ndarray) -> Interval | None:
-    """A confidence interval of the mean (Student), where there are two samples or more."""
+    """A confidence interval of the mean (Student); None for fewer than two samples."""
     if len(samples) < 2 or not np.isfinite(samples).all():
         return None
     half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(samples) - 1)) * float(stats.sem(samples))
@@ -131,12 +132,12 @@ def interval(samples: np.ndarray) -> Interval | None:
 
 
 def can_tell(golden: int, faulty: int) -> bool:
-    """Whether so many scores of each kind can show a difference at all: if every golden one is below every faulty."""
+    """Whether these numbers of scores can differ significantly: if all golden ones are below all faulty ones."""
     return 2 / comb(golden + faulty, faulty) < ALPHA
 
 
 def sensitive(golden: np.ndarray, faulty: np.ndarray) -> bool:
-    """Whether faulty local scores come from another distribution than golden ones (Kolmogorov–Smirnov at α = 0.05)."""
+    """Whether faulty local scores have a different distribution from golden ones (Kolmogorov–Smirnov at α = 0.05)."""
     if len(golden) < 2 or len(faulty) < 1 or np.ptp(np.concatenate([golden, faulty])) == 0:
         return False
     golden, faulty = (np.where(np.isnan(scores), np.inf, scores) for scores in (golden, faulty))

@@ -1,17 +1,17 @@
-"""The recorded stream: what the sources were given, as arrays on disk that every trial maps into memory.
+"""The recorded stream: the input of the sources, as arrays on disk that every trial memory-maps.
 
 A directory with, for each source, `NAME.arrow` (Arrow IPC, one batch, not compressed, only the columns that the app
 reads, with `_ts` and `_seq`) and
 
-    NAME.position.npy  int64  place of each row among the rows of all sources, in the order of their keys
-    NAME.part.npy      int32  number of the key that the row belongs to (0 where the app is not divided by key)
-    NAME.order.npy     int64  rows by part, and by place within a part
-    NAME.first.npy     int64  where each part begins in `order`; one entry more than there are parts
+    NAME.position.npy  int64  index of each row among the rows of all sources, in key order
+    NAME.part.npy      int32  number of the row's key (0 if the app is not partitioned by key)
+    NAME.order.npy     int64  rows by part, and by position within a part
+    NAME.first.npy     int64  start of each part in `order`; one entry more than parts
     hashes.npy         uint64 hash of each part's key, as operators compute it
     time.npy           int64  `_ts` by position
 
-Written once, sealed (`sealed.py`), never changed. A *cut* is a position p: everything below p has been given to the
-sources, nothing from p on.
+Written once, sealed (`sealed.py`), never changed. A *cut* is a position p: the sources have read everything below p
+and nothing from p on.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,12 +36,12 @@ from riprap.operators.kernels.selecting import by_part, rows_among, rows_within
 from riprap.operators.strings import StringPool
 from riprap.operators.views import Views
 
-_SORTED = 30  # rows that are looked at in the time that it takes to sort in one
+_SORTED = 30  # rows scanned in the time that sorting takes per row
 
 
 @dataclass(frozen=True)
 class RecordedSource:
-    """One source's rows. See the head of the file."""
+    """One source's rows, as in the module's docstring."""
 
     name: str
     rank: int
@@ -66,7 +66,7 @@ class RecordedSource:
 
     @cached_property
     def views(self) -> Views:
-        """The same rows, from which some are taken in less time."""
+        """The same rows, for faster selection."""
         return Views.of(self.batch)
 
     def rows_at(self, seq: np.ndarray) -> np.ndarray:
@@ -105,9 +105,7 @@ class Recording:
         raise DataError(f"position {position} is beyond the recorded stream of {self.tuples} tuples")
 
     def positions_of(self, keys: Keys) -> np.ndarray:
-        """The position of the source tuple that each key belongs to; of the first one from then on for a time
-        boundary.
-        """
+        """The position of the source tuple of each key; for a time boundary, of the first tuple at or after it."""
         count = len(keys.ts)
         for source in self.sources:
             if len(keys.src) == 1 and keys.src[0] == source.rank:
@@ -130,21 +128,20 @@ class Recording:
         return part
 
     def parts_of(self, positions: np.ndarray) -> np.ndarray:
-        """The part of the source tuple at each position. What time triggers behind the last tuple counts as the last
-        tuple's.
+        """The part of the source tuple at each position. Output that time triggers after the last tuple counts as the
+        last tuple's.
         """
         return self.part[np.minimum(positions, self.tuples - 1)]
 
     def rows_left(self, parts: np.ndarray, start: int) -> int:
-        """About how many tuples of these parts come from a cut on, if their rates do not change."""
+        """Estimated number of tuples of these parts after a cut, at constant rates."""
         total = sum(int((source.first[parts + 1] - source.first[parts]).sum()) for source in self.sources)
         return round(total * (1.0 - start / self.tuples))
 
     def feed(self, engine: Engine, start: int, stop: int, parts: np.ndarray | None = None) -> Iterator[Output]:
-        """Give an engine that is at cut `start` everything up to cut `stop`, or only what belongs to `parts`.
+        """Feeds an engine at cut `start` all tuples up to cut `stop`, or only those of `parts`.
 
-        The engine learns that the sources have come as far as the cut, whichever tuples it got; the last cut is the
-        end.
+        The watermark of every source advances to the cut in any case; the last cut ends the stream.
         """
         if stop <= start and stop < self.tuples:
             return
@@ -170,7 +167,7 @@ def record(
     columns: Mapping[str, tuple[str, ...]] | None,
     path: Path,
 ) -> None:
-    """Write a recording. `columns` are those that divide each source by key; None: the app is not divided."""
+    """Writes a recording. `columns`: partitioning columns by source; None: the app is not partitioned by key."""
     final, path = path, fresh(path)
     wanted = wanted_columns(graph, frozenset(op.name for op in graph.operators))
     tables: dict[str, pa.RecordBatch] = {}
@@ -178,7 +175,7 @@ def record(
         names = wanted[source.name][0] | frozenset((columns or {}).get(source.name, ()))
         batches = list(keyed(inputs[source.name], source, names))
         if not batches:
-            raise DataError(f"the input of source {source.name} is empty; there is nothing to inject a fault into")
+            raise DataError(f"the input of source {source.name} is empty: no fault can be injected")
         tables[source.name] = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()[0]
     positions = _merged_positions(graph, tables)
     parts, hashes = _parts(graph, tables, columns)
@@ -197,7 +194,7 @@ def record(
 
 
 def load(graph: Graph, path: Path) -> Recording:
-    """Map a recording into memory."""
+    """Memory-maps a recording."""
     sources = []
     for source in graph.sources:
         batch = pa.ipc.open_file(files.mapped(path / f"{source.name}.arrow")).get_batch(0)

@@ -3,8 +3,8 @@
 8 bytes  length of the JSON text, little-endian
 text     {"operators": {NAME: {"version", "since", "scalars", "blob": AT, "tables": {TABLE: AT}}},
           "mergers": {NAME: AT}, "progress": {NAME: [ts, src, seq, n]}}
-after    what AT = [offset, length] names, offsets counted from the end of the text: tables as Arrow IPC streams,
-         what waits in mergers as in `checkpoints.waiting`, and the bytes of users' operators
+after    the data that AT = [offset, length] refers to, offsets from the end of the text: tables as Arrow IPC streams,
+         items waiting in mergers as in `checkpoints.waiting`, and the bytes of users' operators
 """
 
 import json

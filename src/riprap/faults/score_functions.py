@@ -1,15 +1,15 @@
-"""Output score functions of the user's own: any Python function from an Arrow table of output tuples to a number.
+"""User-defined output score functions: any Python function from an Arrow table of output tuples to a number.
 
     def spread(tuples):                       # in scores.py: --osf "Quotes=scores:spread"
         return pc.max(tuples["price"]).as_py() - pc.min(tuples["price"]).as_py()
 
-    @reads("price")                           # keeps that column alone; without it all columns of the sink are kept
+    @reads("price")                           # stores only that column; without it, all columns of the sink
     def spread(tuples): ...
 
-The function is called for the affected part and for single sections, never for no tuples: over none the score is 0. It
-gets the tuples in no particular order and must give the same number for the same tuples. Numbers, truth values,
-timestamps and texts of up to TEXT_BYTES bytes can be read. What identifies a function is a digest of its code, of the
-functions that it calls by name and of the plain values that it refers to, so that an edited one is another one.
+The function is called for the affected part and for single sections, never for an empty set: its score is 0. It gets
+the tuples in no particular order and must return the same number for the same tuples. It can read numbers, booleans,
+timestamps and strings of up to TEXT_BYTES bytes. A function is identified by a digest of its code, of the functions
+that it calls by name and of the plain values that it refers to, so an edited function is a different one.
 """
 
 import math
@@ -28,11 +28,11 @@ from riprap.graph.order_keys import KEY_COLUMNS, visible_schema
 ScoreFunction = Callable[[pa.Table], float]
 TEXT_BYTES = 64
 _READS = "_riprap_reads"
-_END = b"."  # behind every text that is kept: arrays of bytes drop zeros at the end
+_END = b"."  # appended to every stored string: byte arrays drop trailing zeros
 
 
 def reads(*columns: str) -> Callable[[ScoreFunction], ScoreFunction]:
-    """Say which columns an output score function reads."""
+    """Declares the columns that an output score function reads."""
 
     def marked(function: ScoreFunction) -> ScoreFunction:
         setattr(function, _READS, columns)
@@ -55,7 +55,7 @@ def digest(function: ScoreFunction) -> str:
 
 
 def _parts(thing: Any, seen: set[int]) -> Iterator[str]:
-    """Everything that the result of a call can follow from, as far as it is code or plain values."""
+    """Everything that the result of a call can depend on, if it is code or plain values."""
     if id(thing) in seen:
         return
     if isinstance(thing, FunctionType):
@@ -109,8 +109,8 @@ def _names(code: CodeType) -> list[str]:
 
 @dataclass(frozen=True)
 class FunctionScore:
-    """A function, bound to the columns of one sink. Its values are rows of a structured array, which can be kept in a
-    file like any other array: for each column `vI` its value and `nI` whether it is null.
+    """A function, bound to the columns of one sink. Its values are rows of a structured array, which can be saved like
+    any other array: for each column, `vI` is its value and `nI` whether it is null.
     """
 
     text: str
@@ -145,8 +145,8 @@ class FunctionScore:
             words = [text.encode() for text in column.fill_null("").to_pylist()]
             if any(len(word) > TEXT_BYTES for word in words):
                 raise UsageError(
-                    f"the output score function {self.text} reads texts of {field.name} longer than {TEXT_BYTES} "
-                    "bytes; say with riprap.faults.score_functions.reads which columns it needs"
+                    f"the output score function {self.text} reads strings of {field.name} longer than {TEXT_BYTES} "
+                    "bytes; declare with riprap.faults.score_functions.reads which columns it needs"
                 )
             return np.array([word + _END for word in words], _stored(field.type))
         if pa.types.is_timestamp(column.type):
@@ -169,7 +169,7 @@ class FunctionScore:
             number = math.nan
         if not math.isfinite(number):
             raise UsageError(
-                f"the output score function {self.text} of {self.sink} gave {score!r}; it has to give a finite number"
+                f"the output score function {self.text} of {self.sink} returned {score!r}, not a finite number"
             )
         return number
 
@@ -198,7 +198,7 @@ class FunctionScore:
 
 
 def function_score(function: ScoreFunction, schema: pa.Schema, sink: str) -> FunctionScore:
-    """A function for a sink with these columns; raises for columns that are not there or cannot be kept."""
+    """A function for a sink with these columns; raises `UsageError` for missing or unsupported columns."""
     text, visible = described(function), visible_schema(schema)
     wanted = getattr(function, _READS, tuple(name for name in visible.names if name not in KEY_COLUMNS))
     fields = []
@@ -209,7 +209,7 @@ def function_score(function: ScoreFunction, schema: pa.Schema, sink: str) -> Fun
         type_ = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
         if not (_is_text(type_) or pa.types.is_timestamp(type_) or _plain(type_)):
             raise UsageError(
-                f"the output score function {text} reads {name} of {sink}, a {type_}, which cannot be kept"
+                f"the output score function {text} reads {name} of {sink}, a {type_}, which cannot be stored"
             )
         fields.append(pa.field(name, pa.string() if _is_text(type_) else type_))
     if not fields:

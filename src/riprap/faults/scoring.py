@@ -2,9 +2,8 @@
 
 Written as SQL aggregates over the sink's columns: `sum(gain)`, `avg(gain)`, `count(*)`, `min(x)`, `max(x)`,
 `rmse(x, y)` (the root of the mean squared difference of two columns), as the ratio of two of these, `sum(gain) /
-sum(size)`, or as a Python function (`functions`). Tuples for which the argument is null or NaN do not count. Over no
-tuples a sum and a count are 0; avg, min, max, rmse and x/0 are 0 as well: nothing was found, which is what a quality
-score has to show.
+sum(size)`, or as a Python function (`score_functions`). Tuples whose argument is null or NaN do not count. Over no
+tuples every score, also avg, min, max, rmse and x/0, is 0, so that the quality score shows missing output.
 """
 
 import re
@@ -25,12 +24,12 @@ _RMSE = re.compile(r"\s*rmse\s*\((.+),(.+)\)\s*", re.IGNORECASE | re.DOTALL)
 
 
 class Score(Protocol):
-    """An output score function of one sink. `values` turns tuples into an array, and the score is one of the array."""
+    """An output score function of one sink. `values` converts tuples to an array, which determines the score."""
 
     @property
     def text(self) -> str: ...
     @property
-    def nothing(self) -> np.ndarray: ...  # the values of no tuples
+    def nothing(self) -> np.ndarray: ...  # the values of an empty set
     def values(self, batch: pa.RecordBatch) -> np.ndarray: ...
     def over(self, values: np.ndarray) -> float: ...
     def by_section(self, values: np.ndarray, section: np.ndarray, sections: int) -> np.ndarray: ...
@@ -41,7 +40,7 @@ class OutputScore:
     """An OSF, bound to the columns of one sink."""
 
     text: str
-    function: str  # one of FUNCTIONS, or "rmse", of which the argument is the difference
+    function: str  # one of FUNCTIONS, or "rmse", whose argument is the difference
     argument: Bound | None  # None: count(*)
 
     @property
@@ -49,7 +48,7 @@ class OutputScore:
         return np.empty(0)
 
     def values(self, batch: pa.RecordBatch) -> np.ndarray:
-        """What each output tuple brings to the score, NaN for those that do not count."""
+        """The contribution of each output tuple to the score; NaN if it does not count."""
         if self.argument is None:
             return np.ones(batch.num_rows)
         column = self.argument.evaluate(batch)
@@ -63,7 +62,7 @@ class OutputScore:
         return float(self.by_section(values, np.zeros(len(values), np.int64), 1)[0])
 
     def by_section(self, values: np.ndarray, section: np.ndarray, sections: int) -> np.ndarray:
-        """The score of each section 0 … sections − 1; `section` says where each tuple belongs."""
+        """The score of each section 0 … sections − 1; `section`: the section of each tuple."""
         counted = ~np.isnan(values)
         if not counted.all():
             values, section = values[counted], section[counted]
@@ -75,7 +74,7 @@ class OutputScore:
         return self.of_totals(*self.totals(values, section, sections))
 
     def totals(self, values: np.ndarray, section: np.ndarray, sections: int) -> tuple[np.ndarray, np.ndarray]:
-        """The sum and the number of the tuples that count, by section."""
+        """Sum and number of the tuples that count, by section."""
         counted = ~np.isnan(values)
         if not counted.all():
             values, section = values[counted], section[counted]
@@ -89,7 +88,7 @@ class OutputScore:
 
 
 def in_sums(score: Score) -> TypeGuard[OutputScore]:
-    """Whether a score follows from sums and counts, so that tuples can be taken away again."""
+    """Whether a score is a function of sums and counts, so that tuples can be subtracted."""
     return isinstance(score, OutputScore) and score.function not in ("min", "max")
 
 
@@ -123,7 +122,7 @@ _PAIR = np.dtype([("above", np.float64), ("below", np.float64)])
 
 
 def parse_score(text: str, schema: pa.Schema, sink: str, function: ScoreFunction | None = None) -> Score:
-    """`sum(gain)` for a sink with these columns; or a function of the user's own, which `text` describes."""
+    """Parses `sum(gain)` for a sink with these columns; or binds the user's `function`, which `text` describes."""
     if function is not None:
         return function_score(function, schema, sink)
     above, slash, below = _divided(text)
@@ -133,7 +132,7 @@ def parse_score(text: str, schema: pa.Schema, sink: str, function: ScoreFunction
 
 
 def _divided(text: str) -> tuple[str, str, str]:
-    """The two sides of a division outside of all brackets."""
+    """Splits at a division outside of all brackets."""
     depth = 0
     for at, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")
@@ -155,7 +154,7 @@ def _parse_call(text: str, schema: pa.Schema, sink: str) -> OutputScore:
             "a ratio of two of them, or module:function"
         ) from error
     if call.function not in FUNCTIONS:
-        raise UsageError(f"{text} is no output score function; use one of {', '.join(FUNCTIONS)}, rmse")
+        raise UsageError(f"{text} is not an output score function; use one of {', '.join(FUNCTIONS)}, rmse")
     if call.argument is None:
         return OutputScore(text, "count", None)
     try:
@@ -167,6 +166,6 @@ def _parse_call(text: str, schema: pa.Schema, sink: str) -> OutputScore:
 
 
 def default_score(schema: pa.Schema) -> str:
-    """The sum of the last numeric column; the number of tuples where there is none."""
+    """The sum of the last numeric column; without one, the number of tuples."""
     numeric = [f.name for f in schema if pa.types.is_floating(f.type) or pa.types.is_integer(f.type)]
     return f"sum({numeric[-1]})" if numeric else "count(*)"

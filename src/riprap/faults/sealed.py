@@ -1,10 +1,10 @@
-"""Directories of a campaign that are written once: whole, or made again.
+"""Directories of a campaign that are written once. A damaged one is deleted and recomputed.
 
-`_sums.json` in such a directory has the length and the xxh3-64 of every other file of it, and is written last. A
-directory without it, or with a file that differs from it, is not *sound*. Everything in a campaign's directory follows
-from its inputs, so what is not sound is removed and made again; nothing of it is ever read.
+`_sums.json` in such a directory has the length and the xxh3-64 of every other file, and is written last. A directory
+without it, or with a file that does not match, is not *sound*. The content of a campaign's directory is derived from
+its inputs, so an unsound directory is deleted and recomputed; it is never read.
 
-Files hold arrays (`.npy` without objects), Arrow tables and JSON: whatever they contain, reading them runs nothing.
+Files hold arrays (`.npy` without objects), Arrow tables and JSON: reading them never executes code.
 """
 
 import json
@@ -25,7 +25,7 @@ _BLOCK = 1 << 22  # bytes hashed at once
 
 
 def fresh(path: Path) -> Path:
-    """An empty directory beside `path`, to be written and then `finished`."""
+    """An empty directory next to `path`, to be filled and then passed to `finished`."""
     work = path.with_suffix(".part")
     remove(work)
     files.make(work)
@@ -33,14 +33,14 @@ def fresh(path: Path) -> Path:
 
 
 def finished(work: Path, path: Path) -> None:
-    """Seal what `fresh` began and give it its name."""
+    """Seals a directory made by `fresh` and renames it to `path`."""
     seal(work)
     remove(path)
     files.rename(work, path)
 
 
 def seal(folder: Path) -> None:
-    """From now on the directory is sound, until one of its files changes."""
+    """Makes the directory sound, until one of its files changes."""
     sums = {path.name: _sum(path) for path in _files(folder)}
     work = folder / f"{SUMS}.part"
     files.write_text(work, json.dumps(sums))
@@ -48,7 +48,7 @@ def seal(folder: Path) -> None:
 
 
 def sound(folder: Path) -> bool:
-    """Whether everything is there as it was sealed."""
+    """Whether all files are as they were when sealed."""
     try:
         sums = json.loads(files.read_bytes(folder / SUMS))
         if not isinstance(sums, dict) or not {path.name for path in _files(folder)} <= set(sums):
@@ -61,7 +61,7 @@ def sound(folder: Path) -> bool:
 
 
 def _files(folder: Path) -> list[Path]:
-    """All but hidden ones, as Spark leaves them."""
+    """All files except hidden ones, which Spark leaves."""
     return [folder / name for name in files.names(folder) if not name.startswith((".", "_"))]
 
 
@@ -83,21 +83,21 @@ def save_array(path: Path, array: np.ndarray) -> None:
 
 
 def mapped(path: Path) -> np.ndarray:
-    """A saved array, mapped into memory. As a plain array: numpy's own class for it is slow to index."""
+    """A saved array, memory-mapped. A plain array: `numpy.memmap` is slow to index."""
     data = files.mapped(path)
     head = pa.BufferReader(data)
     version = np.lib.format.read_magic(head)
     read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, by_columns, dtype = read_header(head)
     if dtype.hasobject:
-        raise ValueError(f"{path} has Python objects in it")
+        raise ValueError(f"{path} contains Python objects")
     count = prod(shape)
     flat = np.frombuffer(data, dtype, count, head.tell()) if count else np.empty(0, dtype)
     return flat.reshape(shape, order="F" if by_columns else "C")
 
 
 def save_batches(path: Path, batches: Iterable[pa.RecordBatch]) -> None:
-    """As an Arrow IPC stream: dictionaries may differ from batch to batch. Nothing is written for no batches."""
+    """Writes an Arrow IPC stream, since dictionaries may differ between batches. Without batches the file is empty."""
     writer = None
     with files.open_file(path, "wb") as file:
         for batch in batches:
@@ -108,7 +108,7 @@ def save_batches(path: Path, batches: Iterable[pa.RecordBatch]) -> None:
 
 
 def load_batches(path: Path) -> list[pa.RecordBatch]:
-    """What `save_batches` wrote, mapped into memory."""
+    """Reads a file of `save_batches`, memory-mapped."""
     data = files.mapped(path)
     if not data.size:
         return []

@@ -1,12 +1,12 @@
 """Golden runs under other jitter seeds, without running everything again.
 
-A jitter changes nothing but the order in which an operator with several ports takes their tuples. Where that operator
-is a join over count windows per key and nothing behind it has state, an output depends on its trigger and on the last
-tuples of its key on the other port. Those can only change for a trigger with a tuple of its key on the other port
-within the bound of the jitter. So, for every seed alike, these *unsettled* triggers are run again, with the tuples
-that they may meet, through the join itself; all other outputs stay as they are.
+A jitter only changes the order in which an operator with several ports processes their tuples. If that operator is a
+join over count windows per key and no operator behind it is stateful, an output depends only on its trigger and on the
+last tuples of its key on the other port. These can change only if the other port has a tuple of that key within the
+bound of the jitter. So for each seed only these *unsettled* triggers are run again through the join, with the tuples
+that they may join with; all other outputs are the same for every seed.
 
-Other apps are run again from the streams that reach their first merging operators.
+Other apps are run again from the input streams of their first merging operators.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,10 +28,10 @@ from riprap.operators.kernels.selecting import by_part, find_unsettled
 
 @dataclass(frozen=True)
 class GoldenOutputs:
-    """Golden outputs of any seed, by sink: `settled` are those that all seeds share; `unsettled` gives the rest.
+    """Golden outputs of any seed, by sink: `settled` are those that all seeds share; `unsettled` computes the rest.
 
-    `inputs` are the tuples to run again, by stream into `members` (none: everything from the sources on); `positions`
-    are those of the triggers that count, ascending (None: all do). Without `members` nothing depends on the seed.
+    `inputs`: the tuples to run again, by stream into `members` (empty: everything from the sources). `positions`: of
+    the unsettled triggers, ascending (None: all). Without `members` nothing depends on the seed.
     """
 
     members: frozenset[str]
@@ -52,7 +52,7 @@ class GoldenOutputs:
 
 @dataclass(frozen=True)
 class _Port:
-    """The tuples that reach one port of the merging operator."""
+    """The input of one port of the merging operator."""
 
     stream: str
     batch: pa.RecordBatch
@@ -63,10 +63,10 @@ class _Port:
 def golden_outputs(
     graph: Graph, recording: Recording, readers: Sequence[SinkReader], bound: int, *, divided: bool
 ) -> GoldenOutputs:
-    """Prepare golden runs under jitters of at most `bound` tuples (or microseconds)."""
+    """Prepares golden runs under jitters of at most `bound` tuples (or microseconds)."""
     if any(isinstance(spec, Punctor | Sort | Delay) for spec in graph.operators):
-        # Punctuation would have to be kept with the tuples of a stream, and what is delayed has another time than its
-        # position: run everything again.
+        # Punctuations are not recorded with the tuples, and delayed tuples have a different time from their position:
+        # run everything again.
         everything = frozenset(spec.name for spec in graph.operators)
         return GoldenOutputs(everything, {}, {reader.sink: no_rows(reader.score) for reader in readers}, None)
     merging = [spec.name for spec in graph.operators if spec.inputs > 1]
@@ -96,14 +96,14 @@ def _settles(graph: Graph, name: str) -> bool:
     spec = graph[name]
     behind = graph.reachable(name) - {name}
     if not isinstance(spec, Join) or all(spec.triggers(port) for port in (0, 1)):
-        return False  # with two speaking ports one source tuple can be two triggers
+        return False  # with two triggering ports one source tuple can be two triggers
     return not any(any(graph[other].stateful) for other in behind)
 
 
 def _unsettled(
     graph: Graph, recording: Recording, join: str, inputs: Mapping[str, list[pa.RecordBatch]], bound: int
 ) -> tuple[dict[str, list[pa.RecordBatch]], np.ndarray]:
-    """The triggers that a seed can change, what they may meet, and the positions of the triggers."""
+    """The triggers that a seed can change with the tuples that they may join with, and the triggers' positions."""
     spec = graph[join]
     assert isinstance(spec, Join)
     speaking = 0 if spec.triggers(0) else 1

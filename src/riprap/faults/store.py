@@ -1,12 +1,12 @@
-"""What the tasks of a campaign share. All of it is written once, by the task that makes it, and mapped by others.
+"""Files that the tasks of a campaign share. Each is written once, by one task, and memory-mapped by the others.
 
     golden-K/   golden run K, for repetitions
                   SINK.COLUMN.npy, SINK.order.npy, SINK.begins.npy   its output, and its rows by part
-                  state-CUT                                          the engine at a start (`states.py`)
+                  state-CUT                                          the engine at a start (`saved_states.py`)
                   mark-CUT.digests.npy, mark-CUT.waiting.npy         the state at a check
                   run.json                                           {"emitted": {CUT: {SINK: tuples}}, "states": [CUT],
                                                                      "marks": {CUT: hash, as hexadecimal digits}}
-    outputs/    what golden runs of all seeds need (`seeds.py`)
+    outputs/    data for golden runs of all seeds (`seeds.py`)
                   input-N.arrow, SINK.COLUMN.npy, positions.npy      tuples to run again; outputs of all seeds; triggers
                   outputs.json                                       {"members", "inputs": streams by N, "sinks",
                                                                      "positions": whether there are any}
@@ -31,13 +31,13 @@ from riprap.faults.trial_outputs import OutputRows
 
 
 def prepared(path: Path, settings: CampaignSettings) -> bool:
-    """Whether everything that units share is there, and sound."""
+    """Whether all files that units share exist and are sound."""
     names = [*(f"golden-{run}" for run in range(settings.reps)), "outputs"]
     return all(sound(path / name) for name in names)
 
 
 def profiled(path: Path) -> bool:
-    """Whether it is known, and sound, what reaches each target."""
+    """Whether the profiles of the targets exist and are sound."""
     return sound(path / "profile")
 
 
@@ -45,7 +45,7 @@ def profiled(path: Path) -> bool:
 
 
 def save_golden(path: Path, run: int, golden: Golden, index: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
-    """`index` is each sink's rows by part, as `Bench.by_part`."""
+    """`index`: each sink's rows by part, as `Bench.by_part`."""
     work = fresh(path / f"golden-{run}")
     for sink, rows in golden.rows.items():
         _save_rows(work, sink, rows)
@@ -126,7 +126,7 @@ def save_profiles(path: Path, profiles: Sequence[TargetProfile]) -> None:
 
 
 def load_profiles(path: Path, settings: CampaignSettings) -> list[TargetProfile]:
-    """Of the targets of the settings, which may be some of those that were profiled."""
+    """Profiles of the settings' targets, which may be a subset of those on disk."""
     folder = path / "profile"
     known = {name: (n, rates) for n, (name, *rates) in enumerate(json.loads(files.read_text(folder / "rates.json")))}
     found = [(target, *known[target.name]) for target in settings.targets]

@@ -1,15 +1,15 @@
-"""Placement: which operators are worth injecting a fault into.
+"""Target selection: which operators need trials of their own.
 
-An operator is a target where a fault in front of it does something else than a fault in front of its upstream
-operator. Only operators on a path to an assessed sink count; sinks themselves are no targets. What is not chosen
+An operator is a target if a fault at its input has a different effect from a fault at the input of its upstream
+operator. Only operators on a path to an assessed sink count; sinks are never targets. An operator that is not chosen
 behaves like its upstream operator.
 
-    loss, duplicate    sources; operators with an upstream that feeds several; operators with several inputs;
-                       operators behind a stateful one; where a loss takes state with it, operators with state: their
-                       upstream operator has other state to lose, or none
+    loss, duplicate    sources; operators whose upstream operator feeds several; operators with several inputs;
+                       operators behind a stateful one; if a loss also loses state, stateful operators: their
+                       upstream operator has different state, or none
     diverge, corrupt…  the same, and operators behind one that computes new attributes: other values can be wrong there
-    corrupt-state, sdc the same, and operators with state
-    reorder            operators with several inputs: order within a stream is kept, so others do not notice
+    corrupt-state, sdc the same, and stateful operators
+    reorder            operators with several inputs: the order within a stream does not change
 """
 
 from collections.abc import Iterable
@@ -24,9 +24,7 @@ from riprap.graph.specs import Functor, Join, OperatorSpec, Scan, Sink, Source
 
 @dataclass(frozen=True)
 class TargetChoice:
-    """Whether an operator is a target, and why; if not, which operator it behaves like ("" where a fault does
-    nothing).
-    """
+    """Whether an operator is a target, and why; if not, which operator it behaves like ("": a fault has no effect)."""
 
     operator: str
     chosen: bool
@@ -35,7 +33,7 @@ class TargetChoice:
 
 
 def placements(graph: Graph, kind: FaultKind, sinks: Iterable[str], state: StateOutcome = KEPT) -> list[TargetChoice]:
-    """One entry per operator on a path to a sink, upstream first. `state` is what becomes of a target's."""
+    """One entry per operator, upstream first. `state`: a target's state after the fault."""
     wanted = frozenset(sinks)
     found: dict[str, TargetChoice] = {}
     for spec in graph:
@@ -48,17 +46,17 @@ def placements(graph: Graph, kind: FaultKind, sinks: Iterable[str], state: State
         if reason:
             found[spec.name] = TargetChoice(spec.name, True, reason)
         elif kind == "reorder":
-            found[spec.name] = TargetChoice(spec.name, False, "it has one input stream, whose order is kept")
+            found[spec.name] = TargetChoice(spec.name, False, "it has one input stream, whose order does not change")
         else:
             upstream = graph.upstream(spec.name)[0]
             like = upstream if found[upstream].chosen else found[upstream].like
-            found[spec.name] = TargetChoice(spec.name, False, f"a fault here does what it does at {like}", like)
+            found[spec.name] = TargetChoice(spec.name, False, f"a fault here has the same effect as at {like}", like)
     return list(found.values())
 
 
 def _reason(graph: Graph, spec: OperatorSpec, kind: FaultKind, state: StateOutcome) -> str:
     if kind == "reorder":
-        return f"it has {spec.inputs} input streams, which can lose step" if spec.inputs > 1 else ""
+        return f"it has {spec.inputs} input streams, which can get out of step" if spec.inputs > 1 else ""
     if isinstance(spec, Source):
         return "it is a source"
     if spec.inputs > 1:
@@ -69,7 +67,7 @@ def _reason(graph: Graph, spec: OperatorSpec, kind: FaultKind, state: StateOutco
     if any(graph[upstream].stateful):
         return f"its upstream operator {upstream} is stateful"
     if state != KEPT and any(spec.stateful):
-        return "it has state, which does not outlive it"
+        return "it has state, which a failure loses"
     if kind in ("corrupt-state", "sdc") and any(spec.stateful):
         return "it has state that can be wrong"
     if kind in ALTERS and _computes(graph[upstream]):
@@ -85,7 +83,7 @@ def _computes(spec: OperatorSpec) -> bool:
 def chosen_targets(
     graph: Graph, text: str, kind: FaultKind, sinks: Iterable[str], state: StateOutcome = KEPT
 ) -> list[str]:
-    """`auto`, `all`, or names separated by commas (`A+B` is one target: operators that fail together)."""
+    """`auto`, `all`, or names separated by commas (`A+B` is one target of operators that fail together)."""
     found = placements(graph, kind, sinks, state)
     names = [placement.operator for placement in found if placement.like or placement.chosen]
     if text == "auto":

@@ -1,6 +1,6 @@
-"""What an app gave out at one sink, as arrays; and how two outputs differ.
+"""The output of an app at one sink, as arrays; and the difference of two outputs.
 
-Outputs are matched on the whole order key. Two tuples with the same key differ when any of their columns does.
+Outputs are matched on the whole order key. Tuples with the same key differ if any of their columns differs.
 """
 
 from collections.abc import Iterable
@@ -22,12 +22,12 @@ from riprap.operators.strings import StringPool
 
 
 class OutputRows(NamedTuple):
-    """Output tuples in the order in which they were given out; all arrays have one entry per tuple."""
+    """Output tuples in the order of emission; all arrays have one entry per tuple."""
 
-    position: np.ndarray  # int64, of the source tuple that its key names
+    position: np.ndarray  # int64, of the source tuple with its key
     identity: np.ndarray  # uint64, one-to-one with order keys (a 64-bit hash where `_seq` alone is not enough)
     content: np.ndarray  # uint64, a hash over all columns
-    value: np.ndarray  # what it brings to the score; float64, or what the score keeps of it
+    value: np.ndarray  # its contribution to the score; float64, or the columns that the score reads
 
     def rows(self, chosen: np.ndarray) -> "OutputRows":
         return OutputRows(*(column[chosen] for column in self))
@@ -42,13 +42,13 @@ def no_rows(score: Score) -> OutputRows:
 
 
 def joined(parts: list[OutputRows]) -> OutputRows:
-    """One or more, one behind the other."""
+    """Concatenates one or more."""
     return OutputRows(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 @dataclass(frozen=True)
 class SinkReader:
-    """Turns what leaves at one sink into arrays."""
+    """Converts the output at one sink to arrays."""
 
     sink: str
     shape: KeyShape
@@ -83,7 +83,7 @@ def sink_reader(graph: Graph, sink: str, score: Score, recording: Recording) -> 
 
 
 def among(known: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Which of the wanted are among the known, which ascend."""
+    """Whether each of `wanted` is in `known`, which is ascending."""
     if not len(known):
         return np.zeros(len(wanted), bool)
     at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
@@ -91,9 +91,7 @@ def among(known: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 class Difference(NamedTuple):
-    """How a faulty output differs from the golden one: golden rows that are missing or different, and what came
-    instead.
-    """
+    """How a faulty output differs from the golden one: golden rows that are missing or different, and added rows."""
 
     removed: np.ndarray  # int64, rows of the golden output
     added: OutputRows
@@ -120,7 +118,7 @@ def difference(golden: OutputRows, among: np.ndarray, faulty: OutputRows) -> Dif
 
 
 def _numbered(identities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows by identity, and the how-manieth of its identity each is (duplicates have the same)."""
+    """Rows by identity, and the index of each among the rows with its identity (duplicates share one)."""
     order = np.argsort(identities, kind="stable")
     ranked = identities[order]
     begins = np.searchsorted(ranked, ranked)
@@ -128,7 +126,7 @@ def _numbered(identities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def applied(golden: OutputRows, difference: Difference) -> OutputRows:
-    """The faulty output itself, in no particular order."""
+    """The faulty output, in no particular order."""
     kept = np.ones(golden.size, bool)
     kept[difference.removed] = False
     return joined([golden.rows(np.flatnonzero(kept)), difference.added])

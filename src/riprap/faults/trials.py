@@ -1,13 +1,12 @@
 """Trials: one run with one fault, as a difference to the golden run with the same jitter.
 
-`rerun` takes the rewritten graph through the whole stream: slow, and what the others are held equal to by a property
-test.
+`rerun` runs the rewritten graph over the whole stream. It is slow, and the reference in a property test.
 
-`replay` begins at the golden state at the start of the outage. In an app that is divided by key it replays the keys
-that have tuples in the outage, those that a tuple was given instead of its own, and no others; and a key is over as
-soon as it has no tuple on its way and the digests of its state are the golden ones at the same cut; what follows is the
-golden rest. In other apps everything is replayed, and the trial is over when the whole state is the golden one again.
-State that never comes back is replayed to the end of the stream.
+`replay` starts from the golden state at the start of the outage. In an app that is partitioned by key it replays only
+the keys with tuples in the outage, and the keys that the fault put into tuples. A key is done when it has no tuple in
+flight and the digests of its state equal the golden ones at the same cut: the rest of its output is the golden one. In
+other apps all tuples are replayed until the whole state is golden again. State that never recovers is replayed to the
+end of the stream.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,12 +29,12 @@ from riprap.graph.order_keys import OrderKey
 from riprap.operators.columns import Keys
 from riprap.operators.kernels.selecting import by_part, rows_within
 
-CHEAPER_THAN_CHECKS = 20_000  # tuples: with no more left, going on to the end takes less time than looking for an end
+CHEAPER_THAN_CHECKS = 20_000  # tuples: with fewer left, running to the end is faster than checking
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Everything that the trials with one jitter have in common."""
+    """Everything that trials with one jitter share."""
 
     graph: Graph
     recording: Recording
@@ -47,9 +46,8 @@ class Bench:
     _images: dict[int, dict[str, Any]] = field(default_factory=dict, compare=False)  # of the last start
 
     def engine(self, targets: Sequence[str], fault: Fault, start: int) -> Engine:
-        """An engine in which these targets fail, at the golden state of a start. To make one takes as long as a good
-        part of a trial: all faults that gates can do share one, others the last trial's where that was of the same
-        targets."""
+        """An engine in which these targets fail, in the golden state at `start`. Making one takes much of a trial's
+        time, so all faults that gates can inject share one; other faults reuse the last one for the same targets."""
         engine, key = self._gated, (tuple(targets), fault.kind)
         if not can_strike(engine, targets, fault):
             if key not in self._apart:
@@ -72,14 +70,14 @@ class Bench:
 
     @cached_property
     def by_part(self) -> Mapping[str, tuple[np.ndarray, np.ndarray]]:
-        """For each sink, golden output rows by part, and where each part begins."""
+        """For each sink, golden output rows by part, and the start of each part."""
         index = {}
         for sink, rows in self.golden.rows.items():
             index[sink] = by_part(self.recording.parts_of(rows.position), self.recording.parts)
         return index
 
     def position_of(self, key: OrderKey) -> int:
-        """The first position that does not come before a key."""
+        """The first position at or after a key."""
         keys = Keys(*(np.array([part], np.int64) for part in key))
         if key.ts < 0:
             return 0
@@ -87,7 +85,7 @@ class Bench:
 
 
 def rerun(bench: Bench, targets: Sequence[str], fault: Fault) -> dict[str, Difference]:
-    """By sink: the whole stream through the rewritten graph."""
+    """By sink: runs the rewritten graph over the whole stream."""
     engine = Engine(with_fault(bench.graph, targets, fault), jitter=bench.jitter, cut_everywhere=True)
     outputs = list(bench.recording.feed(engine, 0, bench.recording.tuples))
     result = {}
@@ -98,13 +96,13 @@ def rerun(bench: Bench, targets: Sequence[str], fault: Fault) -> dict[str, Diffe
 
 
 def replay(bench: Bench, targets: Sequence[str], fault: Fault) -> dict[str, Difference]:
-    """By sink: from the golden state at the start on, as far as the fault reaches."""
+    """By sink: runs from the golden state at the start until the effect of the fault ends."""
     recording = bench.recording
     over = bench.position_of(fault.end)
     start = bench.position_of(fault.start if fault.loses_state else fault.restored)
     anchor = bench.position_of(fault.start)
     checks = [cut for cut in checks_after(anchor, recording.tuples) if cut > over]
-    remaining = _touched(bench, targets, fault, start, over, checks)
+    remaining = _affected_parts(bench, targets, fault, start, over, checks)
     engine = bench.engine(targets, fault, start)
     chosen = np.zeros(recording.parts, bool)
     chosen[remaining] = True
@@ -125,7 +123,7 @@ def replay(bench: Bench, targets: Sequence[str], fault: Fault) -> dict[str, Diff
         done = remaining
         if cut < recording.tuples:
             struck = not still_striking(engine, targets, fault)
-            done = _over(bench, engine, bench.golden.marks[cut], remaining) if struck else remaining[:0]
+            done = _recovered(bench, engine, bench.golden.marks[cut], remaining) if struck else remaining[:0]
         if len(done):
             for reader in bench.readers:
                 among[reader.sink].append(_golden_rows(bench, reader.sink, done, start, cut))
@@ -139,27 +137,27 @@ def replay(bench: Bench, targets: Sequence[str], fault: Fault) -> dict[str, Diff
     return result
 
 
-def _touched(
+def _affected_parts(
     bench: Bench, targets: Sequence[str], fault: Fault, start: int, over: int, checks: Sequence[int]
 ) -> np.ndarray:
-    """Parts that the fault can touch: those with tuples in the outage, and of keys that it gave them; all where state
-    is lost."""
+    """Parts that the fault can affect: those with tuples in the outage, and those whose keys it put into tuples; all if
+    state is lost."""
     if not bench.divided or fault.loses_state:
         return np.arange(bench.recording.parts)
-    touched = np.zeros(bench.recording.parts, bool)
+    affected = np.zeros(bench.recording.parts, bool)
     for source in bench.recording.sources:
-        touched[source.part[slice(*np.searchsorted(source.position, (start, over)))]] = True
+        affected[source.part[slice(*np.searchsorted(source.position, (start, over)))]] = True
     if fault.keys:
-        touched |= np.isin(
-            bench.recording.hashes, _moved(bench, targets, fault, start, checks, np.flatnonzero(touched))
+        affected |= np.isin(
+            bench.recording.hashes, _moved(bench, targets, fault, start, checks, np.flatnonzero(affected))
         )
-    return np.flatnonzero(touched)
+    return np.flatnonzero(affected)
 
 
 def _moved(
     bench: Bench, targets: Sequence[str], fault: Fault, start: int, checks: Sequence[int], parts: np.ndarray
 ) -> np.ndarray:
-    """Hashes of the keys that the fault gives to tuples: it is let strike, to see."""
+    """Hashes of the keys that the fault puts into tuples, from injecting it."""
     engine = bench.engine(targets, fault, start)
     at = start
     for cut in [*checks, bench.recording.tuples]:
@@ -172,15 +170,15 @@ def _moved(
     return np.array([key for operator in struck for key in operator.moved], np.uint64)
 
 
-def _over(bench: Bench, engine: Engine, golden: StateMark, remaining: np.ndarray) -> np.ndarray:
-    """Which of the remaining parts will go on as in the golden run."""
+def _recovered(bench: Bench, engine: Engine, golden: StateMark, remaining: np.ndarray) -> np.ndarray:
+    """The remaining parts whose state is golden again."""
     if not bench.divided:
         return remaining if mark(engine, bench.recording, divided=False).whole == golden.whole else remaining[:0]
     same = (digests_of(engine, bench.recording.hashes[remaining]) == golden.digests[:, remaining]).all(axis=0)
-    on_the_way = np.zeros(bench.recording.parts, bool)
-    on_the_way[golden.waiting] = True
-    on_the_way[waiting_parts(engine, bench.recording)] = True
-    return remaining[same & ~on_the_way[remaining]]
+    in_flight = np.zeros(bench.recording.parts, bool)
+    in_flight[golden.waiting] = True
+    in_flight[waiting_parts(engine, bench.recording)] = True
+    return remaining[same & ~in_flight[remaining]]
 
 
 def _golden_rows(bench: Bench, sink: str, parts: np.ndarray, start: int, cut: int) -> np.ndarray:

@@ -1,13 +1,13 @@
 """The work of a campaign's tasks: functions from a job and a few numbers to rows of results.
 
-Order of work: `profile_all`, which tells the targets that can be assessed from others; `prepare` (one task per entry of
-`preparations`), then `run_unit` for every unit, then `run_golden` for every golden run, which are scored on what the
-units found to be affected.
+Order: `profile_all`, which determines the targets that can be assessed; `prepare` (one task per entry of
+`preparations`); `run_unit` for every unit; `run_golden` for every golden run, scored on the affected parts that the
+units found.
 
-Memory of a task: the recorded stream and the golden outputs are mapped, not loaded. A unit holds the state of the
-engine, one chunk of the replayed tuples (at most the tuples between two checks that belong to keys not yet back to
-normal) and the differences of its own trials: 32 bytes for each output tuple that differs. A preparation holds one
-batch and the golden output, 32 bytes a tuple.
+Memory of a task: the recorded stream and the golden outputs are memory-mapped. A unit holds the engine's state, one
+chunk of the replayed tuples (at most those between two checks, of keys that have not recovered) and the differences of
+its trials: 32 bytes per output tuple that differs. A preparation holds one batch and the golden output, 32 bytes per
+tuple.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,15 +37,15 @@ TRIALS = pa.schema(
         ("sink", pa.string()),
         ("target", pa.string()),
         ("offset", pa.int64()),
-        ("end", pa.int64()),  # position at which the target is back
+        ("end", pa.int64()),  # position at which the target runs again
         ("outage_us", pa.int64()),
         ("rate", pa.string()),
-        ("tuples", pa.int64()),  # lost (or otherwise struck) at the target
+        ("tuples", pa.int64()),  # lost (or otherwise affected) at the target
         ("rep", pa.int32()),
         ("faulty", pa.float64()),  # score of the affected part
-        ("golden", pa.float64()),  # its score in the golden run of the same jitter
+        ("golden", pa.float64()),  # its score in the golden run with the same jitter
         ("missing", pa.int64()),  # golden outputs that are missing or different
-        ("extra", pa.int64()),  # outputs that came instead of them or in addition
+        ("extra", pa.int64()),  # outputs that replace them or are additional
         ("sections", pa.list_(pa.int32())),  # sections that differ, and their scores
         ("section_faulty", pa.list_(pa.float64())),
         ("section_golden", pa.list_(pa.float64())),
@@ -64,14 +64,14 @@ GOLDEN = pa.schema(
 
 @dataclass(frozen=True)
 class CampaignJob:
-    """A campaign as tasks see it."""
+    """A campaign, as its tasks see it."""
 
     graph: Graph
     settings: CampaignSettings
-    path: Path  # what its tasks share
+    path: Path  # directory that its tasks share
     recorded: Path  # the recorded stream
-    identity: str = ""  # of the campaign; paths alone may have been another's before
-    functions: Mapping[str, ScoreFunction] = field(default_factory=dict)  # by sink: score functions of the user's own
+    identity: str = ""  # of the campaign; another campaign may have used the same paths
+    functions: Mapping[str, ScoreFunction] = field(default_factory=dict)  # by sink: the user's score functions
 
     @cached_property
     def recording(self) -> Recording:
@@ -116,7 +116,7 @@ class CampaignJob:
 
     @cached_property
     def golden_scores(self) -> dict[str, GoldenScores]:
-        """By sink, made by the first golden run of a process."""
+        """By sink; the first golden run of a process computes them."""
         return {}
 
     @property
@@ -135,12 +135,12 @@ def preparations(settings: CampaignSettings) -> list[str]:
 
 
 def profile_all(job: CampaignJob) -> None:
-    """Find out what reaches each target: which of them can be assessed follows from it."""
+    """Records the input of each target, which determines whether it can be assessed."""
     store.save_profiles(job.path, profile_targets(job.graph, job.recording, job.settings.targets))
 
 
 def prepare(job: CampaignJob, what: str) -> None:
-    """Make one of the things that units share."""
+    """Makes one of the results that units share."""
     if what == "outputs":
         bound = job.settings.jitter_bound
         outputs = golden_outputs(job.graph, job.recording, job.readers, bound, divided=job.divided)
@@ -169,7 +169,7 @@ def run_unit(job: CampaignJob, target: int, offset: int) -> pa.RecordBatch:
     for sink, score in job.scores.items():
         golden = [bench.golden.rows[sink] for bench in job.benches]
         longest = len(outages) - 1
-        # Of faults that strike one tuple none is the longest: each touches a part of its own.
+        # Faults that affect one tuple have no longest one: each affects a different part.
         touching = range(len(outages)) if job.settings.fault in STRIKES_ONCE else [longest]
         affected = np.unique(
             np.concatenate(
@@ -196,7 +196,7 @@ def run_unit(job: CampaignJob, target: int, offset: int) -> pa.RecordBatch:
 
 
 class _Indexed:
-    """A golden output with its rows by section and by identity; made once per process."""
+    """A golden output, indexed by section and by identity; made once per process."""
 
     def __init__(self, rows: OutputRows, section: int) -> None:
         self.rows, self.section = rows, section
@@ -209,7 +209,7 @@ class _Indexed:
         self._totals: tuple[np.ndarray, np.ndarray] | None = None
 
     def totals(self, score: OutputScore, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Sums and counts of these sections under the score that the rows have values of."""
+        """Sums and counts of these sections, under the score that the rows were read with."""
         if self._totals is None:
             self._totals = score.totals(self.rows.value, self.sections, len(self.begins) - 1)
         inside = wanted < len(self.begins) - 1
@@ -262,7 +262,7 @@ class _ScoredPart:
     def _sections(
         self, difference: Difference, differing: np.ndarray, gone: np.ndarray, new: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Faulty and golden scores of sections that differ; `gone` and `new` are those of removed and added rows."""
+        """Faulty and golden scores of sections that differ; `gone`, `new`: sections of removed and added rows."""
         count, score, golden = len(differing), self.score, self.golden
         at_gone, at_new = np.searchsorted(differing, gone), np.searchsorted(differing, new)
         if in_sums(score):
