@@ -43,5 +43,5 @@ def test_readings(table):
     assert 0.8 < table["status"].null_count / TUPLES < 0.95
     with pytest.raises(UsageError, match="at least 1"):
         sensors.generate(0, seed=1)
-    with pytest.raises(UsageError, match="cannot be asked"):
+    with pytest.raises(UsageError, match="cannot be polled"):
         sensors.generate(1, seed=1, sensors=0)

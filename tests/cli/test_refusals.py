@@ -156,7 +156,7 @@ SETTINGS = run_settings(None, {}, {"Source": "m.parquet"}, None, None)
         ({"app": "pydoc:cli"}, "app is 'pydoc:cli'"),
         ({"graph": 5}, "graph is 5"),
         ({"graph": "another"}, "is not the app that the run in"),
-        ({"app": ""}, "nothing in a directory names code: give the app again"),
+        ({"app": ""}, "code is never loaded from a directory: give the app again"),
         ({"plan": ["x"]}, "plan is ['x']"),
         ({"plan": "app = ["}, "is not TOML"),
         ({"fuse": "some"}, "fuse is 'some'"),

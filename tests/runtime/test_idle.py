@@ -134,5 +134,5 @@ def test_what_cannot_be_is_refused(tmp_path):
         run(app, {}, out=tmp_path / "a", idle="1s")
     with pytest.raises(UsageError, match="source S has a lateness"):
         run(app, {}, out=tmp_path / "a", idle="1s", follow=True)
-    with pytest.raises(UsageError, match="--idle 0s: write how long"):
+    with pytest.raises(UsageError, match="--idle 0s: write the longest time"):
         run(app, {}, out=tmp_path / "a", idle="0s", follow=True)

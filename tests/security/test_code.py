@@ -81,7 +81,7 @@ def test_planted_modules_never_run_and_those_of_an_app_are_found_everywhere(own)
     assert first.returncode == 0, first.stderr
 
     settings = read_settings(own / "run")
-    with pytest.raises(UsageError, match="nothing in a directory names code"):
+    with pytest.raises(UsageError, match="code is never loaded from a directory"):
         resumed_app(own / "run", settings, None)
     with pytest.raises(UsageError, match="is not the app that the run in"):
         resumed_app(own / "run", settings, "wordcount")
@@ -130,7 +130,7 @@ def test_a_run_directory_names_no_code(planted, name):
     with pytest.raises(RiprapError, match="is damaged: app is"):
         resume(planted)
     (planted / "run.json").write_text(json.dumps({"format": 2, **settings, "app": ""}))
-    with pytest.raises(UsageError, match="nothing in a directory names code"):
+    with pytest.raises(UsageError, match="code is never loaded from a directory"):
         resumed_app(planted, read_settings(planted), None)
 
 

@@ -83,7 +83,7 @@ def bad_input_is_refused_in_a_sentence(place):
         ([BARGAINS, "--parallelism", "Aggregator=20", *out], 3, "has 12 free of 12"),
         ([BARGAINS, "--fuse", "some", *out], 2, "auto, none, all"),
         ([BARGAINS, "--stability", "none", *out], 2, "one of async, group, fsync"),
-        ([BARGAINS, "--silence", "100ms", *out], 2, "signs of life come five times a second"),
+        ([BARGAINS, "--silence", "100ms", *out], 2, "elements send five heartbeats a second"),
         ([BARGAINS, "--for", "1s", "--until-end", *out], 2, "--for and --until-end"),
         ([BARGAINS, "--for", "soon", *out], 2, "soon"),
         ([BARGAINS, "--plan", plan, *out], 2, "the plan is for app other"),

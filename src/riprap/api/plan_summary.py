@@ -93,7 +93,7 @@ def summarise_plan(plan: "BackupPlan", bound: Duration, asked: PlanRequest, proo
     for operator in asked.graph or ():
         if operator.annotations.continuous is not None and asked.kept is None:
             sentences.append(
-                f"{operator.name} gets checkpoints at intervals, not continuous ones: a bound needs whole elements saved."
+                f"{operator.name} gets checkpoints at intervals, not continuous ones: a bound needs whole elements."
             )
     measured = _measured(proof) if proof is not None else {}
     topology = plan.problem.topology

@@ -75,8 +75,8 @@ def plan_recovery(
     """`target`: an app or its name, or the path of a topology, .json or .graphml.
 
     `sinks`: stricter bounds of single sinks. `latency`: the reprocessing time T. `mtbf`: the time between failures,
-    which sets checkpoint intervals. `previous`: a plan to change as little as possible. `check`: plan nothing, and check the
-    backups of this plan; `measured`: the directory of a proof to compare it with.
+    which sets checkpoint intervals. `previous`: a plan to change as little as possible. `check`: plan
+    nothing, and check the backups of this plan; `measured`: the directory of a proof to compare it with.
     """
     bound = parse_duration(recovery)
     if measured is not None and check is None:

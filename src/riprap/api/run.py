@@ -1,9 +1,9 @@
-"""`run`: an app as long-running processing elements on Spark, with exactly the protection that it was given.
+"""`run`: runs an app as processing elements on Spark, with exactly the protection of its plan.
 
 from riprap.api.run import run
 result = run("bargain-discovery", {"Source": "market.parquet"}, rate=200_000, kill="Aggregator@10s")
-result.summary["streams"]    # what was sent, received, late, lost and repeated, stream by stream
-result.sink("Sink")          # what came out, as an Arrow table
+result.summary["streams"]    # tuples sent, received, late, lost and repeated, by stream
+result.sink("Sink")          # its rows, as an Arrow table
 result                       # in a notebook: the elements and the streams
 """
 
@@ -50,16 +50,16 @@ from riprap.streams.shards import read_table
 from riprap.streams.stream_files import LocalFiles
 
 _FORMAT = 2  # of run.json
-STREAM = "stream:"  # may stand before the directory of a persistent stream
+STREAM = "stream:"  # optional prefix of the directory of a persistent stream
 
 Inputs = Mapping[str, str | os.PathLike[str]]  # by source
 
 
 @dataclass(frozen=True)
 class RunSettings:
-    """What `run.json` keeps, so that a run can be resumed as it was begun."""
+    """The content of `run.json`, with which a run is resumed."""
 
-    app: str  # its name in the catalogue of bundled apps; "": it is the user's own, who has to name it again
+    app: str  # the name of a bundled app; "": the user's own app, which must be given again
     graph: str  # its fingerprint
     plan: str | None  # TOML
     fuse: Fuse
@@ -68,18 +68,18 @@ class RunSettings:
     rate: Rates  # tuples/s of each source, or by source
     seconds: float | None
     protocol: str = "partial"
-    interval: str | None = None  # between checkpoints, of protocols other than partial
+    interval: str | None = None  # checkpoint interval of protocols other than partial
     log: str | None = None  # persistent or volatile
     scope: str | None = None  # of induced
     rule: str | None = None  # of induced
-    stability: Stability = "async"  # of persistent streams, where the plan does not say
+    stability: Stability = "async"  # of persistent streams, unless set in the plan
     follow: bool = False  # inputs are streams that are still being written
-    idle: str | None = None  # after this long without rows they are not waited for
+    idle: str | None = None  # an input without rows for this long is not waited for
     failover: str = FAILOVERS[0]  # of HA groups
     sinks: str | None = None  # eager or committed
-    virtual: bool = False  # lines have the live states of elements that did not fail
+    virtual: bool = False  # a recovery line may contain the live state of elements that did not fail
     shards: Mapping[str, int] = field(default_factory=dict)  # of every operator
-    former: Sequence[Mapping[str, int]] = ()  # the same before each time that they were changed
+    former: Sequence[Mapping[str, int]] = ()  # the same before each change
 
     def layout(self, graph: Graph) -> Layout:
         return planned_layout(
@@ -91,16 +91,16 @@ class RunSettings:
 
 @dataclass(frozen=True)
 class RunResult:
-    """What became of a run."""
+    """The result of a run."""
 
     directory: Path
     summary: Mapping[str, Any]  # as `--json` prints it
 
     def sink(self, name: str) -> pa.Table:
-        """What came out at a sink, in order; of one in several shards, in the order of its keys."""
+        """The rows of a sink, in order; if it has several shards, in the order of their keys."""
         paths = self.summary["sinks"]
         if name not in paths:
-            raise UsageError(f"there is no sink {name}; sinks are {', '.join(paths)}")
+            raise UsageError(f"sink {name} does not exist; the sinks are {', '.join(paths)}")
         return read_table(paths[name]["path"])
 
     def _repr_html_(self) -> str:
@@ -141,20 +141,20 @@ def run(
 ) -> RunResult:
     """Run an app until its inputs end, or for some seconds. `out` is the run's directory, which must not exist.
 
-    `inputs` may be a function that makes them: it is called when everything else has been checked.
+    `inputs` may be a function that makes them; it is called after all other checks.
     `protocol` is one of `riprap.protocols.registry`; `interval`, `log`, `scope` and `rule` are its settings. `sinks`:
-    eager, whose rows can be read at once, or committed, when nobody will go back to before them. `virtual`: elements
-    that did not fail may stay as they are when others go back (uncoordinated, induced). `failover` is how HA groups
-    go on: smart, with what the consumers have not had, or plain, as published. `corrupt` flips bits: "Aggregator@10s",
-    of one tuple or of the state, half and half.
-    `stability` is that of persistent streams: async, group or fsync. `follow`: inputs are persistent streams that are
-    still being written; the run goes on until they are marked as ended. `idle`: one that brings nothing for so long is
-    not waited for (`runtime/idle.py`).
-    `silence`: an element that gives no sign of life for so long is taken to hang, and replaced.
+    eager, whose rows can be read at once, or committed, whose rows show once no rollback can undo them. `virtual`:
+    elements that did not fail may keep their state when others roll back (uncoordinated, induced). `failover` of HA
+    groups: smart, which sends what consumers have not received, or plain, as published. `corrupt` flips bits:
+    "Aggregator@10s", in one tuple or in the state with equal probability.
+    `stability` of persistent streams: async, group or fsync. `follow`: inputs are persistent streams that are still
+    being written; the run lasts until they are marked as ended. `idle`: an input without rows for this long is not
+    waited for (`runtime/idle.py`).
+    `silence`: the heartbeat timeout; an element that is silent for longer is replaced.
     """
     phases = Phases() if phases is None else phases
     phases.done("imports")
-    patience = _silence(silence)
+    timeout = _heartbeat_timeout(silence)
     directory = real(out)
     graph = as_graph(app)
     settings = RunSettings(
@@ -179,14 +179,14 @@ def run(
         virtual,
     )
     layout = settings.layout(graph)
-    quiet = _idle(settings, layout)
+    idle_after = _idle(settings, layout)
     kills, corruptions = parse_kills(kill, layout), parse_corruptions(corrupt, layout)
     with owned(directory, "run"):
         if not is_empty(directory):
-            raise UsageError(f"{out} is not empty: go on with it with --resume {out}, or give another directory")
-        given = inputs() if callable(inputs) else inputs
+            raise UsageError(f"{out} is not empty: resume the run with --resume {out}, or give another directory")
+        input_paths = inputs() if callable(inputs) else inputs
         settings = replace(
-            settings, inputs={name: str(_path(path)) for name, path in given.items()}, shards=shards_of(layout)
+            settings, inputs={name: str(_path(path)) for name, path in input_paths.items()}, shards=shards_of(layout)
         )
         _check_inputs(layout, settings.inputs, follow=follow)
         phases.done("inputs")
@@ -196,8 +196,8 @@ def run(
         _note_inputs(directory, noted)
         result = run_on_spark(
             session, layout, settings.inputs, directory, rate=rate, seconds=seconds, kills=kills,
-            corruptions=corruptions, tls=tls, stability=settings.stability, follow=follow, idle=quiet, silence=patience,
-            phases=phases, watch=watch, show=show, warn=warn,
+            corruptions=corruptions, tls=tls, stability=settings.stability, follow=follow, idle=idle_after,
+            silence=timeout, phases=phases, watch=watch, show=show, warn=warn,
         )  # fmt: skip
         return _stored(directory, result)
 
@@ -218,25 +218,25 @@ def resume(
     warn: Callable[[str], None] = lambda text: None,
     phases: Phases | None = None,
 ) -> RunResult:
-    """Go on with a run whose driver was killed or stopped, from its checkpoints and persistent streams.
+    """Resume a run whose driver was killed or stopped, from its checkpoints and persistent streams.
 
-    `app` is what the run was begun with: nothing in a directory names code, so only a bundled app is found without it.
-    `parallelism`: shards of operators that are to be others from now on; so are those of `app`. An operator with
-    continuous checkpoints may have another number of them (`runtime/former_shards.py`).
+    `app` is the app of the run: code is never loaded from a directory, so only a bundled app may be left out.
+    `parallelism`: new numbers of shards, which `app` may also have. Operators with continuous checkpoints can change
+    theirs (`runtime/former_shards.py`).
     """
     phases = Phases() if phases is None else phases
     phases.done("imports")
-    patience = _silence(silence)
+    timeout = _heartbeat_timeout(silence)
     directory = real(directory)
     settings = read_settings(directory)
     graph = resumed_app(directory, settings, app)
     settings, layout, changed = _changed(directory, settings, graph, parallelism or {})
-    quiet = _idle(settings, layout)
+    idle_after = _idle(settings, layout)
     if any(pe.fragment.copied for pe in layout.pes):
         raise UsageError(
-            f"the run in {directory} is under full replication, where copies get their state from each other and save "
-            "none for when all of them are gone: it cannot be resumed; begin it anew, or protect it with checkpoints, "
-            "a backup or another --protocol"
+            f"the run in {directory} is under full replication, where copies restore from each other and have no "
+            "checkpoints: it cannot be resumed; start a new run, or protect it with checkpoints, a backup or another "
+            "--protocol"
         )
     _check_inputs(layout, settings.inputs, follow=settings.follow)
     kills = parse_kills(kill, layout)
@@ -250,8 +250,8 @@ def resume(
         result = run_on_spark(
             session, layout, settings.inputs, directory, rate=settings.rate,
             seconds=seconds if seconds is not None else settings.seconds, kills=kills, tls=tls,
-            stability=settings.stability, follow=settings.follow, idle=quiet,
-            silence=patience, phases=phases, watch=watch, show=show, warn=warn,
+            stability=settings.stability, follow=settings.follow, idle=idle_after,
+            silence=timeout, phases=phases, watch=watch, show=show, warn=warn,
         )  # fmt: skip
         return _stored(directory, result)
 
@@ -262,28 +262,28 @@ def read_settings(directory: Path) -> RunSettings:
         raise DataError(f"{directory} is not the directory of a run: it has no run.json")
     data = read_json(path, "the settings of the run in", own=True)
     if not isinstance(data, dict) or data.pop("format", None) != _FORMAT:
-        raise DataError(f"{path} is not of a run, or of another version of riprap; this one reads format {_FORMAT}")
+        raise DataError(f"{path} is not of a run, or of another version of riprap; this version reads format {_FORMAT}")
     for name, fits in _SHAPE.items():
         if name not in data:
-            raise DataError(f"{path} is damaged: it has no {name}; begin the run anew")
+            raise DataError(f"{path} is damaged: it has no {name}; start a new run")
         if not fits(data[name]):
-            raise DataError(f"{path} is damaged: {name} is {shortened(data[name])}; begin the run anew")
+            raise DataError(f"{path} is damaged: {name} is {shortened(data[name])}; start a new run")
     return RunSettings(**{name: data[name] for name in _SHAPE})
 
 
 def _changed(
     directory: Path, settings: RunSettings, graph: Graph, parallelism: Mapping[str, int]
 ) -> tuple[RunSettings, Layout, bool]:
-    """The settings, and the layout, with the numbers of shards that are asked for; and whether they are others."""
-    asked = replace(settings, parallelism={**settings.parallelism, **parallelism})
-    now = shards_of(replace(asked, former=()).layout(graph))
-    had = {name: settings.shards.get(name, shards) for name, shards in now.items()}
-    before = replace(settings, parallelism=had).layout(graph)  # the graph itself may have others
-    if now == had:
+    """The settings and the layout with the requested numbers of shards; and whether these changed."""
+    requested = replace(settings, parallelism={**settings.parallelism, **parallelism})
+    now = shards_of(replace(requested, former=()).layout(graph))
+    previous = {name: settings.shards.get(name, shards) for name, shards in now.items()}
+    before = replace(settings, parallelism=previous).layout(graph)  # the graph may have other numbers
+    if now == previous:
         return settings, before, False
     check_taken_over(directory, before)
-    asked = replace(asked, shards=now, former=(*settings.former, had))
-    return asked, asked.layout(graph), True
+    requested = replace(requested, shards=now, former=(*settings.former, previous))
+    return requested, requested.layout(graph), True
 
 
 def _write(directory: Path, settings: RunSettings) -> None:
@@ -292,23 +292,23 @@ def _write(directory: Path, settings: RunSettings) -> None:
 
 
 def resumed_app(directory: Path, settings: RunSettings, app: str | App | Graph | None) -> Graph:
-    """The app of a run: the one that is given, or a bundled one; raises if it is not the one that was begun with."""
+    """The app of a run: the given one, or a bundled one; raises if it is not the app that the run started with."""
     if app is None and settings.app not in BUNDLED:
         raise UsageError(
-            f"the run in {directory} is of an app of your own, and nothing in a directory names code: give the app "
+            f"the run in {directory} is of your own app, and code is never loaded from a directory: give the app "
             f"again, as in riprap run --resume {directory} --app module:attribute"
         )
     graph = as_graph(settings.app if app is None else app)
     if graph.fingerprint != settings.graph:
         raise UsageError(
-            f"{graph.name} is not the app that the run in {directory} was begun with: its graph is another one; give "
-            "the app as it was, or begin a new run"
+            f"{graph.name} is not the app that the run in {directory} started with: its graph differs; give the app as "
+            "it was, or start a new run"
         )
     return graph
 
 
 def bundled(app: str | App | Graph) -> str:
-    """The name of a bundled app; "" for one of the user's own."""
+    """The name of a bundled app; "" for a user's app."""
     return app if isinstance(app, str) and app in BUNDLED else ""
 
 
@@ -316,20 +316,20 @@ def as_graph(app: str | App | Graph) -> Graph:
     if isinstance(app, str):
         return load_app(app)
     if not isinstance(app, App | Graph):
-        raise UsageError(f"this is a {type(app).__name__}: give the name of an app, an App or a Graph")
+        raise UsageError(f"an app cannot be a {type(app).__name__}: give the name of an app, an App or a Graph")
     return app.build() if isinstance(app, App) else app
 
 
-def _stability(given: str) -> Stability:
-    if given not in get_args(Stability):
-        raise UsageError(f"--stability {given}: expected one of {', '.join(get_args(Stability))}")
-    return cast(Stability, given)
+def _stability(text: str) -> Stability:
+    if text not in get_args(Stability):
+        raise UsageError(f"--stability {text}: expected one of {', '.join(get_args(Stability))}")
+    return cast(Stability, text)
 
 
-def _silence(given: str) -> float:
-    seconds = parse_duration(given) / 1e6
+def _heartbeat_timeout(text: str) -> float:
+    seconds = parse_duration(text) / 1e6
     if seconds < 1:
-        raise UsageError(f"--silence {given}: signs of life come five times a second; write a time of 1s or more")
+        raise UsageError(f"--silence {text}: elements send five heartbeats a second; write a time of 1s or more")
     return seconds
 
 
@@ -341,15 +341,17 @@ def _idle(settings: RunSettings, layout: Layout) -> int | None:
     if not settings.follow:
         raise UsageError(f"--idle {settings.idle} is for inputs that are still being written: give --follow too")
     if after <= 0:
-        raise UsageError("--idle 0s: write how long a tuple takes at most from its _ts to the stream, as in 10s")
+        raise UsageError(
+            "--idle 0s: write the longest time from the _ts of a tuple until it is in the stream, as in 10s"
+        )
     for source in layout.graph.sources:
         if source.lateness is not None:
             raise UsageError(
-                f"--idle: source {source.name} has a lateness and holds its rows until others come: leave one out"
+                f"--idle: source {source.name} has a lateness and holds its rows until later ones arrive: leave one out"
             )
         if any(pe.fragment.replicas > 1 for pe in layout.hosting(source.name)):
             raise UsageError(
-                f"--idle: source {source.name} has replicas, and each would wait for itself: leave one out"
+                f"--idle: source {source.name} has replicas, and each would wait on its own: leave one out"
             )
     return after
 
@@ -358,7 +360,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e15
 
 
-# What the entries of `run.json` look like.
+# Checks of the entries of `run.json`.
 _SHAPE: Mapping[str, Callable[[Any], bool]] = {
     "app": lambda value: value == "" or (isinstance(value, str) and value in BUNDLED),
     "graph": lambda value: isinstance(value, str),
@@ -384,8 +386,8 @@ _SHAPE: Mapping[str, Callable[[Any], bool]] = {
 }
 
 
-def _path(given: str | os.PathLike[str]) -> Path:
-    return Path(str(given).removeprefix(STREAM)).absolute()
+def _path(text: str | os.PathLike[str]) -> Path:
+    return Path(str(text).removeprefix(STREAM)).absolute()
 
 
 def _check_inputs(layout: Layout, inputs: Mapping[str, str], *, follow: bool) -> None:
@@ -394,7 +396,7 @@ def _check_inputs(layout: Layout, inputs: Mapping[str, str], *, follow: bool) ->
             raise UsageError(f"no input for source {source.name}; give a file or a persistent stream")
         path = Path(inputs[source.name])
         if not path.exists():
-            later = "; with --follow it has to be there: start what writes it first" if follow else ""
+            later = "; --follow needs an existing stream: start its writer first" if follow else ""
             raise DataError(f"the input of source {source.name}, {path}, does not exist{later}")
         if is_stream(LocalFiles(path)):
             check_columns(PersistentStream.open(path).schema, source)
@@ -415,25 +417,25 @@ def _note_inputs(directory: Path, noted: Mapping[str, Identity]) -> None:
 
 
 def _check_same_inputs(directory: Path, layout: Layout, inputs: Mapping[str, str]) -> None:
-    """Raise where an input is another than the one that was read; note what has come behind that."""
+    """Raise if an input is not the one that was read; note what was appended to it."""
     before = read_noted(directory)
     now, grown = dict(before), False
-    taken = positions(layout, read_ledgers(directory, layout)) if before else {}
+    read = positions(layout, read_ledgers(directory, layout)) if before else {}
     for source, path in ((name, Path(inputs[name])) for name in before if name in inputs):
         noted = before[source]
         if "stream" not in noted and not is_stream(LocalFiles(path)):
             if check_same(directory, source, path, noted):
                 now[source], grown = identity(path), True
             continue
-        found = _identity(path)
-        if found.get("stream") != noted.get("stream"):
-            raise another_input(source, path, "it is another stream" if "stream" in found else "it was a stream")
-        there, had = (
+        current = _identity(path)
+        if current.get("stream") != noted.get("stream"):
+            raise another_input(source, path, "it is another stream" if "stream" in current else "it was a stream")
+        available, already_read = (
             PersistentStream.open(path).stable().position,
-            max((n for (_, s), n in taken.items() if s == source), default=0),
+            max((n for (_, s), n in read.items() if s == source), default=0),
         )
-        if there < had:
-            raise another_input(source, path, f"it has {there:,} rows, and {had:,} were read")
+        if available < already_read:
+            raise another_input(source, path, f"it has {available:,} rows, and {already_read:,} were read")
     if grown:
         _note_inputs(directory, now)
 

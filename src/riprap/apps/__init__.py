@@ -1,1 +1,1 @@
-"""Example applications, one file each, and the data they run on."""
+"""Example apps, one file each, and their input data."""

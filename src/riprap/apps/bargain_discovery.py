@@ -1,11 +1,11 @@
-"""Bargain Discovery: which stocks can be bought below what they were just traded for.
+"""Bargain Discovery: finds stocks on offer below the average price of their recent trades.
 
     Source → TradeQuote ┬→ TradeFilter → Aggregator → VWAP ┐
                         └→ QuoteFilter ────────────────────┴→ BargainIndex → Sink
 
-TradeQuote makes the tuple smaller. The upper branch keeps, per stock, the volume-weighted average price of its five
-most recent trades (one output per trade, from the first one on). BargainIndex meets every quote with the latest average
-of its stock and gives out the quotes that ask for less, with the money to gain.
+TradeQuote drops columns. The upper branch computes, per stock, the volume-weighted average price of its five
+most recent trades (one output per trade, from the first one on). BargainIndex joins every quote with the latest average
+of its stock and emits the quotes that ask for less, with the money to gain.
 """
 
 from riprap.graph.builder import App

@@ -1,8 +1,7 @@
 """Finding an app: by the name of a bundled one, or as `module:attribute`.
 
-Code is named by the user, on the command line or in a call, and by nothing else: what a file in a directory says is at
-most a name in `BUNDLED`. The directory of a user's module goes behind everything that is installed, so that no file in
-it takes the place of a library.
+Only the user names code, on the command line or in a call: a file can at most contain a name in `BUNDLED`. The
+directory of a user's module is searched after everything that is installed, so that no file in it can shadow a library.
 """
 
 import importlib
@@ -20,7 +19,7 @@ from riprap.graph.builder import App
 from riprap.graph.graph import Graph
 
 # Bundled apps: a name and the function `build() -> Graph`. Installed packages add theirs through the entry point group
-# `riprap.apps`, read here, before a directory of the user's is on the path.
+# `riprap.apps`, read here, before a user's directory is on the path.
 BUNDLED: Mapping[str, str] = {
     "bargain-discovery": "riprap.apps.bargain_discovery:build",
     "yield-prediction": "riprap.apps.yield_prediction:build",
@@ -37,36 +36,36 @@ def workload_module(name: str) -> ModuleType | None:
 
 def load_app(name: str) -> Graph:
     """The graph called `name`: a bundled app, or `module:attribute` where the attribute is a Graph, an App, or a
-    function of that module without arguments that returns one. `name` is the user's word, never that of a file."""
+    function of that module without arguments that returns one. `name` comes from the user, never from a file."""
     where = BUNDLED.get(name, name)
     module_name, colon, attribute = where.partition(":")
     if not colon or not module_name or not attribute:
         raise UsageError(
-            f"app {name} is unknown; bundled apps are {known(BUNDLED, name)}; your own is written module:attribute"
+            f"app {name} is unknown; bundled apps are {known(BUNDLED, name)}; write your own app as module:attribute"
         )
     module = _imported(module_name, f"app {name}")
     if not hasattr(module, attribute):
         public = [item for item in dir(module) if not item.startswith("_")]
         raise UsageError(f"module {_shown(module)} has no {attribute}; it has {known(public, attribute)}")
-    found: object = getattr(module, attribute)
+    target: object = getattr(module, attribute)
     where = getattr(module, "__file__", None) or module_name
-    if inspect.isfunction(found) and not any(_required(each) for each in inspect.signature(found).parameters.values()):
-        _check_home(found, module_name, name)
-        found = _built(found, name, where)
-    if isinstance(found, App):
-        found = _built(found.build, name, where)
-    if not isinstance(found, Graph):
+    if inspect.isfunction(target) and not any(map(_required, inspect.signature(target).parameters.values())):
+        _check_home(target, module_name, name)
+        target = _built(target, name, where)
+    if isinstance(target, App):
+        target = _built(target.build, name, where)
+    if not isinstance(target, Graph):
         raise UsageError(
-            f"{name} is a {type(found).__name__}; it has to be an App, a Graph, or a function that returns one "
+            f"{name} is a {type(target).__name__}; it has to be an App, a Graph, or a function that returns one "
             "and needs no arguments"
         )
-    return found
+    return target
 
 
 def _imported(name: str, purpose: str) -> ModuleType:
-    """A module that the user named: installed, or in the current directory, which then is the last on the path."""
+    """A module named by the user: installed, or in the current directory, which is put last on the path."""
     here, top = os.getcwd(), name.partition(".")[0]
-    importlib.invalidate_caches()  # it may have been written a moment ago
+    importlib.invalidate_caches()  # it may be new
     try:
         if here not in sys.path and PathFinder.find_spec(top) is None and PathFinder.find_spec(top, [here]) is not None:
             sys.path.append(here)
@@ -80,13 +79,13 @@ def _imported(name: str, purpose: str) -> ModuleType:
 
 
 def _shown(module: ModuleType) -> str:
-    """A library of the same name comes before a module of the user's own: say which one it is."""
+    """The module with its file, since a library takes precedence over a user's module of the same name."""
     file = getattr(module, "__file__", None)
     return f"{module.__name__} ({file})" if file else module.__name__
 
 
 def _check_home(function: object, module: str, name: str) -> None:
-    """A function is run if it is of the module that was named, and not what that module happened to import."""
+    """Raise unless the function is defined in the named module: functions that it imports are not run."""
     home = str(getattr(function, "__module__", None))
     if home != module and not home.startswith(f"{module}."):
         raise UsageError(f"{name} is a function of {home}, not of {module}: name a function of your own module")
@@ -105,9 +104,7 @@ def _built(build: Callable[[], object], name: str, where: str) -> object:
 
 
 def _failed(error: BaseException, what: str, where: str = "") -> RiprapError:
-    """What somebody's module raised, as one sentence that ends with the line of theirs that it came through, or with
-    `where` if it came through none.
-    """
+    """An error of the user's module as one sentence, ending with the user's line in its traceback, or with `where`."""
     at = f" ({line})" if (line := users_line(error) or where) else ""
     reason = " ".join(str(error).split()) or "no reason given"
     if isinstance(error, RiprapError):
@@ -116,12 +113,12 @@ def _failed(error: BaseException, what: str, where: str = "") -> RiprapError:
 
 
 def load_function(text: str) -> Callable[..., Any]:
-    """`module:function`, which is the user's word, never that of a file."""
+    """`module:function`, which comes from the user, never from a file."""
     module_name, _, name = text.partition(":")
     module = _imported(module_name, f"the function {text}")
     function: object = getattr(module, name, None)
     if not callable(function):
-        names = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
+        names = [item for item, value in vars(module).items() if callable(value) and not item.startswith("_")]
         raise UsageError(f"{_shown(module)} has no function {name}; it has {known(names, name)}")
     _check_home(function, module_name, text)
     return function

@@ -1,11 +1,11 @@
-"""Sensor readings of a chip fab and the yield that its wafers turn out to have, from a seed.
+"""Generated sensor readings of a chip fab and the measured yield of its wafers.
 
 Every wafer passes deposition, lithography and etching; each tool reads its sensors `READINGS` times while it works on
 the wafer. Wafers travel in lots. When all of a lot is etched it goes to the probe, which tests a few wafers at a time
-and finds the share of good dies of each: much later than a prediction is wanted. What is modelled, and why, is in
-`docs/papers/yield-prediction.md`.
+and finds the share of good dies of each: much later than a prediction is needed.
+`docs/papers/yield-prediction.md` explains the model.
 
-Equal arguments give equal data. Every quantity is drawn from a generator of its own.
+Equal arguments give equal data. Every quantity has its own random generator.
 """
 
 from collections.abc import Mapping
@@ -29,17 +29,17 @@ PROBE_DELAY_US = 30_000_000  # from the last reading of a lot to its first resul
 PROBE_WAFERS = 5  # tested together
 PROBE_US = 3_000_000  # from their results to those of the next ones
 
-DRIFT_LOTS = 12.0  # how many lots a tool's set point remembers
-DRIFT = 0.9  # spread of the set points of lots: unit of all of these is the sensor's tolerance
+DRIFT_LOTS = 12.0  # correlation length of a tool's set point, in lots
+DRIFT = 0.9  # spread of the set points of lots, like the next two in units of the sensor's tolerance
 WITHIN_LOT = 0.3  # spread of the wafers of a lot
 READING_NOISE = 0.2  # spread of the readings of a wafer
-DROPOUTS = 0.01  # share of the readings in which a sensor gives nonsense
+DROPOUTS = 0.01  # share of the readings that are invalid
 NONSENSE = -9999.0
 
 BASE_YIELD = 90.0  # percent, everything at its nominal value
 SLOPE = 4.0  # percentage points per tolerance: spread over the sensors
-SLOPE_LOTS = 600.0  # lots in which a sensor's effect on the yield becomes another one
-CURVATURE = (0.2, 1.2)  # percentage points per tolerance squared that a sensor off its nominal value costs
+SLOPE_LOTS = 600.0  # correlation length of a sensor's effect on the yield, in lots
+CURVATURE = (0.2, 1.2)  # percentage points lost per squared tolerance off the nominal value
 YIELD_NOISE = 1.5  # percentage points
 
 
@@ -89,14 +89,14 @@ SCHEMAS: Mapping[str, pa.Schema] = {
 
 
 def lots_for(tuples: int) -> int:
-    """How many whole lots make about so many tuples, readings and tests together."""
+    """The number of whole lots that give about this many tuples, readings and tests together."""
     return max(1, round(tuples / TUPLES_PER_LOT))
 
 
 def generate(lots: int, seed: int) -> dict[str, pa.Table]:
-    """By source, what `lots` lots of wafers give, in stream order."""
+    """The tuples of `lots` lots of wafers, by source, in stream order."""
     if lots < 1:
-        raise UsageError(f"a fab with {lots} lots makes nothing: ask for at least 1")
+        raise UsageError(f"a fab with {lots} lots has no output: ask for at least 1")
     wafers = lots * WAFERS_PER_LOT
     conditions = _conditions(lots, seed)
     tables = {}
@@ -120,18 +120,18 @@ def _started(wafer: np.ndarray) -> np.ndarray:
 
 
 def _conditions(lots: int, seed: int) -> np.ndarray:
-    """Under what each wafer was made: a row per wafer, a column per sensor, in tolerances off the nominal value."""
+    """Conditions of each wafer: a row per wafer, a column per sensor, in tolerances off the nominal value."""
     set_points = DRIFT * _drifting(lots, DRIFT_LOTS, generator(seed, "fab", "set points"))
     own = generator(seed, "fab", "wafers").standard_normal((lots * WAFERS_PER_LOT, len(SENSORS)))
     return np.repeat(set_points, WAFERS_PER_LOT, axis=0) + WITHIN_LOT * own
 
 
 def _drifting(lots: int, memory: float, draws: np.random.Generator) -> np.ndarray:
-    """For each lot and sensor a number of spread 1 that is forgotten within about `memory` lots."""
-    kept = np.exp(-1.0 / memory)
+    """For each lot and sensor a number of spread 1 with a correlation length of `memory` lots."""
+    correlation = np.exp(-1.0 / memory)
     steps = draws.standard_normal((lots, len(SENSORS)))
     for lot in range(1, lots):
-        steps[lot] = kept * steps[lot - 1] + np.sqrt(1.0 - kept * kept) * steps[lot]
+        steps[lot] = correlation * steps[lot - 1] + np.sqrt(1.0 - correlation * correlation) * steps[lot]
     return steps
 
 
@@ -145,7 +145,7 @@ def _yields(conditions: np.ndarray, lots: int, seed: int) -> np.ndarray:
 
 
 def _readings(tool: Tool, conditions: np.ndarray, seed: int) -> pa.Table:
-    """What a tool's sensors say of each wafer, in the order of time."""
+    """The readings of a tool's sensors, in the order of time."""
     wafer, reading = np.divmod(np.arange(len(conditions) * READINGS), READINGS)
     times = _started(wafer) + tool.delay + reading * READING_US
     columns: list[np.ndarray] = [wafer]

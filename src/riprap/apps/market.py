@@ -1,11 +1,11 @@
-"""Market data for Bargain Discovery: trades and quotes with the statistics of the published data set, from a seed.
+"""Generated market data for Bargain Discovery: trades and quotes with the statistics of the published data set.
 
-What is given: 3,099 symbols, four quotes to a trade, 500 tuples/s on average and 2,200 at the peak, and that Bargain
-Discovery finds 18.2 % of the quotes to be bargains. What is modelled, and why, is in `docs/papers/market-data.md`.
+Published: 3,099 symbols, four quotes to a trade, 500 tuples/s on average and 2,200 at the peak, and Bargain Discovery
+finds 18.2 % of the quotes to be bargains. `docs/papers/market-data.md` explains the model.
 
 Equal arguments give equal data (with the same libraries on the same kind of processor: elsewhere an exponential may
-differ in its last bit, and now and then a cent with it). Every quantity is drawn from a generator of its own, so that a
-change to one leaves the others as they were.
+differ in its last bit, and rarely a price by a cent). Every quantity has its own random generator, so that a change to
+one leaves the others unchanged.
 """
 
 from collections.abc import Callable
@@ -32,8 +32,8 @@ VOLATILITY_SIGMA = 0.15  # of its logarithm
 TOP_PRICE = 32.0  # dollars at the open, median of the most active symbols
 TOP_ACTIVITY = 6.0  # times the mean activity: well below it, prices fall as the root of the activity
 PRICE_SIGMA = 0.2  # of the logarithm of the price among symbols of equal activity
-BURST_SECONDS = 60.0  # how long the rate remembers a flurry
-TRADE_BURST_SECONDS = 10.0  # how long the share of trades does
+BURST_SECONDS = 60.0  # correlation time of the rate
+TRADE_BURST_SECONDS = 10.0  # correlation time of the share of trades
 LOT = 100  # shares
 MEAN_LOTS = 4
 OPEN_US = 1_133_447_400_000_000  # 2005-12-01 14:30 UTC, when New York opens
@@ -60,14 +60,14 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Listing:
-    """What stays the same for each symbol throughout the stream; arrays of one entry per symbol."""
+    """The constant properties of symbols; arrays with one entry per symbol."""
 
     tickers: list[str]
     exchanges: np.ndarray  # codes into EXCHANGES
     activity: np.ndarray  # share of the tuples; sums to 1
     opening: np.ndarray  # dollars
     volatility: np.ndarray  # of the logarithm of the mid price, per √s
-    unit_spread: np.ndarray  # ask over mid, relative, before the one scale that all symbols share
+    unit_spread: np.ndarray  # ask over mid, relative, before the common scale factor
 
 
 def generate(tuples: int, seed: int, *, symbols: int = SYMBOLS, zipf: float | None = None) -> pa.Table:
@@ -114,8 +114,8 @@ def _listing(seed: int, symbols: int, zipf: float | None) -> Listing:
     def draws(name: str) -> np.random.Generator:
         return generator(seed, "market", "listing", name)
 
-    # Quantiles dealt out at random, not random draws: the few most active symbols carry much of the stream, and their
-    # share should not be a matter of the seed.
+    # Shuffled quantiles, not random draws: the few most active symbols carry much of the stream, and their share should
+    # not depend on the seed.
     ranks = draws("activity").permutation(symbols)
     activity = np.exp(ACTIVITY_SIGMA * ndtri((ranks + 0.5) / symbols)) if zipf is None else (ranks + 1.0) ** -zipf
     activity /= activity.sum()
@@ -157,9 +157,9 @@ def _trades_per_second(counts: np.ndarray, seed: int) -> np.ndarray:
 
 
 def _with_peak(calm: np.ndarray, flurries: np.ndarray, peak_to_mean: float) -> np.ndarray:
-    """`calm` with `flurries`, the logarithms of factors, made so strong that the peak is `peak_to_mean` of the mean.
+    """`calm` with `flurries`, the logarithms of factors, scaled so that the peak is `peak_to_mean` times the mean.
 
-    A stream of a few seconds cannot have such a peak, and gets flurries of limited strength instead.
+    A stream of a few seconds cannot have such a peak; there the strength of flurries is limited.
     """
 
     def with_flurries(strength: float) -> np.ndarray:
@@ -192,7 +192,7 @@ def _round_lots(tuples: int, seed: int, name: str) -> np.ndarray:
 def _spread_scale(
     codes: np.ndarray, mids: np.ndarray, averages: np.ndarray, unit_spread: np.ndarray, quotes: int
 ) -> float:
-    """The one factor on all spreads with which BARGAIN_SHARE of the quotes are bargains: wider spreads, fewer."""
+    """The common factor of all spreads that makes BARGAIN_SHARE of the quotes bargains: wider spreads give fewer."""
     enough = BARGAIN_SHARE * quotes
     return _bisect(lambda scale: kernels.bargains(scale, codes, mids, averages, unit_spread) < enough, 0.0, 4.0)
 

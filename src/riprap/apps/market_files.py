@@ -1,11 +1,11 @@
 """Market data on disk: one Parquet or Arrow IPC file, readable in parallel.
 
     Parquet   zstd; row groups of ROWS_PER_GROUP rows; strings come back dictionary-encoded (their schema is stored).
-              Order keys, which rise from row to row, as differences: a third of the bytes, in a quarter of the time
+              Order keys, which increase, are delta-encoded: a third of the bytes, in a quarter of the time
     Arrow     IPC file, not compressed, so that it can be memory-mapped; record batches of ROWS_PER_GROUP rows
 
-A file is written under another name beside its place and renamed when complete: a crash leaves the old file or none,
-and possibly a file ending in `.part`, never half a file under the name asked for.
+A file is written under a temporary name in the same directory and renamed when complete: a crash leaves the old file or
+none, and possibly a file ending in `.part`, never an incomplete file under the final name.
 """
 
 import os
@@ -25,7 +25,7 @@ FORMATS: tuple[Format, ...] = ("parquet", "arrow")
 
 
 def format_of(path: Path) -> Format:
-    """The format that the ending of `path` names."""
+    """The format, from the ending of `path`."""
     for name in FORMATS:
         if path.suffix == f".{name}":
             return name
@@ -35,7 +35,7 @@ def format_of(path: Path) -> Format:
 
 
 def check_place(path: Path, *, format: str | None = None, overwrite: bool = False) -> Format:
-    """The format in which `write` would put a table at `path`; an error if it could not or would not."""
+    """The format in which `write` stores a table at `path`; raises if it could not."""
     if format is not None and format not in FORMATS:
         raise UsageError(f"unknown format {format!r}; known formats: {known(FORMATS, format)}")
     if path.is_dir():
@@ -43,12 +43,12 @@ def check_place(path: Path, *, format: str | None = None, overwrite: bool = Fals
     if path.exists() and not overwrite:
         raise UsageError(f"{path} exists already: give another path, or --overwrite")
     if not path.parent.is_dir():
-        raise UsageError(f"cannot write {path}: there is no directory {path.parent}; make it first")
+        raise UsageError(f"cannot write {path}: directory {path.parent} does not exist; create it first")
     return format_of(path) if format is None else format
 
 
 def write(table: pa.Table, path: Path, *, format: str | None = None, overwrite: bool = False) -> None:
-    """Put `table` at `path`, whole or not at all."""
+    """Write `table` to `path` atomically."""
     chosen = check_place(path, format=format, overwrite=overwrite)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:

@@ -12,7 +12,7 @@ TIE = 1e-9  # relative; an ask this close to a moving average compares different
 
 @njit(cache=True, nogil=True)
 def autoregression(noise: np.ndarray, memory: float) -> np.ndarray:
-    """A stationary process of variance 1: each value keeps `memory` of the one before, the rest is `noise`."""
+    """A stationary process of variance 1: `memory` is the correlation of neighbours, `noise` the innovations."""
     values = np.empty(len(noise), np.float64)
     fresh = np.sqrt(1.0 - memory * memory)
     value = noise[0]
@@ -25,7 +25,7 @@ def autoregression(noise: np.ndarray, memory: float) -> np.ndarray:
 
 @njit(cache=True, nogil=True)
 def arrival_times(counts: np.ndarray, gaps: np.ndarray, open_us: int) -> np.ndarray:
-    """Microseconds of `counts[s]` arrivals in second `s`, never falling, spaced within it in proportion to `gaps`.
+    """Microseconds of `counts[s]` arrivals in second `s`, never decreasing, spaced within it in proportion to `gaps`.
 
     A second with c arrivals uses c + 1 gaps, the last of which leads to its end.
     """
@@ -81,7 +81,7 @@ def mid_prices(
 def met_averages(
     codes: np.ndarray, is_trade: np.ndarray, prices: np.ndarray, sizes: np.ndarray, symbols: int
 ) -> np.ndarray:
-    """For each quote the volume-weighted average price of its symbol's five most recent trades; NaN where none is.
+    """For each quote the volume-weighted average price of its symbol's five most recent trades; NaN if there is none.
 
     `prices` is read at trades only. NaN also at trades.
     """
@@ -117,7 +117,7 @@ def ask_cents(mid: float, relative_spread: float, average: float) -> int:
 
 @njit(cache=True, nogil=True)
 def bargains(scale: float, codes: np.ndarray, mids: np.ndarray, averages: np.ndarray, unit_spread: np.ndarray) -> int:
-    """How many quotes are below the average they meet when every spread is `scale` times its unit."""
+    """How many quotes ask less than their symbol's average if every spread is `scale` times its unit."""
     found = 0
     for i in range(len(codes)):
         average = averages[i]

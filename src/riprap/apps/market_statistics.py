@@ -1,4 +1,4 @@
-"""What a stream of market data looks like: the figures of the published data set, and those behind its burstiness."""
+"""Statistics of market data: the figures of the published data set, and those of its burstiness."""
 
 from dataclasses import dataclass
 
@@ -11,8 +11,8 @@ from riprap.apps.market import SCHEMA
 from riprap.apps.market_kernels import met_averages
 from riprap.base.errors import DataError
 
-_VOLATILITY_STEP_US = 120_000_000  # long enough that the cent of a price does not count as movement
-_VOLATILITY_STEPS = 5  # a symbol with fewer says nothing about its volatility
+_VOLATILITY_STEP_US = 120_000_000  # long enough that rounding to cents does not count as movement
+_VOLATILITY_STEPS = 5  # fewer are too few to estimate the volatility of a symbol
 
 
 @dataclass(frozen=True)

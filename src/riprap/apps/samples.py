@@ -1,4 +1,4 @@
-"""Data for an app that was given none: generated, in a file that is kept for the next time."""
+"""Generated input for an app without input, cached in a file."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -17,11 +17,11 @@ from riprap.graph.specs import Source
 from riprap.graph.types import logical_schema
 
 DEMO_TUPLES = 500_000
-MOST_TUPLES = 200_000_000  # that are generated at once; they are made in memory
+MOST_TUPLES = 200_000_000  # generated at once, in memory
 
 
 def sample_inputs(graph: Graph, tuples: int, seed: int, directory: Path) -> Mapping[str, Path]:
-    """A file of generated data for each source, of about `tuples` together; made in `directory` unless it is there."""
+    """A file of generated data for each source, about `tuples` in total; created in `directory` unless it exists."""
     check_tuples(tuples)
     workload = _workload(graph)
     if workload is None:
@@ -30,7 +30,7 @@ def sample_inputs(graph: Graph, tuples: int, seed: int, directory: Path) -> Mapp
     paths = {source.name: directory / f"{graph.name}-{source.name}-{made}" for source in graph.sources}
     if not all(path.exists() for path in paths.values()):
         for name, table in workload.WORKLOAD.inputs(tuples, seed).items():
-            _kept(paths[name], partial(_same, table))
+            _cached(paths[name], partial(_same, table))
     return paths
 
 
@@ -52,26 +52,25 @@ def _same(table: pa.Table) -> pa.Table:
 
 
 def check_tuples(tuples: int) -> None:
-    """Raise where there would not be the memory."""
+    """Raise if they would not fit into memory."""
     if tuples > MOST_TUPLES:
-        raise UsageError(f"{tuples:,} tuples are too many to generate: at most {MOST_TUPLES:,} are made in memory")
+        raise UsageError(f"{tuples:,} tuples are too many to generate: at most {MOST_TUPLES:,} fit into memory")
 
 
 def _sample(graph: Graph, source: Source, tuples: int, seed: int, directory: Path) -> Path:
-    """Market data or sensors' readings for a source that reads columns of them; a fab's for one that is called as one
-    of its streams.
-    """
+    """Market data or sensor readings for a source with matching columns; fab data for a source with the name of one of
+    its streams."""
     if _fits(source, market.SCHEMA):
         path = directory / f"market-{tuples}-{seed}-{_version(market, market_kernels)}.parquet"
-        return _kept(path, lambda: market.generate(tuples, seed))
+        return _cached(path, lambda: market.generate(tuples, seed))
     if _fits(source, sensors.SCHEMA):
         path = directory / f"sensors-{tuples}-{seed}-{_version(sensors)}.parquet"
-        return _kept(path, lambda: sensors.generate(tuples, seed))
+        return _cached(path, lambda: sensors.generate(tuples, seed))
     if source.name in fab.SCHEMAS and _fits(source, fab.SCHEMAS[source.name]):
         path = directory / f"fab-{source.name}-{tuples}-{seed}-{_version(fab)}.parquet"
-        return _kept(path, lambda: fab.generate(fab.lots_for(tuples), seed)[source.name])
+        return _cached(path, lambda: fab.generate(fab.lots_for(tuples), seed)[source.name])
     raise UsageError(
-        f"there is no generated data for source {source.name} of app {graph.name}: give --input {source.name}=PATH"
+        f"no data can be generated for source {source.name} of app {graph.name}: give --input {source.name}=PATH"
     )
 
 
@@ -80,7 +79,7 @@ def _fits(source: Source, generated: pa.Schema) -> bool:
     return all(fields.get(field.name) == field.type for field in source.schema)
 
 
-def _kept(path: Path, make: Callable[[], pa.Table]) -> Path:
+def _cached(path: Path, make: Callable[[], pa.Table]) -> Path:
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         market_files.write(make(), path, overwrite=True)
@@ -88,12 +87,12 @@ def _kept(path: Path, make: Callable[[], pa.Table]) -> Path:
 
 
 def _version(*modules: ModuleType | Path) -> str:
-    """Changes when a generator does, so that what an older one made is not used."""
+    """A digest of the generator, so that files of an older one are not used."""
     files = (module if isinstance(module, Path) else Path(module.__file__ or "") for module in modules)
     sources = (file.read_bytes() for file in files)
     return blake2b(b"".join(sources), digest_size=4).hexdigest()
 
 
 def cache_directory() -> Path:
-    """Where generated data is kept: the user's cache."""
+    """The directory of generated data, in the user's cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "riprap"

@@ -1,13 +1,13 @@
-"""Sensor fleet: what each site measured every minute, and which sensors suddenly read something else than before.
+"""Sensor fleet: summaries of every site and minute, and alerts for sensors that suddenly deviate.
 
     Source → Readings ┬→ Minutes → SiteMinutes → Summaries
                       └→ Answered → Recent → Deviation → Alerts
 
-Readings leaves out what sensors say while somebody works on them. Minutes says of every site and kind of sensor, minute
-by minute, how many readings there were, how many of them were answered, and their mean, least and greatest. Recent
-keeps, per sensor, the last minute of its answers; Deviation gives those that are far from the mean of that minute.
+Readings drops the readings of sensors under maintenance. Minutes computes for every site, kind of sensor and minute the
+number of readings, the number of answers, and their mean, minimum and maximum. Recent has, per sensor, a window of the
+answers of the last minute; Deviation emits answers that are far from the mean of that window.
 
-Two sinks, windows of time that speak by the clock and by the tuple, text that may be missing, values that may be.
+The app shows two sinks, time windows that emit by the clock or for every tuple, and text and values that may be null.
 """
 
 from riprap.graph.builder import App

@@ -1,4 +1,4 @@
-"""Yield prediction: how many dies of a wafer will be good, told when it is etched, long before anybody tests it.
+"""Yield prediction: predicts the share of good dies of a wafer when it is etched, long before it is tested.
 
     Deposition  → DepositionClean  → DepositionMean  ┐
     Lithography → LithographyClean → LithographyMean ┴ Patterned ┐
@@ -8,12 +8,11 @@
              └→ Examples ──────┘            │
     Probe ───────┴──────────────────────────┘
 
-Readings that cannot be are taken out, the rest averaged per wafer, the tools' averages joined, and put in units of the
-sensors' tolerances. YieldModel predicts at once. When the probe has tested the wafer, Examples gives the model what it
-should have said, and Quality gives out prediction, truth and the quality metric, their difference.
+Invalid readings are dropped, the rest is averaged per wafer, the tools' averages are joined and scaled to the sensors'
+tolerances. YieldModel predicts at once. When the probe has tested the wafer, Examples sends the true yield to the
+model, and Quality emits the prediction, the truth and the quality metric, their difference.
 
-YieldModel is the one operator that the application's author wrote, and the one whose state is worth something: all
-that it has learned.
+YieldModel is the only user-defined operator, and the only one with valuable state: all that it has learned.
 """
 
 import numpy as np
@@ -30,7 +29,7 @@ MODEL = "YieldModel"
 SINK = "Sink"
 FEATURES = tuple(sensor.name for sensor in SENSORS)
 
-IN_LINE = time("1m")  # longer than a wafer is on its way from one tool to the next
+IN_LINE = time("1m")  # longer than a wafer travels from one tool to the next
 UNTIL_TESTED = time("3m")  # longer than a wafer waits for the probe
 TOLERATED = 20.0  # tolerances off its nominal value: beyond it, the sensor was not measuring
 
@@ -38,10 +37,10 @@ TOLERATED = 20.0  # tolerances off its nominal value: beyond it, the sensor was 
 class YieldModel(UserOperator):
     """Predicts a yield from features (port 0) and learns from examples, features with the yield (port 1).
 
-    Least squares on the terms of an example, x: a constant, the features and their squares. It is kept as the moments
-    Σ xxᵀ and Σ x(y − expected). An example weighs less with every later one, by a factor of 1 − 1/memory, so that the
-    model follows a drift. `ridge` keeps the prediction near `expected` until there are examples enough. Predictions are
-    percentages, 0 to 100.
+    Least squares on the terms of an example, x: a constant, the features and their squares. Its state is the moments
+    Σ xxᵀ and Σ x(y − expected). Every later example reduces the weight of an example by a factor of 1 − 1/memory, so
+    that the model follows a drift. `ridge` holds the prediction near `expected` until there are enough examples. Predictions
+    are percentages, 0 to 100.
     """
 
     one_per_trigger = True
@@ -64,19 +63,19 @@ class YieldModel(UserOperator):
         if port == 0:
             columns = [batch.column("wafer"), pa.array(self.predict(terms))]
             return [Rows(pa.record_batch(columns, names=["wafer", "predicted"]))]
-        for one, actual in zip(terms, batch.column("yield").to_numpy(), strict=True):
-            self.learn(one, actual)
+        for example, actual in zip(terms, batch.column("yield").to_numpy(), strict=True):
+            self.learn(example, actual)
         return []
 
     def predict(self, terms: np.ndarray) -> np.ndarray:
         coefficients = np.linalg.solve(self.moments + self.ridge * np.eye(len(self.products)), self.products)
-        # Row by row, not a matrix product: how many rows come together must not show in the last bit.
+        # Row by row, not a matrix product: the batch size must not change the last bit.
         return np.clip(self.expected + (terms * coefficients).sum(axis=1), 0.0, 100.0)
 
     def learn(self, terms: np.ndarray, actual: float) -> None:
-        kept = 1.0 - 1.0 / self.memory
-        self.moments = kept * self.moments + np.outer(terms, terms)
-        self.products = kept * self.products + terms * (actual - self.expected)
+        decay = 1.0 - 1.0 / self.memory
+        self.moments = decay * self.moments + np.outer(terms, terms)
+        self.products = decay * self.products + terms * (actual - self.expected)
 
     def save(self) -> bytes:
         return self.moments.tobytes() + self.products.tobytes()
@@ -125,7 +124,7 @@ def build() -> Graph:
 
 
 def _averages(app: App, tool: Tool) -> Stream:
-    """What the sensors of a tool say of each wafer, as soon as its last reading is there."""
+    """The mean readings of a tool for each wafer, emitted with its last reading."""
     names = [sensor.name for sensor in tool.sensors]
     schema = "wafer long not null, " + ", ".join(f"{name} double not null" for name in names)
     readings = app.source(tool.name, schema)
@@ -135,11 +134,11 @@ def _averages(app: App, tool: Tool) -> Stream:
 
 
 def _plausible(sensor: Sensor) -> str:
-    """Null, which averages leave out, where the sensor was not measuring."""
+    """Null, which averages ignore, if the sensor was not measuring."""
     low, high = (sensor.nominal + side * TOLERATED * sensor.tolerance for side in (-1, 1))
     return f"CASE WHEN {sensor.name} BETWEEN {low} AND {high} THEN {sensor.name} END AS {sensor.name}"
 
 
 def _scaled(sensor: Sensor) -> str:
-    """In tolerances off the nominal value; 0 where a sensor said nothing sensible of the wafer."""
+    """In tolerances off the nominal value; 0 if all readings of the wafer were invalid."""
     return f"coalesce(({sensor.name} - {sensor.nominal}) / {sensor.tolerance}, 0.0) AS {sensor.name}"
