@@ -1,10 +1,10 @@
 """Generated readings of a fleet of sensors, the input of the app `sensor-fleet`.
 
-Every sensor is at a site, measures one quantity, and is polled once in every round of `ROUND_US`, in a random order; so
-a minute has about twelve readings of it, at unique times. A value oscillates with the hour around the usual value of
-its kind, with noise, and rarely jumps. Sensors resolve 1/RESOLUTION of a unit, as common thermometers do, so that sums of
-values are exact in any order and means do not depend on it. Some readings are not answered (`value` is null). `status`
-is null unless a sensor reports one.
+Every sensor is at a site, measures one quantity, and is polled once in every round of `ROUND_US`, in a random order;
+so a minute has about twelve readings of it, at unique times. A value oscillates with the hour around the usual value
+of its kind, with noise, and rarely jumps. Sensors resolve 1/RESOLUTION of a unit, as common thermometers do, so that
+sums of values are exact in any order and means do not depend on it. Some readings are not answered (`value` is null).
+`status` is null unless a sensor reports one.
 
 Equal arguments give equal data. Every quantity has its own random generator.
 """

@@ -39,8 +39,8 @@ class YieldModel(UserOperator):
 
     Least squares on the terms of an example, x: a constant, the features and their squares. Its state is the moments
     Σ xxᵀ and Σ x(y − expected). Every later example reduces the weight of an example by a factor of 1 − 1/memory, so
-    that the model follows a drift. `ridge` holds the prediction near `expected` until there are enough examples. Predictions
-    are percentages, 0 to 100.
+    that the model follows a drift. `ridge` holds the prediction near `expected` until there are enough examples.
+    Predictions are percentages, 0 to 100.
     """
 
     one_per_trigger = True
