@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 JOBS   ?= 4  # more than two cores: tests of real runs wait most of their time
 export JAVA_TOOL_OPTIONS :=
 
-.PHONY: demo test suite bounds bench soak lint install clean
+.PHONY: demo test suite bounds bench soak docs lint install clean
 
 demo: install            ## the main job, on an embedded local Spark
 	@scripts/demo
@@ -29,6 +29,14 @@ bench: install           ## ratios measured side by side; ONLY=name runs one
 
 soak: install            ## the long tests, and the property tests with new examples
 	@$(BIN)/python -m pytest -q -m "soak or hypothesis" --hypothesis-profile=soak $(ARGS)
+
+docs: $(VENV)/.docs      ## the documentation as a site that needs no network: out/site/index.html
+	@$(BIN)/mkdocs build --strict --quiet
+	@echo "out/site/index.html"
+
+$(VENV)/.docs: $(STAMP)
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $@
 
 lint: install
 	@$(BIN)/ruff check --quiet .
